@@ -1,0 +1,31 @@
+//! What is handed to a run.
+
+use crate::item::Item;
+
+/// Items that are handed to a run: a text is one message of the user.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Input(pub Vec<Item>);
+
+impl From<&str> for Input {
+    fn from(text: &str) -> Self {
+        Self(vec![Item::user(text)])
+    }
+}
+
+impl From<String> for Input {
+    fn from(text: String) -> Self {
+        Self(vec![Item::user(text)])
+    }
+}
+
+impl From<Item> for Input {
+    fn from(item: Item) -> Self {
+        Self(vec![item])
+    }
+}
+
+impl From<Vec<Item>> for Input {
+    fn from(items: Vec<Item>) -> Self {
+        Self(items)
+    }
+}

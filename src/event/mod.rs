@@ -1,0 +1,308 @@
+//! All that a consumer of a run ever sees, as data.
+//!
+//! Stores, user interfaces and traces are folds over [`Event`]. Its JSON is one flat object a
+//! line; readers skip a `type` they do not know.
+
+mod outcome;
+mod transition;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use outcome::{Outcome, Phase, Reason, Undelivered};
+pub use transition::{AppendedWhy, RewrittenWhy, Transition};
+
+use crate::item::{Content, Item, Json, ResultKind, ToolCall, ToolResult};
+use crate::turn::{Text, Turn, TurnEvent};
+
+/// One event of a run.
+///
+/// ```
+/// use turnstream::{Event, event::Transition};
+///
+/// let event = Event::Continued { reason: Transition::NextTurn };
+/// let line = serde_json::to_string(&event)?;
+/// assert_eq!(line, r#"{"type":"continued","reason":"next_turn"}"#);
+/// assert_eq!(serde_json::from_str::<Event>(&line)?, event);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Items entered the history.
+    Appended {
+        /// Where they come from.
+        why: AppendedWhy,
+        /// The receipt of whoever handed them in, else drawn.
+        id: String,
+        /// The items.
+        items: Vec<Item>,
+    },
+    /// Entries `from..to` of the history were replaced.
+    Rewritten {
+        /// What for.
+        why: RewrittenWhy,
+        /// The first entry that was replaced.
+        from: usize,
+        /// The first entry behind them that stays.
+        to: usize,
+        /// What stands there now.
+        items: Vec<Item>,
+    },
+    /// A request is about to be sent.
+    TurnStarted {
+        /// Which model call of the run it is, from 1.
+        turn: u32,
+        /// The model that is asked.
+        model: String,
+        /// Why the run went on; `None` for the first.
+        transition: Option<Transition>,
+    },
+    /// The turn streams.
+    Turn(TurnEvent),
+    /// Tools run.
+    Tool(ToolEvent),
+    /// An event of a sub-agent, which runs as the tool call `call_id`.
+    Nested {
+        /// The parent's call.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// The sub-agent's event.
+        event: Box<Event>,
+    },
+    /// The run goes on.
+    Continued {
+        /// Why.
+        reason: Transition,
+    },
+    /// The run is over. The last event.
+    Finished(Box<Outcome>),
+    /// An event of a later version. Never written, and every fold ignores it.
+    Unknown,
+}
+
+/// What happens while tools run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+#[non_exhaustive]
+pub enum ToolEvent {
+    /// Somebody has to allow the call before it runs.
+    #[serde(rename = "approval_requested")]
+    ApprovalRequested(ToolCall),
+    /// The tool runs.
+    #[serde(rename = "tool_started")]
+    Started {
+        /// The call.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+    },
+    /// The tool says how far it is.
+    #[serde(rename = "tool_progress")]
+    Progress {
+        /// The call.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// Whatever the tool says.
+        data: Json,
+    },
+    /// The call has its result. The last event of each call.
+    #[serde(rename = "tool_output")]
+    Output(ToolResult),
+}
+
+impl Event {
+    /// The piece of text, where this is one.
+    pub fn text_delta(&self) -> Option<&Text> {
+        match self {
+            Self::Turn(TurnEvent::TextDelta { text, .. }) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The finished turn, where this is its end.
+    pub fn turn_complete(&self) -> Option<&std::sync::Arc<Turn>> {
+        match self {
+            Self::Turn(TurnEvent::TurnComplete { turn }) => Some(turn),
+            _ => None,
+        }
+    }
+
+    /// The result of a tool, where this is one.
+    pub fn tool_output(&self) -> Option<&ToolResult> {
+        match self {
+            Self::Tool(ToolEvent::Output(result)) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// The call that somebody has to allow, where this asks for it.
+    pub fn approval(&self) -> Option<&ToolCall> {
+        match self {
+            Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// The outcome, where this is the end of the run.
+    pub fn finished(&self) -> Option<&Outcome> {
+        match self {
+            Self::Finished(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+}
+
+impl ToolEvent {
+    /// The call that the event is about.
+    pub fn call_id(&self) -> &str {
+        match self {
+            Self::ApprovalRequested(call) => &call.call_id,
+            Self::Started { call_id, .. } | Self::Progress { call_id, .. } => call_id,
+            Self::Output(result) => &result.call_id,
+        }
+    }
+
+    /// An output that the library makes up for a call.
+    pub(crate) fn made_up(call: &ToolCall, kind: ResultKind, text: impl Into<Content>) -> Self {
+        Self::Output(ToolResult::answering(call, kind, text))
+    }
+}
+
+impl From<TurnEvent> for Event {
+    fn from(event: TurnEvent) -> Self {
+        Self::Turn(event)
+    }
+}
+
+impl From<ToolEvent> for Event {
+    fn from(event: ToolEvent) -> Self {
+        Self::Tool(event)
+    }
+}
+
+/// The events that belong to no part of their own, as they are written.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Written<'a> {
+    Appended { why: AppendedWhy, id: &'a str, items: &'a [Item] },
+    Rewritten { why: RewrittenWhy, from: usize, to: usize, items: &'a [Item] },
+    TurnStarted { turn: u32, model: &'a str, transition: Option<Transition> },
+    Nested { call_id: &'a str, name: &'a str, event: &'a Event },
+    Continued { reason: Transition },
+    Finished { outcome: &'a Outcome },
+}
+
+/// The same as they are read.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Read {
+    Appended {
+        why: AppendedWhy,
+        #[serde(default)]
+        id: String,
+        items: Vec<Item>,
+    },
+    Rewritten {
+        why: RewrittenWhy,
+        from: usize,
+        to: usize,
+        items: Vec<Item>,
+    },
+    TurnStarted {
+        turn: u32,
+        #[serde(default)]
+        model: String,
+        #[serde(default)]
+        transition: Option<Transition>,
+    },
+    Nested {
+        call_id: String,
+        #[serde(default)]
+        name: String,
+        event: Box<Event>,
+    },
+    Continued {
+        reason: Transition,
+    },
+    Finished {
+        outcome: Box<Outcome>,
+    },
+}
+
+impl From<Read> for Event {
+    fn from(read: Read) -> Self {
+        match read {
+            Read::Appended { why, id, items } => Self::Appended { why, id, items },
+            Read::Rewritten { why, from, to, items } => Self::Rewritten { why, from, to, items },
+            Read::TurnStarted { turn, model, transition } => {
+                Self::TurnStarted { turn, model, transition }
+            }
+            Read::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
+            Read::Continued { reason } => Self::Continued { reason },
+            Read::Finished { outcome } => Self::Finished(outcome),
+        }
+    }
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = match self {
+            Self::Turn(event) => return event.serialize(serializer),
+            Self::Tool(event) => return event.serialize(serializer),
+            Self::Unknown => {
+                use serde::ser::Error as _;
+                return Err(S::Error::custom("an unknown event is never written"));
+            }
+            Self::Appended { why, id, items } => Written::Appended { why: *why, id, items },
+            Self::Rewritten { why, from, to, items } => {
+                Written::Rewritten { why: *why, from: *from, to: *to, items }
+            }
+            Self::TurnStarted { turn, model, transition } => {
+                Written::TurnStarted { turn: *turn, model, transition: *transition }
+            }
+            Self::Nested { call_id, name, event } => Written::Nested { call_id, name, event },
+            Self::Continued { reason } => Written::Continued { reason: *reason },
+            Self::Finished(outcome) => Written::Finished { outcome },
+        };
+        written.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+
+        #[derive(Deserialize)]
+        struct Tag {
+            r#type: String,
+        }
+
+        // The type decides who reads the rest, so the event is kept as text in between.
+        let json = Json::deserialize(deserializer)?;
+        let Tag { r#type } = json.get().map_err(D::Error::custom)?;
+        match r#type.as_str() {
+            "text_delta"
+            | "reasoning_delta"
+            | "refusal_delta"
+            | "tool_call_start"
+            | "tool_call_args_delta"
+            | "tool_call_end"
+            | "usage_update"
+            | "retracted"
+            | "turn_complete" => json.get().map(Self::Turn),
+            "approval_requested" | "tool_started" | "tool_progress" | "tool_output" => {
+                json.get().map(Self::Tool)
+            }
+            "appended" | "rewritten" | "turn_started" | "nested" | "continued" | "finished" => {
+                json.get::<Read>().map(Self::from)
+            }
+            _ => Ok(Self::Unknown),
+        }
+        .map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+//! How a run ended.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
+use crate::item::{Item, Json, ToolCall};
+use crate::usage::Usage;
+
+/// How a run ended, and all it leaves behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "OutcomeOnWire", into = "OutcomeOnWire")]
+pub struct Outcome {
+    /// Why it ended.
+    pub reason: Reason,
+    /// Whether the model still wanted more.
+    pub partial: bool,
+    /// The words of the last turn.
+    pub text: String,
+    /// How many requests were sent.
+    pub turns: u32,
+    /// What all of them cost, void attempts included.
+    pub usage: Usage,
+    /// What this run added to the history, its input first: the only thing to persist.
+    pub new_items: Vec<Item>,
+    /// Set exactly when the run failed.
+    pub error: Option<Error>,
+    /// Calls that wait for a verdict or a result from outside.
+    pub pending: Vec<ToolCall>,
+    /// What was handed in and came too late.
+    pub undelivered: Vec<Undelivered>,
+    /// What tools have put on record.
+    pub evidence: Vec<Json>,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The model was done.
+    Completed,
+    /// The cap on model calls was reached.
+    MaxTurns,
+    /// Somebody interrupted it.
+    Interrupted(Phase),
+    /// A holder stopped it at a boundary.
+    Stopped,
+    /// A stop hook prevented it from going on.
+    StopHookPrevented,
+    /// The context window is full.
+    ContextWindow,
+    /// The output limit cut the model off.
+    Truncated,
+    /// The model refused.
+    Refused,
+    /// A content filter cut the model off.
+    Filtered,
+    /// The model's replies could not be used.
+    Malformed,
+    /// A budget was spent.
+    Budget,
+    /// A turn ended without its terminal marker.
+    Incomplete,
+    /// Calls wait for somebody outside.
+    Pending,
+    /// The model says that something is missing.
+    Blocked,
+    /// The model claims success without evidence.
+    Unproven,
+    /// The provider failed.
+    ProviderError,
+    /// A hook failed.
+    HookError,
+}
+
+/// Where a run was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Before or while the model spoke.
+    Streaming,
+    /// While tools were due or running.
+    Tools,
+}
+
+/// Items that were handed in and came too late.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Undelivered {
+    /// The receipt that was given for them.
+    pub id: String,
+    /// The items.
+    pub items: Vec<Item>,
+}
+
+impl Reason {
+    /// The reason as it is written, for example `max_turns`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::MaxTurns => "max_turns",
+            Self::Interrupted(_) => "interrupted",
+            Self::Stopped => "stopped",
+            Self::StopHookPrevented => "stop_hook_prevented",
+            Self::ContextWindow => "context_window",
+            Self::Truncated => "truncated",
+            Self::Refused => "refused",
+            Self::Filtered => "filtered",
+            Self::Malformed => "malformed",
+            Self::Budget => "budget",
+            Self::Incomplete => "incomplete",
+            Self::Pending => "pending",
+            Self::Blocked => "blocked",
+            Self::Unproven => "unproven",
+            Self::ProviderError => "provider_error",
+            Self::HookError => "hook_error",
+        }
+    }
+
+    /// The reason of a run that an error ended.
+    pub fn of_error(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::IncompleteTurn => Self::Incomplete,
+            ErrorKind::ContextWindow => Self::ContextWindow,
+            ErrorKind::Hook => Self::HookError,
+            _ => Self::ProviderError,
+        }
+    }
+
+    /// Whether the model still wanted more when a run ended for this reason.
+    pub fn is_partial(self) -> bool {
+        match self {
+            Self::Completed | Self::Refused | Self::Filtered | Self::Blocked | Self::Unproven => {
+                false
+            }
+            Self::MaxTurns
+            | Self::Interrupted(_)
+            | Self::Stopped
+            | Self::StopHookPrevented
+            | Self::ContextWindow
+            | Self::Truncated
+            | Self::Malformed
+            | Self::Budget
+            | Self::Incomplete
+            | Self::Pending
+            | Self::ProviderError
+            | Self::HookError => true,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Outcome {
+    /// Gives the outcome if the run was completed.
+    ///
+    /// # Errors
+    ///
+    /// The run's own error, or [`ErrorKind::Unfinished`] with the outcome as its source.
+    pub fn ok(self) -> Result<Self, Error> {
+        match (self.reason, &self.error) {
+            (Reason::Completed, _) => Ok(self),
+            (_, Some(error)) => Err(error.clone()),
+            (reason, None) => {
+                let message = format!("the run ended early: {reason}");
+                Err(Error::new(ErrorKind::Unfinished, message).with_source(Unfinished(self)))
+            }
+        }
+    }
+
+    /// Finds the outcome that an [`ErrorKind::Unfinished`] carries.
+    pub fn of(error: &Error) -> Option<&Self> {
+        error.find_source::<Unfinished>().map(|unfinished| &unfinished.0)
+    }
+}
+
+/// An outcome as the source of an error.
+#[derive(Debug, thiserror::Error)]
+#[error("the run ended as {}", .0.reason)]
+struct Unfinished(Outcome);
+
+#[derive(Clone, Serialize, Deserialize)]
+struct OutcomeOnWire {
+    reason: ReasonOnWire,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    phase: Option<Phase>,
+    #[serde(default)]
+    partial: bool,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    turns: u32,
+    #[serde(default)]
+    usage: Usage,
+    #[serde(default)]
+    new_items: Vec<Item>,
+    #[serde(default)]
+    error: Option<Error>,
+    #[serde(default)]
+    pending: Vec<ToolCall>,
+    #[serde(default)]
+    undelivered: Vec<Undelivered>,
+    #[serde(default)]
+    evidence: Vec<Json>,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReasonOnWire {
+    Completed,
+    MaxTurns,
+    Interrupted,
+    Stopped,
+    StopHookPrevented,
+    ContextWindow,
+    Truncated,
+    Refused,
+    Filtered,
+    Malformed,
+    Budget,
+    Incomplete,
+    Pending,
+    Blocked,
+    Unproven,
+    ProviderError,
+    HookError,
+}
+
+/// Writes the two directions between the reasons in one place.
+macro_rules! same_names {
+    ($($name:ident),* $(,)?) => {
+        fn read_reason(reason: ReasonOnWire, phase: Option<Phase>) -> Reason {
+            match reason {
+                ReasonOnWire::Interrupted => {
+                    Reason::Interrupted(phase.unwrap_or(Phase::Streaming))
+                }
+                $(ReasonOnWire::$name => Reason::$name,)*
+            }
+        }
+
+        fn write_reason(reason: Reason) -> (ReasonOnWire, Option<Phase>) {
+            match reason {
+                Reason::Interrupted(phase) => (ReasonOnWire::Interrupted, Some(phase)),
+                $(Reason::$name => (ReasonOnWire::$name, None),)*
+            }
+        }
+    };
+}
+
+same_names!(
+    Completed,
+    MaxTurns,
+    Stopped,
+    StopHookPrevented,
+    ContextWindow,
+    Truncated,
+    Refused,
+    Filtered,
+    Malformed,
+    Budget,
+    Incomplete,
+    Pending,
+    Blocked,
+    Unproven,
+    ProviderError,
+    HookError,
+);
+
+impl From<OutcomeOnWire> for Outcome {
+    fn from(wire: OutcomeOnWire) -> Self {
+        Self {
+            reason: read_reason(wire.reason, wire.phase),
+            partial: wire.partial,
+            text: wire.text,
+            turns: wire.turns,
+            usage: wire.usage,
+            new_items: wire.new_items,
+            error: wire.error,
+            pending: wire.pending,
+            undelivered: wire.undelivered,
+            evidence: wire.evidence,
+        }
+    }
+}
+
+impl From<Outcome> for OutcomeOnWire {
+    fn from(outcome: Outcome) -> Self {
+        let (reason, phase) = write_reason(outcome.reason);
+        Self {
+            reason,
+            phase,
+            partial: outcome.partial,
+            text: outcome.text,
+            turns: outcome.turns,
+            usage: outcome.usage,
+            new_items: outcome.new_items,
+            error: outcome.error,
+            pending: outcome.pending,
+            undelivered: outcome.undelivered,
+            evidence: outcome.evidence,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+use super::*;
+use crate::error::{Error, ErrorKind};
+use crate::item::Part;
+use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
+use crate::usage::Usage;
+
+fn round_trip(event: &Event, json: &str) {
+    assert_eq!(serde_json::to_string(event).unwrap(), json);
+    assert_eq!(&serde_json::from_str::<Event>(json).unwrap(), event);
+    let value = serde_json::to_value(event).unwrap();
+    assert_eq!(&serde_json::from_value::<Event>(value).unwrap(), event);
+}
+
+fn outcome(reason: Reason, error: Option<Error>) -> Event {
+    Event::Finished(Box::new(Outcome {
+        reason,
+        partial: reason.is_partial(),
+        text: "t".into(),
+        turns: 2,
+        usage: Usage::default(),
+        new_items: vec![Item::user("u")],
+        error,
+        pending: Vec::new(),
+        undelivered: Vec::new(),
+        evidence: Vec::new(),
+    }))
+}
+
+const NO_USAGE: &str = r#"{"input_tokens":0,"output_tokens":0,"cache_read_input_tokens":0,"cache_write_input_tokens":0,"reasoning_tokens":0}"#;
+
+#[test]
+fn the_events_of_a_turn_are_flat_objects() {
+    round_trip(
+        &TurnEvent::TextDelta { index: 0, text: "…".into() }.into(),
+        r#"{"type":"text_delta","index":0,"text":"…"}"#,
+    );
+    round_trip(
+        &TurnEvent::ReasoningDelta { index: 1, text: "h".into(), kind: ReasoningKind::Trace }
+            .into(),
+        r#"{"type":"reasoning_delta","index":1,"text":"h","kind":"trace"}"#,
+    );
+    round_trip(
+        &TurnEvent::ToolCallArgsDelta { call_id: "c".into(), delta: "{".into() }.into(),
+        r#"{"type":"tool_call_args_delta","call_id":"c","delta":"{"}"#,
+    );
+    round_trip(
+        &TurnEvent::UsageUpdate { usage: Usage::default() }.into(),
+        &format!(r#"{{"type":"usage_update","usage":{NO_USAGE}}}"#),
+    );
+    round_trip(
+        &TurnEvent::Retracted { why: "w".into(), usage: Usage::default() }.into(),
+        &format!(r#"{{"type":"retracted","why":"w","usage":{NO_USAGE}}}"#),
+    );
+}
+
+#[test]
+fn a_complete_turn_reads_back_equal() {
+    let mut turn = TurnBuilder::new();
+    turn.model("m");
+    turn.text(0, "hi");
+    turn.tool_call_start(1, "c1", "add");
+    turn.tool_call_end(1);
+    turn.stop(StopReason::ToolCalls, "tool_use");
+    turn.complete().unwrap();
+    let complete = std::iter::from_fn(|| turn.next_event()).last().unwrap();
+    round_trip(
+        &complete.into(),
+        &format!(
+            r#"{{"type":"turn_complete","turn":{{"items":[{{"type":"text","text":"hi"}},{{"type":"tool_call","call_id":"c1","name":"add","arguments":""}}],"stop_reason":"tool_calls","raw_stop_reason":"tool_use","usage":{NO_USAGE},"model":"m"}}}}"#
+        ),
+    );
+}
+
+#[test]
+fn the_events_of_tools_are_flat_objects() {
+    let call = ToolCall { call_id: "c".into(), name: "n".into(), arguments: "{}".into() };
+    round_trip(
+        &ToolEvent::ApprovalRequested(call.clone()).into(),
+        r#"{"type":"approval_requested","call_id":"c","name":"n","arguments":"{}"}"#,
+    );
+    round_trip(
+        &ToolEvent::Started { call_id: "c".into(), name: "n".into() }.into(),
+        r#"{"type":"tool_started","call_id":"c","name":"n"}"#,
+    );
+    let data = Json::parse(r#"{"a":2,"z":1}"#).unwrap();
+    round_trip(
+        &ToolEvent::Progress { call_id: "c".into(), name: "n".into(), data }.into(),
+        r#"{"type":"tool_progress","call_id":"c","name":"n","data":{"a":2,"z":1}}"#,
+    );
+    round_trip(
+        &ToolEvent::made_up(&call, ResultKind::Denied, vec![Part::from("no")]).into(),
+        r#"{"type":"tool_output","call_id":"c","name":"n","is_error":true,"kind":"denied","content":[{"type":"text","text":"no"}]}"#,
+    );
+}
+
+#[test]
+fn the_events_of_a_run_are_flat_objects() {
+    round_trip(
+        &Event::Appended {
+            why: AppendedWhy::FollowUp,
+            id: "i".into(),
+            items: vec![Item::user("u")],
+        },
+        r#"{"type":"appended","why":"follow_up","id":"i","items":[{"type":"user","content":"u"}]}"#,
+    );
+    round_trip(
+        &Event::Rewritten { why: RewrittenWhy::Compacted, from: 3, to: 17, items: Vec::new() },
+        r#"{"type":"rewritten","why":"compacted","from":3,"to":17,"items":[]}"#,
+    );
+    let started = Event::TurnStarted { turn: 1, model: "m".into(), transition: None };
+    round_trip(&started, r#"{"type":"turn_started","turn":1,"model":"m","transition":null}"#);
+    round_trip(
+        &Event::Nested { call_id: "c".into(), name: "n".into(), event: Box::new(started) },
+        r#"{"type":"nested","call_id":"c","name":"n","event":{"type":"turn_started","turn":1,"model":"m","transition":null}}"#,
+    );
+    round_trip(
+        &Event::Continued { reason: Transition::MaxOutputTokensRecovery },
+        r#"{"type":"continued","reason":"max_output_tokens_recovery"}"#,
+    );
+}
+
+#[test]
+fn an_outcome_has_a_phase_only_when_interrupted() {
+    let rest = r#""pending":[],"undelivered":[],"evidence":[]"#;
+    round_trip(
+        &outcome(Reason::Completed, None),
+        &format!(
+            r#"{{"type":"finished","outcome":{{"reason":"completed","partial":false,"text":"t","turns":2,"usage":{NO_USAGE},"new_items":[{{"type":"user","content":"u"}}],"error":null,{rest}}}}}"#
+        ),
+    );
+    round_trip(
+        &outcome(Reason::Interrupted(Phase::Tools), None),
+        &format!(
+            r#"{{"type":"finished","outcome":{{"reason":"interrupted","phase":"tools","partial":true,"text":"t","turns":2,"usage":{NO_USAGE},"new_items":[{{"type":"user","content":"u"}}],"error":null,{rest}}}}}"#
+        ),
+    );
+    let error = Error::new(ErrorKind::RateLimited, "slow").with_status(429);
+    round_trip(
+        &outcome(Reason::ProviderError, Some(error)),
+        &format!(
+            r#"{{"type":"finished","outcome":{{"reason":"provider_error","partial":true,"text":"t","turns":2,"usage":{NO_USAGE},"new_items":[{{"type":"user","content":"u"}}],"error":{{"kind":"rate_limited","message":"slow","status":429}},{rest}}}}}"#
+        ),
+    );
+}
+
+#[test]
+fn an_event_of_a_later_version_is_unknown_and_never_written() {
+    let event: Event = serde_json::from_str(r#"{"type":"teleported","to":"moon"}"#).unwrap();
+    assert_eq!(event, Event::Unknown);
+    assert!(serde_json::to_string(&event).is_err());
+}
+
+#[test]
+fn a_known_event_with_a_wrong_field_is_an_error_not_unknown() {
+    let wrong = serde_json::from_str::<Event>(r#"{"type":"text_delta","index":"x"}"#);
+    assert!(wrong.is_err());
+}
+
+#[test]
+fn ok_gives_the_outcome_or_the_reason_why_not() {
+    let Event::Finished(completed) = outcome(Reason::Completed, None) else { panic!() };
+    assert!(completed.ok().is_ok());
+    let Event::Finished(capped) = outcome(Reason::MaxTurns, None) else { panic!() };
+    let error = capped.ok().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unfinished);
+    assert_eq!(Outcome::of(&error).unwrap().turns, 2);
+    let own = Error::new(ErrorKind::Auth, "no");
+    let Event::Finished(failed) = outcome(Reason::ProviderError, Some(own.clone())) else {
+        panic!()
+    };
+    assert_eq!(failed.ok().unwrap_err(), own);
+}
+
+#[test]
+fn an_event_is_small() {
+    assert!(size_of::<Event>() <= 104, "{}", size_of::<Event>());
+}

@@ -1,0 +1,136 @@
+//! What a user says or a tool returns: text, or parts with images and files.
+
+use serde::{Deserialize, Serialize};
+
+/// Text, or a list of parts. Serialised, it is a string or an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Content {
+    /// Text and nothing else.
+    Text(String),
+    /// Text, images and files in the order given.
+    Parts(Vec<Part>),
+}
+
+/// One part of a content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Part {
+    /// A piece of text.
+    Text {
+        /// The text itself.
+        text: String,
+    },
+    /// An image.
+    Image(Media),
+    /// Any other file, for example a PDF.
+    File(Media),
+}
+
+/// An image or a file, with its media type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Media {
+    /// For example `image/png`.
+    pub media_type: String,
+    /// Where the bytes are.
+    #[serde(flatten)]
+    pub source: MediaSource,
+}
+
+/// Where the bytes of a medium are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MediaSource {
+    /// Here, in base64 (standard alphabet, padded).
+    Data(String),
+    /// At an address that the provider fetches.
+    Url(String),
+}
+
+impl Content {
+    /// The text of all text parts, one after the other.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Parts(parts) => parts.iter().filter_map(Part::as_text).collect(),
+        }
+    }
+
+    /// The parts; a plain text is one part.
+    pub fn into_parts(self) -> Vec<Part> {
+        match self {
+            Self::Text(text) => vec![Part::Text { text }],
+            Self::Parts(parts) => parts,
+        }
+    }
+}
+
+impl Part {
+    /// The text of a text part.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text } => Some(text),
+            Self::Image(_) | Self::File(_) => None,
+        }
+    }
+
+    /// Makes an image of base64 data.
+    pub fn image(media_type: impl Into<String>, base64: impl Into<String>) -> Self {
+        let source = MediaSource::Data(base64.into());
+        Self::Image(Media { media_type: media_type.into(), source })
+    }
+
+    /// Makes an image of an address that the provider fetches.
+    pub fn image_url(media_type: impl Into<String>, url: impl Into<String>) -> Self {
+        let source = MediaSource::Url(url.into());
+        Self::Image(Media { media_type: media_type.into(), source })
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<Vec<Part>> for Content {
+    fn from(parts: Vec<Part>) -> Self {
+        Self::Parts(parts)
+    }
+}
+
+impl From<&str> for Part {
+    fn from(text: &str) -> Self {
+        Self::Text { text: text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip(content: &Content, json: &str) {
+        assert_eq!(serde_json::to_string(content).unwrap(), json);
+        assert_eq!(&serde_json::from_str::<Content>(json).unwrap(), content);
+    }
+
+    #[test]
+    fn content_is_a_string_or_an_array_of_parts() {
+        round_trip(&"hi".into(), r#""hi""#);
+        round_trip(
+            &vec!["look".into(), Part::image("image/png", "AAAA")].into(),
+            r#"[{"type":"text","text":"look"},{"type":"image","media_type":"image/png","data":"AAAA"}]"#,
+        );
+        round_trip(
+            &vec![Part::image_url("image/png", "https://a.example/b.png")].into(),
+            r#"[{"type":"image","media_type":"image/png","url":"https://a.example/b.png"}]"#,
+        );
+    }
+}

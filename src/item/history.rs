@@ -1,0 +1,365 @@
+//! The ledger: immutable, shared, cheap to clone, fork and append to.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::env::Ids;
+use crate::item::{Item, ItemKind, ToolCall, settle};
+
+/// All that was said, oldest first.
+///
+/// A history is a chain of shared entries: cloning, forking and appending take constant time and
+/// never copy what is there. It has an id, drawn once and stored with it, and it remembers every
+/// call id that it ever held, also those of entries that were rewritten since.
+///
+/// ```
+/// use turnstream::{History, Item, env::SystemIds};
+///
+/// let mut history = History::new(&SystemIds);
+/// history.push(Item::user("hello"));
+/// let before = history.clone();
+/// history.push(Item::text("hello yourself"));
+/// assert_eq!(before.len(), 1);
+/// assert_eq!(history.len(), 2);
+/// ```
+#[derive(Clone)]
+pub struct History {
+    id: Arc<str>,
+    tip: Option<Arc<Node>>,
+    retired: Option<Arc<Retired>>,
+}
+
+/// An entry and all before it.
+struct Node {
+    item: Item,
+    parent: Option<Arc<Node>>,
+    len: usize,
+}
+
+/// Call ids that were rewritten away, newest first.
+struct Retired {
+    call_id: String,
+    parent: Option<Arc<Retired>>,
+}
+
+// Dropping a long chain by recursion would overflow the stack.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(mut node) = parent.and_then(Arc::into_inner) {
+            parent = node.parent.take();
+        }
+    }
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(mut node) = parent.and_then(Arc::into_inner) {
+            parent = node.parent.take();
+        }
+    }
+}
+
+impl History {
+    /// Makes an empty history with an id drawn from `ids`.
+    pub fn new(ids: &(impl Ids + ?Sized)) -> Self {
+        Self::with_id(ids.draw())
+    }
+
+    /// Makes an empty history with a known id, for example one that a store kept.
+    pub fn with_id(id: impl Into<Arc<str>>) -> Self {
+        Self { id: id.into(), tip: None, retired: None }
+    }
+
+    /// Makes a history of items that were kept somewhere.
+    ///
+    /// Whatever is unlawful in them, a doubled id or a stray result, is repaired by
+    /// [`settled`](Self::settled).
+    pub fn from_items(id: impl Into<Arc<str>>, items: impl IntoIterator<Item = Item>) -> Self {
+        let mut history = Self::with_id(id);
+        history.extend(items);
+        history
+    }
+
+    /// The id that tool calls derive their idempotency keys from.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The same entries under a new id, so that what follows is told apart from the original's.
+    pub fn fork(&self, ids: &(impl Ids + ?Sized)) -> Self {
+        Self { id: ids.draw().into(), ..self.clone() }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.tip.as_ref().map_or(0, |node| node.len)
+    }
+
+    /// Whether nothing was said yet.
+    pub fn is_empty(&self) -> bool {
+        self.tip.is_none()
+    }
+
+    /// The newest entry.
+    pub fn last(&self) -> Option<&Item> {
+        self.tip.as_ref().map(|node| &node.item)
+    }
+
+    /// Appends an entry, in constant time.
+    pub fn push(&mut self, item: Item) {
+        let len = self.len() + 1;
+        let parent = self.tip.take();
+        self.tip = Some(Arc::new(Node { item, parent, len }));
+    }
+
+    /// The entries, oldest first. Making the iterator takes a pointer's worth of work an entry.
+    pub fn iter(&self) -> Items<'_> {
+        let mut items = Vec::with_capacity(self.len());
+        items.extend(self.newest_first());
+        Items(items.into_iter().rev())
+    }
+
+    /// The entries, newest first, without any work ahead.
+    pub fn newest_first(&self) -> impl Iterator<Item = &Item> {
+        std::iter::successors(self.tip.as_deref(), |node| node.parent.as_deref())
+            .map(|node| &node.item)
+    }
+
+    /// The first `len` entries; all of them where there are fewer.
+    ///
+    /// Call ids of what is cut off stay remembered.
+    pub fn truncated(&self, len: usize) -> Self {
+        let mut history = self.clone();
+        while history.len() > len {
+            history.pop();
+        }
+        history
+    }
+
+    /// Replaces the entries of a range. Their call ids stay remembered.
+    ///
+    /// A range that reaches beyond the end ends there.
+    pub fn rewrite(&mut self, range: Range<usize>, items: impl IntoIterator<Item = Item>) {
+        let to = range.end.min(self.len());
+        let from = range.start.min(to);
+        let behind: Vec<Item> = self.iter().skip(to).cloned().collect();
+        *self = self.truncated(from);
+        self.extend(items);
+        self.extend(behind);
+    }
+
+    /// Whether an entry with this call id is here, or ever was.
+    pub fn holds_call_id(&self, call_id: &str) -> bool {
+        let retired = std::iter::successors(self.retired.as_deref(), |r| r.parent.as_deref());
+        self.newest_first()
+            .filter_map(Item::as_tool_call)
+            .map(|call| call.call_id.as_str())
+            .chain(retired.map(|retired| retired.call_id.as_str()))
+            .any(|held| held == call_id)
+    }
+
+    /// How many completed turns are here.
+    pub fn completed_turns(&self) -> usize {
+        self.newest_first().filter(|item| item.turn.is_some()).count()
+    }
+
+    /// The calls of completed turns that have no result yet, in order.
+    pub fn unanswered_calls(&self) -> Vec<ToolCall> {
+        settle::unanswered(&self.iter().collect::<Vec<_>>())
+    }
+
+    /// Whether it can be sent as it is: every tool call has exactly one result, directly behind
+    /// its turn, no result is without its call, and no call belongs to an unfinished turn.
+    pub fn is_lawful(&self) -> bool {
+        settle::settle(&self.iter().collect::<Vec<_>>()).is_none()
+    }
+
+    /// Makes it lawful: answers every open call of a completed turn as interrupted, leaves out
+    /// the calls of turns that never completed, and repairs doubled ids and stray or misplaced
+    /// results of loaded histories.
+    ///
+    /// It depends on the entries alone, changes nothing when done twice, and gives a lawful
+    /// history back as it is. Encoders and [`Agent::run_from`](crate::Agent::run_from) do it.
+    pub fn settled(&self) -> Self {
+        match settle::settle(&self.iter().collect::<Vec<_>>()) {
+            None => self.clone(),
+            Some(items) => {
+                let mut settled = Self { tip: None, ..self.clone() };
+                settled.extend(items);
+                settled
+            }
+        }
+    }
+
+    fn pop(&mut self) {
+        let Some(node) = self.tip.take() else { return };
+        if let ItemKind::ToolCall(call) = &node.item.kind {
+            let (call_id, parent) = (call.call_id.clone(), self.retired.take());
+            self.retired = Some(Arc::new(Retired { call_id, parent }));
+        }
+        self.tip.clone_from(&node.parent);
+    }
+
+    fn retired_ids(&self) -> Vec<&str> {
+        std::iter::successors(self.retired.as_deref(), |r| r.parent.as_deref())
+            .map(|retired| retired.call_id.as_str())
+            .collect()
+    }
+}
+
+impl Extend<Item> for History {
+    fn extend<T: IntoIterator<Item = Item>>(&mut self, items: T) {
+        for item in items {
+            self.push(item);
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a History {
+    type Item = &'a Item;
+    type IntoIter = Items<'a>;
+
+    fn into_iter(self) -> Items<'a> {
+        self.iter()
+    }
+}
+
+/// Iterator for the [`iter`](History::iter) method of [`History`].
+#[derive(Clone, Debug)]
+pub struct Items<'a>(std::iter::Rev<std::vec::IntoIter<&'a Item>>);
+
+impl<'a> Iterator for Items<'a> {
+    type Item = &'a Item;
+
+    fn next(&mut self) -> Option<&'a Item> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Items<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back()
+    }
+}
+
+impl ExactSizeIterator for Items<'_> {}
+
+/// Equal entries in the same order under the same id; what was rewritten away does not count.
+impl PartialEq for History {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+            && self.len() == other.len()
+            && self.newest_first().eq(other.newest_first())
+    }
+}
+
+impl fmt::Debug for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("History")
+            .field("id", &self.id)
+            .field("items", &self.iter().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    id: &'a str,
+    items: Vec<&'a Item>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    retired_call_ids: Vec<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    id: Arc<str>,
+    #[serde(default)]
+    items: Vec<Item>,
+    #[serde(default)]
+    retired_call_ids: Vec<String>,
+}
+
+impl Serialize for History {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Written { id: &self.id, items: self.iter().collect(), retired_call_ids: self.retired_ids() }
+            .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for History {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = Read::deserialize(deserializer)?;
+        let mut history = Self::from_items(read.id, read.items);
+        for call_id in read.retired_call_ids.into_iter().rev() {
+            let parent = history.retired.take();
+            history.retired = Some(Arc::new(Retired { call_id, parent }));
+        }
+        Ok(history)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(texts: &[&str]) -> History {
+        History::from_items("h", texts.iter().map(|text| Item::text(*text)))
+    }
+
+    fn texts(history: &History) -> Vec<&str> {
+        history.iter().filter_map(Item::as_text).collect()
+    }
+
+    #[test]
+    fn a_fork_shares_what_was_and_goes_its_own_way() {
+        let mut a = history(&["1", "2"]);
+        let mut b = a.fork(&crate::env::CountingIds::new("fork"));
+        a.push(Item::text("a"));
+        b.push(Item::text("b"));
+        assert_eq!(texts(&a), ["1", "2", "a"]);
+        assert_eq!(texts(&b), ["1", "2", "b"]);
+        assert_eq!((a.id(), b.id()), ("h", "fork-1"));
+    }
+
+    #[test]
+    fn a_million_entries_drop_without_recursion() {
+        let mut long = History::with_id("h");
+        for _ in 0..1_000_000 {
+            long.push(Item::text(""));
+        }
+        drop(long);
+    }
+
+    #[test]
+    fn a_rewritten_call_id_stays_remembered_also_through_a_store() {
+        let mut history = history(&["1"]);
+        history.push(Item::tool_call("c1", "t", "{}"));
+        history.push(Item::text("3"));
+        history.rewrite(0..2, [Item::text("summary")]);
+        assert_eq!(texts(&history), ["summary", "3"]);
+        assert!(history.holds_call_id("c1"));
+        let stored = serde_json::to_string(&history).unwrap();
+        let loaded: History = serde_json::from_str(&stored).unwrap();
+        assert_eq!(loaded, history);
+        assert!(loaded.holds_call_id("c1"));
+        assert!(!loaded.holds_call_id("c2"));
+    }
+
+    #[test]
+    fn a_range_beyond_the_end_rewrites_up_to_the_end() {
+        let mut history = history(&["1", "2", "3"]);
+        history.rewrite(1..9, [Item::text("x")]);
+        assert_eq!(texts(&history), ["1", "x"]);
+        history.rewrite(7..9, [Item::text("y")]);
+        assert_eq!(texts(&history), ["1", "x", "y"]);
+    }
+}

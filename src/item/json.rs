@@ -1,0 +1,235 @@
+//! A JSON value kept as its text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A JSON value kept as its compact text, cheap to clone.
+///
+/// Unlike a `serde_json::Value` it keeps the order of the keys, also through any self-describing
+/// format and through tagged or flattened structs. That is what lets an opaque value of a
+/// provider be sent back as it came.
+///
+/// ```
+/// use turnstream::item::Json;
+///
+/// let json: Json = serde_json::from_str(r#"{ "z": 1, "a": [true, null] }"#)?;
+/// assert_eq!(json.as_str(), r#"{"z":1,"a":[true,null]}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Json(Arc<str>);
+
+impl Json {
+    /// Makes it of anything that serialises to JSON.
+    ///
+    /// # Errors
+    ///
+    /// As `serde_json::to_string`: a map whose keys are not strings, or a failing `Serialize`.
+    pub fn new<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::to_string(value).map(|text| Self(text.into()))
+    }
+
+    /// Reads a JSON text. White space outside strings is dropped, nothing else.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not one JSON value.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The compact text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Reads it as a type.
+    ///
+    /// # Errors
+    ///
+    /// When the value does not fit the type.
+    pub fn get<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&self.0)
+    }
+
+    /// The value as `serde_json` has it; its maps are sorted.
+    pub fn to_value(&self) -> serde_json::Value {
+        // Law: the text was one JSON value when this was made.
+        self.get().unwrap_or_default()
+    }
+}
+
+impl From<&serde_json::Value> for Json {
+    fn from(value: &serde_json::Value) -> Self {
+        Self(value.to_string().into())
+    }
+}
+
+impl From<serde_json::Value> for Json {
+    fn from(value: serde_json::Value) -> Self {
+        Self::from(&value)
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::Error as _;
+        let raw: &RawValue = self.get().map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut text = Vec::new();
+        deserializer.deserialize_any(Transcribe(&mut text))?;
+        // Law: serde_json writes UTF-8 only.
+        String::from_utf8(text).map(|text| Self(text.into())).map_err(de::Error::custom)
+    }
+}
+
+/// Writes whatever it visits as JSON text, maps in the order they are visited.
+struct Transcribe<'a>(&'a mut Vec<u8>);
+
+impl Transcribe<'_> {
+    fn put<T: Serialize + ?Sized, E: de::Error>(self, value: &T) -> Result<(), E> {
+        serde_json::to_writer(self.0, value).map_err(E::custom)
+    }
+}
+
+impl<'de> de::DeserializeSeed<'de> for Transcribe<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Transcribe<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<(), E> {
+        self.put(&value)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<(), E> {
+        self.put(&value)
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
+        self.put(&value)
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
+        self.put(&value)
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<(), E> {
+        self.put(value)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        self.put(&())
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<(), E> {
+        self.put(&())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        self.0.push(b'[');
+        let mut first = self.0.len();
+        while seq.next_element_seed(Transcribe(self.0))?.is_some() {
+            first = self.0.len();
+            self.0.push(b',');
+        }
+        // The comma behind the last element, if there was one.
+        self.0.truncate(first);
+        self.0.push(b']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.0.push(b'{');
+        let mut first = self.0.len();
+        while map.next_key_seed(Transcribe(self.0))?.is_some() {
+            self.0.push(b':');
+            map.next_value_seed(Transcribe(self.0))?;
+            first = self.0.len();
+            self.0.push(b',');
+        }
+        self.0.truncate(first);
+        self.0.push(b'}');
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(input: &str, expected: &str) {
+        assert_eq!(Json::parse(input).unwrap().as_str(), expected);
+    }
+
+    #[test]
+    fn white_space_goes_and_order_stays() {
+        check(" { \"b\" : [ 1 , -2 , 1.5 ] , \"a\" : { } } ", r#"{"b":[1,-2,1.5],"a":{}}"#);
+        check("[ ]", "[]");
+        check(r#""a\nb""#, r#""a\nb""#);
+        check("null", "null");
+    }
+
+    #[test]
+    fn the_order_of_keys_survives_a_tagged_enum() {
+        #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(tag = "type")]
+        enum Tagged {
+            Keep { value: Json },
+        }
+        let text = r#"{"type":"Keep","value":{"z":{"b":1,"a":2},"c":null}}"#;
+        let read: Tagged = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+    }
+
+    #[test]
+    fn it_goes_through_a_value_and_back() {
+        let json = Json::parse(r#"{"a":[1,{"b":false}]}"#).unwrap();
+        let value = serde_json::to_value(&json).unwrap();
+        assert_eq!(Json::deserialize(value).unwrap(), json);
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        assert!(Json::parse("{\"a\":").is_err());
+        assert!(Json::parse("1 2").is_err());
+    }
+}

@@ -1,0 +1,22 @@
+//! What is said, and the ledger it is written into.
+//!
+//! An [`Item`] is one flat entry: a user's message, a piece of the model's text or reasoning, a
+//! tool call, its result. A [`History`] is the list of them. Providers group items into the
+//! messages of their wire at their own boundary; nothing above knows those messages.
+
+mod content;
+mod entry;
+mod history;
+mod json;
+mod settle;
+mod tool_item;
+mod turn_info;
+
+pub use content::{Content, Media, MediaSource, Part};
+pub use entry::{Item, ItemKind, Mark, ProviderData};
+pub use history::{History, Items};
+pub use json::Json;
+pub(crate) use settle::free_id;
+pub use settle::{INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION};
+pub use tool_item::{ResultKind, ToolCall, ToolResult};
+pub use turn_info::{StopReason, TurnInfo};

@@ -1,0 +1,242 @@
+//! What makes a history lawful: one result for each call, directly behind its turn.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use crate::item::{Item, ItemKind, ResultKind, ToolCall, ToolResult};
+
+/// What a call is answered with when its tool had started, or nobody knows.
+pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
+/// What a call is answered with when its tool had not started.
+pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
+
+/// Returns the lawful form of the items, or `None` if they are lawful already.
+pub(super) fn settle(items: &[&Item]) -> Option<Vec<Item>> {
+    if is_lawful(items) {
+        return None;
+    }
+    let mut plan = Plan::of(items);
+    let mut out = Vec::with_capacity(items.len());
+    let mut batch = Batch::default();
+    for (at, item) in items.iter().enumerate() {
+        if item.tombstone {
+            out.push((*item).clone());
+            continue;
+        }
+        match &item.kind {
+            ItemKind::ToolResult(result) => {
+                // A result whose call is not open here was moved to its call, or has none.
+                if let Some(call_at) = plan.call_of.get(&at)
+                    && batch.take(*call_at)
+                {
+                    out.push(renamed_result(item, result, &plan.new_ids, *call_at));
+                }
+                batch.answering = true;
+            }
+            ItemKind::ToolCall(call) => {
+                if item.interrupted {
+                    continue;
+                }
+                batch.close_before(item, items, &mut plan, &mut out);
+                out.push(renamed_call(item, call, &plan.new_ids, at));
+                batch.open.push_back(at);
+            }
+            _ => {
+                batch.close_before(item, items, &mut plan, &mut out);
+                out.push((*item).clone());
+            }
+        }
+        batch.turn_ended |= item.turn.is_some();
+    }
+    batch.close(items, &mut plan, &mut out);
+    Some(out)
+}
+
+/// Returns the calls of completed turns that no result answers.
+pub(super) fn unanswered(items: &[&Item]) -> Vec<ToolCall> {
+    let plan = Plan::of(items);
+    let answered: HashSet<usize> = plan.call_of.values().copied().collect();
+    let open = items.iter().enumerate().filter(|(at, _)| !answered.contains(at));
+    open.filter(|(_, item)| !item.interrupted && !item.tombstone)
+        .filter_map(|(_, item)| item.as_tool_call().cloned())
+        .collect()
+}
+
+/// The same law, checked in one pass without building anything but a set of ids.
+fn is_lawful(items: &[&Item]) -> bool {
+    let mut seen: HashSet<&str> = HashSet::new();
+    let mut open: Vec<&str> = Vec::new();
+    let (mut answering, mut turn_ended) = (false, false);
+    for item in items.iter().filter(|item| !item.tombstone) {
+        match &item.kind {
+            ItemKind::ToolResult(result) => {
+                let Some(at) = open.iter().position(|id| *id == result.call_id) else {
+                    return false;
+                };
+                open.remove(at);
+                answering = true;
+            }
+            kind => {
+                if ends_batch(item, answering, turn_ended) {
+                    if !open.is_empty() {
+                        return false;
+                    }
+                    (answering, turn_ended) = (false, false);
+                }
+                if let ItemKind::ToolCall(call) = kind {
+                    if item.interrupted || !seen.insert(&call.call_id) {
+                        return false;
+                    }
+                    open.push(&call.call_id);
+                }
+            }
+        }
+        turn_ended |= item.turn.is_some();
+    }
+    open.is_empty()
+}
+
+/// Whether the calls so far must have been answered before `item`.
+fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool {
+    let speaks_from_outside = matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
+    answering || turn_ended || speaks_from_outside
+}
+
+/// The calls of the turn being read that have no result yet.
+#[derive(Default)]
+struct Batch {
+    open: VecDeque<usize>,
+    answering: bool,
+    turn_ended: bool,
+}
+
+impl Batch {
+    fn take(&mut self, call_at: usize) -> bool {
+        let found = self.open.iter().position(|at| *at == call_at);
+        found.and_then(|index| self.open.remove(index)).is_some()
+    }
+
+    fn close_before(&mut self, item: &Item, items: &[&Item], plan: &mut Plan, out: &mut Vec<Item>) {
+        if ends_batch(item, self.answering, self.turn_ended) {
+            self.close(items, plan, out);
+        }
+    }
+
+    fn close(&mut self, items: &[&Item], plan: &mut Plan, out: &mut Vec<Item>) {
+        for call_at in std::mem::take(&mut self.open) {
+            let ItemKind::ToolCall(call) = &items[call_at].kind else { continue };
+            match plan.result_of.get(&call_at).map(|at| items[*at]) {
+                Some(item) => {
+                    if let ItemKind::ToolResult(result) = &item.kind {
+                        out.push(renamed_result(item, result, &plan.new_ids, call_at));
+                    }
+                }
+                None => {
+                    let mut answer = ToolResult::answering(
+                        call,
+                        ResultKind::Interrupted,
+                        INTERRUPTED_MID_EXECUTION,
+                    );
+                    if let Some(id) = plan.new_ids.get(&call_at) {
+                        answer.call_id.clone_from(id);
+                    }
+                    out.push(Item::tool_result(answer));
+                }
+            }
+        }
+        (self.answering, self.turn_ended) = (false, false);
+    }
+}
+
+/// Which result belongs to which call, by their places, and the new ids of doubled calls.
+struct Plan {
+    call_of: HashMap<usize, usize>,
+    result_of: HashMap<usize, usize>,
+    new_ids: HashMap<usize, String>,
+}
+
+impl Plan {
+    fn of(items: &[&Item]) -> Self {
+        let mut plan =
+            Self { call_of: HashMap::new(), result_of: HashMap::new(), new_ids: HashMap::new() };
+        let live = || items.iter().enumerate().filter(|(_, item)| !item.tombstone);
+        let mut taken: HashSet<String> =
+            live().filter_map(|(_, item)| Some(item.as_tool_call()?.call_id.clone())).collect();
+        let mut seen: HashSet<&str> = HashSet::new();
+        let mut void: HashSet<&str> = HashSet::new();
+        // Places of calls without a result, and of results without a call, by id.
+        let mut calls: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut early: HashMap<&str, VecDeque<usize>> = HashMap::new();
+        for (at, item) in live() {
+            match &item.kind {
+                ItemKind::ToolCall(call) => {
+                    if item.interrupted {
+                        void.insert(&call.call_id);
+                        continue;
+                    }
+                    if !seen.insert(&call.call_id) {
+                        let id = free_id(&call.call_id, |id| taken.contains(id));
+                        taken.insert(id.clone());
+                        plan.new_ids.insert(at, id);
+                    }
+                    match early.get_mut(call.call_id.as_str()).and_then(VecDeque::pop_front) {
+                        Some(result_at) => plan.pair(at, result_at),
+                        None => calls.entry(&call.call_id).or_default().push(at),
+                    }
+                }
+                ItemKind::ToolResult(result) => {
+                    // The newest open call of that id; else it waits for a call still to come.
+                    match calls.get_mut(result.call_id.as_str()).and_then(Vec::pop) {
+                        Some(call_at) => plan.pair(call_at, at),
+                        None if seen.contains(result.call_id.as_str()) => {}
+                        None if void.contains(result.call_id.as_str()) => {}
+                        None => early.entry(&result.call_id).or_default().push_back(at),
+                    }
+                }
+                _ => {}
+            }
+        }
+        plan
+    }
+
+    fn pair(&mut self, call_at: usize, result_at: usize) {
+        self.call_of.insert(result_at, call_at);
+        self.result_of.insert(call_at, result_at);
+    }
+}
+
+/// Returns the first of `<id>_dup1`, `<id>_dup2`, … that is not in use.
+pub(crate) fn free_id(id: &str, in_use: impl Fn(&str) -> bool) -> String {
+    let mut k = 1_usize;
+    loop {
+        let candidate = format!("{id}_dup{k}");
+        if !in_use(&candidate) {
+            return candidate;
+        }
+        k += 1;
+    }
+}
+
+fn renamed_call(item: &Item, call: &ToolCall, ids: &HashMap<usize, String>, at: usize) -> Item {
+    match ids.get(&at) {
+        None => item.clone(),
+        Some(id) => Item {
+            kind: ItemKind::ToolCall(ToolCall { call_id: id.clone(), ..call.clone() }),
+            ..item.clone()
+        },
+    }
+}
+
+fn renamed_result(
+    item: &Item,
+    result: &ToolResult,
+    ids: &HashMap<usize, String>,
+    call_at: usize,
+) -> Item {
+    match ids.get(&call_at) {
+        None => item.clone(),
+        Some(id) => Item {
+            kind: ItemKind::ToolResult(ToolResult { call_id: id.clone(), ..result.clone() }),
+            ..item.clone()
+        },
+    }
+}

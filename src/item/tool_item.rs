@@ -1,0 +1,150 @@
+//! A tool call as the model wrote it, and the result it got.
+
+use serde::{Deserialize, Serialize};
+
+use crate::item::Content;
+
+/// A call that the model asks for, as plain data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The id that its result answers to, unique in a history.
+    pub call_id: String,
+    /// The tool's name as the model wrote it.
+    pub name: String,
+    /// The raw JSON text that the model wrote; it may be empty, cut off or not JSON at all.
+    pub arguments: String,
+}
+
+impl ToolCall {
+    /// The arguments to run with or to send: empty ones and `null` are `{}`.
+    pub fn arguments_or_empty(&self) -> &str {
+        match self.arguments.trim() {
+            "" | "null" => "{}",
+            text => text,
+        }
+    }
+}
+
+/// What a call got as its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "ResultOnWire", into = "ResultOnWire")]
+pub struct ToolResult {
+    /// The call it answers.
+    pub call_id: String,
+    /// The tool's name.
+    pub name: String,
+    /// What the model is shown.
+    pub content: Content,
+    /// How it came about; anything but [`ResultKind::Ok`] is an error to the model.
+    pub kind: ResultKind,
+}
+
+impl ToolResult {
+    /// Whether the model is told that the call failed.
+    pub fn is_error(&self) -> bool {
+        self.kind != ResultKind::Ok
+    }
+
+    /// Answers `call`.
+    pub fn answering(call: &ToolCall, kind: ResultKind, content: impl Into<Content>) -> Self {
+        Self {
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            content: content.into(),
+            kind,
+        }
+    }
+}
+
+/// How a result came about, a closed set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultKind {
+    /// The tool ran and returned.
+    Ok,
+    /// The tool ran and failed.
+    Error,
+    /// The tool took too long and was dropped.
+    Timeout,
+    /// The tool panicked.
+    Panic,
+    /// The arguments were not JSON, or did not fit; the tool did not run.
+    InvalidArguments,
+    /// There is no such tool.
+    UnknownTool,
+    /// Somebody or something refused the call; the tool did not run.
+    Denied,
+    /// The run ended before the result was there.
+    Interrupted,
+    /// The turn was cut off by the output limit; the tool did not run.
+    Truncated,
+    /// A budget was spent; the tool did not run.
+    Budget,
+    /// The turn did not allow calls; the tool did not run.
+    Skipped,
+}
+
+impl ResultKind {
+    /// Whether the tool was never started because of what the model wrote.
+    pub fn is_models_fault(self) -> bool {
+        matches!(self, Self::InvalidArguments | Self::UnknownTool)
+    }
+}
+
+/// `is_error` is written for readers that know no kinds, and follows from the kind.
+#[derive(Clone, Serialize, Deserialize)]
+struct ResultOnWire {
+    call_id: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    is_error: bool,
+    #[serde(default)]
+    kind: Option<ResultKind>,
+    content: Content,
+}
+
+impl From<ResultOnWire> for ToolResult {
+    fn from(wire: ResultOnWire) -> Self {
+        let otherwise = if wire.is_error { ResultKind::Error } else { ResultKind::Ok };
+        Self {
+            call_id: wire.call_id,
+            name: wire.name,
+            content: wire.content,
+            kind: wire.kind.unwrap_or(otherwise),
+        }
+    }
+}
+
+impl From<ToolResult> for ResultOnWire {
+    fn from(result: ToolResult) -> Self {
+        Self {
+            is_error: result.is_error(),
+            call_id: result.call_id,
+            name: result.name,
+            kind: Some(result.kind),
+            content: result.content,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_without_a_kind_takes_it_from_is_error() {
+        let read = |json| serde_json::from_str::<ToolResult>(json).unwrap().kind;
+        assert_eq!(read(r#"{"call_id":"c","content":"x","is_error":true}"#), ResultKind::Error);
+        assert_eq!(read(r#"{"call_id":"c","content":"x"}"#), ResultKind::Ok);
+    }
+
+    #[test]
+    fn empty_and_null_arguments_are_an_empty_object() {
+        for arguments in ["", "  \n", "null", "{}"] {
+            let call =
+                ToolCall { call_id: "c".into(), name: "t".into(), arguments: arguments.into() };
+            assert_eq!(call.arguments_or_empty(), "{}");
+        }
+    }
+}

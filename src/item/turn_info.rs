@@ -1,0 +1,91 @@
+//! What the last item of a turn remembers of its turn.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::usage::Usage;
+
+/// Why the model stopped.
+///
+/// It is a veto, never the signal to go on: whether tools are wanted follows from the calls of a
+/// complete turn. The wire's own word is kept beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// It was done.
+    Stop,
+    /// It wants tools.
+    ToolCalls,
+    /// It ran into the output limit.
+    MaxTokens,
+    /// A filter cut it off.
+    ContentFilter,
+    /// It refused.
+    Refusal,
+    /// The provider paused the turn; sending the history again goes on with it.
+    Pause,
+    /// The context window is full.
+    ContextWindow,
+    /// A word this crate does not know, as the wire had it.
+    Other(String),
+}
+
+impl StopReason {
+    /// The reason as it is written into events.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::MaxTokens => "max_tokens",
+            Self::ContentFilter => "content_filter",
+            Self::Refusal => "refusal",
+            Self::Pause => "pause",
+            Self::ContextWindow => "context_window",
+            Self::Other(raw) => raw,
+        }
+    }
+}
+
+impl From<Cow<'_, str>> for StopReason {
+    fn from(word: Cow<'_, str>) -> Self {
+        match &*word {
+            "stop" => Self::Stop,
+            "tool_calls" => Self::ToolCalls,
+            "max_tokens" => Self::MaxTokens,
+            "content_filter" => Self::ContentFilter,
+            "refusal" => Self::Refusal,
+            "pause" => Self::Pause,
+            "context_window" => Self::ContextWindow,
+            _ => Self::Other(word.into_owned()),
+        }
+    }
+}
+
+impl Serialize for StopReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for StopReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<str>::deserialize(deserializer).map(Self::from)
+    }
+}
+
+/// What the last item of a completed turn carries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnInfo {
+    /// What the turn cost.
+    #[serde(default)]
+    pub usage: Usage,
+    /// The model that answered, as the wire names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The provider's id of the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<String>,
+    /// Why the model stopped.
+    pub stop_reason: StopReason,
+}

@@ -1,0 +1,53 @@
+//! Who speaks: providers stream one turn of a model.
+
+mod scripted;
+
+use std::sync::Arc;
+
+pub use scripted::{Reply, Scripted};
+
+use crate::request::Request;
+use crate::stream::TurnStream;
+
+/// Streams one turn of a model.
+///
+/// A decorator, for retries or for a record, is a provider made of a provider.
+pub trait Provider: Send + Sync {
+    /// Asks the model and streams its turn, sealed.
+    ///
+    /// Nothing is sent before the first poll. Dropping the stream cancels the request.
+    fn stream_turn(&self, request: Request) -> TurnStream;
+
+    /// The model that is asked unless a request names another.
+    fn model(&self) -> &str;
+}
+
+impl<P: Provider + ?Sized> Provider for Arc<P> {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        (**self).stream_turn(request)
+    }
+
+    fn model(&self) -> &str {
+        (**self).model()
+    }
+}
+
+impl<P: Provider + ?Sized> Provider for &P {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        (**self).stream_turn(request)
+    }
+
+    fn model(&self) -> &str {
+        (**self).model()
+    }
+}
+
+impl<P: Provider + ?Sized> Provider for Box<P> {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        (**self).stream_turn(request)
+    }
+
+    fn model(&self) -> &str {
+        (**self).model()
+    }
+}

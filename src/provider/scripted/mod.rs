@@ -1,0 +1,209 @@
+//! A model that says what a script tells it to. No network, no key.
+
+mod reply;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::time::Sleep;
+
+pub(crate) use reply::Move;
+pub use reply::Reply;
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::Provider;
+use crate::request::Request;
+use crate::stream::{TurnSource, TurnStream, seal};
+use crate::turn::TurnBuilder;
+
+/// A provider that answers each request with the next [`Reply`] of a script, or with what a
+/// function makes of the request.
+///
+/// It is lawful like any other provider: sealed, cancelled by a drop, and asked only when polled.
+/// It keeps a record of every request that it got. Clones share script and record.
+///
+/// ```
+/// use serde_json::json;
+/// use turnstream::provider::{Provider, Reply, Scripted};
+/// use turnstream::stream::TurnEvents;
+/// use turnstream::{History, Request, env::SystemIds};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let model = Scripted::new([
+///     Reply::new().think("I need a sum.").call("add", json!({ "a": 1, "b": 2 })),
+///     Reply::text("It is 3."),
+/// ]);
+/// let request = Request::new(History::new(&SystemIds));
+/// let turn = model.stream_turn(request.clone()).into_turn().await?;
+/// assert_eq!(turn.tool_calls().next().unwrap().name, "add");
+/// let turn = model.stream_turn(request).into_turn().await?;
+/// assert_eq!(turn.text(), "It is 3.");
+/// assert_eq!(model.requests().len(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Scripted {
+    script: Arc<Script>,
+    seen: Arc<Seen>,
+    model: Arc<str>,
+}
+
+type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
+
+#[derive(Default)]
+struct Seen {
+    requests: Mutex<Vec<Request>>,
+    in_flight: AtomicUsize,
+}
+
+impl Scripted {
+    /// Answers the first request with the first reply, and so on. A request behind the last reply
+    /// gets an error.
+    pub fn new<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
+        let replies: Vec<Reply> = replies.into_iter().map(Into::into).collect();
+        Self::make(move |_, at| replies.get(at).cloned())
+    }
+
+    /// Answers each request with what `reply` makes of it. `n` counts the requests from 0.
+    pub fn function<R: Into<Reply>>(
+        reply: impl Fn(&Request, usize) -> R + Send + Sync + 'static,
+    ) -> Self {
+        Self::make(move |request, n| Some(reply(request, n).into()))
+    }
+
+    /// Changes the model's name, which is `scripted`.
+    pub fn with_model(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.model = name.into();
+        self
+    }
+
+    /// Every request that was sent, in order.
+    pub fn requests(&self) -> Vec<Request> {
+        self.seen.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many turns are streaming now: asked for, and neither complete nor dropped.
+    pub fn in_flight(&self) -> usize {
+        self.seen.in_flight.load(Ordering::Relaxed)
+    }
+
+    fn make(script: impl Fn(&Request, usize) -> Option<Reply> + Send + Sync + 'static) -> Self {
+        Self { script: Arc::new(script), seen: Arc::default(), model: "scripted".into() }
+    }
+
+    fn ask(&self, request: &Request) -> Result<Playing, Error> {
+        let at = {
+            let mut requests = self.seen.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            requests.push(request.clone());
+            requests.len() - 1
+        };
+        // Outside the lock: the script may look at the record.
+        let Some(reply) = (self.script)(request, at) else {
+            let message = format!("the script has no reply for request {}", at + 1);
+            return Err(Error::new(ErrorKind::Other, message));
+        };
+        let seen = Arc::clone(&self.seen);
+        seen.in_flight.fetch_add(1, Ordering::Relaxed);
+        Ok(Playing { moves: reply.into_moves().into_iter(), sleep: None, seen })
+    }
+}
+
+impl Provider for Scripted {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let history = request.history.clone();
+        let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
+        seal(&history, Turn { model, state: State::Unasked(self.clone(), Box::new(request)) })
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted")
+            .field("model", &self.model)
+            .field("requests", &self.requests().len())
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One turn of the script.
+struct Turn {
+    model: String,
+    state: State,
+}
+
+enum State {
+    /// Nothing was sent yet.
+    Unasked(Scripted, Box<Request>),
+    Playing(Playing),
+}
+
+struct Playing {
+    moves: std::vec::IntoIter<Move>,
+    sleep: Option<Pin<Box<Sleep>>>,
+    seen: Arc<Seen>,
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        self.seen.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl TurnSource for Turn {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let this = &mut *self;
+        if let State::Unasked(scripted, request) = &this.state {
+            turn.model(&this.model);
+            match scripted.ask(request) {
+                Ok(playing) => this.state = State::Playing(playing),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+        let State::Playing(playing) = &mut this.state else { return Poll::Ready(None) };
+        if let Some(sleep) = &mut playing.sleep {
+            ready!(sleep.as_mut().poll(cx));
+            playing.sleep = None;
+        }
+        let Some(next) = playing.moves.next() else { return Poll::Ready(None) };
+        match next {
+            Move::Text { index, piece } => turn.text(index, &piece),
+            Move::Refusal { index, piece } => turn.refusal(index, &piece),
+            Move::Reasoning { index, piece, kind } => turn.reasoning(index, &piece, kind),
+            Move::CallStart { index, call_id, name } => {
+                turn.tool_call_start(index, &call_id, &name);
+            }
+            Move::CallArgs { index, piece } => turn.tool_call_args(index, &piece),
+            Move::CallEnd { index } => turn.tool_call_end(index),
+            Move::Usage(usage) => turn.usage(usage),
+            Move::Event(event) => turn.absorb(event),
+            Move::Retract(why) => turn.retract(why),
+            Move::Stop { reason, raw } => {
+                turn.stop(reason, &raw);
+                return Poll::Ready(Some(turn.complete()));
+            }
+            Move::Error(error) => return Poll::Ready(Some(Err(error))),
+            Move::Cut => return Poll::Ready(None),
+            Move::Delay(time) => playing.sleep = Some(Box::pin(tokio::time::sleep(time))),
+            Move::Hang => {
+                // Stays here until the stream is dropped.
+                playing.moves = vec![Move::Hang].into_iter();
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Some(Ok(())))
+    }
+}

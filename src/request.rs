@@ -1,0 +1,82 @@
+//! What a provider is asked.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::item::History;
+
+/// Everything that one request to a model is made of.
+///
+/// ```
+/// use turnstream::{History, Item, Request, env::SystemIds};
+///
+/// let mut history = History::new(&SystemIds);
+/// history.push(Item::user("hello"));
+/// let request = Request::new(history).with_system("Answer in one word.");
+/// assert_eq!(request.context.len(), 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The ledger. Ids of calls are checked against it.
+    pub history: History,
+    /// What is sent, by default the ledger itself. Encoders settle it first.
+    pub context: History,
+    /// What the model is told before anything is said.
+    pub system: System,
+    /// The tools that it may call.
+    pub tools: Arc<[ToolSpec]>,
+    /// Asks another model than the provider value's own.
+    pub model: Option<String>,
+    /// At most so many tokens in the answer. A wire that demands a number has a default.
+    pub max_output_tokens: Option<u32>,
+    /// From 0 (always the likeliest word) to 1 or 2, as the provider has it.
+    pub temperature: Option<f32>,
+}
+
+/// The system prompt, in two zones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct System {
+    /// What stays the same from request to request, and can be cached.
+    pub stable: String,
+    /// What changes, for example the date. Sent behind the stable zone.
+    pub volatile: String,
+}
+
+/// A tool as the model is told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Letters, digits, `_` and `-`, at most 64: what every provider takes.
+    pub name: String,
+    /// What it is for, in words for the model.
+    pub description: String,
+    /// The JSON Schema of its arguments, of type `object`.
+    pub parameters: serde_json::Value,
+}
+
+impl Request {
+    /// Asks about a history, with nothing else set.
+    pub fn new(history: History) -> Self {
+        Self {
+            context: history.clone(),
+            history,
+            system: System::default(),
+            tools: Arc::default(),
+            model: None,
+            max_output_tokens: None,
+            temperature: None,
+        }
+    }
+
+    /// Sets the stable zone of the system prompt.
+    pub fn with_system(mut self, stable: impl Into<String>) -> Self {
+        self.system.stable = stable.into();
+        self
+    }
+
+    /// Sets the tools.
+    pub fn with_tools(mut self, tools: impl Into<Arc<[ToolSpec]>>) -> Self {
+        self.tools = tools.into();
+        self
+    }
+}

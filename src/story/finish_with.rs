@@ -1,0 +1,60 @@
+//! The ending of a hand-written loop.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::stream::FusedStream;
+use pin_project::pin_project;
+
+use crate::error::Error;
+use crate::event::{Event, Reason};
+use crate::story::Journal;
+
+/// Stream for the [`finish_with`](crate::story::Events::finish_with) method. It never gives `Err`.
+#[pin_project]
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+pub struct FinishWith<T> {
+    /// `None` once it ended; dropped before anything is made up.
+    #[pin]
+    events: Option<T>,
+    journal: Journal,
+    /// `Some` from the end of the events to `Finished`.
+    ending: Option<(Reason, Option<Error>)>,
+}
+
+impl<T> FinishWith<T> {
+    pub(super) fn new(events: T, journal: Journal) -> Self {
+        Self { events: Some(events), journal, ending: None }
+    }
+}
+
+impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
+    type Item = Result<Event, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        if let Some(events) = this.events.as_mut().as_pin_mut() {
+            *this.ending = match ready!(events.poll_next(cx)) {
+                Some(Ok(event)) => return Poll::Ready(Some(Ok(event))),
+                Some(Err(error)) => Some((Reason::of_error(&error), Some(error))),
+                None if this.journal.is_answered() => Some((Reason::Completed, None)),
+                None => Some((Reason::Stopped, None)),
+            };
+            this.events.set(None);
+        }
+        let Some((reason, error)) = this.ending else { return Poll::Ready(None) };
+        let event = this.journal.close(*reason, error.as_ref(), Vec::new);
+        if event.finished().is_some() {
+            *this.ending = None;
+        }
+        Poll::Ready(Some(Ok(event)))
+    }
+}
+
+impl<T: Stream<Item = Result<Event, Error>>> FusedStream for FinishWith<T> {
+    fn is_terminated(&self) -> bool {
+        self.events.is_none() && self.ending.is_none()
+    }
+}

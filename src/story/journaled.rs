@@ -1,0 +1,51 @@
+//! The tap that writes a journal.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use futures::stream::FusedStream;
+use pin_project::pin_project;
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::story::Journal;
+
+/// Stream for the [`journaled`](crate::story::Events::journaled) method.
+#[pin_project]
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+pub struct Journaled<T> {
+    #[pin]
+    events: T,
+    journal: Journal,
+}
+
+impl<T> Journaled<T> {
+    pub(super) fn new(events: T, journal: Journal) -> Self {
+        Self { events, journal }
+    }
+}
+
+impl<T: Stream<Item = Result<Event, Error>>> Stream for Journaled<T> {
+    type Item = Result<Event, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.project();
+        let polled = this.events.poll_next(cx);
+        if let Poll::Ready(Some(Ok(event))) = &polled {
+            this.journal.observe(event);
+        }
+        polled
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.events.size_hint()
+    }
+}
+
+impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for Journaled<T> {
+    fn is_terminated(&self) -> bool {
+        self.events.is_terminated()
+    }
+}

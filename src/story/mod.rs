@@ -1,0 +1,62 @@
+//! What a run leaves behind: folds over its events.
+
+mod finish_with;
+mod fold;
+mod journal;
+mod journaled;
+
+use futures::Stream;
+
+pub use finish_with::FinishWith;
+pub use journal::Journal;
+pub use journaled::Journaled;
+
+use crate::error::Error;
+use crate::event::Event;
+
+/// Methods on any stream of events, an agent's or a hand-written loop's.
+pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
+    /// Writes every event into `journal`, in the poll in which it passes.
+    ///
+    /// Dropping the stream drops what is below it; the journal stays as it is.
+    ///
+    /// ```
+    /// use futures::TryStreamExt;
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::stream::{Steps, TurnEvents, loop_stream};
+    /// use turnstream::{Events, History, Item, Journal, Request, env::SystemIds};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([Reply::text("Hello!")]);
+    /// let mut history = History::new(&SystemIds);
+    /// history.push(Item::user("Hi"));
+    /// let journal = Journal::new(history.clone());
+    ///
+    /// loop_stream(history, |history| {
+    ///     let turn = model.stream_turn(Request::new(history));
+    ///     turn.on_turn_complete(|_turn| async { Ok(Steps::stop()) })
+    /// })
+    /// .journaled(&journal)
+    /// .try_for_each(|_event| async { Ok(()) })
+    /// .await?;
+    /// assert_eq!(journal.history().len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn journaled(self, journal: &Journal) -> Journaled<Self> {
+        Journaled::new(self, journal.clone())
+    }
+
+    /// Gives a hand-written loop its ending, as an agent has one: calls that have no result are
+    /// answered as interrupted, and [`Event::Finished`] comes last.
+    ///
+    /// An `Err` becomes the outcome's error. An end with every call answered is `completed`, else
+    /// `stopped`. Put it behind [`journaled`](Self::journaled) with the same journal: the outcome
+    /// is read from there.
+    fn finish_with(self, journal: &Journal) -> FinishWith<Self> {
+        FinishWith::new(self, journal.clone())
+    }
+}
+
+impl<T: Stream<Item = Result<Event, Error>>> Events for T {}

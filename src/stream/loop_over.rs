@@ -1,0 +1,136 @@
+//! The loop over the items of an input, its state threaded through.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::stream::FusedStream;
+use pin_project::pin_project;
+
+use crate::stream::iteration::{Iteration, Said};
+use crate::stream::{Ended, IntoStep};
+
+/// Runs `body` once for each item of `input`, with the state that the one before left.
+///
+/// Like `scan`, but each item gives a stream of items. `Next(state)` ends the body and hands its
+/// state to the next input item; `Stop`, `StopWith`, an error and a body without a decision end the
+/// loop. An input item is pulled only when the consumer asks and no body is active.
+///
+/// Dropping the stream drops the active body and the input.
+///
+/// ```
+/// use futures::{StreamExt, executor::block_on, stream};
+/// use turnstream::stream::{Step, loop_over};
+///
+/// let totals = loop_over(stream::iter([1, 2, 3]), 0, |total, n| {
+///     stream::iter([Step::Value(total + n), Step::Next(total + n)])
+/// });
+/// assert_eq!(block_on(totals.collect::<Vec<_>>()), [1, 3, 6]);
+/// ```
+pub fn loop_over<I, S, B, F>(input: I, state: S, body: F) -> LoopOver<I, F, B, S>
+where
+    I: Stream,
+    F: FnMut(S, I::Item) -> B,
+    B: Stream,
+    B::Item: IntoStep<State = S>,
+{
+    LoopOver { input, make: body, state: Some(state), iteration: Iteration::new() }
+}
+
+/// [`loop_over`] as a method of the input stream.
+pub trait LoopOverExt: Stream + Sized {
+    /// Runs `body` once for each item, with the state that the one before left; see [`loop_over`].
+    fn loop_over<S, B, F>(self, state: S, body: F) -> LoopOver<Self, F, B, S>
+    where
+        F: FnMut(S, Self::Item) -> B,
+        B: Stream,
+        B::Item: IntoStep<State = S>,
+    {
+        loop_over(self, state, body)
+    }
+}
+
+impl<I: Stream> LoopOverExt for I {}
+
+/// Stream for the [`loop_over`] function.
+#[pin_project]
+#[must_use = "streams do nothing unless polled"]
+pub struct LoopOver<I, F, B, S> {
+    #[pin]
+    input: I,
+    make: F,
+    /// `Some` between two bodies, and at the end if the input ended.
+    state: Option<S>,
+    #[pin]
+    iteration: Iteration<B>,
+}
+
+impl<I, F, B, S> LoopOver<I, F, B, S> {
+    /// How the loop ended, or `None` while it goes on.
+    pub fn ended(&self) -> Option<Ended> {
+        self.iteration.ended()
+    }
+
+    /// The state between two input items, and after the input ended.
+    pub fn state(&self) -> Option<&S> {
+        self.state.as_ref()
+    }
+}
+
+impl<I, F, B, S> Stream for LoopOver<I, F, B, S>
+where
+    I: Stream,
+    F: FnMut(S, I::Item) -> B,
+    B: Stream,
+    B::Item: IntoStep<State = S>,
+{
+    type Item = <B::Item as IntoStep>::Item;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        loop {
+            if this.iteration.as_mut().is_active() {
+                match ready!(this.iteration.as_mut().poll_said(cx, &mut ())) {
+                    Said::Item(item) => return Poll::Ready(Some(item)),
+                    Said::Over => return Poll::Ready(None),
+                    Said::Next(state) => {
+                        *this.state = Some(state);
+                        if this.iteration.as_mut().should_yield() {
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                    }
+                }
+            }
+            if this.iteration.ended().is_some() {
+                return Poll::Ready(None);
+            }
+            let Some(item) = ready!(this.input.as_mut().poll_next(cx)) else {
+                this.iteration.as_mut().end(Ended::InputEnded);
+                return Poll::Ready(None);
+            };
+            // Law: between two bodies there is a state, or the loop has ended.
+            let Some(state) = this.state.take() else { return Poll::Ready(None) };
+            this.iteration.as_mut().begin(|| (this.make)(state, item));
+        }
+    }
+}
+
+impl<I, F, B, S> FusedStream for LoopOver<I, F, B, S>
+where
+    I: Stream,
+    F: FnMut(S, I::Item) -> B,
+    B: Stream,
+    B::Item: IntoStep<State = S>,
+{
+    fn is_terminated(&self) -> bool {
+        self.ended().is_some()
+    }
+}
+
+impl<I, F, B, S> fmt::Debug for LoopOver<I, F, B, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopOver").field("ended", &self.ended()).finish_non_exhaustive()
+    }
+}

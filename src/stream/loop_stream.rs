@@ -1,0 +1,124 @@
+//! The loop primitive.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::stream::FusedStream;
+use pin_project::pin_project;
+
+use crate::stream::iteration::{Iteration, Observe, Said};
+use crate::stream::{Ended, IntoStep};
+
+/// Runs `body` over a state, again and again, for as long as its steps say so.
+///
+/// Like `unfold`, but each state gives a stream of items instead of one. The body is a closure
+/// from a state to a stream of [`Step`](crate::stream::Step)s, or of `Result`s of them; an `Err`
+/// goes to the consumer and ends the loop. A body that has something to await first is
+/// `async move { … }.flatten_stream()`.
+///
+/// - The next body is built only when the consumer asks for an item, and after the last one was
+///   dropped.
+/// - Dropping the stream drops the active body, once.
+/// - It takes constant stack, allocates nothing and boxes nothing, however often it goes round.
+///   After a long run of bodies without an item it yields to the executor.
+/// - A body that ends without a decision ends the loop. [`ended`](LoopStream::ended) tells how it
+///   was.
+/// - A panic in the body goes on to the caller; the body is dropped, and then comes `None`.
+///
+/// ```
+/// use futures::{StreamExt, executor::block_on, stream};
+/// use turnstream::stream::{Step, loop_stream};
+///
+/// let countdown = loop_stream(3, |n| {
+///     stream::iter(match n {
+///         0 => vec![Step::Value("liftoff".to_owned()), Step::Stop],
+///         n => vec![Step::Value(n.to_string()), Step::Next(n - 1)],
+///     })
+/// });
+/// assert_eq!(block_on(countdown.collect::<Vec<_>>()), ["3", "2", "1", "liftoff"]);
+/// ```
+pub fn loop_stream<S, B, F>(state: S, body: F) -> LoopStream<F, B, S>
+where
+    F: FnMut(S) -> B,
+    B: Stream,
+    B::Item: IntoStep<State = S>,
+{
+    LoopStream::observed(state, body, ())
+}
+
+/// Stream for the [`loop_stream`] function.
+#[pin_project]
+#[must_use = "streams do nothing unless polled"]
+pub struct LoopStream<F, B, S, O = ()> {
+    make: F,
+    /// `Some` between two bodies.
+    state: Option<S>,
+    #[pin]
+    iteration: Iteration<B>,
+    observer: O,
+}
+
+impl<F, B, S, O> LoopStream<F, B, S, O> {
+    pub(super) fn observed(state: S, make: F, observer: O) -> Self {
+        Self { make, state: Some(state), iteration: Iteration::new(), observer }
+    }
+
+    /// How the loop ended, or `None` while it goes on.
+    pub fn ended(&self) -> Option<Ended> {
+        self.iteration.ended()
+    }
+}
+
+impl<F, B, S, O> Stream for LoopStream<F, B, S, O>
+where
+    F: FnMut(S) -> B,
+    B: Stream,
+    B::Item: IntoStep<State = S>,
+    O: Observe<S>,
+{
+    type Item = <B::Item as IntoStep>::Item;
+
+    #[inline]
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        loop {
+            if this.iteration.as_mut().is_active() {
+                match ready!(this.iteration.as_mut().poll_said(cx, this.observer)) {
+                    Said::Item(item) => return Poll::Ready(Some(item)),
+                    Said::Over => return Poll::Ready(None),
+                    Said::Next(state) => {
+                        *this.state = Some(state);
+                        if this.iteration.as_mut().should_yield() {
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                    }
+                }
+            }
+            // No state: the loop is over.
+            let Some(state) = this.state.take() else { return Poll::Ready(None) };
+            this.observer.state(&state);
+            this.iteration.as_mut().begin(|| (this.make)(state));
+        }
+    }
+}
+
+impl<F, B, S, O> FusedStream for LoopStream<F, B, S, O>
+where
+    F: FnMut(S) -> B,
+    B: Stream,
+    B::Item: IntoStep<State = S>,
+    O: Observe<S>,
+{
+    fn is_terminated(&self) -> bool {
+        self.ended().is_some()
+    }
+}
+
+impl<F, B, S, O> fmt::Debug for LoopStream<F, B, S, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopStream").field("ended", &self.ended()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! The loop, with its state to look at from outside.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::Stream;
+
+use crate::stream::iteration::Observe;
+use crate::stream::{Ended, IntoStep, LoopStream};
+
+/// Like [`loop_stream`](crate::stream::loop_stream), and gives a cell that shows the state.
+///
+/// The cell holds the state that the active body was built with, and at the end the one that
+/// [`Step::StopWith`](crate::stream::Step::StopWith) left behind. It outlives the stream.
+///
+/// ```
+/// use futures::{StreamExt, executor::block_on, stream};
+/// use turnstream::stream::{Ended, Step, loop_with_state};
+///
+/// let (sum, state) = loop_with_state((0, 1), |(sum, n)| {
+///     let next = (sum + n, n + 1);
+///     let step = if n == 4 { Step::StopWith(next) } else { Step::Next(next) };
+///     stream::iter([Step::Value(n), step])
+/// });
+/// assert_eq!(block_on(sum.collect::<Vec<_>>()), [1, 2, 3, 4]);
+/// assert_eq!(state.get(), (10, 5));
+/// assert_eq!(state.ended(), Some(Ended::StopWith));
+/// ```
+pub fn loop_with_state<S, B, F>(state: S, body: F) -> (LoopWithState<F, B, S>, StateCell<S>)
+where
+    S: Clone,
+    F: FnMut(S) -> B,
+    B: Stream,
+    B::Item: IntoStep<State = S>,
+{
+    let cell = StateCell(Arc::new(Mutex::new(Seen { state: state.clone(), ended: None })));
+    (LoopStream::observed(state, body, cell.clone()), cell)
+}
+
+/// Stream for the [`loop_with_state`] function.
+pub type LoopWithState<F, B, S> = LoopStream<F, B, S, StateCell<S>>;
+
+/// Shows the state of a loop. Clones show the same one.
+pub struct StateCell<S>(Arc<Mutex<Seen<S>>>);
+
+struct Seen<S> {
+    state: S,
+    ended: Option<Ended>,
+}
+
+impl<S: Clone> StateCell<S> {
+    /// The state that the active body was built with, or the final one.
+    pub fn get(&self) -> S {
+        self.with(|seen| seen.state.clone())
+    }
+
+    /// How the loop ended; `None` while it goes on, also when it was dropped.
+    ///
+    /// A panic in the body is known to [`LoopStream::ended`] and, once the stream was polled
+    /// again or dropped, here.
+    pub fn ended(&self) -> Option<Ended> {
+        self.with(|seen| seen.ended)
+    }
+}
+
+impl<S> StateCell<S> {
+    fn with<T>(&self, f: impl FnOnce(&mut Seen<S>) -> T) -> T {
+        // Nothing panics while the lock is held, but for a state's own `Clone` or `Drop`.
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<S: Clone> Observe<S> for StateCell<S> {
+    fn state(&mut self, state: &S) {
+        let state = state.clone();
+        let before = self.with(|seen| std::mem::replace(&mut seen.state, state));
+        // Outside the lock: a `Drop` may look at the cell.
+        drop(before);
+    }
+
+    fn ended(&mut self, ended: Ended, state: Option<S>) {
+        let before = self.with(|seen| {
+            seen.ended = Some(ended);
+            state.map(|state| std::mem::replace(&mut seen.state, state))
+        });
+        drop(before);
+    }
+}
+
+impl<S> Clone for StateCell<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for StateCell<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.with(|seen| {
+            f.debug_struct("StateCell")
+                .field("state", &seen.state)
+                .field("ended", &seen.ended)
+                .finish()
+        })
+    }
+}

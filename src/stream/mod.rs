@@ -1,0 +1,130 @@
+//! The loop over your state, and what turns a streaming turn into its next step.
+//!
+//! Nothing here spawns a task or keeps a queue: the next body is built when the consumer asks for
+//! the next item, and dropping a stream drops all that it holds in the same call.
+
+mod into_turn;
+mod iteration;
+mod loop_over;
+mod loop_stream;
+mod loop_with_state;
+mod on_turn_complete;
+mod seal;
+mod step;
+mod steps;
+mod text_deltas;
+
+use futures::Stream;
+
+pub use into_turn::IntoTurn;
+pub use iteration::Ended;
+pub use loop_over::{LoopOver, LoopOverExt, loop_over};
+pub use loop_stream::{LoopStream, loop_stream};
+pub use loop_with_state::{LoopWithState, StateCell, loop_with_state};
+pub use on_turn_complete::OnTurnComplete;
+pub use seal::{TurnSource, TurnStream, seal};
+pub use step::{IntoStep, Step, next, stop, stop_with};
+pub use steps::Steps;
+pub use text_deltas::TextDeltas;
+
+use crate::error::Error;
+use crate::item::History;
+use crate::turn::{Turn, TurnEvent};
+
+/// Methods on any stream of turn events.
+pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
+    /// Forwards every event of a turn as a [`Step::Value`], and runs `then` with the finished turn
+    /// to decide how the loop goes on.
+    ///
+    /// `then` runs when [`TurnComplete`](TurnEvent::TurnComplete) was taken and the consumer asks
+    /// again; the upstream is dropped by then. Its [`Steps`] follow the events of the turn.
+    ///
+    /// A turn that ends without `TurnComplete` is an
+    /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn); it carries what there was if the
+    /// stream was sealed, as that of every provider is. A panic in `then`, or in the steps it
+    /// gives, is caught and becomes an error of kind [`Panic`](crate::ErrorKind::Panic). After an
+    /// error comes `None`.
+    ///
+    /// Dropping the stream drops the upstream, or the running `then`, or its steps.
+    ///
+    /// ```
+    /// use futures::TryStreamExt;
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::stream::{Steps, TurnEvents, loop_stream};
+    /// use turnstream::{History, Item, Request, env::SystemIds};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([Reply::text("Hello!")]);
+    /// let mut history = History::new(&SystemIds);
+    /// history.push(Item::user("Hi"));
+    ///
+    /// let events = loop_stream(history, |history| {
+    ///     let turn = model.stream_turn(Request::new(history));
+    ///     turn.on_turn_complete(|_turn| async { Ok(Steps::stop()) })
+    /// });
+    /// let events: Vec<_> = events.try_collect().await?;
+    /// assert!(events.iter().any(|event| event.turn_complete().is_some()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn on_turn_complete<'a, Then, Fut, S>(
+        self,
+        then: Then,
+    ) -> OnTurnComplete<'a, Self, Then, Fut, S>
+    where
+        Self: Sized,
+        Then: FnOnce(std::sync::Arc<Turn>) -> Fut,
+        Fut: Future<Output = Result<Steps<'a, S>, Error>>,
+    {
+        OnTurnComplete::new(self, then)
+    }
+
+    /// Makes the stream lawful for a turn that follows `history`; see [`seal`].
+    fn seal(self, history: &History) -> TurnStream
+    where
+        Self: Sized + Send + 'static,
+    {
+        seal(history, self)
+    }
+
+    /// Keeps the pieces of text and drops everything else but errors.
+    ///
+    /// ```
+    /// use futures::TryStreamExt;
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::stream::TurnEvents;
+    /// use turnstream::{History, Request, env::SystemIds};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([Reply::text("one two")]);
+    /// let mut words = model.stream_turn(Request::new(History::new(&SystemIds))).text_deltas();
+    /// while let Some(word) = words.try_next().await? {
+    ///     print!("{word}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn text_deltas(self) -> TextDeltas<Self>
+    where
+        Self: Sized,
+    {
+        TextDeltas::new(self)
+    }
+
+    /// Drives the turn to its end and gives it. Dropping the future drops the stream.
+    ///
+    /// # Errors
+    ///
+    /// The stream's own, and [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) if it ends
+    /// without `TurnComplete`.
+    fn into_turn(self) -> IntoTurn<Self>
+    where
+        Self: Sized,
+    {
+        IntoTurn::new(self)
+    }
+}
+
+impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnEvents for T {}

@@ -1,0 +1,129 @@
+//! From a streaming turn to the next step of the loop.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::stream::FusedStream;
+use pin_project::pin_project;
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::stream::{Step, Steps};
+use crate::turn::{PartialTurn, Turn, TurnEvent};
+
+/// Stream for the [`on_turn_complete`](crate::stream::TurnEvents::on_turn_complete) method.
+#[pin_project]
+#[must_use = "streams do nothing unless polled"]
+pub struct OnTurnComplete<'a, T, Then, Fut, S> {
+    #[pin]
+    stage: Stage<'a, T, Fut, S>,
+    /// `None` once the turn is complete.
+    then: Option<Then>,
+}
+
+#[pin_project(project = StageNow)]
+enum Stage<'a, T, Fut, S> {
+    Turn(#[pin] T),
+    Completed(Arc<Turn>),
+    Then(#[pin] Fut),
+    Steps(Steps<'a, S>),
+    Over,
+}
+
+impl<T, Then, Fut, S> OnTurnComplete<'_, T, Then, Fut, S> {
+    pub(super) fn new(turn: T, then: Then) -> Self {
+        Self { stage: Stage::Turn(turn), then: Some(then) }
+    }
+}
+
+impl<'a, T, Then, Fut, S> Stream for OnTurnComplete<'a, T, Then, Fut, S>
+where
+    T: Stream<Item = Result<TurnEvent, Error>>,
+    Then: FnOnce(Arc<Turn>) -> Fut,
+    Fut: Future<Output = Result<Steps<'a, S>, Error>>,
+{
+    type Item = Result<Step<Event, S>, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        loop {
+            let failed = match this.stage.as_mut().project() {
+                StageNow::Turn(turn) => match ready!(turn.poll_next(cx)) {
+                    Some(Ok(event)) => {
+                        if let TurnEvent::TurnComplete { turn } = &event {
+                            let turn = Arc::clone(turn);
+                            this.stage.set(Stage::Completed(turn));
+                        }
+                        return Poll::Ready(Some(Ok(Step::Value(Event::Turn(event)))));
+                    }
+                    Some(Err(error)) => error,
+                    None => PartialTurn::default().into_error(None),
+                },
+                StageNow::Completed(turn) => {
+                    let turn = Arc::clone(turn);
+                    // Law: `then` is taken here and nowhere else.
+                    let Some(then) = this.then.take() else { return Poll::Ready(None) };
+                    match caught(|| then(turn)) {
+                        Ok(future) => {
+                            this.stage.set(Stage::Then(future));
+                            continue;
+                        }
+                        Err(error) => error,
+                    }
+                }
+                StageNow::Then(future) => match caught(|| future.poll(cx)) {
+                    Ok(Poll::Pending) => return Poll::Pending,
+                    Ok(Poll::Ready(Ok(steps))) => {
+                        this.stage.set(Stage::Steps(steps));
+                        continue;
+                    }
+                    Ok(Poll::Ready(Err(error))) | Err(error) => error,
+                },
+                StageNow::Steps(steps) => match caught(|| Pin::new(steps).poll_next(cx)) {
+                    Ok(Poll::Pending) => return Poll::Pending,
+                    Ok(Poll::Ready(Some(Ok(step)))) => return Poll::Ready(Some(Ok(step))),
+                    Ok(Poll::Ready(None)) => {
+                        this.stage.set(Stage::Over);
+                        return Poll::Ready(None);
+                    }
+                    Ok(Poll::Ready(Some(Err(error)))) | Err(error) => error,
+                },
+                StageNow::Over => return Poll::Ready(None),
+            };
+            this.stage.set(Stage::Over);
+            return Poll::Ready(Some(Err(failed)));
+        }
+    }
+}
+
+/// Runs user code; a panic becomes an error. What panicked is dropped right after.
+fn caught<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| Error::panic("`then`", &*payload))
+}
+
+impl<'a, T, Then, Fut, S> FusedStream for OnTurnComplete<'a, T, Then, Fut, S>
+where
+    T: Stream<Item = Result<TurnEvent, Error>>,
+    Then: FnOnce(Arc<Turn>) -> Fut,
+    Fut: Future<Output = Result<Steps<'a, S>, Error>>,
+{
+    fn is_terminated(&self) -> bool {
+        matches!(self.stage, Stage::Over)
+    }
+}
+
+impl<T, Then, Fut, S> fmt::Debug for OnTurnComplete<'_, T, Then, Fut, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match self.stage {
+            Stage::Turn(_) => "turn",
+            Stage::Completed(_) | Stage::Then(_) => "then",
+            Stage::Steps(_) => "steps",
+            Stage::Over => "over",
+        };
+        f.debug_struct("OnTurnComplete").field("stage", &stage).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! The one boxed stream of steps, so that the arms of a body agree.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use futures::stream::{self, BoxStream, StreamExt};
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::stream::Step;
+
+/// A boxed stream of steps over [`Event`]s: what the arms of a body have in common.
+///
+/// Dropping it drops what is inside.
+#[must_use = "streams do nothing unless polled"]
+pub struct Steps<'a, S>(BoxStream<'a, Result<Step<Event, S>, Error>>);
+
+impl<'a, S: Send + 'a> Steps<'a, S> {
+    /// Boxes a stream of steps.
+    pub fn new(steps: impl Stream<Item = Result<Step<Event, S>, Error>> + Send + 'a) -> Self {
+        Self(steps.boxed())
+    }
+
+    /// Goes on with `state`.
+    pub fn next(state: S) -> Self {
+        Self::of(Step::Next(state))
+    }
+
+    /// Ends the loop.
+    pub fn stop() -> Self {
+        Self::of(Step::Stop)
+    }
+
+    /// Ends the loop and leaves a final state behind.
+    pub fn stop_with(state: S) -> Self {
+        Self::of(Step::StopWith(state))
+    }
+
+    /// Gives events to the consumer and then does what `self` says.
+    pub fn after(self, events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>) -> Self {
+        let values = stream::iter(events).map(|event| Ok(Step::Value(event)));
+        Self::new(values.chain(self))
+    }
+
+    fn of(step: Step<Event, S>) -> Self {
+        Self(stream::once(std::future::ready(Ok(step))).boxed())
+    }
+}
+
+impl<S> Stream for Steps<'_, S> {
+    type Item = Result<Step<Event, S>, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.as_mut().poll_next(cx)
+    }
+}
+
+impl<S> fmt::Debug for Steps<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Steps").finish_non_exhaustive()
+    }
+}

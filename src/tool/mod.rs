@@ -1,0 +1,109 @@
+//! What an agent may do: tools, and the kit that runs the calls of a turn.
+
+mod check;
+mod context;
+mod output;
+mod run;
+mod then_next;
+mod toolkit;
+mod typed;
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+
+pub use context::ToolContext;
+pub use output::{IntoToolOutput, ToolOutput, Update};
+pub use run::ToolRun;
+pub use toolkit::Toolkit;
+
+use crate::error::Error;
+pub use crate::request::ToolSpec;
+
+/// A tool: what the model is told of it, and what runs when it is called. Cheap to clone.
+///
+/// A failure of any kind, a panic included, becomes a result that the model reads; it never ends
+/// the run.
+///
+/// ```
+/// use turnstream::tool::Tool;
+///
+/// # #[cfg(feature = "schemars")] {
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add {
+///     /// The first number.
+///     a: i64,
+///     b: i64,
+/// }
+///
+/// let add = Tool::new("add", "Adds two numbers", |args: Add, _cx| async move {
+///     args.a.checked_add(args.b).ok_or("the sum is too large")
+/// });
+/// assert_eq!(add.spec().parameters["required"], serde_json::json!(["a", "b"]));
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Tool(Arc<dyn ToolHandler>);
+
+/// What a running tool streams. It is dropped behind its first [`Update::Output`].
+pub type Updates = BoxStream<'static, Update>;
+
+/// What a tool is underneath, for those who cannot say it with a closure.
+pub trait ToolHandler: Send + Sync {
+    /// What the model is told.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Reads the arguments, and gives what runs.
+    ///
+    /// `arguments` is JSON; empty ones are `{}`. What it gives runs only while it is polled and is
+    /// dropped when the run is: nothing may go on behind its back.
+    ///
+    /// # Errors
+    ///
+    /// Why the arguments do not fit, in words for the model and with the path. Then nothing runs.
+    fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String>;
+}
+
+impl Tool {
+    /// Makes a tool of a handler.
+    pub fn from_handler(handler: impl ToolHandler + 'static) -> Self {
+        Self(Arc::new(handler))
+    }
+
+    /// What the model is told of it.
+    pub fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    /// The name that the model calls it by.
+    pub fn name(&self) -> &str {
+        &self.spec().name
+    }
+
+    fn handler(&self) -> &dyn ToolHandler {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// A spec whose schema was looked at: what is wrong with it is found before a model sees it.
+fn checked_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
+    use crate::error::ErrorKind::InvalidRequest;
+
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if spec.name.is_empty() || spec.name.len() > 64 || !spec.name.chars().all(is_name) {
+        let message = "a tool's name has 1 to 64 letters, digits, '_' and '-'";
+        return Err(Error::new(InvalidRequest, message).with_parameter(spec.name));
+    }
+    if spec.parameters.get("type").and_then(serde_json::Value::as_str) != Some("object") {
+        let message = format!("the schema of the tool `{}` is not of type `object`", spec.name);
+        return Err(Error::new(InvalidRequest, message));
+    }
+    Ok(spec)
+}

@@ -1,0 +1,63 @@
+//! From the results of a turn's calls to the next state.
+
+use std::collections::HashMap;
+
+use futures::StreamExt;
+
+use crate::event::{Event, ToolEvent};
+use crate::item::{History, Item, ToolResult};
+use crate::stream::{Step, Steps};
+use crate::tool::ToolRun;
+
+impl ToolRun {
+    /// Forwards the events of the tools, and goes on with the state that `next` makes of the
+    /// history: by then it holds the turn and every result, in call order.
+    ///
+    /// Dropping the steps drops every tool that is running.
+    ///
+    /// ```
+    /// # use turnstream::{History, Item, tool::Toolkit};
+    /// # fn body(kit: &Toolkit, history: &History, turn: &std::sync::Arc<turnstream::Turn>) {
+    /// let steps = kit.run(history, turn).then_next(|history| history);
+    /// # drop(steps);
+    /// # }
+    /// ```
+    pub fn then_next<S, F>(self, next: F) -> Steps<'static, S>
+    where
+        S: Send + 'static,
+        F: FnOnce(History) -> S + Send + 'static,
+    {
+        self.then_steps(|history, _| Steps::next(next(history)))
+    }
+
+    /// Forwards the events of the tools, and goes on with the steps that `then` gives: it gets the
+    /// history, which holds the turn and every result in call order, and the results themselves.
+    ///
+    /// Like [`then_next`](Self::then_next), for those who may also stop.
+    pub fn then_steps<S, F>(self, then: F) -> Steps<'static, S>
+    where
+        S: Send + 'static,
+        F: FnOnce(History, &[ToolResult]) -> Steps<'static, S> + Send + 'static,
+    {
+        let (history, turn) = self.began_with();
+        let mut history = history.clone();
+        history.extend(turn.to_history_items());
+        let order: Vec<String> = turn.tool_calls().map(|call| call.call_id.clone()).collect();
+        Steps::new(async_stream::stream! {
+            let mut tools = self;
+            let mut held: HashMap<String, ToolResult> = HashMap::new();
+            while let Some(event) = tools.next().await {
+                if let ToolEvent::Output(result) = &event {
+                    held.insert(result.call_id.clone(), result.clone());
+                }
+                yield Ok(Step::Value(Event::Tool(event)));
+            }
+            let results: Vec<_> = order.iter().filter_map(|id| held.remove(id)).collect();
+            history.extend(results.iter().cloned().map(Item::tool_result));
+            let mut steps = then(history, &results);
+            while let Some(step) = steps.next().await {
+                yield step;
+            }
+        })
+    }
+}

@@ -1,0 +1,656 @@
+//! The only place where a turn is put together.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+use crate::item::{History, Item, ItemKind, Json, ProviderData, StopReason, ToolCall};
+use crate::turn::partial::Key;
+use crate::turn::{PartialTurn, ReasoningKind, Text, Turn, TurnEvent};
+use crate::usage::Usage;
+
+/// Puts a turn together: decoders push what the wire says, events come out, at the end the turn.
+///
+/// It makes call ids unique against the history before it and within the turn, before
+/// `ToolCallStart` is emitted: an empty id becomes `call_<turn>_<n>`, one that the history holds
+/// `<id>_dup<k>`. A second start under an id of this turn is held back to its end: then it is
+/// dropped if name and arguments are those of the first, else emitted whole under a new id.
+///
+/// Only [`complete`](Self::complete) makes a turn whose calls may run.
+///
+/// ```
+/// use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
+///
+/// let mut turn = TurnBuilder::new();
+/// turn.text(0, "Hel");
+/// turn.text(0, "lo");
+/// turn.stop(StopReason::Stop, "end_turn");
+/// turn.complete()?;
+/// let events: Vec<TurnEvent> = std::iter::from_fn(|| turn.next_event()).collect();
+/// assert_eq!(events.len(), 3);
+/// assert!(matches!(&events[2], TurnEvent::TurnComplete { turn } if turn.text() == "Hello"));
+/// # Ok::<(), turnstream::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct TurnBuilder {
+    history: Option<History>,
+    provider: &'static str,
+    partial: PartialTurn,
+    calls: Vec<CallState>,
+    stop: Option<(StopReason, Option<String>)>,
+    events: VecDeque<TurnEvent>,
+    finished: bool,
+}
+
+/// A call of this turn, as the wire names it and as it is known here.
+#[derive(Debug)]
+struct CallState {
+    key: u32,
+    wire_id: String,
+    call_id: String,
+    /// Set while a doubled id is held back: nothing of it was emitted yet.
+    held: Option<Held>,
+    ended: bool,
+    dropped: bool,
+    /// Matched with a call of a turn that came ready-made.
+    matched: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    name: String,
+    arguments: String,
+    data: Option<ProviderData>,
+}
+
+impl TurnBuilder {
+    /// Makes a builder that knows of no history: ids are unique within the turn only.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes a builder for the turn that follows a history, whose call ids are taken.
+    pub fn after(history: &History) -> Self {
+        Self { history: Some(history.clone()), ..Self::default() }
+    }
+
+    /// Says which wire this is, for the provider data that the builder itself adds.
+    pub fn provider(&mut self, name: &'static str) {
+        self.provider = name;
+    }
+
+    /// Says which model answers.
+    pub fn model(&mut self, model: &str) {
+        if !model.is_empty() && self.partial.model.is_none() {
+            self.partial.model = Some(model.to_owned());
+        }
+    }
+
+    /// Says the provider's id of the response.
+    pub fn response_id(&mut self, id: &str) {
+        if !id.is_empty() && self.partial.response_id.is_none() {
+            self.partial.response_id = Some(id.to_owned());
+        }
+    }
+
+    /// A piece of text. An empty one says nothing.
+    pub fn text(&mut self, index: u32, piece: &str) {
+        if self.takes(piece) {
+            self.partial.push_text(index, piece);
+            self.events.push_back(TurnEvent::TextDelta { index, text: piece.into() });
+        }
+    }
+
+    /// A piece of a refusal.
+    pub fn refusal(&mut self, index: u32, piece: &str) {
+        if self.takes(piece) {
+            self.partial.push_text(index, piece);
+            self.events.push_back(TurnEvent::RefusalDelta { index, text: piece.into() });
+        }
+    }
+
+    /// A piece of reasoning.
+    pub fn reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
+        if self.takes(piece) {
+            self.partial.push_reasoning(index, piece);
+            let text = Text::from(piece);
+            self.events.push_back(TurnEvent::ReasoningDelta { index, text, kind });
+        }
+    }
+
+    /// What belongs to a text item and goes back verbatim. Nothing if there is no such item.
+    pub fn text_data(&mut self, index: u32, data: ProviderData) {
+        if !self.finished {
+            self.partial.attach(Key::Text(index), data);
+        }
+    }
+
+    /// What belongs to a reasoning item and goes back verbatim. Makes the item if it is not there:
+    /// some providers send a signature without any words.
+    pub fn reasoning_data(&mut self, index: u32, data: ProviderData) {
+        if !self.finished {
+            let new = || ItemKind::Reasoning { text: String::new() };
+            self.partial.open(Key::Reasoning(index), new);
+            self.partial.attach(Key::Reasoning(index), data);
+        }
+    }
+
+    /// A provider's own item, kept verbatim.
+    pub fn other(&mut self, data: ProviderData) {
+        if !self.finished {
+            self.partial.push_other(data);
+        }
+    }
+
+    /// A call begins. `key` is the wire's own way to tell the calls of a turn apart.
+    pub fn tool_call_start(&mut self, key: u32, wire_id: &str, name: &str) {
+        if self.finished {
+            return;
+        }
+        let doubled =
+            !wire_id.is_empty() && self.calls.iter().any(|c| c.wire_id == wire_id && !c.dropped);
+        let mut state = CallState {
+            key,
+            wire_id: wire_id.to_owned(),
+            call_id: String::new(),
+            held: None,
+            ended: false,
+            dropped: false,
+            matched: false,
+        };
+        if doubled {
+            let (name, arguments) = (name.to_owned(), String::new());
+            state.held = Some(Held { name, arguments, data: None });
+        } else {
+            state.call_id = self.fresh_id(wire_id);
+            self.emit_start(&state.call_id, wire_id, name);
+        }
+        self.calls.push(state);
+    }
+
+    /// A piece of a call's arguments.
+    pub fn tool_call_args(&mut self, key: u32, piece: &str) {
+        if !self.takes(piece) {
+            return;
+        }
+        let Some(state) = self.calls.iter_mut().rfind(|call| call.key == key) else { return };
+        match &mut state.held {
+            Some(held) => held.arguments.push_str(piece),
+            None => {
+                let call_id = state.call_id.clone();
+                self.emit_args(&call_id, piece);
+            }
+        }
+    }
+
+    /// What belongs to a call and goes back verbatim.
+    pub fn tool_call_data(&mut self, key: u32, data: ProviderData) {
+        if self.finished {
+            return;
+        }
+        let Some(state) = self.calls.iter_mut().rfind(|call| call.key == key) else { return };
+        if let Some(held) = &mut state.held {
+            held.data = Some(data);
+            return;
+        }
+        let (call_id, wire_id) = (state.call_id.clone(), state.wire_id.clone());
+        if let Some(block) = self.partial.call_block_mut(&call_id) {
+            let data = if call_id == wire_id { data } else { with_wire_id(data, &wire_id) };
+            block.item.provider_data = Some(Arc::new(data));
+        }
+    }
+
+    /// A call is written to its end.
+    pub fn tool_call_end(&mut self, key: u32) {
+        if self.finished {
+            return;
+        }
+        let Some(at) = self.calls.iter().rposition(|call| call.key == key) else { return };
+        if std::mem::replace(&mut self.calls[at].ended, true) {
+            return;
+        }
+        if self.calls[at].held.is_some() {
+            let wire_id = &self.calls[at].wire_id;
+            // The first under this id may still be open; then `complete` decides.
+            if self.calls.iter().any(|c| c.wire_id == *wire_id && c.held.is_none() && c.ended) {
+                self.release(at);
+            }
+        } else {
+            let call_id = self.calls[at].call_id.clone();
+            self.emit_end(&call_id);
+        }
+    }
+
+    /// What the attempt has cost so far; replaces what was said before.
+    pub fn usage(&mut self, usage: Usage) {
+        if !self.finished && self.partial.usage != usage {
+            self.partial.usage = usage;
+            self.events.push_back(TurnEvent::UsageUpdate { usage });
+        }
+    }
+
+    /// What was counted so far.
+    pub fn usage_so_far(&self) -> Usage {
+        self.partial.usage
+    }
+
+    /// The terminal marker: why the model stopped, and the wire's own word for it.
+    pub fn stop(&mut self, reason: StopReason, raw: &str) {
+        if !self.finished {
+            self.stop = Some((reason, (!raw.is_empty()).then(|| raw.to_owned())));
+        }
+    }
+
+    /// Whether the terminal marker was seen.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Whether the turn is complete: pushing more changes nothing.
+    pub fn is_complete(&self) -> bool {
+        self.finished
+    }
+
+    /// Voids all of the open turn; what comes next begins it anew.
+    pub fn retract(&mut self, why: impl Into<String>) {
+        if self.finished {
+            return;
+        }
+        let usage = self.partial.usage;
+        self.partial = PartialTurn::default();
+        self.calls.clear();
+        self.stop = None;
+        self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
+    }
+
+    /// Completes the turn.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::IncompleteTurn`] if there was no terminal marker, and [`ErrorKind::Protocol`]
+    /// if the model stopped for its tools and one of the calls was never written to its end.
+    pub fn complete(&mut self) -> Result<(), Error> {
+        if self.finished {
+            return Ok(());
+        }
+        let Some((stop_reason, raw_stop_reason)) = self.stop.take() else {
+            return Err(self.incomplete(None));
+        };
+        let may_run = matches!(stop_reason, StopReason::Stop | StopReason::ToolCalls);
+        if may_run && self.calls.iter().any(|call| !call.ended) {
+            self.finished = true;
+            let message = "a tool call was not written to its end";
+            return Err(Error::new(ErrorKind::Protocol, message));
+        }
+        self.end_calls();
+        self.finished = true;
+        let partial = std::mem::take(&mut self.partial);
+        let turn = Turn {
+            items: partial.blocks.into_iter().map(|block| block.item).collect(),
+            stop_reason,
+            raw_stop_reason,
+            usage: partial.usage,
+            model: partial.model,
+            response_id: partial.response_id,
+            built: true,
+        };
+        self.events.push_back(TurnEvent::TurnComplete { turn: Arc::new(turn) });
+        Ok(())
+    }
+
+    /// Ends the turn without a terminal marker: the error carries what there is.
+    pub fn incomplete(&mut self, cause: Option<Error>) -> Error {
+        self.finished = true;
+        std::mem::take(&mut self.partial).into_error(cause)
+    }
+
+    /// Takes the next event out.
+    pub fn next_event(&mut self) -> Option<TurnEvent> {
+        self.events.pop_front()
+    }
+
+    /// Takes an event of another stream of turn events, as [`seal`](crate::stream::seal) does.
+    ///
+    /// A complete turn keeps its own items; its calls are renamed as their events were, and may
+    /// run only if they could before.
+    pub fn absorb(&mut self, event: TurnEvent) {
+        if self.finished {
+            return;
+        }
+        match event {
+            TurnEvent::ToolCallStart { call_id, name } => {
+                let key = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
+                self.tool_call_start(key, &call_id, &name);
+            }
+            TurnEvent::ToolCallArgsDelta { call_id, delta } => {
+                if let Some(key) = self.key_of(&call_id) {
+                    self.tool_call_args(key, &delta);
+                }
+            }
+            TurnEvent::ToolCallEnd { call_id } => {
+                if let Some(key) = self.key_of(&call_id) {
+                    self.tool_call_end(key);
+                }
+            }
+            TurnEvent::Retracted { why, usage } => {
+                self.partial.usage = usage;
+                self.retract(why);
+            }
+            TurnEvent::TurnComplete { turn } => self.adopt(turn),
+            event => {
+                self.partial.absorb(&event);
+                self.events.push_back(event);
+            }
+        }
+    }
+
+    fn takes(&self, piece: &str) -> bool {
+        !self.finished && !piece.is_empty()
+    }
+
+    fn key_of(&self, wire_id: &str) -> Option<u32> {
+        self.calls.iter().rfind(|call| call.wire_id == wire_id).map(|call| call.key)
+    }
+
+    /// The id that a call is known by from here on.
+    fn fresh_id(&self, wire_id: &str) -> String {
+        let in_history = |id: &str| self.history.as_ref().is_some_and(|h| h.holds_call_id(id));
+        let used = |id: &str| self.calls.iter().any(|call| call.call_id == id) || in_history(id);
+        let wanted = if wire_id.is_empty() {
+            let turn = self.history.as_ref().map_or(0, History::completed_turns) + 1;
+            format!("call_{turn}_{}", self.calls.len() + 1)
+        } else {
+            wire_id.to_owned()
+        };
+        if used(&wanted) { crate::item::free_id(&wanted, used) } else { wanted }
+    }
+
+    fn emit_start(&mut self, call_id: &str, wire_id: &str, name: &str) {
+        let (call_id, name) = (call_id.to_owned(), name.to_owned());
+        let call =
+            ToolCall { call_id: call_id.clone(), name: name.clone(), arguments: String::new() };
+        self.partial.push_call(call);
+        if call_id != wire_id {
+            let data = with_wire_id(self.own_data(), wire_id);
+            if let Some(block) = self.partial.call_block_mut(&call_id) {
+                block.item.provider_data = Some(Arc::new(data));
+            }
+        }
+        self.events.push_back(TurnEvent::ToolCallStart { call_id, name });
+    }
+
+    fn emit_args(&mut self, call_id: &str, piece: &str) {
+        if let Some(call) = self.partial.call_mut(call_id) {
+            call.arguments.push_str(piece);
+        }
+        let delta = Text::from(piece);
+        self.events.push_back(TurnEvent::ToolCallArgsDelta { call_id: call_id.to_owned(), delta });
+    }
+
+    fn emit_end(&mut self, call_id: &str) {
+        if let Some(block) = self.partial.call_block_mut(call_id) {
+            block.ended = true;
+        }
+        self.events.push_back(TurnEvent::ToolCallEnd { call_id: call_id.to_owned() });
+    }
+
+    /// Decides on a held call: the same as the first under its id, or one of its own.
+    fn release(&mut self, at: usize) {
+        let Some(held) = self.calls[at].held.take() else { return };
+        let wire_id = self.calls[at].wire_id.clone();
+        let same =
+            self.calls[..at].iter().filter(|c| c.wire_id == wire_id && !c.dropped).any(|c| {
+                self.partial.blocks.iter().filter_map(|b| b.item.as_tool_call()).any(|call| {
+                    call.call_id == c.call_id
+                        && call.name == held.name
+                        && call.arguments == held.arguments
+                })
+            });
+        if same {
+            self.calls[at].dropped = true;
+            return;
+        }
+        let call_id = self.fresh_id(&wire_id);
+        self.calls[at].call_id.clone_from(&call_id);
+        self.emit_start(&call_id, &wire_id, &held.name);
+        if !held.arguments.is_empty() {
+            self.emit_args(&call_id, &held.arguments);
+        }
+        if let Some(data) = held.data {
+            let key = self.calls[at].key;
+            self.tool_call_data(key, data);
+        }
+        self.emit_end(&call_id);
+    }
+
+    /// Every start that was emitted has its end, and nothing is held back any more.
+    fn end_calls(&mut self) {
+        for at in 0..self.calls.len() {
+            if self.calls[at].held.is_some() {
+                self.calls[at].ended = true;
+                self.release(at);
+            } else if !std::mem::replace(&mut self.calls[at].ended, true) {
+                let call_id = self.calls[at].call_id.clone();
+                self.emit_end(&call_id);
+            }
+        }
+    }
+
+    /// Completes with a turn that came ready-made.
+    fn adopt(&mut self, turn: Arc<Turn>) {
+        self.end_calls();
+        let mut items = Vec::with_capacity(turn.items.len());
+        let mut changed = false;
+        for item in &turn.items {
+            let Some(call) = item.as_tool_call() else {
+                items.push(item.clone());
+                continue;
+            };
+            let at = match self.calls.iter().position(|c| !c.matched && c.wire_id == call.call_id) {
+                Some(at) => at,
+                None => self.announce(call),
+            };
+            self.calls[at].matched = true;
+            if self.calls[at].dropped {
+                changed = true;
+                continue;
+            }
+            let call_id = self.calls[at].call_id.clone();
+            if call_id == call.call_id {
+                items.push(item.clone());
+                continue;
+            }
+            changed = true;
+            let data = item.provider_data.as_deref().cloned();
+            let data = with_wire_id(data.unwrap_or_else(|| self.own_data()), &call.call_id);
+            items.push(Item {
+                kind: ItemKind::ToolCall(ToolCall { call_id, ..call.clone() }),
+                provider_data: Some(Arc::new(data)),
+                ..item.clone()
+            });
+        }
+        self.finished = true;
+        self.partial = PartialTurn::default();
+        let turn = if changed { Arc::new(Turn { items, ..(*turn).clone() }) } else { turn };
+        self.events.push_back(TurnEvent::TurnComplete { turn });
+    }
+
+    /// Emits the events of a call that a ready-made turn holds and its stream never mentioned.
+    fn announce(&mut self, call: &ToolCall) -> usize {
+        let at = self.calls.len();
+        let key = u32::try_from(at).unwrap_or(u32::MAX);
+        self.tool_call_start(key, &call.call_id, &call.name);
+        self.tool_call_args(key, &call.arguments);
+        self.calls[at].ended = true;
+        if self.calls[at].held.is_some() {
+            self.release(at);
+        } else {
+            let call_id = self.calls[at].call_id.clone();
+            self.emit_end(&call_id);
+        }
+        at
+    }
+
+    fn own_data(&self) -> ProviderData {
+        let model = self.partial.model.clone().unwrap_or_default();
+        let value = Json::from(serde_json::json!({}));
+        ProviderData { provider: self.provider.to_owned(), model, value }
+    }
+}
+
+/// Notes the id that the wire used, beside what is there.
+fn with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
+    let mut value = data.value.to_value();
+    match &mut value {
+        serde_json::Value::Object(map) => {
+            map.insert("wire_id".to_owned(), wire_id.into());
+        }
+        other => *other = serde_json::json!({ "wire_id": wire_id, "value": other.take() }),
+    }
+    ProviderData { value: value.into(), ..data }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::History;
+
+    fn drain(turn: &mut TurnBuilder) -> Vec<TurnEvent> {
+        std::iter::from_fn(|| turn.next_event()).collect()
+    }
+
+    fn call(turn: &mut TurnBuilder, key: u32, id: &str, name: &str, arguments: &str) {
+        turn.tool_call_start(key, id, name);
+        turn.tool_call_args(key, arguments);
+        turn.tool_call_end(key);
+    }
+
+    /// Completes and returns `id name arguments` of each call, and the events' ids of starts.
+    fn finish(mut turn: TurnBuilder) -> (Vec<String>, Vec<String>) {
+        turn.stop(StopReason::ToolCalls, "tool_use");
+        turn.complete().unwrap();
+        let events = drain(&mut turn);
+        let starts = events.iter().filter_map(|event| match event {
+            TurnEvent::ToolCallStart { call_id, .. } => Some(call_id.clone()),
+            _ => None,
+        });
+        let Some(TurnEvent::TurnComplete { turn }) = events.last() else { panic!("no turn") };
+        let calls = turn
+            .tool_calls()
+            .map(|call| format!("{} {} {}", call.call_id, call.name, call.arguments));
+        (calls.collect(), starts.collect())
+    }
+
+    fn history_with_call(id: &str) -> History {
+        let mut turn = TurnBuilder::new();
+        call(&mut turn, 0, id, "t", "{}");
+        turn.stop(StopReason::ToolCalls, "");
+        turn.complete().unwrap();
+        let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!() };
+        History::from_items("h", turn.to_history_items())
+    }
+
+    #[test]
+    fn an_empty_id_is_made_of_the_turn_and_the_call() {
+        let mut turn = TurnBuilder::after(&history_with_call("a"));
+        call(&mut turn, 0, "", "t", "{}");
+        call(&mut turn, 1, "", "t", "{}");
+        let (calls, starts) = finish(turn);
+        assert_eq!(calls, ["call_2_1 t {}", "call_2_2 t {}"]);
+        assert_eq!(starts, ["call_2_1", "call_2_2"]);
+    }
+
+    #[test]
+    fn an_id_that_the_history_holds_gets_a_new_one_and_keeps_the_wires_own() {
+        let mut turn = TurnBuilder::after(&history_with_call("a"));
+        turn.provider("p");
+        call(&mut turn, 0, "a", "t", "{}");
+        turn.stop(StopReason::ToolCalls, "");
+        turn.complete().unwrap();
+        let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!() };
+        assert_eq!(turn.tool_calls().next().unwrap().call_id, "a_dup1");
+        let data = turn.items()[0].provider_data.as_ref().unwrap();
+        assert_eq!((data.provider.as_str(), data.value.as_str()), ("p", r#"{"wire_id":"a"}"#));
+    }
+
+    #[test]
+    fn the_same_call_twice_in_a_turn_is_one_call() {
+        let mut turn = TurnBuilder::new();
+        call(&mut turn, 0, "a", "t", "{\"x\":1}");
+        call(&mut turn, 1, "a", "t", "{\"x\":1}");
+        assert_eq!(finish(turn), (vec!["a t {\"x\":1}".into()], vec!["a".into()]));
+    }
+
+    #[test]
+    fn another_call_under_the_same_id_gets_an_id_of_its_own() {
+        let mut turn = TurnBuilder::new();
+        call(&mut turn, 0, "a", "t", "{\"x\":1}");
+        call(&mut turn, 1, "a", "t", "{\"x\":2}");
+        let (calls, starts) = finish(turn);
+        assert_eq!(calls, ["a t {\"x\":1}", "a_dup1 t {\"x\":2}"]);
+        assert_eq!(starts, ["a", "a_dup1"]);
+    }
+
+    #[test]
+    fn a_doubled_id_is_decided_only_when_the_first_is_at_its_end() {
+        let mut turn = TurnBuilder::new();
+        turn.tool_call_start(0, "a", "t");
+        turn.tool_call_args(0, "{\"x\"");
+        call(&mut turn, 1, "a", "t", "{\"x\":1}");
+        turn.tool_call_args(0, ":1}");
+        turn.tool_call_end(0);
+        assert_eq!(finish(turn).0, ["a t {\"x\":1}"]);
+    }
+
+    #[test]
+    fn a_turn_without_its_marker_is_an_error_that_carries_it() {
+        let mut turn = TurnBuilder::new();
+        turn.text(0, "half");
+        let error = turn.complete().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+        assert_eq!(PartialTurn::of(&error).unwrap().text(), "half");
+    }
+
+    #[test]
+    fn a_call_that_was_not_written_to_its_end_fails_the_turn_unless_it_was_cut_off() {
+        let open = |reason| {
+            let mut turn = TurnBuilder::new();
+            turn.tool_call_start(0, "a", "t");
+            turn.tool_call_args(0, "{}");
+            turn.stop(reason, "");
+            turn.complete().map_err(|error| error.kind())
+        };
+        assert_eq!(open(StopReason::ToolCalls), Err(ErrorKind::Protocol));
+        assert_eq!(open(StopReason::Stop), Err(ErrorKind::Protocol));
+        assert_eq!(open(StopReason::MaxTokens), Ok(()));
+    }
+
+    #[test]
+    fn what_comes_behind_the_end_is_passed_over() {
+        let mut turn = TurnBuilder::new();
+        turn.stop(StopReason::Stop, "");
+        turn.complete().unwrap();
+        turn.text(0, "late");
+        turn.tool_call_start(0, "a", "t");
+        assert_eq!(drain(&mut turn).len(), 1);
+    }
+
+    #[test]
+    fn a_turn_read_from_json_stays_vetoed_through_the_builder() {
+        let mut first = TurnBuilder::new();
+        call(&mut first, 0, "a", "t", "{}");
+        first.stop(StopReason::ToolCalls, "");
+        first.complete().unwrap();
+        let Some(TurnEvent::TurnComplete { turn }) = drain(&mut first).pop() else { panic!() };
+        assert!(turn.calls().veto().is_none());
+        let json = serde_json::to_string(&turn).unwrap();
+        let read: Turn = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, *turn);
+        assert!(read.calls().veto().is_some());
+        let mut second = TurnBuilder::after(&history_with_call("a"));
+        second.absorb(TurnEvent::TurnComplete { turn: Arc::new(read) });
+        let Some(TurnEvent::TurnComplete { turn }) = drain(&mut second).pop() else { panic!() };
+        assert_eq!(turn.tool_calls().next().unwrap().call_id, "a_dup1");
+        assert!(turn.calls().veto().is_some());
+    }
+}

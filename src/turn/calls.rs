@@ -1,0 +1,83 @@
+//! The calls of a turn, with the verdict on whether they may run.
+
+use crate::item::{ResultKind, StopReason, ToolCall};
+use crate::turn::Turn;
+
+/// The calls of a complete turn.
+///
+/// Only [`Turn::calls`] makes one, and only a turn that a [`TurnBuilder`](crate::turn::TurnBuilder)
+/// finished by its terminal marker gives calls that may run: a turn read from a file is vetoed.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls<'a> {
+    turn: &'a Turn,
+    veto: Option<Veto>,
+}
+
+/// Why no call of a turn may run, and what each is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Veto {
+    /// The kind of the results.
+    pub kind: ResultKind,
+    /// The text of the results: what happened and what to do.
+    pub why: &'static str,
+}
+
+impl<'a> Calls<'a> {
+    pub(super) fn of(turn: &'a Turn) -> Self {
+        Self { turn, veto: veto(turn) }
+    }
+
+    /// Why none of them may run, or `None` if they may.
+    pub fn veto(&self) -> Option<Veto> {
+        self.veto
+    }
+
+    /// The calls in the order in which the model wrote them.
+    pub fn iter(&self) -> impl Iterator<Item = &'a ToolCall> + use<'a> {
+        self.turn.tool_calls()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
+fn veto(turn: &Turn) -> Option<Veto> {
+    let (kind, why) = match turn.stop_reason() {
+        StopReason::Stop | StopReason::ToolCalls => {
+            if turn.was_built() {
+                return None;
+            }
+            (ResultKind::Skipped, "Not run: this turn was read from a record, not from a model.")
+        }
+        StopReason::MaxTokens => (
+            ResultKind::Truncated,
+            "Not run: the reply was cut off by the output limit. Call the tool again, with shorter \
+             arguments or fewer calls in one reply.",
+        ),
+        StopReason::ContextWindow => (
+            ResultKind::Truncated,
+            "Not run: the reply was cut off because the context window is full.",
+        ),
+        StopReason::ContentFilter => {
+            (ResultKind::Skipped, "Not run: the reply was cut off by a content filter.")
+        }
+        StopReason::Refusal => (ResultKind::Skipped, "Not run: the reply is a refusal."),
+        StopReason::Pause => (
+            ResultKind::Skipped,
+            "Not run: the provider paused the turn. Call the tool again if it is still needed.",
+        ),
+        StopReason::Other(_) => (
+            ResultKind::Skipped,
+            "Not run: the reply ended for a reason that is not understood. Call the tool again if \
+             it is still needed.",
+        ),
+    };
+    Some(Veto { kind, why })
+}

@@ -1,0 +1,201 @@
+//! A turn that is not complete: the fold of its events so far.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+use crate::item::{Item, ItemKind, Mark, ProviderData, ToolCall};
+use crate::turn::TurnEvent;
+use crate::usage::Usage;
+
+/// A turn that did not complete, and all that is known of it.
+///
+/// It is the source of an [`ErrorKind::IncompleteTurn`]: [`PartialTurn::of`] finds it. It has no
+/// `calls()`: nothing in it may run.
+///
+/// It is also the plain fold of turn events: [`absorb`](Self::absorb) takes one event after the
+/// other.
+#[derive(Clone, Debug, Default)]
+pub struct PartialTurn {
+    pub(super) blocks: Vec<Block>,
+    pub(super) usage: Usage,
+    pub(super) model: Option<String>,
+    pub(super) response_id: Option<String>,
+    cause: Option<Error>,
+}
+
+/// What becomes an item of the turn.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    pub(super) key: Key,
+    pub(super) item: Item,
+    /// Set by the end of a call.
+    pub(super) ended: bool,
+}
+
+/// Which block an event belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Text(u32),
+    Reasoning(u32),
+    /// Told apart by the call id in the item.
+    Call,
+    Other,
+}
+
+impl PartialTurn {
+    /// Finds the partial turn that an error carries.
+    pub fn of(error: &Error) -> Option<&Self> {
+        error.find_source()
+    }
+
+    /// Takes the next event of the turn. A retraction empties it, also of its usage; a complete
+    /// turn leaves it as it is.
+    pub fn absorb(&mut self, event: &TurnEvent) {
+        match event {
+            TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text } => {
+                self.push_text(*index, text);
+            }
+            TurnEvent::ReasoningDelta { index, text, .. } => self.push_reasoning(*index, text),
+            TurnEvent::ToolCallStart { call_id, name } => {
+                self.push_call(ToolCall {
+                    call_id: call_id.clone(),
+                    name: name.clone(),
+                    arguments: String::new(),
+                });
+            }
+            TurnEvent::ToolCallArgsDelta { call_id, delta } => {
+                if let Some(call) = self.call_mut(call_id) {
+                    call.arguments.push_str(delta);
+                }
+            }
+            TurnEvent::ToolCallEnd { call_id } => {
+                if let Some(block) = self.blocks.iter_mut().rfind(|b| b.is_call(call_id)) {
+                    block.ended = true;
+                }
+            }
+            TurnEvent::UsageUpdate { usage } => self.usage = *usage,
+            TurnEvent::Retracted { .. } => *self = Self::default(),
+            TurnEvent::TurnComplete { .. } => {}
+        }
+    }
+
+    /// Whether nothing was said and nothing counted.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.usage == Usage::default()
+    }
+
+    /// What there is so far, as it enters a history: every item is marked interrupted.
+    pub fn items(&self) -> Vec<Item> {
+        let said = self.blocks.iter().map(|block| &block.item);
+        said.map(|item| item.clone().marked(Mark::Interrupted)).collect()
+    }
+
+    /// The words so far.
+    pub fn text(&self) -> String {
+        self.blocks.iter().filter_map(|block| block.item.as_text()).collect()
+    }
+
+    /// What was counted so far.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// The model that answers, as the wire names it.
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// The provider's id of the response.
+    pub fn response_id(&self) -> Option<&str> {
+        self.response_id.as_deref()
+    }
+
+    /// Makes the error of a turn that ended without its terminal marker.
+    pub fn into_error(mut self, cause: Option<Error>) -> Error {
+        let message = match &cause {
+            None => "the turn ended without its terminal marker".to_owned(),
+            Some(cause) => format!("the turn was cut off: {cause}"),
+        };
+        let request_id = cause.as_ref().and_then(Error::request_id).map(str::to_owned);
+        self.cause = cause;
+        let error = Error::new(ErrorKind::IncompleteTurn, message).with_source(self);
+        match request_id {
+            Some(id) => error.with_request_id(id),
+            None => error,
+        }
+    }
+
+    pub(super) fn push_text(&mut self, index: u32, piece: &str) {
+        let block = self.open(Key::Text(index), || ItemKind::Text { text: String::new() });
+        if let ItemKind::Text { text } = &mut block.item.kind {
+            text.push_str(piece);
+        }
+    }
+
+    pub(super) fn push_reasoning(&mut self, index: u32, piece: &str) {
+        let new = || ItemKind::Reasoning { text: String::new() };
+        if let ItemKind::Reasoning { text } = &mut self.open(Key::Reasoning(index), new).item.kind {
+            text.push_str(piece);
+        }
+    }
+
+    pub(super) fn push_call(&mut self, call: ToolCall) {
+        let item = Item::new(ItemKind::ToolCall(call));
+        self.blocks.push(Block { key: Key::Call, item, ended: false });
+    }
+
+    pub(super) fn push_other(&mut self, data: ProviderData) {
+        self.blocks.push(Block { key: Key::Other, item: Item::other(data), ended: true });
+    }
+
+    pub(super) fn call_mut(&mut self, call_id: &str) -> Option<&mut ToolCall> {
+        self.blocks.iter_mut().rev().find_map(|block| match &mut block.item.kind {
+            ItemKind::ToolCall(call) if call.call_id == call_id => Some(call),
+            _ => None,
+        })
+    }
+
+    pub(super) fn call_block_mut(&mut self, call_id: &str) -> Option<&mut Block> {
+        self.blocks.iter_mut().rfind(|block| block.is_call(call_id))
+    }
+
+    pub(super) fn attach(&mut self, key: Key, data: ProviderData) -> bool {
+        let block = self.blocks.iter_mut().rfind(|block| block.key == key);
+        let found = block.is_some();
+        if let Some(block) = block {
+            block.item.provider_data = Some(Arc::new(data));
+        }
+        found
+    }
+
+    /// The newest block is looked at first: deltas come in runs.
+    pub(super) fn open(&mut self, key: Key, new: impl FnOnce() -> ItemKind) -> &mut Block {
+        let at = self.blocks.iter().rposition(|block| block.key == key).unwrap_or_else(|| {
+            self.blocks.push(Block { key, item: Item::new(new()), ended: false });
+            self.blocks.len() - 1
+        });
+        &mut self.blocks[at]
+    }
+}
+
+impl Block {
+    fn is_call(&self, call_id: &str) -> bool {
+        self.item.as_tool_call().is_some_and(|call| call.call_id == call_id)
+    }
+}
+
+impl fmt::Display for PartialTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.blocks.len() {
+            0 => f.write_str("nothing of the turn had come"),
+            n => write!(f, "{n} items of the turn had begun"),
+        }
+    }
+}
+
+impl std::error::Error for PartialTurn {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as &(dyn std::error::Error + 'static))
+    }
+}

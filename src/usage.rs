@@ -1,0 +1,71 @@
+//! Tokens in, out, cached and reasoned, and how they add up.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
+use serde::{Deserialize, Serialize};
+
+/// The tokens of one turn, or of many added up.
+///
+/// `input_tokens` includes what was read from and written to a cache, and `output_tokens`
+/// includes what was reasoned, whatever the wire's own way of counting is.
+///
+/// ```
+/// use turnstream::Usage;
+///
+/// let turn = Usage { input_tokens: 100, output_tokens: 20, ..Usage::default() };
+/// let run: Usage = [turn, turn].into_iter().sum();
+/// assert_eq!(run.total(), 240);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// All tokens of the request, cached ones included.
+    pub input_tokens: u64,
+    /// All tokens of the answer, reasoned ones included.
+    pub output_tokens: u64,
+    /// Those of `input_tokens` that were read from a cache.
+    pub cache_read_input_tokens: u64,
+    /// Those of `input_tokens` that were written to a cache.
+    pub cache_write_input_tokens: u64,
+    /// Those of `output_tokens` that were spent on reasoning.
+    pub reasoning_tokens: u64,
+}
+
+impl Usage {
+    /// Input and output tokens together.
+    pub fn total(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    // Saturating, because the numbers come over a wire.
+    fn add(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cache_read_input_tokens: self
+                .cache_read_input_tokens
+                .saturating_add(other.cache_read_input_tokens),
+            cache_write_input_tokens: self
+                .cache_write_input_tokens
+                .saturating_add(other.cache_write_input_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+        }
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Usage {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::default(), Add::add)
+    }
+}
