@@ -7,8 +7,11 @@ pub mod event;
 pub mod item;
 pub mod provider;
 pub mod request;
+pub mod sse;
 pub mod story;
 pub mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod tool;
 pub mod turn;
 pub mod usage;

@@ -1,0 +1,143 @@
+//! What the bytes of one frame mean.
+
+use std::convert::Infallible;
+use std::iter::once;
+use std::ops::Range;
+
+use eventsource_stream::{Event, EventStream};
+use futures::{FutureExt, StreamExt, stream};
+
+/// The event type of a frame that does not name one.
+const UNNAMED: &str = "message";
+
+/// One event of the stream, lent by the [`FrameReader`](super::FrameReader) that cut it.
+///
+/// The fields `id` and `retry` are absent: they serve reconnection, and a turn that was cut off is
+/// asked for again instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Frame<'a> {
+    /// The event type; `message` when the server did not name one, as the specification has it.
+    pub event: &'a str,
+    /// The values of the `data` lines, joined by line feeds. May be empty.
+    pub data: &'a str,
+}
+
+impl<'a> Frame<'a> {
+    /// Lends a frame of which [`Fields`] knows every line.
+    ///
+    /// What is not UTF-8 is replaced, and the result kept in `rooms` while it is lent.
+    pub(super) fn plain(frame: &'a [u8], fields: &Fields, rooms: &'a mut [String; 2]) -> Self {
+        let [event_room, data_room] = rooms;
+        let event = match &fields.event {
+            Some(event) => text(&frame[event.clone()], event_room),
+            None => "",
+        };
+        let data = match &fields.data {
+            Some(data) => text(&frame[data.clone()], data_room),
+            None => "",
+        };
+        Self {
+            // > If the event type buffer has a value other than the empty string, change the
+            // > type of the newly created event to equal the value of the event type buffer.
+            event: if event.is_empty() { UNNAMED } else { event },
+            data,
+        }
+    }
+}
+
+impl<'a> From<&'a Event> for Frame<'a> {
+    fn from(Event { event, data, .. }: &'a Event) -> Self {
+        Self { event, data }
+    }
+}
+
+/// Error of a frame that is larger than the reader's cap.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a server-sent event is larger than {max} bytes")]
+#[non_exhaustive]
+pub struct FrameTooLarge {
+    /// The cap, in bytes.
+    pub max: usize,
+}
+
+/// Where in a frame its fields are, as far as its lines have been seen.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    event: Option<Range<usize>>,
+    data: Option<Range<usize>>,
+    odd: bool,
+}
+
+/// What is to be done with a whole frame.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    /// Nothing is dispatched.
+    Silent,
+    /// It has exactly one `data:` and at most one `event:` line.
+    Plain,
+    /// It has other lines: [`ask`].
+    Odd,
+}
+
+impl Fields {
+    /// Takes note of the line that begins `at` bytes into the frame.
+    pub(super) fn note(&mut self, line: &[u8], at: usize) {
+        let (field, value) = if let Some(value) = line.strip_prefix(b"data:") {
+            (&mut self.data, value)
+        } else if let Some(value) = line.strip_prefix(b"event:") {
+            (&mut self.event, value)
+        } else {
+            self.odd = true;
+            return;
+        };
+        // > If value starts with a U+0020 SPACE character, remove it from value.
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let end = at + line.len();
+        self.odd |= field.is_some();
+        *field = Some(end - value.len()..end);
+    }
+
+    /// Says what is to be done with the frame, now that all its lines are noted.
+    pub(super) fn kind(&self) -> Kind {
+        // > If the data buffer is an empty string, set the data buffer and the event type buffer
+        // > to the empty string and return.
+        //
+        // A `data:` line without a value leaves a line feed in that buffer, hence is dispatched.
+        match self.data {
+            _ if self.odd => Kind::Odd,
+            Some(_) => Kind::Plain,
+            None => Kind::Silent,
+        }
+    }
+}
+
+/// Asks `eventsource-stream` what a frame means.
+///
+/// It is handed one line at a time, since it moves all the rest of its buffer after each line.
+/// The comment in front keeps a U+FEFF from being its first character, which makes it panic.
+/// Every line ends in a line feed, for it waits for ever behind a final carriage return.
+pub(super) fn ask(frame: &[u8]) -> Option<Event> {
+    let lines = frame
+        .split(|byte| matches!(byte, b'\n' | b'\r'))
+        // The gap within a CRLF; a frame has no blank lines.
+        .filter(|line| !line.is_empty())
+        .map(|line| format!("{}\n", String::from_utf8_lossy(line)));
+    let lines = once(":\n".to_owned()).chain(lines).chain(once("\n".to_owned()));
+    EventStream::new(stream::iter(lines.map(Ok::<_, Infallible>)))
+        .next()
+        // Never pending, as all lines are here; never an error, as all are UTF-8.
+        .now_or_never()??
+        .ok()
+}
+
+/// Borrows `bytes` as text, or a repaired copy of them that moves into `room`.
+fn text<'a>(bytes: &'a [u8], room: &'a mut String) -> &'a str {
+    str::from_utf8(bytes).unwrap_or_else(|_| repair(bytes, room))
+}
+
+#[cold]
+fn repair<'a>(bytes: &[u8], room: &'a mut String) -> &'a str {
+    *room = String::from_utf8_lossy(bytes).into_owned();
+    room
+}

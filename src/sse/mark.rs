@@ -1,0 +1,34 @@
+//! The byte-order mark that a body may begin with.
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Passes over a byte-order mark at the start of a body, however it is chunked.
+#[derive(Default)]
+pub(super) struct Mark {
+    /// How much of the mark has gone by.
+    passed: usize,
+    /// The mark has gone by, or there is none.
+    over: bool,
+}
+
+impl Mark {
+    /// Says how many bytes of the next chunk belong to the mark.
+    ///
+    /// When what earlier chunks, or this one, had of a mark turns out to be none, it is given back:
+    /// the body begins with it.
+    pub(super) fn pass(&mut self, chunk: &[u8]) -> (usize, &'static [u8]) {
+        if self.over {
+            return (0, &[]);
+        }
+        let rest = &BYTE_ORDER_MARK[self.passed..];
+        let same = chunk.iter().zip(rest).take_while(|(byte, mark)| byte == mark).count();
+        self.passed += same;
+        if same == rest.len() {
+            self.over = true;
+        } else if same < chunk.len() {
+            self.over = true;
+            return (same, &BYTE_ORDER_MARK[..self.passed]);
+        }
+        (same, &[])
+    }
+}

@@ -1,0 +1,98 @@
+//! The contract, for any stream: against `eventsource-stream`, and however it is chunked.
+
+use std::convert::Infallible;
+
+use eventsource_stream::EventStream;
+use futures::{FutureExt, StreamExt, stream};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::sse::tests::{Read, read};
+use crate::sse::{FrameReader, write_frame};
+
+/// Pieces of which streams are made, the awkward ones above all.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = select(vec![
+        "data: x\n\n",
+        "event: a\r\ndata: 1\r\n\r\n",
+        "data",
+        "event",
+        "id",
+        "retry",
+        ":",
+        ": ",
+        " ",
+        "\n",
+        "\n\n",
+        "\r",
+        "\r\n",
+        "\r\n\r\n",
+        "\u{feff}",
+        "\0",
+        "é",
+        "👍",
+        "x",
+        "7",
+    ]);
+    vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+/// Cuts `body` into chunks of these lengths, over and over.
+fn cut<'a>(body: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
+    let mut rest = body;
+    lengths
+        .iter()
+        .cycle()
+        .map_while(|length| {
+            let chunk;
+            (chunk, rest) = rest.split_at_checked(*length).unwrap_or((rest, &[]));
+            (!chunk.is_empty()).then_some(chunk)
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+
+    /// Differs from it only where it panics (a mark at the start) or waits (a CR at the end).
+    #[test]
+    fn reads_like_eventsource_stream(body in pieces(), lengths in vec(1_usize..20, 1..8)) {
+        prop_assume!(!body.starts_with('\u{feff}'));
+        let body = body + "\n\n";
+        let theirs: Vec<Read> = EventStream::new(stream::iter([Ok::<_, Infallible>(&body)]))
+            .map(|event| event.map(|event| (event.event, event.data)).unwrap())
+            .map(Ok)
+            .collect()
+            .now_or_never()
+            .unwrap();
+        prop_assert_eq!(read(&mut FrameReader::new(), cut(body.as_bytes(), &lengths)), theirs);
+    }
+
+    #[test]
+    fn any_bytes_in_any_chunks_give_the_same_frames(
+        text in pieces(),
+        junk in vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        lengths in vec(1_usize..20, 1..8),
+        max in 0_usize..64,
+    ) {
+        let mut body = text.into_bytes();
+        for (at, byte) in junk {
+            body.insert(at.index(body.len() + 1), byte);
+        }
+        for max in [max, usize::MAX] {
+            let whole = read(&mut FrameReader::with_max_frame(max), [&body]);
+            let cut = read(&mut FrameReader::with_max_frame(max), cut(&body, &lengths));
+            prop_assert_eq!(cut, whole);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read(event in "[^\r\n]{0,5}", data in "([a: é]|\r|\n|\r\n){0,9}") {
+        let mut body = Vec::new();
+        write_frame(&mut body, Some(&event), &data);
+        let event = if event.is_empty() { "message".to_owned() } else { event };
+        let data = data.replace("\r\n", "\n").replace('\r', "\n");
+        prop_assert_eq!(read(&mut FrameReader::new(), [body]), [Ok((event, data))]);
+    }
+}

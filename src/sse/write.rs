@@ -1,0 +1,36 @@
+//! A frame as bytes.
+
+use memchr::memchr2;
+
+/// Appends a frame to `out`.
+///
+/// Data of several lines becomes several `data` lines; a reader joins them with line feeds,
+/// whether they were LF, CR or CRLF here. A name is one line: line ends in `event` are left out,
+/// so that no value can smuggle in fields of its own.
+///
+/// ```
+/// # use turnstream::sse::write_frame;
+/// let mut out = Vec::new();
+/// write_frame(&mut out, Some("delta"), "two\nlines");
+/// assert_eq!(out, b"event: delta\ndata: two\ndata: lines\n\n");
+/// ```
+pub fn write_frame(out: &mut Vec<u8>, event: Option<&str>, data: &str) {
+    if let Some(event) = event {
+        out.extend_from_slice(b"event: ");
+        out.extend(event.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')));
+        out.push(b'\n');
+    }
+    let mut rest = data;
+    while let Some(end) = memchr2(b'\n', b'\r', rest.as_bytes()) {
+        write_data_line(out, &rest[..end]);
+        rest = rest[end..].strip_prefix("\r\n").unwrap_or(&rest[end + 1..]);
+    }
+    write_data_line(out, rest);
+    out.push(b'\n');
+}
+
+fn write_data_line(out: &mut Vec<u8>, line: &str) {
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(line.as_bytes());
+    out.push(b'\n');
+}

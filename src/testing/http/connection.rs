@@ -1,0 +1,189 @@
+//! One connection: reads a request, asks the handler, sends the answer, and again.
+
+use std::any::Any;
+use std::future::pending;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::ReadHalf;
+use tokio::time::{sleep, timeout};
+
+use crate::testing::http::decode::{BadRequest, Decoded, Decoder, HEAD_LIMIT};
+use crate::testing::http::log::Log;
+use crate::testing::http::request::HttpRequest;
+use crate::testing::http::response::{
+    Body, Framing, HttpResponse, LAST_CHUNK, Part, Then, encode_chunk, encode_head,
+};
+
+/// What a test gives to answer requests with.
+pub(super) type Handler = dyn Fn(HttpRequest) -> HttpResponse + Send + Sync;
+
+/// How much is asked of the socket in one read.
+const READ_SIZE: usize = 8 * 1024;
+
+/// How long a client may take to hear that its connection is closed.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Serves a connection until either side closes it.
+pub(super) async fn serve(mut stream: TcpStream, number: usize, handler: &Handler, log: &Log) {
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let mut decoder = Decoder::new(number);
+    loop {
+        let request = match receive(&mut stream, &mut decoder).await {
+            Ok(Received::Request(request)) => request,
+            Ok(Received::Bad(BadRequest(reason))) => {
+                let framing = Framing { body: Body::Chunked, then: Then::Close };
+                let refusal = HttpResponse::text(400, reason);
+                let _ = send(&mut stream, refusal, framing).await;
+                return close(stream).await;
+            }
+            Ok(Received::End) | Err(_) => return,
+        };
+        log.request_received(request.clone());
+        let response = ask(handler, request.clone());
+        let framing = Framing::of(&request, &response);
+        match respond(&mut stream, &mut decoder.buffer, response, framing).await {
+            Outcome::Complete => match framing.then {
+                Then::KeepAlive => {}
+                Then::Close => return close(stream).await,
+            },
+            Outcome::Cut => return,
+            Outcome::Reset => {
+                // Should it fail, dropping the socket is the next best thing.
+                let _ = stream.set_zero_linger();
+                return;
+            }
+            Outcome::ClientLeft => return log.client_left(),
+        }
+    }
+}
+
+enum Received {
+    Request(HttpRequest),
+    Bad(BadRequest),
+    /// The client closed the connection after a whole request, or before any.
+    End,
+}
+
+async fn receive(stream: &mut TcpStream, decoder: &mut Decoder) -> io::Result<Received> {
+    loop {
+        match decoder.decode() {
+            Ok(Decoded::Request(request)) => return Ok(Received::Request(request)),
+            Ok(Decoded::NeedsContinue) => {
+                stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+            }
+            Ok(Decoded::NeedsBytes) => {
+                decoder.buffer.reserve(READ_SIZE);
+                if stream.read_buf(&mut decoder.buffer).await? == 0 {
+                    return Ok(if decoder.is_between_requests() {
+                        Received::End
+                    } else {
+                        Received::Bad(BadRequest("the request ends too early"))
+                    });
+                }
+            }
+            Err(bad) => return Ok(Received::Bad(bad)),
+        }
+    }
+}
+
+/// Calls the handler. If it panics, the panic is the answer.
+fn ask(handler: &Handler, request: HttpRequest) -> HttpResponse {
+    // What the handler leaves half done is its own; nothing of ours is in its reach.
+    catch_unwind(AssertUnwindSafe(|| handler(request))).unwrap_or_else(|panic| {
+        let reason = panic_message(&*panic);
+        HttpResponse::text(500, format!("the handler panicked: {reason}"))
+    })
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+        (Some(message), _) => message,
+        (_, Some(message)) => message,
+        (None, None) => "no message",
+    }
+}
+
+/// How an answer ended.
+enum Outcome {
+    Complete,
+    Cut,
+    Reset,
+    ClientLeft,
+}
+
+/// Sends the response, for as long as there is a client.
+async fn respond(
+    stream: &mut TcpStream,
+    received: &mut BytesMut,
+    response: HttpResponse,
+    framing: Framing,
+) -> Outcome {
+    let (mut reader, mut writer) = stream.split();
+    tokio::select! {
+        // What can be sent is sent first: thus a client that closes its sending side, and still
+        // reads, gets at least what needs no waiting.
+        biased;
+        sent = send(&mut writer, response, framing) => sent.unwrap_or(Outcome::ClientLeft),
+        () = client_leaves(&mut reader, received) => Outcome::ClientLeft,
+    }
+}
+
+/// Carries out a response, part by part. Fails if the client does not take it.
+async fn send(
+    writer: &mut (impl AsyncWrite + Unpin),
+    response: HttpResponse,
+    framing: Framing,
+) -> io::Result<Outcome> {
+    writer.write_all(&encode_head(&response, framing)).await?;
+    for part in response.body {
+        match part {
+            Part::Bytes(data) => match framing.body {
+                // A chunk of no bytes would be the last.
+                Body::Chunked if data.is_empty() => {}
+                Body::Chunked => writer.write_all(&encode_chunk(&data)).await?,
+                Body::Absent => {}
+            },
+            Part::Delay(duration) => sleep(duration).await,
+            Part::Hang => pending().await,
+            Part::Cut => return Ok(Outcome::Cut),
+            Part::Reset => return Ok(Outcome::Reset),
+        }
+    }
+    match framing.body {
+        Body::Chunked => writer.write_all(LAST_CHUNK).await?,
+        Body::Absent => {}
+    }
+    Ok(Outcome::Complete)
+}
+
+/// Waits until the client closes the connection. What it sends meanwhile is the next request.
+async fn client_leaves(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
+    while received.len() < HEAD_LIMIT {
+        received.reserve(READ_SIZE);
+        match reader.read_buf(received).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+    }
+    // So much ahead of its turn has to wait in the socket, where nobody can see past it.
+    pending().await
+}
+
+/// Closes the connection so that the client can read all it was sent.
+///
+/// A socket that is dropped with unread bytes in it resets the connection, and a reset may
+/// overtake the answer. Hence the rest is read first, though not for ever.
+async fn close(mut stream: TcpStream) {
+    let farewell = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    let _ = timeout(FAREWELL, farewell).await;
+}

@@ -1,0 +1,52 @@
+//! A loopback HTTP/1.1 server that misbehaves on request.
+//!
+//! A [`LoopbackServer`] hands each request to a closure and sends the [`HttpResponse`] the closure
+//! describes: bytes, one HTTP chunk per [`Part::Bytes`], and between them whatever a network may do
+//! to an unlucky client. It listens on 127.0.0.1 only, speaks neither TLS nor HTTP/2, and needs no
+//! network beyond the loopback device.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use tokio::net::TcpStream;
+//! use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! let server = LoopbackServer::start(|request| HttpResponse {
+//!     status: 200,
+//!     headers: vec![("content-type".into(), "text/event-stream".into())],
+//!     body: vec![
+//!         Part::Bytes(Bytes::from(format!("data: {}\n\n", request.path))),
+//!         Part::Cut,
+//!     ],
+//! })
+//! .await?;
+//!
+//! // Any HTTP client would do; this one is as small as they come.
+//! let mut client = TcpStream::connect(server.url().trim_start_matches("http://")).await?;
+//! client.write_all(b"GET /hello HTTP/1.1\r\n\r\n").await?;
+//! let mut answer = String::new();
+//! client.read_to_string(&mut answer).await?;
+//!
+//! assert!(answer.ends_with("data: /hello\n\n\r\n"), "the final chunk never comes");
+//! assert_eq!(server.requests()[0].path, "/hello");
+//! # Ok(())
+//! # }
+//! ```
+
+mod request;
+mod response;
+
+mod decode;
+mod log;
+
+mod connection;
+mod server;
+
+#[cfg(test)]
+mod tests;
+
+pub use request::HttpRequest;
+pub use response::{HttpResponse, Part};
+pub use server::LoopbackServer;

@@ -1,0 +1,170 @@
+//! What a handler answers, and how it looks in bytes. Does no I/O.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::testing::http::request::HttpRequest;
+
+/// What the server shall answer, and how it shall misbehave while it does.
+///
+/// The head goes out at once; then the parts follow, in order. An answer that reaches the end of
+/// its parts gets the final chunk and leaves the connection open for the next request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpResponse {
+    /// The status code, such as 200.
+    pub status: u16,
+    /// The headers, written as they are.
+    ///
+    /// How the body is framed is the server's affair: `content-length` and `transfer-encoding` are
+    /// left out, so that the headers of a recorded response may be given whole. Of `connection`
+    /// only `close` has a meaning, and is obeyed.
+    pub headers: Vec<(String, String)>,
+    /// What happens after the head. Always sent chunked.
+    ///
+    /// Where HTTP knows no body (an answer to `HEAD`, or the status 204 or 304), the bytes are
+    /// passed over and the rest is done.
+    pub body: Vec<Part>,
+}
+
+/// One thing that happens while a body is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Sends the bytes as one HTTP chunk, in one write. Empty bytes send nothing.
+    Bytes(Bytes),
+    /// Waits, by the clock of tokio: if that is paused, the wait is over as soon as all are idle.
+    Delay(Duration),
+    /// Waits for ever: until the client closes the connection, or the server is dropped.
+    Hang,
+    /// Closes the connection at once, without the final chunk.
+    Cut,
+    /// Resets the connection at once. The client may lose bytes it has not read yet.
+    Reset,
+}
+
+impl HttpResponse {
+    /// Creates a response with a plain text body of one part.
+    pub fn text(status: u16, text: impl Into<String>) -> Self {
+        Self {
+            status,
+            headers: vec![("content-type".into(), "text/plain; charset=utf-8".into())],
+            body: vec![Part::Bytes(text.into().into())],
+        }
+    }
+}
+
+/// How an answer is laid out on the wire, over and above what the handler said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Framing {
+    pub(super) body: Body,
+    pub(super) then: Then,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    Chunked,
+    Absent,
+}
+
+/// What becomes of the connection after a complete answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    KeepAlive,
+    Close,
+}
+
+impl Framing {
+    pub(super) fn of(request: &HttpRequest, response: &HttpResponse) -> Self {
+        let body = match (request.method.as_str(), response.status) {
+            ("HEAD", _) | (_, 100..=199 | 204 | 304) => Body::Absent,
+            _ => Body::Chunked,
+        };
+        let then = if says_close(&request.headers) || says_close(&response.headers) {
+            Then::Close
+        } else {
+            Then::KeepAlive
+        };
+        Self { body, then }
+    }
+}
+
+fn says_close(headers: &[(String, String)]) -> bool {
+    headers
+        .iter()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("connection"))
+        .flat_map(|(_, value)| value.split(','))
+        .any(|option| option.trim().eq_ignore_ascii_case("close"))
+}
+
+/// RFC 9112, 7.1: `last-chunk`, an empty `trailer-section`, and the end.
+pub(super) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+pub(super) fn encode_head(response: &HttpResponse, framing: Framing) -> Vec<u8> {
+    // The space before the reason phrase stays even where, as here, the phrase is left out.
+    let mut head = format!("HTTP/1.1 {} \r\n", response.status);
+    let ours = ["content-length", "transfer-encoding", "connection"];
+    for (name, value) in &response.headers {
+        if !ours.iter().any(|ours| name.eq_ignore_ascii_case(ours)) {
+            head.extend([name, ": ", value, "\r\n"]);
+        }
+    }
+    match framing.body {
+        Body::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
+        Body::Absent => {}
+    }
+    match framing.then {
+        Then::Close => head.push_str("connection: close\r\n"),
+        Then::KeepAlive => {}
+    }
+    head.push_str("\r\n");
+    head.into_bytes()
+}
+
+/// Encodes bytes as one chunk. Without bytes it would read as the beginning of [`LAST_CHUNK`].
+pub(super) fn encode_chunk(data: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_head(request: HttpRequest, response: HttpResponse, expected: &str) {
+        let framing = Framing::of(&request, &response);
+        let head = String::from_utf8(encode_head(&response, framing)).unwrap();
+        assert_eq!(head, expected);
+    }
+
+    fn response(status: u16, headers: &[(&str, &str)]) -> HttpResponse {
+        let own = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        HttpResponse { status, headers: headers.iter().map(own).collect(), body: vec![] }
+    }
+
+    #[test]
+    fn framing_headers_are_the_servers_own() {
+        check_head(
+            HttpRequest::default(),
+            response(200, &[("Content-Length", "3"), ("x", "y"), ("Connection", "keep-alive")]),
+            "HTTP/1.1 200 \r\nx: y\r\ntransfer-encoding: chunked\r\n\r\n",
+        );
+    }
+
+    #[test]
+    fn either_side_may_ask_for_the_connection_to_close() {
+        let closing = "HTTP/1.1 200 \r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+        let close = ("connection".to_owned(), "TE, Close".to_owned());
+        let asking = HttpRequest { headers: vec![close], ..HttpRequest::default() };
+        check_head(asking, response(200, &[]), closing);
+        check_head(HttpRequest::default(), response(200, &[("Connection", "close")]), closing);
+    }
+
+    #[test]
+    fn statuses_without_a_body_announce_none() {
+        check_head(HttpRequest::default(), response(204, &[]), "HTTP/1.1 204 \r\n\r\n");
+    }
+
+    #[test]
+    fn a_chunk_says_its_length_in_hex() {
+        assert_eq!(encode_chunk(b"0123456789"), b"a\r\n0123456789\r\n");
+    }
+}

@@ -1,0 +1,304 @@
+//! The server as a client sees it.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer, Part};
+
+const HEAD: &str = "HTTP/1.1 200 \r\ntransfer-encoding: chunked\r\n\r\n";
+
+/// A client that knows bytes only. Every wait has an end, so that a broken server fails its test
+/// and does not hang it.
+struct Client(TcpStream);
+
+impl Client {
+    async fn connect(server: &LoopbackServer) -> Self {
+        let address = server.url().replace("http://", "");
+        Self(TcpStream::connect(address).await.unwrap())
+    }
+
+    async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Reads exactly what is expected, and not a byte more.
+    async fn expect(&mut self, expected: impl AsRef<str>) {
+        let expected = expected.as_ref();
+        let mut seen = vec![0; expected.len()];
+        soon(self.0.read_exact(&mut seen)).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&seen), expected);
+    }
+
+    /// Reads until the server closes the connection.
+    async fn rest(&mut self) -> io::Result<String> {
+        let mut rest = String::new();
+        soon(self.0.read_to_string(&mut rest)).await?;
+        Ok(rest)
+    }
+}
+
+async fn soon<F: Future>(future: F) -> F::Output {
+    let patience = Duration::from_secs(20);
+    timeout(patience, future).await.expect("the server keeps us waiting")
+}
+
+fn bytes(text: &'static str) -> Part {
+    Part::Bytes(Bytes::from_static(text.as_bytes()))
+}
+
+/// So many bytes that sending them has to wait for a client that does not read.
+fn more_than_a_socket_holds() -> Bytes {
+    vec![b'a'; 32 << 20].into()
+}
+
+fn answer(body: impl Into<Vec<Part>>) -> HttpResponse {
+    HttpResponse { status: 200, headers: vec![], body: body.into() }
+}
+
+/// Starts a server with the same body for everyone.
+async fn serving(body: impl Into<Vec<Part>>) -> LoopbackServer {
+    let response = answer(body);
+    LoopbackServer::start(move |_| response.clone()).await.unwrap()
+}
+
+fn echo(request: HttpRequest) -> HttpResponse {
+    answer([Part::Bytes(request.body)])
+}
+
+#[tokio::test]
+async fn keep_alive_reuses_a_connection() {
+    let server = LoopbackServer::start(echo).await.unwrap();
+    let mut client = Client::connect(&server).await;
+    for _ in 0..3 {
+        client.send("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi").await;
+        client.expect(format!("{HEAD}2\r\nhi\r\n0\r\n\r\n")).await;
+    }
+    assert_eq!(server.connections(), 1);
+    assert_eq!(server.requests().len(), 3);
+    assert_eq!(server.closed_early(), 0);
+}
+
+#[tokio::test]
+async fn requests_are_remembered_in_order_with_their_connection() {
+    let server = serving([]).await;
+    let mut clients = [Client::connect(&server).await, Client::connect(&server).await];
+    for (path, client) in [("/a", 0), ("/b?c", 1), ("/d", 0)] {
+        clients[client].send(format!("GET {path} HTTP/1.1\r\nX-Name: v\r\n\r\n")).await;
+        clients[client].expect(format!("{HEAD}0\r\n\r\n")).await;
+    }
+    let requests = server.requests();
+    let seen: Vec<_> = requests.iter().map(|r| (&*r.path, r.connection)).collect();
+    assert_eq!(seen, [("/a", 0), ("/b?c", 1), ("/d", 0)]);
+    assert_eq!(requests[0].headers, [("x-name".to_owned(), "v".to_owned())]);
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn requests_sent_ahead_are_answered_in_turn() {
+    let server =
+        LoopbackServer::start(|request| answer([Part::Bytes(request.path.into())])).await.unwrap();
+    let mut client = Client::connect(&server).await;
+    client.send("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n").await;
+    client.expect(format!("{HEAD}2\r\n/1\r\n0\r\n\r\n{HEAD}2\r\n/2\r\n0\r\n\r\n")).await;
+}
+
+#[tokio::test]
+async fn a_request_sent_during_an_answer_is_kept_for_later() {
+    let server = serving([Part::Bytes(more_than_a_socket_holds())]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET /1 HTTP/1.1\r\n\r\n").await;
+    client.expect(HEAD).await;
+    client.send("GET /2 HTTP/1.1\r\nConnection: close\r\n\r\n").await;
+    client.rest().await.unwrap();
+    let requests = server.requests();
+    let paths: Vec<_> = requests.iter().map(|r| &*r.path).collect();
+    assert_eq!(paths, ["/1", "/2"]);
+}
+
+#[tokio::test]
+async fn a_chunked_request_body_arrives_whole() {
+    let server = LoopbackServer::start(echo).await.unwrap();
+    let mut client = Client::connect(&server).await;
+    client.send("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    client.send("2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n").await;
+    client.expect(format!("{HEAD}5\r\nabcde\r\n0\r\n\r\n")).await;
+    assert_eq!(server.requests()[0].body, "abcde");
+}
+
+#[tokio::test]
+async fn a_request_sent_byte_by_byte_is_one_request() {
+    let server = LoopbackServer::start(echo).await.unwrap();
+    let mut client = Client::connect(&server).await;
+    client.0.set_nodelay(true).unwrap();
+    for byte in b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc" {
+        client.send([*byte]).await;
+        tokio::task::yield_now().await;
+    }
+    client.expect(format!("{HEAD}3\r\nabc\r\n0\r\n\r\n")).await;
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn expect_continue_is_answered_before_the_body_is_sent() {
+    let server = LoopbackServer::start(echo).await.unwrap();
+    let mut client = Client::connect(&server).await;
+    client.send("PUT / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n").await;
+    client.expect("HTTP/1.1 100 Continue\r\n\r\n").await;
+    client.send("hi").await;
+    client.expect(format!("{HEAD}2\r\nhi\r\n0\r\n\r\n")).await;
+}
+
+#[tokio::test]
+async fn each_bytes_part_is_a_chunk_and_empty_ones_do_not_end_the_body() {
+    let server = serving([bytes("a"), bytes(""), bytes("bc")]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(format!("{HEAD}1\r\na\r\n2\r\nbc\r\n0\r\n\r\n")).await;
+}
+
+#[tokio::test]
+async fn head_is_answered_without_a_body() {
+    let server = serving([bytes("a")]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n").await;
+    assert_eq!(client.rest().await.unwrap(), "HTTP/1.1 200 \r\nconnection: close\r\n\r\n");
+}
+
+#[tokio::test]
+async fn cut_closes_the_connection_without_the_final_chunk() {
+    let server = serving([bytes("a"), Part::Cut, bytes("b")]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    assert_eq!(client.rest().await.unwrap(), format!("{HEAD}1\r\na\r\n"));
+    assert_eq!(server.closed_early(), 0);
+}
+
+#[tokio::test]
+async fn reset_reaches_the_client_as_a_reset() {
+    let server = serving([bytes("a"), Part::Reset]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    let error = client.rest().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_follows_the_clock_of_tokio() {
+    let server = serving([Part::Delay(Duration::from_secs(3600)), bytes("a")]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").await;
+    // Read without `soon`: its clock is paused as well, and would run out at once.
+    let mut rest = String::new();
+    client.0.read_to_string(&mut rest).await.unwrap();
+    assert!(rest.ends_with("\r\n\r\n1\r\na\r\n0\r\n\r\n"), "{rest}");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_during_a_hang_is_noticed() {
+    let server = serving([bytes("a"), Part::Hang]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(format!("{HEAD}1\r\na\r\n")).await;
+    assert_eq!(server.closed_early(), 0);
+    drop(client);
+    soon(server.closed()).await;
+    assert_eq!(server.closed_early(), 1);
+    // It has happened: there is nothing left to wait for.
+    soon(server.closed()).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_during_a_delay_is_noticed() {
+    let server = serving([Part::Delay(Duration::from_secs(3600))]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(HEAD).await;
+    drop(client);
+    soon(server.closed()).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_while_bytes_wait_for_it_is_noticed() {
+    let server = serving([Part::Bytes(more_than_a_socket_holds())]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(HEAD).await;
+    drop(client);
+    soon(server.closed()).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_between_requests_is_not_early() {
+    let server = serving([]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(format!("{HEAD}0\r\n\r\n")).await;
+    client.0.shutdown().await.unwrap();
+    assert_eq!(client.rest().await.unwrap(), "");
+    assert_eq!(server.closed_early(), 0);
+}
+
+#[tokio::test]
+async fn dropping_the_server_closes_its_connections_and_its_port() {
+    let server = serving([Part::Hang]).await;
+    let address = server.url().replace("http://", "");
+    let mut busy = Client::connect(&server).await;
+    busy.send("GET / HTTP/1.1\r\n\r\n").await;
+    busy.expect(HEAD).await;
+    let mut idle = Client::connect(&server).await;
+    drop(server);
+    assert_eq!(busy.rest().await.unwrap(), "");
+    // An idle connection may not have been accepted yet; then it is reset.
+    assert_eq!(idle.rest().await.unwrap_or_default(), "");
+    let refused = TcpStream::connect(address).await.unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn garbage_is_answered_with_400_and_a_close() {
+    let server = serving([]).await;
+    for garbage in ["hello\r\n\r\n", "GET / HTTP/1.1\r\nno header\r\n\r\n", "\x16\x03\x01"] {
+        let mut client = Client::connect(&server).await;
+        client.send(garbage).await;
+        let refusal = client.rest().await.unwrap();
+        assert!(refusal.starts_with("HTTP/1.1 400 "), "{refusal}");
+        assert!(refusal.ends_with("\r\n0\r\n\r\n"), "{refusal}");
+    }
+    assert_eq!(server.requests(), []);
+}
+
+#[tokio::test]
+async fn a_request_that_ends_too_early_is_answered_with_400() {
+    let server = serving([]).await;
+    let mut client = Client::connect(&server).await;
+    client.send("PUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf").await;
+    client.0.shutdown().await.unwrap();
+    let refusal = client.rest().await.unwrap();
+    assert!(refusal.contains("the request ends too early"), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_panicking_handler_answers_500_and_the_connection_goes_on() {
+    let server = LoopbackServer::start(|request| match &*request.path {
+        "/panic" => panic!("no such path"),
+        _ => answer([]),
+    })
+    .await
+    .unwrap();
+    let mut client = Client::connect(&server).await;
+    client.send("GET /panic HTTP/1.1\r\n\r\n").await;
+    client
+        .expect(
+            "HTTP/1.1 500 \r\ncontent-type: text/plain; charset=utf-8\r\n\
+             transfer-encoding: chunked\r\n\r\n\
+             22\r\nthe handler panicked: no such path\r\n0\r\n\r\n",
+        )
+        .await;
+    client.send("GET / HTTP/1.1\r\n\r\n").await;
+    client.expect(format!("{HEAD}0\r\n\r\n")).await;
+}
