@@ -4,6 +4,7 @@ pub mod agent;
 pub mod env;
 pub mod error;
 pub mod event;
+pub mod http;
 pub mod item;
 pub mod provider;
 pub mod request;

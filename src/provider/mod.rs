@@ -1,9 +1,24 @@
 //! Who speaks: providers stream one turn of a model.
 
+pub mod anthropic;
+mod context;
+mod decode;
+#[cfg(feature = "http")]
+mod exchange;
+mod failure;
+mod lenient;
+pub mod openai_chat;
 mod scripted;
 
 use std::sync::Arc;
 
+#[cfg(feature = "http")]
+pub use anthropic::Anthropic;
+pub use decode::{Decode, Decoding, Heard};
+#[cfg(feature = "http")]
+pub use openai_chat::OpenAiChat;
+#[cfg(feature = "testing")]
+pub(crate) use scripted::Move;
 pub use scripted::{Reply, Scripted};
 
 use crate::request::Request;

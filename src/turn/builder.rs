@@ -304,6 +304,11 @@ impl TurnBuilder {
         std::mem::take(&mut self.partial).into_error(cause)
     }
 
+    /// Whether there is an event to take out.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Takes the next event out.
     pub fn next_event(&mut self) -> Option<TurnEvent> {
         self.events.pop_front()

@@ -1,0 +1,263 @@
+//! From a request to a body.
+
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::NAME;
+use crate::error::Error;
+use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ProviderData, ToolCall};
+use crate::provider::context::{Context, bound_data, object_or_wrapped};
+use crate::request::Request;
+
+/// What is asked for unless a request says how many tokens; the wire demands a number.
+const MAX_TOKENS: u32 = 8192;
+
+/// Writes the body of a request to the Anthropic Messages wire.
+///
+/// Content is always written as arrays. The items of a turn become one message; tool results stand
+/// together and first in the message of the user that follows.
+///
+/// # Errors
+///
+/// None at the moment; what this wire cannot say is documented where it is left out.
+pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    let context = Context::of(request);
+    let mut messages = Messages::default();
+    for item in context.items() {
+        messages.push(item, model);
+    }
+    let zones = [context.stable(), context.volatile()];
+    let system: Vec<_> = zones
+        .iter()
+        .filter(|text| !text.is_empty())
+        .map(|text| json!({ "type": "text", "text": text }))
+        .collect();
+    let tools = request.tools.iter().map(|tool| Tool {
+        name: &tool.name,
+        description: &tool.description,
+        input_schema: &tool.parameters,
+    });
+    let body = Body {
+        model,
+        max_tokens: request.max_output_tokens.unwrap_or(MAX_TOKENS),
+        stream: true,
+        temperature: request.temperature,
+        system,
+        tools: tools.collect(),
+        messages: messages.finish(),
+    };
+    crate::provider::context::to_bytes(&body)
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<serde_json::Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    messages: Vec<Message<'a>>,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a serde_json::Value,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+/// One content block.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        citations: Option<Box<RawValue>>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: String,
+    },
+    ToolUse {
+        id: &'a str,
+        name: &'a str,
+        input: Box<RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        caller: Option<Box<RawValue>>,
+    },
+    ToolResult {
+        tool_use_id: &'a str,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        content: Vec<Block<'a>>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+    Image {
+        source: Source<'a>,
+    },
+    Document {
+        source: Source<'a>,
+    },
+    #[serde(untagged)]
+    Verbatim(Box<RawValue>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
+    Url { url: &'a str },
+}
+
+/// The messages so far, alternating roles.
+#[derive(Default)]
+struct Messages<'a> {
+    done: Vec<Message<'a>>,
+    /// Calls of the assistant's message that is being written. Text that comes behind a call is
+    /// put before it: the wire is reported to refuse the other order.
+    calls: Vec<Block<'a>>,
+}
+
+impl<'a> Messages<'a> {
+    fn push(&mut self, item: &'a Item, model: &str) {
+        let data = item.provider_data.as_deref().filter(|data| bound_data(data, NAME, model));
+        match &item.kind {
+            ItemKind::User { content } => self.user(blocks(content)),
+            // The wire has no system role between messages.
+            ItemKind::System { text } => self.user(text_block(text).into_iter().collect()),
+            ItemKind::Text { text } => {
+                let citations = data.and_then(|data| field(data, "citations"));
+                if let Some(Block::Text { text, .. }) = text_block(text) {
+                    self.assistant(Block::Text { text, citations });
+                }
+            }
+            ItemKind::Reasoning { text } => {
+                if let Some(block) = data.and_then(|data| reasoning(text, data)) {
+                    self.flush_calls();
+                    self.assistant(block);
+                }
+            }
+            ItemKind::ToolCall(call) => {
+                self.open("assistant");
+                self.calls.push(tool_use(call, data));
+            }
+            ItemKind::ToolResult(result) => self.user(vec![Block::ToolResult {
+                tool_use_id: &result.call_id,
+                content: blocks(&result.content),
+                is_error: result.is_error(),
+            }]),
+            ItemKind::Other => {
+                // Half of something of the provider's own would be refused.
+                if let Some(data) = data.filter(|_| !item.interrupted)
+                    && let Some(raw) = raw(data.value.as_str())
+                {
+                    self.flush_calls();
+                    self.assistant(Block::Verbatim(raw));
+                }
+            }
+        }
+    }
+
+    fn user(&mut self, content: Vec<Block<'a>>) {
+        if !content.is_empty() {
+            self.open("user").content.extend(content);
+        }
+    }
+
+    fn assistant(&mut self, block: Block<'a>) {
+        self.open("assistant").content.push(block);
+    }
+
+    fn open(&mut self, role: &'static str) -> &mut Message<'a> {
+        if self.done.last().is_none_or(|message| message.role != role) {
+            self.flush_calls();
+            self.done.push(Message { role, content: Vec::new() });
+        }
+        let last = self.done.len() - 1;
+        &mut self.done[last]
+    }
+
+    fn flush_calls(&mut self) {
+        if let Some(message) = self.done.last_mut() {
+            message.content.append(&mut self.calls);
+        }
+    }
+
+    fn finish(mut self) -> Vec<Message<'a>> {
+        self.flush_calls();
+        self.done.retain(|message| !message.content.is_empty());
+        // "final assistant content cannot end with trailing whitespace"
+        if let Some(Message { role: "assistant", content }) = self.done.last_mut()
+            && let Some(Block::Text { text, .. }) = content.last_mut()
+        {
+            *text = text.trim_end();
+        }
+        self.done
+    }
+}
+
+/// "text content blocks must contain non-whitespace text"
+fn text_block(text: &str) -> Option<Block<'_>> {
+    (!text.trim().is_empty()).then_some(Block::Text { text, citations: None })
+}
+
+fn blocks(content: &Content) -> Vec<Block<'_>> {
+    match content {
+        Content::Text(text) => text_block(text).into_iter().collect(),
+        Content::Parts(parts) => parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text { text } => text_block(text),
+                Part::Image(media) => Some(Block::Image { source: source(media) }),
+                Part::File(media) => Some(Block::Document { source: source(media) }),
+            })
+            .collect(),
+    }
+}
+
+fn source(media: &Media) -> Source<'_> {
+    match &media.source {
+        MediaSource::Data(data) => Source::Base64 { media_type: &media.media_type, data },
+        MediaSource::Url(url) => Source::Url { url },
+    }
+}
+
+/// Reasoning is sent only with what proves it: a signature, or the redacted block itself.
+fn reasoning<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
+    if let Some(signature) = field(data, "signature") {
+        let signature = serde_json::from_str(signature.get()).ok()?;
+        return Some(Block::Thinking { thinking: text, signature });
+    }
+    field(data, "type").and_then(|_| raw(data.value.as_str())).map(Block::Verbatim)
+}
+
+fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
+    Block::ToolUse {
+        id: &call.call_id,
+        name: &call.name,
+        input: object_or_wrapped(call),
+        caller: data.and_then(|data| field(data, "caller")),
+    }
+}
+
+/// A field of an opaque value, verbatim.
+fn field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
+    let mut fields: std::collections::HashMap<String, Box<RawValue>> = data.value.get().ok()?;
+    fields.remove(name)
+}
+
+fn raw(json: &str) -> Option<Box<RawValue>> {
+    RawValue::from_string(json.to_owned()).ok()
+}

@@ -1,0 +1,139 @@
+//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::provider::lenient::{Lax, Num, Str};
+use crate::usage::Usage;
+
+/// Any event: the fields that belong to another type are absent.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Event<'a> {
+    #[serde(borrow)]
+    pub(super) r#type: Str<'a>,
+    pub(super) index: Num,
+    #[serde(borrow)]
+    pub(super) delta: Lax<Delta<'a>>,
+    #[serde(borrow)]
+    pub(super) content_block: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) message: Lax<Message<'a>>,
+    pub(super) usage: Lax<WireUsage>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Message<'a> {
+    #[serde(borrow)]
+    pub(super) id: Str<'a>,
+    #[serde(borrow)]
+    pub(super) model: Str<'a>,
+    /// Empty, but for programmatic tool calls, whose message is there at once.
+    #[serde(borrow)]
+    pub(super) content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Str<'a>,
+    pub(super) usage: Lax<WireUsage>,
+}
+
+/// The delta of a block and that of the message in one.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Delta<'a> {
+    #[serde(borrow)]
+    pub(super) r#type: Str<'a>,
+    #[serde(borrow)]
+    pub(super) text: Str<'a>,
+    #[serde(borrow)]
+    pub(super) thinking: Str<'a>,
+    #[serde(borrow)]
+    pub(super) signature: Str<'a>,
+    #[serde(borrow)]
+    pub(super) partial_json: Str<'a>,
+    #[serde(borrow)]
+    pub(super) citation: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) content: Str<'a>,
+    #[serde(borrow)]
+    pub(super) stop_reason: Str<'a>,
+}
+
+/// A block as it begins. The whole of it is kept beside this where it is not understood.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Block<'a> {
+    #[serde(borrow)]
+    pub(super) r#type: Str<'a>,
+    #[serde(borrow)]
+    pub(super) text: Str<'a>,
+    #[serde(borrow)]
+    pub(super) thinking: Str<'a>,
+    #[serde(borrow)]
+    pub(super) signature: Str<'a>,
+    #[serde(borrow)]
+    pub(super) id: Str<'a>,
+    #[serde(borrow)]
+    pub(super) name: Str<'a>,
+    #[serde(borrow)]
+    pub(super) input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) caller: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) citations: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    input_tokens: Num,
+    output_tokens: Num,
+    cache_read_input_tokens: Num,
+    cache_creation_input_tokens: Num,
+    output_tokens_details: Lax<Details>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    thinking_tokens: Num,
+}
+
+impl Copy for Lax<Details> {}
+
+/// The usage as the wire counts it: the three kinds of input tokens apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    input: u64,
+    output: u64,
+    cache_read: u64,
+    cache_write: u64,
+    reasoning: u64,
+}
+
+impl Counted {
+    /// Usage is cumulative: a number that is there replaces the one before.
+    pub(super) fn replace(&mut self, wire: WireUsage) {
+        let set = |to: &mut u64, Num(number): Num| *to = number.unwrap_or(*to);
+        set(&mut self.input, wire.input_tokens);
+        set(&mut self.output, wire.output_tokens);
+        set(&mut self.cache_read, wire.cache_read_input_tokens);
+        set(&mut self.cache_write, wire.cache_creation_input_tokens);
+        set(&mut self.reasoning, wire.output_tokens_details.0.unwrap_or_default().thinking_tokens);
+    }
+
+    pub(super) fn usage(self) -> Usage {
+        Usage {
+            input_tokens: self
+                .input
+                .saturating_add(self.cache_read)
+                .saturating_add(self.cache_write),
+            output_tokens: self.output,
+            cache_read_input_tokens: self.cache_read,
+            cache_write_input_tokens: self.cache_write,
+            reasoning_tokens: self.reasoning,
+        }
+    }
+}

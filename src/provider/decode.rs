@@ -1,0 +1,157 @@
+//! The driver that polls every decoder: bytes in, pushes into the turn.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use pin_project::pin_project;
+use tokio::time::Sleep;
+
+use crate::error::{Error, ErrorKind};
+use crate::sse::{Frame, FrameReader};
+use crate::stream::TurnSource;
+use crate::turn::TurnBuilder;
+
+/// How long, and how far, a body is read on behind the wire's last word. Reading it to its end is
+/// what lets the connection be used again.
+const READ_ON: Duration = Duration::from_millis(50);
+const READ_ON_BYTES: usize = 64 << 10;
+
+/// A wire's state machine: pure, polled by [`Decoding`].
+pub trait Decode {
+    /// Reads one frame and pushes what it says.
+    ///
+    /// # Errors
+    ///
+    /// What ends the turn: an error that the provider tells, or a breach of its protocol.
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error>;
+
+    /// Called once when a turn with its terminal marker is about to be completed.
+    ///
+    /// # Errors
+    ///
+    /// If what came does not make a turn.
+    fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error>;
+}
+
+/// What a frame was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// More may come.
+    More,
+    /// The wire's last word, for example `[DONE]`.
+    LastWord,
+}
+
+/// A turn read from the bytes of a body by a decoder.
+///
+/// With only a stop reason seen it waits for the wire's last word or the end of the body. A broken
+/// connection behind a stop reason does not fail the turn; before it, it is an
+/// [`IncompleteTurn`](ErrorKind::IncompleteTurn).
+#[pin_project]
+#[derive(Debug)]
+pub struct Decoding<B, D> {
+    #[pin]
+    body: B,
+    decoder: D,
+    frames: FrameReader,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Reading,
+    /// The body has ended; the frames that are left are read.
+    Ending,
+    /// The last word was heard.
+    ReadingOn {
+        bytes: usize,
+        sleep: Option<Pin<Box<Sleep>>>,
+    },
+}
+
+impl<B, D> Decoding<B, D> {
+    /// Reads `body` with `decoder`.
+    pub fn new(body: B, decoder: D) -> Self {
+        Self { body, decoder, frames: FrameReader::new(), stage: Stage::Reading }
+    }
+}
+
+impl<B, D> TurnSource for Decoding<B, D>
+where
+    B: Stream<Item = Result<Bytes, Error>>,
+    D: Decode,
+{
+    fn poll_turn(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let mut this = self.project();
+        loop {
+            if let Stage::ReadingOn { bytes, sleep } = this.stage {
+                match this.body.as_mut().poll_next(cx) {
+                    Poll::Ready(Some(Ok(piece))) if *bytes + piece.len() <= READ_ON_BYTES => {
+                        *bytes += piece.len();
+                        continue;
+                    }
+                    Poll::Ready(_) => {}
+                    Poll::Pending => {
+                        let sleep =
+                            sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(READ_ON)));
+                        ready!(sleep.as_mut().poll(cx));
+                    }
+                }
+                return Poll::Ready(Some(complete(this.decoder, turn)));
+            }
+            let ending = matches!(this.stage, Stage::Ending);
+            let frame = if ending { this.frames.finish() } else { this.frames.next_frame() };
+            match frame {
+                Some(Ok(frame)) => match this.decoder.frame(frame, turn) {
+                    Ok(Heard::More) if turn.has_events() => return Poll::Ready(Some(Ok(()))),
+                    Ok(Heard::More) => {}
+                    Ok(Heard::LastWord) => {
+                        *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
+                    }
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                },
+                Some(Err(too_large)) => {
+                    let message = too_large.to_string();
+                    let error = Error::new(ErrorKind::TooLarge, message).with_source(too_large);
+                    return Poll::Ready(Some(Err(error)));
+                }
+                None if ending && turn.is_stopped() => {
+                    return Poll::Ready(Some(complete(this.decoder, turn)));
+                }
+                None if ending => return Poll::Ready(None),
+                None => match ready!(this.body.as_mut().poll_next(cx)) {
+                    Some(Ok(piece)) => this.frames.feed(piece),
+                    None => *this.stage = Stage::Ending,
+                    Some(Err(_)) if turn.is_stopped() => {
+                        return Poll::Ready(Some(complete(this.decoder, turn)));
+                    }
+                    Some(Err(error)) if error.kind() == ErrorKind::Timeout => {
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                    Some(Err(error)) => {
+                        return Poll::Ready(Some(Err(turn.incomplete(Some(error)))));
+                    }
+                },
+            }
+        }
+    }
+}
+
+fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> Result<(), Error> {
+    decoder.finish(turn)?;
+    turn.complete()
+}
+
+/// Runs an encoder; a panic in it is an error of the turn.
+pub(super) fn caught_encode<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(f))
+        .unwrap_or_else(|payload| Err(Error::panic("the encoder", &*payload)))
+}

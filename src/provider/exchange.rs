@@ -1,0 +1,124 @@
+//! One request and its answer over HTTP: encode, send, decode.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::error::{Error, ErrorKind};
+use crate::http::{Body, Endpoint, HttpClient, Response, Secret, Timeouts, masked};
+use crate::provider::decode::{Decode, Decoding, caught_encode};
+use crate::provider::failure;
+use crate::stream::TurnSource;
+use crate::turn::TurnBuilder;
+
+/// How much of an answer that is no stream is read, for its words.
+const MOST_OF_A_REFUSAL: usize = 64 << 10;
+
+/// What every provider over HTTP is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub(super) http: HttpClient,
+    pub(super) endpoint: Endpoint,
+    pub(super) key: Option<Secret>,
+    pub(super) timeouts: Timeouts,
+}
+
+/// How a wire wants its key.
+pub(super) type KeyHeader = fn(&Secret) -> (&'static str, String);
+
+impl Caller {
+    pub(super) fn new(endpoint: Endpoint) -> Self {
+        let (http, timeouts) = (HttpClient::shared(), Timeouts::default());
+        Self { http, endpoint, key: None, timeouts }
+    }
+
+    /// A source that sends nothing before its first poll. `encode` runs then, too.
+    pub(super) fn ask<D: Decode>(
+        self,
+        headers: &'static [(&'static str, &'static str)],
+        key_header: KeyHeader,
+        encode: impl FnOnce() -> Result<Vec<u8>, Error> + Send + 'static,
+        decoder: D,
+    ) -> Exchange<D> {
+        let sending = async move {
+            let body = caught_encode(encode)?;
+            let headers: Vec<_> =
+                headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+            let key = self.key.as_ref().filter(|key| !key.is_empty()).map(key_header);
+            let answer = self.http.post(&self.endpoint, &headers, key, body, self.timeouts).await?;
+            stream_of(answer, self.key.as_ref()).await
+        };
+        Exchange::Sending(sending.boxed(), Some(decoder))
+    }
+}
+
+/// One request on its way.
+pub(super) enum Exchange<D> {
+    Sending(BoxFuture<'static, Result<(Body, Option<String>), Error>>, Option<D>),
+    Answering(Decoding<Body, D>, Option<String>),
+}
+
+impl<D: Decode + Unpin> TurnSource for Exchange<D> {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let this = &mut *self;
+        if let Self::Sending(sending, decoder) = this {
+            let (body, request_id) = match ready!(sending.as_mut().poll(cx)) {
+                Ok(answer) => answer,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            // Law: the decoder is taken here and nowhere else.
+            let Some(decoder) = decoder.take() else { return Poll::Ready(None) };
+            *this = Self::Answering(Decoding::new(body, decoder), request_id);
+        }
+        let Self::Answering(decoding, request_id) = this else { return Poll::Ready(None) };
+        let polled = ready!(Pin::new(decoding).poll_turn(cx, turn));
+        Poll::Ready(polled.map(|pushed| {
+            pushed.map_err(|error| match (error.request_id(), request_id.take()) {
+                (None, Some(id)) => error.with_request_id(id),
+                _ => error,
+            })
+        }))
+    }
+}
+
+/// Gives the body of an answer that is a stream, or the error that it is instead.
+async fn stream_of(
+    mut answer: Response,
+    key: Option<&Secret>,
+) -> Result<(Body, Option<String>), Error> {
+    let is_json = answer
+        .content_type
+        .as_deref()
+        .is_some_and(|kind| kind.trim_start().starts_with("application/json"));
+    let is_page = answer
+        .content_type
+        .as_deref()
+        .is_some_and(|kind| kind.trim_start().starts_with("text/html"));
+    if answer.status == 200 && !is_json && !is_page {
+        return Ok((answer.body, answer.request_id));
+    }
+    let said = masked(key, &answer.text(MOST_OF_A_REFUSAL).await);
+    let error = match answer.status {
+        200 if failure::tells_of_error(&said) => failure::in_stream(&said),
+        200 => {
+            let what = if is_json { "one JSON document" } else { "a web page" };
+            let message = format!("the provider answered with {what} instead of a stream");
+            Error::new(ErrorKind::Protocol, message)
+        }
+        status => failure::of_status(status, &said),
+    };
+    let error = match answer.retry_after {
+        Some(wait) => error.with_retry_after(wait),
+        None => error,
+    };
+    Err(match answer.request_id {
+        Some(id) => error.with_request_id(id),
+        None => error,
+    })
+}

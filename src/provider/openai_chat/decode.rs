@@ -1,0 +1,113 @@
+//! From frames to a turn.
+
+use super::calls::Calls;
+use super::wire::{Choice, Chunk, Delta};
+use crate::error::{Error, ErrorKind};
+use crate::item::StopReason;
+use crate::provider::decode::{Decode, Heard};
+use crate::provider::failure;
+use crate::sse::Frame;
+use crate::turn::{ReasoningKind, TurnBuilder};
+
+/// The items of a turn on this wire, which has no indices for them.
+const TEXT: u32 = 0;
+const REASONING: u32 = 1;
+const REFUSAL: u32 = 2;
+
+/// Reads the chunks of the Chat Completions wire. Pure: it does no I/O.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    calls: Calls,
+    refused: bool,
+    /// The finish reason, until the turn is completed: the vendor's refusals say `stop`.
+    finish: Option<String>,
+}
+
+impl Decoder {
+    /// Makes a decoder for one answer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+        // What comes behind the finish reason is passed over.
+        if self.finish.is_none()
+            && let Some(delta) = &choice.delta.0
+        {
+            self.delta(delta, turn);
+        }
+        let Some(raw) = choice.finish_reason.get().filter(|raw| !raw.is_empty()) else {
+            return Ok(());
+        };
+        if matches!(raw, "error" | "network_error") {
+            let message = format!("the provider broke off with finish reason `{raw}`");
+            return Err(Error::new(ErrorKind::Server, message));
+        }
+        if self.finish.is_none() {
+            self.finish = Some(raw.to_owned());
+            turn.stop(self.reason(raw), raw);
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) {
+        // The same words under two names are said once.
+        let thoughts = [&delta.reasoning_content, &delta.reasoning, &delta.reasoning_text];
+        let thought = thoughts.into_iter().find_map(|text| text.get().filter(|t| !t.is_empty()));
+        let thought = thought.or(delta.content.thinking.as_deref());
+        turn.reasoning(REASONING, thought.unwrap_or_default(), ReasoningKind::Trace);
+        turn.text(TEXT, delta.content.text.as_deref().unwrap_or_default());
+        if let Some(refusal) = delta.refusal.get().filter(|text| !text.is_empty()) {
+            self.refused = true;
+            turn.refusal(REFUSAL, refusal);
+        }
+        for call in &delta.tool_calls.0 {
+            self.calls.push(call, turn);
+        }
+    }
+
+    fn reason(&self, raw: &str) -> StopReason {
+        match raw {
+            "stop" | "end" | "eos" | "end_turn" if self.refused => StopReason::Refusal,
+            "stop" | "end" | "eos" | "end_turn" => StopReason::Stop,
+            "tool_calls" | "function_call" => StopReason::ToolCalls,
+            "length" | "max_tokens" => StopReason::MaxTokens,
+            "content_filter" => StopReason::ContentFilter,
+            "model_context_window_exceeded" => StopReason::ContextWindow,
+            other => StopReason::Other(other.to_owned()),
+        }
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        if frame.data.trim() == "[DONE]" {
+            return Ok(Heard::LastWord);
+        }
+        let chunk: Chunk<'_> = serde_json::from_str(frame.data).map_err(|error| {
+            Error::new(ErrorKind::Protocol, format!("a chunk is not JSON: {error}"))
+                .with_source(error)
+        })?;
+        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+            return Err(failure::in_stream(error.get()));
+        }
+        turn.provider(super::NAME);
+        turn.response_id(chunk.id.or_empty());
+        turn.model(chunk.model.or_empty());
+        if let Some(choice) = &chunk.choices.0 {
+            self.choice(choice, turn)?;
+            if let Some(usage) = choice.usage.0 {
+                turn.usage(usage.usage());
+            }
+        }
+        if let Some(usage) = chunk.usage.0 {
+            turn.usage(usage.usage());
+        }
+        Ok(Heard::More)
+    }
+
+    /// The wire has no end of a call of its own: it is the finish reason.
+    fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        if turn.is_stopped() { self.calls.end(turn) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,174 @@
+//! The Anthropic wire over HTTP, against the loopback server.
+#![cfg(feature = "http")]
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::event::Reason;
+use turnstream::http::HttpClient;
+use turnstream::provider::{Anthropic, Provider, Reply};
+use turnstream::stream::TurnEvents;
+use turnstream::testing::ModelServer;
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::StopReason;
+use turnstream::{Agent, Error, ErrorKind, History, Item, Request};
+
+fn model(server: &ModelServer) -> Anthropic {
+    Anthropic::new("m")
+        .with_api_key("sk-ant-secret-key")
+        .with_base_url(server.url())
+        .unwrap()
+        .with_http(HttpClient::without_proxy())
+}
+
+fn add() -> Tool {
+    let spec = ToolSpec {
+        name: "add".into(),
+        description: "Adds".into(),
+        parameters: json!({
+            "type": "object",
+            "properties": { "a": { "type": "integer" }, "b": { "type": "integer" } },
+            "required": ["a", "b"],
+        }),
+    };
+    Tool::raw(spec, |args, _cx| async move {
+        args["a"].as_i64().unwrap_or(0) + args["b"].as_i64().unwrap_or(0)
+    })
+    .unwrap()
+}
+
+fn request() -> Request {
+    Request::new(History::from_items("h", [Item::user("hi")]))
+}
+
+#[tokio::test]
+async fn a_tool_loop_runs_over_http_and_keeps_one_connection() {
+    let server = ModelServer::anthropic(|_, n| match n {
+        0 => Reply::new()
+            .think("Sums.")
+            .say("Two sums.")
+            .call("add", json!({ "a": 1, "b": 2 }))
+            .call("add", json!({ "a": 3, "b": 4 })),
+        _ => Reply::text("3 and 7."),
+    })
+    .await
+    .unwrap();
+    let outcome = Agent::new(model(&server)).with_tools([add()]).run("sum up").outcome().await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "3 and 7."));
+    assert_eq!(server.http().connections(), 1);
+    let second = &server.requests()[1];
+    assert_eq!(
+        second["messages"],
+        json!([
+            { "role": "user", "content": [{ "type": "text", "text": "sum up" }] },
+            { "role": "assistant", "content": [
+                { "type": "thinking", "thinking": "Sums.", "signature": "c2NyaXB0ZWQ=" },
+                { "type": "text", "text": "Two sums." },
+                { "type": "tool_use", "id": "toolu_0000_2", "name": "add", "input": { "a": 1, "b": 2 } },
+                { "type": "tool_use", "id": "toolu_0000_3", "name": "add", "input": { "a": 3, "b": 4 } },
+            ] },
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": "toolu_0000_2",
+                  "content": [{ "type": "text", "text": "3" }] },
+                { "type": "tool_result", "tool_use_id": "toolu_0000_3",
+                  "content": [{ "type": "text", "text": "7" }] },
+            ] },
+        ])
+    );
+    let headers = &server.http().requests()[0];
+    assert_eq!(headers.header("x-api-key"), Some("sk-ant-secret-key"));
+    assert_eq!(headers.header("anthropic-version"), Some("2023-06-01"));
+}
+
+async fn failing(reply: fn() -> Reply) -> Error {
+    let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap();
+    let error = model(&server).stream_turn(request()).into_turn().await.unwrap_err();
+    let shown = format!("{error} {error:?}");
+    assert!(!shown.contains("secret"), "{shown}");
+    error
+}
+
+#[tokio::test]
+async fn an_error_status_gives_its_kind_and_details() {
+    let error = failing(|| {
+        let wait = std::time::Duration::from_secs(7);
+        let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);
+        Reply::error(error.with_retry_after(wait))
+    })
+    .await;
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.status(), Some(429));
+    assert_eq!(error.retry_after().unwrap().as_secs(), 7);
+    assert_eq!(error.request_id(), Some("req_refused"));
+}
+
+#[tokio::test]
+async fn a_server_that_echoes_the_key_does_not_get_it_shown() {
+    let error = failing(|| {
+        let message = "bad key sk-ant-secret-key";
+        Reply::error(Error::new(ErrorKind::Auth, message).with_status(401))
+    })
+    .await;
+    assert_eq!(error.kind(), ErrorKind::Auth);
+    assert!(error.message().ends_with("bad key …"), "{error}");
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_gives_its_kind() {
+    let error =
+        failing(|| Reply::text("Hel").fail(Error::new(ErrorKind::Overloaded, "busy"))).await;
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+    assert_eq!(error.request_id(), Some("req_0000"));
+}
+
+#[tokio::test]
+async fn a_cut_stream_is_an_incomplete_turn_that_carries_what_there_was() {
+    let error = failing(|| Reply::text("Half a sentence").cut()).await;
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+    assert_eq!(turnstream::turn::PartialTurn::of(&error).unwrap().text(), "Half a sentence");
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_one_clear_line() {
+    let model = Anthropic::new("m").with_base_url("http://127.0.0.1:1").unwrap();
+    let model = model.with_http(HttpClient::without_proxy());
+    let error = model.stream_turn(request()).into_turn().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Connect);
+    assert!(error.message().starts_with("could not connect to 127.0.0.1:1: "), "{error}");
+    assert!(!error.message().contains('\n'));
+}
+
+#[tokio::test]
+async fn dropping_the_turn_closes_the_connection() {
+    let server = ModelServer::anthropic(|_, _| Reply::text("on and on").hang()).await.unwrap();
+    let mut turn = model(&server).stream_turn(request());
+    turn.next().await.unwrap().unwrap();
+    drop(turn);
+    server.http().closed().await;
+}
+
+#[tokio::test]
+async fn nothing_is_sent_before_the_first_poll() {
+    let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
+    drop(model(&server).stream_turn(request()));
+    tokio::task::yield_now().await;
+    assert_eq!(server.http().connections(), 0);
+}
+
+#[tokio::test]
+async fn every_stop_reason_comes_through() {
+    for reason in [
+        StopReason::Stop,
+        StopReason::MaxTokens,
+        StopReason::Refusal,
+        StopReason::Pause,
+        StopReason::ContextWindow,
+        StopReason::ContentFilter,
+        StopReason::Other("novel".into()),
+    ] {
+        let said = reason.clone();
+        let server =
+            ModelServer::anthropic(move |_, _| Reply::text("x").stop(said.clone())).await.unwrap();
+        let turn = model(&server).stream_turn(request()).into_turn().await.unwrap();
+        assert_eq!(turn.stop_reason(), &reason);
+    }
+}
