@@ -1,0 +1,310 @@
+//! The example `agent` as other programs drive it: what it prints, and how it exits.
+
+#![cfg(all(feature = "http", feature = "schemars"))]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use turnstream::event::Reason;
+use turnstream::{Error, ErrorKind, Event, Outcome};
+
+const QUESTION: &str = "How many lines of Rust are in src, and which file is the longest?";
+
+/// A directory to ask about, gone when dropped.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("example-agent-{}-{number}", std::process::id());
+        let temp = Self(std::env::temp_dir().join(name));
+        temp.write("src/short.rs", "fn a() {}\n");
+        temp.write("src/deep/long.rs", &"// line\n".repeat(321));
+        temp.write("src/notes.md", &"text\n".repeat(1_000));
+        temp.write("other.rs", &"// line\n".repeat(2_000));
+        temp
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The program, without a key; `None` if it is not built, as when only this test is.
+fn agent(directory: &Path, args: &[&str]) -> Option<Command> {
+    let tests = std::env::current_exe().unwrap();
+    let program = format!("agent{}", std::env::consts::EXE_SUFFIX);
+    let program = tests.parent()?.parent()?.join("examples").join(program);
+    if !program.exists() {
+        eprintln!("skipped: {} is not built", program.display());
+        return None;
+    }
+    let mut command = Command::new(program);
+    command.current_dir(directory).args(args).stdin(Stdio::null());
+    for name in ["ANTHROPIC", "OPENAI", "GEMINI"] {
+        command.env_remove(format!("{name}_API_KEY")).env_remove(format!("{name}_BASE_URL"));
+    }
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
+        command.env_remove(name);
+    }
+    Some(command)
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[track_caller]
+fn check_exit(output: &Output, code: i32) {
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "stdout: {out}\nstderr: {err}");
+}
+
+/// One clear line on stderr, and nothing on stdout.
+#[track_caller]
+fn check_bad_usage(output: &Output, words: &str) {
+    check_exit(output, 2);
+    let err = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "");
+    assert!(err.starts_with("error: ") && err.lines().count() == 1, "{err}");
+    assert!(err.contains(words), "{err}");
+}
+
+/// The events of `--json`, the error on the line before `finished`, and the outcome.
+#[track_caller]
+fn read_json(stdout: &[u8]) -> (Vec<Event>, Option<Error>, Outcome) {
+    let (mut events, mut error) = (Vec::new(), None);
+    for line in text(stdout).lines() {
+        assert!(error.is_none() || line.starts_with(r#"{"type":"finished""#), "{line}");
+        if line.starts_with(r#"{"type":"error""#) {
+            error = Some(serde_json::from_str(line).unwrap());
+            continue;
+        }
+        let event: Event = serde_json::from_str(line).unwrap();
+        assert_ne!(event, Event::Unknown, "{line}");
+        events.push(event);
+    }
+    let outcome = events.last().and_then(Event::finished).expect("`finished` comes last").clone();
+    assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1);
+    (events, error, outcome)
+}
+
+fn ask_stdin(mut command: Command, input: &[u8]) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_figures_are_those_of_the_tree() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &[QUESTION]) else { return };
+    // A proxy of the environment is not for the loopback device.
+    let output = agent.env("HTTP_PROXY", "http://127.0.0.1:1").output().unwrap();
+    check_exit(&output, 0);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    for part in ["322 lines of Rust", "2 files", "`src/deep/long.rs` with 321 lines", "scripted"] {
+        assert!(out.contains(part), "{out}");
+    }
+    for part in ["> count_lines", "< count_lines", "> list_directory", "-- completed: 2 turns"] {
+        assert!(err.contains(part) && !out.contains(part), "{err}");
+    }
+    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours beside a terminal");
+}
+
+#[test]
+fn with_json_every_line_is_an_event_and_finished_comes_last() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--json", QUESTION]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    assert_eq!(text(&output.stderr), "");
+    let (events, error, outcome) = read_json(&output.stdout);
+    assert_eq!((error, outcome.reason, outcome.turns), (None, Reason::Completed, 2));
+    assert!(outcome.text.contains("322") && outcome.usage.total() > 0);
+    let streamed: String =
+        events.iter().filter_map(Event::text_delta).map(|it| it.as_str()).collect();
+    assert!(streamed.ends_with(&outcome.text), "{streamed}");
+    assert_eq!(events.iter().filter(|event| event.tool_output().is_some()).count(), 2);
+}
+
+#[test]
+fn with_json_an_error_stands_on_the_line_before_finished() {
+    let temp = Temp::new();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{closed}");
+    for provider in ["openai", "anthropic"] {
+        let args = ["--json", "--base-url", &url, "--provider", provider, "Hi"];
+        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        let output = agent.output().unwrap();
+        check_exit(&output, 1);
+        let (_, error, outcome) = read_json(&output.stdout);
+        assert_eq!(error.as_ref().map(Error::kind), Some(ErrorKind::Connect));
+        assert_eq!((outcome.error, outcome.reason), (error, Reason::ProviderError));
+        let err = text(&output.stderr);
+        assert!(err.starts_with("error: ") && err.lines().count() == 1, "{err}");
+    }
+}
+
+#[test]
+fn bad_usage_is_one_line_and_exit_code_2() {
+    let temp = Temp::new();
+    for (args, words) in [
+        (&["--nonsense"][..], "--nonsense"),
+        (&["--provider", "gemini", "Hi"], "not built yet"),
+        (&["--provider=openai-responses", "Hi"], "not built yet"),
+        (&["--provider", "acme\n\u{1b}[2J", "Hi"], "acme \u{fffd}[2J"),
+        (&["--max-turns", "few", "Hi"], "few"),
+        (&["--base-url", "no url", "Hi"], "base URL"),
+        (&["--provider", "offline", "--base-url", "http://localhost", "Hi"], "--base-url"),
+        (&["--model"], "--model"),
+        (&[" "], "empty"),
+    ] {
+        let Some(mut agent) = agent(&temp.0, args) else { return };
+        check_bad_usage(&agent.output().unwrap(), words);
+    }
+}
+
+#[test]
+fn help_goes_to_stdout() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--help"]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    assert!(text(&output.stdout).contains("--base-url URL") && output.stderr.is_empty());
+}
+
+#[test]
+fn without_words_the_prompt_is_read_from_stdin() {
+    let temp = Temp::new();
+    for args in [&["--json"][..], &["--json", "--"]] {
+        let Some(agent) = agent(&temp.0, args) else { return };
+        let output = ask_stdin(agent, format!("\n  {QUESTION}\n\n").as_bytes());
+        check_exit(&output, 0);
+        let (events, _, outcome) = read_json(&output.stdout);
+        assert!(outcome.text.contains("322"));
+        let Event::Appended { items, .. } = &events[0] else { panic!("{:?}", events[0]) };
+        assert_eq!(items, &[turnstream::Item::user(QUESTION)]);
+    }
+}
+
+#[test]
+fn an_empty_or_unreadable_stdin_is_bad_usage() {
+    let temp = Temp::new();
+    for (input, words) in [(&b""[..], "empty"), (b" \n\t\n", "empty"), (b"\xff\xfe", "UTF-8")] {
+        for args in [&[][..], &["--json"]] {
+            let Some(agent) = agent(&temp.0, args) else { return };
+            check_bad_usage(&ask_stdin(agent, input), words);
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_not_completed_exits_with_1() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--max-turns", "1", QUESTION]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 1);
+    let errors = text(&output.stderr).lines().filter(|line| line.starts_with("error: "));
+    assert_eq!(errors.collect::<Vec<_>>(), ["error: the run ended early: max_turns"]);
+}
+
+#[test]
+fn without_tools_it_says_that_it_cannot_look() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--no-tools", QUESTION]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    assert!(text(&output.stdout).contains("Without tools I cannot look"));
+    assert!(!text(&output.stderr).contains("count_lines"));
+}
+
+#[test]
+fn an_empty_key_is_no_key() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--json", "Hi"]) else { return };
+    let output = agent.env("ANTHROPIC_API_KEY", "").env("OPENAI_BASE_URL", "").output().unwrap();
+    check_exit(&output, 0);
+    assert!(text(&output.stdout).contains(r#""model":"offline""#));
+}
+
+#[cfg(unix)]
+#[test]
+fn no_escape_sequence_of_a_file_reaches_the_lines_about_tools() {
+    let temp = Temp::new();
+    temp.write("evil\u{1b}[2J\u{7}.txt", "needle \u{1b}]0;owned\u{7}\n");
+    let Some(mut agent) = agent(&temp.0, &["where is the `needle`"]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        out.contains("needle") && out.contains(":1:") && err.contains("> search_text"),
+        "{out}"
+    );
+    assert!(!err.contains(['\u{1b}', '\u{7}']) && !out.contains(['\u{1b}', '\u{7}']));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_quietly() {
+    let temp = Temp::new();
+    for args in [&[QUESTION][..], &["--json", QUESTION]] {
+        let Some(mut agent) = agent(&temp.0, args) else { return };
+        agent.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = agent.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let err = text(&output.stderr);
+        assert!(!err.contains("panicked") && !err.contains("error:"), "{err}");
+    }
+}
+
+/// A run that waits for a server that never answers.
+fn waiting(temp: &Temp, json: bool) -> Option<(Child, TcpListener)> {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let mut args = vec!["--base-url", &url, "Hi"];
+    args.extend(json.then_some("--json"));
+    let mut agent = agent(&temp.0, &args)?;
+    agent.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = agent.spawn().unwrap();
+    let (mut connection, _) = silent.accept().unwrap();
+    // The request is on its way, so the run is being pulled and the key is listened to.
+    connection.read_exact(&mut [0]).unwrap();
+    std::thread::spawn(move || std::io::copy(&mut connection, &mut std::io::sink()));
+    Some((child, silent))
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_interrupts_the_run_and_shows_that_the_history_is_paired() {
+    let temp = Temp::new();
+    for json in [false, true] {
+        let Some((child, _silent)) = waiting(&temp, json) else { return };
+        let pid = child.id().to_string();
+        assert!(Command::new("sh").args(["-c", "kill -INT $0", &pid]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        check_exit(&output, 1);
+        let err = text(&output.stderr);
+        let expected = "interrupted: 0 tool calls, 0 results, the history can be sent again";
+        assert!(err.lines().any(|line| line == expected), "{err}");
+        if json {
+            let (_, _, outcome) = read_json(&output.stdout);
+            assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The scripts, and tools that count.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::provider::Reply;
+use turnstream::tool::{Tool, ToolContext, ToolSpec, Update};
+use turnstream::turn::StopReason;
+use turnstream::{Error, ErrorKind, Usage};
+
+/// One script.
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) replies: Vec<Reply>,
+    /// It never ends by itself.
+    pub(crate) hangs: bool,
+}
+
+/// What the tools of a world did.
+#[derive(Default)]
+pub(crate) struct Tools {
+    running: AtomicUsize,
+    ran: Mutex<Vec<String>>,
+}
+
+impl Tools {
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// The ids of the calls that were run.
+    pub(crate) fn ran(&self) -> Vec<String> {
+        self.ran.lock().unwrap().clone()
+    }
+
+    fn enter(self: &Arc<Self>, cx: &ToolContext) -> Running {
+        self.ran.lock().unwrap().push(cx.call_id().to_owned());
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Running(Arc::clone(self))
+    }
+}
+
+/// Counts a tool while it runs, however it ends.
+struct Running(Arc<Tools>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({
+        "type": "object",
+        "properties": { "x": { "type": "integer" } },
+        "additionalProperties": false,
+    });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+pub(crate) fn tools(seen: &Arc<Tools>) -> Vec<Tool> {
+    let (ok, slow, bad, wild) = (seen.clone(), seen.clone(), seen.clone(), seen.clone());
+    let chatty = seen.clone();
+    vec![
+        Tool::raw(spec("ok"), move |_, cx| {
+            let running = ok.enter(&cx);
+            async move {
+                drop(running);
+                "fine"
+            }
+        })
+        .unwrap(),
+        Tool::raw(spec("slow"), move |_, cx| {
+            let running = slow.enter(&cx);
+            async move {
+                tokio::time::sleep(Duration::from_millis(25)).await;
+                drop(running);
+                "late"
+            }
+        })
+        .unwrap(),
+        Tool::raw(spec("bad"), move |_, cx| {
+            let running = bad.enter(&cx);
+            async move {
+                let _running = running;
+                Err::<(), _>("no")
+            }
+        })
+        .unwrap(),
+        Tool::raw(spec("wild"), move |_, cx| {
+            let running = wild.enter(&cx);
+            async move {
+                let _running = running;
+                tokio::task::yield_now().await;
+                std::panic::resume_unwind(Box::new("boom")) as ()
+            }
+        })
+        .unwrap(),
+        Tool::typed_streaming(spec("chatty"), move |_: serde_json::Value, cx| {
+            let running = chatty.enter(&cx);
+            futures::stream::iter([Update::progress(&1), Update::output("done")])
+                .map(move |update| (&running, update).1)
+        })
+        .unwrap(),
+    ]
+}
+
+/// The shapes of a turn: a name, the reply, and whether it hangs.
+fn turns() -> Vec<(String, Reply, bool)> {
+    let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
+    let text = || Reply::new().think("hm").say("some words").usage(usage);
+    let call = |name: &str| Reply::text("so").call(name, json!({ "x": 1 })).usage(usage);
+    let pair = |a: &str, b: &str| call(a).call(b, json!({}));
+    let error = || Error::new(ErrorKind::Overloaded, "busy");
+    let mut turns = vec![
+        ("text", text(), false),
+        ("nothing", Reply::new(), false),
+        ("thought only", Reply::new().think("hm"), false),
+        ("ok", call("ok"), false),
+        ("slow ok", pair("slow", "ok"), false),
+        ("ok slow", pair("ok", "slow"), false),
+        ("bad wild", pair("bad", "wild"), false),
+        ("chatty slow", pair("chatty", "slow"), false),
+        ("unknown", call("nobody"), false),
+        ("unknown ok", pair("nobody", "ok"), false),
+        ("no json", Reply::new().call_raw("j", "ok", "{\"x\":"), false),
+        ("no object", Reply::new().call_raw("j", "ok", "[1]"), false),
+        ("no fit", Reply::new().call_raw("j", "ok", "{\"x\":\"1\"}"), false),
+        ("empty arguments", Reply::new().call_raw("e", "ok", ""), false),
+        ("same id", Reply::new().call_raw("d", "ok", "{}").call_raw("d", "ok", "{}"), false),
+        (
+            "same id, other arguments",
+            Reply::new().call_raw("d", "ok", "{}").call_raw("d", "slow", "{\"x\":2}"),
+            false,
+        ),
+        ("fixed id", Reply::new().call_raw("fixed", "ok", "{}"), false),
+        ("cut at once", Reply::new().cut(), false),
+        ("cut text", text().cut(), false),
+        ("cut behind a call", call("ok").cut(), false),
+        ("cut in a call", call("ok").call_unfinished("u", "slow", "{\"x\"").cut(), false),
+        ("a call without its end", Reply::new().call_unfinished("u", "ok", "{}"), false),
+        ("fail at once", Reply::error(error()), false),
+        ("fail behind a call", call("ok").fail(error()), false),
+        ("retracted", call("ok").retract("again").say("anew").usage(usage), false),
+        ("retracted, then a call", text().retract("again").call("slow", json!({})), false),
+        ("retracted, then cut", call("ok").retract("again").say("a").cut(), false),
+        ("late", text().delay(Duration::from_millis(25)).say("er"), false),
+        ("hang", text().hang(), true),
+        ("hang behind a call", call("ok").hang(), true),
+    ]
+    .into_iter()
+    .map(|(name, reply, hangs)| (name.to_owned(), reply, hangs))
+    .collect::<Vec<_>>();
+    for reason in [
+        StopReason::Stop,
+        StopReason::ToolCalls,
+        StopReason::MaxTokens,
+        StopReason::ContentFilter,
+        StopReason::Refusal,
+        StopReason::Pause,
+        StopReason::ContextWindow,
+        StopReason::Other("odd".into()),
+    ] {
+        let name = reason.as_str();
+        turns.push((format!("{name}, words"), text().stop(reason.clone()), false));
+        turns.push((format!("{name}, calls"), pair("ok", "slow").stop(reason.clone()), false));
+        turns.push((format!("{name}, nothing"), Reply::new().stop(reason), false));
+    }
+    turns
+}
+
+/// What a run meets behind its first turn, as far as it goes on.
+fn continuations() -> Vec<(&'static str, Vec<Reply>, bool)> {
+    let call = || Reply::new().call("ok", json!({})).call_raw("fixed", "slow", "{}");
+    vec![
+        ("then words", vec!["done".into(), "done".into()], false),
+        ("then calls for ever", vec![call(), call(), call()], false),
+        ("then cut", vec![Reply::text("hal").cut()], false),
+        ("then the script is over", vec![], false),
+        ("then hang", vec![call().hang()], true),
+    ]
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (first, reply, hangs) in turns() {
+        for (then, more, hangs_then) in continuations() {
+            let replies: Vec<Reply> = [reply.clone()].into_iter().chain(more).collect();
+            let name = format!("{first}, {then}");
+            // Whether the run gets so far is what the run itself tells.
+            let reaches = goes_on(&first);
+            cases.push(Case { name, replies, hangs: hangs || (reaches && hangs_then) });
+        }
+    }
+    cases
+}
+
+/// Whether a run asks again behind this first turn.
+fn goes_on(first: &str) -> bool {
+    const GO_ON: &[&str] = &[
+        "nothing",
+        "thought only",
+        "ok",
+        "slow ok",
+        "ok slow",
+        "bad wild",
+        "chatty slow",
+        "unknown",
+        "unknown ok",
+        "no json",
+        "no object",
+        "no fit",
+        "empty arguments",
+        "same id",
+        "same id, other arguments",
+        "fixed id",
+        "retracted, then a call",
+        "stop, calls",
+        "stop, nothing",
+        "tool_calls, calls",
+        "pause, words",
+        "pause, calls",
+        "pause, nothing",
+        "odd, calls",
+    ];
+    GO_ON.contains(&first)
+}

@@ -1,0 +1,217 @@
+//! Laws that need no grid, or one of their own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use turnstream::env::CountingIds;
+use turnstream::item::{Mark, ResultKind, ToolResult};
+use turnstream::provider::{Provider, Reply, Scripted, anthropic, openai_chat};
+use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::turn::{TurnBuilder, TurnEvent};
+use turnstream::{Agent, Error, History, Item, Request};
+
+/// Counts what is read from upstream.
+struct Endless(Arc<AtomicUsize>);
+
+impl Provider for Endless {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let read = self.0.clone();
+        let words = stream::repeat_with(move || {
+            read.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Error>(TurnEvent::TextDelta { index: 0, text: "word ".into() })
+        });
+        words.seal(&request.history)
+    }
+
+    fn model(&self) -> &'static str {
+        "endless"
+    }
+}
+
+#[tokio::test]
+async fn law_1_what_is_read_is_what_was_pulled() {
+    let read = Arc::new(AtomicUsize::new(0));
+    let mut run = Agent::new(Endless(read.clone())).run("go");
+    for pulled in 1..=1000 {
+        run.next().await.unwrap().unwrap();
+        assert!(read.load(Ordering::Relaxed) <= pulled, "read ahead at {pulled}");
+    }
+    assert!(read.load(Ordering::Relaxed) >= 990);
+}
+
+#[test]
+fn law_1_nothing_below_the_doors_spawns_or_queues() {
+    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = 0;
+    let mut folders = vec![src.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if path != src.join("testing") {
+                    folders.push(path);
+                }
+                continue;
+            }
+            files += 1;
+            let source = std::fs::read_to_string(&path).unwrap();
+            for word in ["spawn(", "spawn_local", "mpsc", "broadcast", "watch::", "JoinSet"] {
+                assert!(!source.contains(word), "{word} in {}", path.display());
+            }
+        }
+    }
+    assert!(files > 40);
+}
+
+fn script() -> Scripted {
+    Scripted::new([
+        Reply::new().think("hm").say("two").call("a", json!({ "x": 1 })).call("b", json!({})),
+        Reply::new().call("a", json!({ "x": 2 })),
+        Reply::text("done"),
+    ])
+}
+
+async fn lines_and_requests() -> (Vec<String>, Vec<Vec<u8>>) {
+    let model = script();
+    let agent = Agent::new(model.clone()).with_ids(CountingIds::new("id"));
+    let events: Vec<_> = agent.run("go").collect().await;
+    let lines = events.iter().map(|event| serde_json::to_string(event.as_ref().unwrap()).unwrap());
+    let requests = model.requests();
+    let encoded = requests.iter().map(|request| anthropic::encode(request, "m").unwrap());
+    (lines.collect(), encoded.collect())
+}
+
+#[tokio::test]
+async fn law_8_the_same_script_and_ids_give_the_same_bytes() {
+    let (first, second) = (lines_and_requests().await, lines_and_requests().await);
+    assert!(first.0.len() > 20 && first.1.len() == 3);
+    assert_eq!(first, second);
+}
+
+/// The content blocks of a body, in order, each with the role it stands under.
+fn blocks(body: &[u8]) -> Vec<(Value, Value)> {
+    let body: Value = serde_json::from_slice(body).unwrap();
+    let mut blocks = Vec::new();
+    for message in body["messages"].as_array().unwrap() {
+        let rest = |message: &Value| {
+            let mut rest = message.clone();
+            rest["content"] = Value::Null;
+            rest
+        };
+        match &message["content"] {
+            Value::Array(parts) => {
+                blocks.extend(parts.iter().map(|part| (message["role"].clone(), part.clone())));
+            }
+            text => blocks.push((rest(message), text.clone())),
+        }
+    }
+    blocks
+}
+
+#[tokio::test]
+async fn law_9_a_request_begins_with_the_blocks_of_the_one_before() {
+    let model = script();
+    Agent::new(model.clone()).with_system("be brief").run("go").outcome().await;
+    let requests = model.requests();
+    let limit = openai_chat::LimitField::MaxTokens;
+    let wires: [&dyn Fn(&Request) -> Vec<u8>; 2] =
+        [&|request| anthropic::encode(request, "m").unwrap(), &|request| {
+            openai_chat::encode(request, "m", limit).unwrap()
+        }];
+    for encode in wires {
+        let bodies: Vec<_> = requests.iter().map(|request| blocks(&encode(request))).collect();
+        for pair in bodies.windows(2) {
+            assert!(pair[1].len() > pair[0].len());
+            assert_eq!(pair[1][..pair[0].len()], pair[0][..]);
+        }
+    }
+}
+
+/// Small random histories, lawful or not.
+fn any_history() -> impl proptest::strategy::Strategy<Value = History> {
+    use proptest::prelude::*;
+    let call = |id: &str, interrupted: bool| {
+        let item = Item::tool_call(id, "t", "{}");
+        if interrupted { item.marked(Mark::Interrupted) } else { item }
+    };
+    let result = |id: &str| {
+        Item::tool_result(ToolResult {
+            call_id: id.into(),
+            name: "t".into(),
+            content: "r".into(),
+            kind: ResultKind::Ok,
+        })
+    };
+    let ids = || prop::sample::select(vec!["a", "b", "a_dup1"]);
+    let item = prop_oneof![
+        Just(Item::user("u")),
+        Just(Item::text("x")),
+        Just(Item::reasoning("r")),
+        Just(Item::system("s")),
+        (ids(), any::<bool>()).prop_map(move |(id, interrupted)| call(id, interrupted)),
+        ids().prop_map(move |id| result(id)),
+        ids().prop_map(move |id| result(id).marked(Mark::Tombstone)),
+    ];
+    prop::collection::vec(item, 0..10).prop_map(|items| History::from_items("h", items))
+}
+
+/// Law 3, told again without looking at how `settled` does it.
+fn is_paired(history: &History) -> bool {
+    let items: Vec<_> = history.iter().filter(|item| !item.tombstone).collect();
+    let calls: Vec<_> = items.iter().filter_map(|item| item.as_tool_call()).collect();
+    let results: Vec<_> = items.iter().filter_map(|item| item.as_tool_result()).collect();
+    let place = |id: &str, result: bool| {
+        items.iter().position(|item| match result {
+            true => item.as_tool_result().is_some_and(|r| r.call_id == id),
+            false => item.as_tool_call().is_some_and(|c| c.call_id == id),
+        })
+    };
+    calls.len() == results.len()
+        && calls.iter().all(|call| {
+            let id = &call.call_id;
+            calls.iter().filter(|other| other.call_id == *id).count() == 1
+                && results.iter().filter(|result| result.call_id == *id).count() == 1
+                && place(id, false) < place(id, true)
+        })
+}
+
+proptest::proptest! {
+    #[test]
+    fn law_3_settling_pairs_any_history_and_changes_nothing_twice(history in any_history()) {
+        let settled = history.settled();
+        proptest::prop_assert!(is_paired(&settled), "{settled:?}");
+        proptest::prop_assert!(settled.is_lawful());
+        proptest::prop_assert_eq!(&settled.settled(), &settled);
+        if history.is_lawful() {
+            proptest::prop_assert!(is_paired(&history));
+            proptest::prop_assert_eq!(&settled, &history);
+        }
+        // What was said and what was done is all still there.
+        let said = |h: &History| h.iter().filter(|i| i.as_text().is_some()).count();
+        proptest::prop_assert_eq!(said(&settled), said(&history));
+        let request = Request::new(history);
+        proptest::prop_assert!(anthropic::encode(&request, "m").is_ok());
+    }
+}
+
+#[test]
+fn law_4_only_a_builder_makes_calls_that_may_run() {
+    let mut turn = TurnBuilder::new();
+    turn.tool_call_start(0, "a", "t");
+    turn.tool_call_end(0);
+    turn.stop(turnstream::turn::StopReason::ToolCalls, "");
+    turn.complete().unwrap();
+    let Some(TurnEvent::TurnComplete { turn }) = std::iter::from_fn(|| turn.next_event()).last()
+    else {
+        panic!("no turn");
+    };
+    assert!(turn.calls().veto().is_none());
+    let json = serde_json::to_string(&*turn).unwrap();
+    let read: turnstream::Turn = serde_json::from_str(&json).unwrap();
+    assert!(read.calls().veto().is_some());
+    let forged = json.replacen('{', "{\"built\":true,", 1);
+    let read: turnstream::Turn = serde_json::from_str(&forged).unwrap();
+    assert!(read.calls().veto().is_some(), "no file can forge it");
+}

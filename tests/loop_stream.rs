@@ -1,0 +1,1290 @@
+//! The contract of the loop: `loop_stream`, `loop_over`, `loop_with_state` and `on_turn_complete`.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::future::{Either, FutureExt, select};
+use futures::stream::{self, FusedStream, Stream, StreamExt, TryStreamExt};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use turnstream::env::CountingIds;
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::stream::{
+    Ended, IntoStep, LoopOverExt, LoopStream, StateCell, Step, Steps, TurnEvents, TurnStream,
+    loop_over, loop_stream, loop_with_state, next, stop, stop_with,
+};
+use turnstream::turn::{PartialTurn, TurnEvent};
+use turnstream::{Error, ErrorKind, Event, History, Item, Request, Turn};
+
+// What scripts come to.
+
+/// One thing that a scripted body does when it is polled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Word {
+    Value(u32),
+    Next(u32),
+    Stop,
+    StopWith(u32),
+    Fail(u32),
+    /// Wakes and is pending, once.
+    Wait,
+}
+use Word::{Fail, Next, Stop, StopWith, Value, Wait};
+
+/// Which body of the script it is, and a number that every value of it is added to.
+type State = (usize, u32);
+
+/// What a script must come to.
+#[derive(Debug, PartialEq)]
+struct Told {
+    items: Vec<Result<u32, u32>>,
+    ended: Ended,
+    /// The states that bodies were built with.
+    built: Vec<State>,
+    /// The last state that was seen: the last one built with, or the one left behind.
+    last: State,
+    /// How many words were played in all.
+    played: usize,
+}
+
+/// The loop over plain vectors: what all forms of the loop are held against. With `inputs`, there
+/// are so many bodies at most.
+fn reference(script: &[Vec<Word>], inputs: Option<usize>) -> Told {
+    let mut told =
+        Told { items: vec![], ended: Ended::NoDecision, built: vec![], last: (0, 0), played: 0 };
+    let mut state = (0, 0);
+    'bodies: loop {
+        if Some(state.0) == inputs {
+            told.ended = Ended::InputEnded;
+            told.last = state;
+            return told;
+        }
+        told.built.push(state);
+        told.last = state;
+        for word in script.get(state.0).map_or(&[][..], Vec::as_slice) {
+            told.played += 1;
+            match *word {
+                Wait => {}
+                Value(value) => told.items.push(Ok(value.wrapping_add(state.1))),
+                Next(with) => {
+                    state = (state.0 + 1, with);
+                    continue 'bodies;
+                }
+                Stop => told.ended = Ended::Stop,
+                StopWith(with) => {
+                    told.ended = Ended::StopWith;
+                    told.last = (state.0 + 1, with);
+                }
+                Fail(error) => {
+                    told.items.push(Err(error));
+                    told.ended = Ended::Failed;
+                }
+            }
+            if told.ended != Ended::NoDecision {
+                return told;
+            }
+        }
+        return told;
+    }
+}
+
+type Body<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
+
+/// Plays scripts and writes down what was asked of it.
+#[derive(Clone, Default)]
+struct Player {
+    script: Arc<Vec<Vec<Word>>>,
+    built: Arc<Mutex<Vec<State>>>,
+    played: Arc<AtomicUsize>,
+}
+
+impl Player {
+    fn new(script: &[Vec<Word>]) -> Self {
+        Self { script: Arc::new(script.to_vec()), ..Self::default() }
+    }
+
+    fn body(&self, state: State) -> Body<Result<Step<u32, State>, u32>> {
+        self.built.lock().unwrap().push(state);
+        let (n, with) = state;
+        let mut words: VecDeque<Word> = self.script.get(n).cloned().unwrap_or_default().into();
+        let played = Arc::clone(&self.played);
+        Box::pin(stream::poll_fn(move |cx| {
+            let Some(word) = words.pop_front() else { return Poll::Ready(None) };
+            played.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(Some(match word {
+                Value(value) => Ok(Step::Value(value.wrapping_add(with))),
+                Next(with) => Ok(Step::Next((n + 1, with))),
+                Stop => Ok(Step::Stop),
+                StopWith(with) => Ok(Step::StopWith((n + 1, with))),
+                Fail(error) => Err(error),
+                Wait => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }))
+        }))
+    }
+
+    /// The same without errors: a body of bare steps.
+    fn bare_body(&self, state: State) -> Body<Step<u32, State>> {
+        self.body(state).map(|step| step.expect("the script does not fail")).boxed()
+    }
+
+    fn told(self, items: Vec<Result<u32, u32>>, ended: Option<Ended>, last: State) -> Told {
+        let built = std::mem::take(&mut *self.built.lock().unwrap());
+        let played = self.played.load(Ordering::Relaxed);
+        Told { items, ended: ended.expect("it has ended"), built, last, played }
+    }
+}
+
+/// Drains a stream, and looks whether it stays over.
+fn drain<S: FusedStream + Unpin>(stream: &mut S) -> Vec<S::Item> {
+    let items = block_on(stream.by_ref().collect());
+    for _ in 0..3 {
+        assert!(stream.is_terminated());
+        assert!(matches!(poll(stream), Poll::Ready(None)), "it goes on after its end");
+    }
+    items
+}
+
+/// Runs a script through every form of the loop.
+fn check(script: &[Vec<Word>]) -> Told {
+    let expected = reference(script, None);
+
+    let player = Player::new(script);
+    let mut stream = loop_stream((0, 0), |state| player.body(state));
+    let items = drain(&mut stream);
+    let ended = stream.ended();
+    drop(stream);
+    assert_eq!(player.told(items, ended, expected.last), expected, "loop_stream");
+
+    let player = Player::new(script);
+    let (mut stream, cell) = loop_with_state((0, 0), |state| player.body(state));
+    let items = drain(&mut stream);
+    assert_eq!(stream.ended(), cell.ended());
+    drop(stream);
+    assert_eq!(player.told(items, cell.ended(), cell.get()), expected, "loop_with_state");
+
+    if !script.iter().flatten().any(|word| matches!(word, Fail(_))) {
+        let player = Player::new(script);
+        let mut stream = loop_stream((0, 0), |state| player.bare_body(state));
+        let items = drain(&mut stream).into_iter().map(Ok).collect();
+        let ended = stream.ended();
+        drop(stream);
+        assert_eq!(player.told(items, ended, expected.last), expected, "a body of bare steps");
+    }
+
+    for inputs in 0..script.len() + 2 {
+        let expected = reference(script, Some(inputs));
+        let player = Player::new(script);
+        let input = stream::iter(0..inputs);
+        let mut stream = loop_over(input, (0, 0), |state: State, n| {
+            assert_eq!(state.0, n, "each body has the state that the one before left");
+            player.body(state)
+        });
+        let items = drain(&mut stream);
+        let ended = stream.ended();
+        if expected.ended == Ended::InputEnded {
+            assert_eq!(stream.state(), Some(&expected.last));
+        }
+        drop(stream);
+        assert_eq!(player.told(items, ended, expected.last), expected, "loop_over");
+    }
+    expected
+}
+
+fn check_ending(script: &[Vec<Word>], items: &[u32], ended: Ended) {
+    let told = check(script);
+    assert_eq!(told.items, items.iter().copied().map(Ok).collect::<Vec<_>>());
+    assert_eq!(told.ended, ended);
+}
+
+#[test]
+fn values_reach_the_consumer_in_order_and_next_goes_round() {
+    check_ending(
+        &[vec![Value(1), Value(2), Next(10)], vec![Next(20)], vec![Value(1), Wait, Value(2), Stop]],
+        &[1, 2, 21, 22],
+        Ended::Stop,
+    );
+}
+
+#[test]
+fn stop_ends_the_loop() {
+    check_ending(&[vec![Stop]], &[], Ended::Stop);
+    check_ending(&[vec![Value(1), Stop, Value(2)], vec![Value(3)]], &[1], Ended::Stop);
+}
+
+#[test]
+fn stop_with_ends_the_loop_and_leaves_its_state() {
+    check_ending(&[vec![Value(1), StopWith(7), Value(2)]], &[1], Ended::StopWith);
+    assert_eq!(check(&[vec![Next(3)], vec![StopWith(7)]]).last, (2, 7));
+}
+
+#[test]
+fn a_body_without_a_decision_ends_the_loop_and_one_can_tell() {
+    check_ending(&[], &[], Ended::NoDecision);
+    check_ending(&[vec![Value(1)], vec![Value(2), Stop]], &[1], Ended::NoDecision);
+    check_ending(&[vec![Value(1), Next(0)], vec![Wait]], &[1], Ended::NoDecision);
+}
+
+#[test]
+fn an_error_goes_to_the_consumer_and_ends_the_loop() {
+    let told = check(&[vec![Value(1), Next(0)], vec![Value(2), Fail(9), Value(3), Next(0)]]);
+    assert_eq!(told.items, [Ok(1), Ok(2), Err(9)]);
+    assert_eq!(told.ended, Ended::Failed);
+}
+
+fn word() -> impl Strategy<Value = Word> {
+    prop_oneof![
+        6 => any::<u32>().prop_map(Value),
+        3 => any::<u32>().prop_map(Next),
+        2 => Just(Wait),
+        1 => Just(Stop),
+        1 => any::<u32>().prop_map(StopWith),
+        1 => any::<u32>().prop_map(Fail),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_script_comes_to_what_plain_vectors_say(script in vec(vec(word(), 0..6), 0..8)) {
+        check(&script);
+    }
+}
+
+#[test]
+fn next_stop_and_stop_with_are_bodies_or_the_ends_of_them() {
+    let count = loop_stream(0, |n| {
+        let value = stream::iter([Step::Value(n)]);
+        match n {
+            0 => next(1).boxed_local(),
+            1 => value.chain(next(2)).boxed_local(),
+            2 => value.chain(stop_with(9)).boxed_local(),
+            _ => value.chain(stop()).boxed_local(),
+        }
+    });
+    assert_eq!(block_on(count.collect::<Vec<_>>()), [1, 2]);
+}
+
+// What runs when.
+
+/// Counts what is alive.
+#[derive(Clone, Default)]
+struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
+
+/// Is alive until it is dropped.
+struct Guard(Gauge);
+
+impl Gauge {
+    fn guard(&self) -> Guard {
+        self.0.0.fetch_add(1, Ordering::Relaxed);
+        Guard(self.clone())
+    }
+
+    fn made(&self) -> usize {
+        self.0.0.load(Ordering::Relaxed)
+    }
+
+    fn dropped(&self) -> usize {
+        self.0.1.load(Ordering::Relaxed)
+    }
+
+    fn alive(&self) -> usize {
+        self.made() - self.dropped()
+    }
+
+    /// The stream, with a guard inside that lives as long as it does.
+    fn inside<S: Stream>(&self, stream: S) -> impl Stream<Item = S::Item> + use<S> {
+        let guard = self.guard();
+        stream.map(move |item| {
+            let _inside = &guard;
+            item
+        })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.0.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn poll<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
+    stream.poll_next_unpin(&mut Context::from_waker(Waker::noop()))
+}
+
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_follows_a_decision_in_the_body_never_runs() {
+    for decision in [Step::Next(1), Step::Stop, Step::StopWith(1)] {
+        let after = AtomicUsize::new(0);
+        let gauge = Gauge::default();
+        let stream = loop_stream(0, |n| {
+            let inner = gauge.guard();
+            let after = &after;
+            async_stream::stream! {
+                let _inner = inner;
+                yield Step::Value(n);
+                yield if n == 0 { decision } else { Step::Stop };
+                after.fetch_add(1, Ordering::Relaxed);
+                yield Step::Value(100);
+            }
+        });
+        let bodies = if decision == Step::Next(1) { 2 } else { 1 };
+        assert_eq!(block_on(stream.collect::<Vec<_>>()).len(), bodies);
+        assert_eq!(after.into_inner(), 0);
+        assert_eq!((gauge.made(), gauge.dropped()), (bodies, bodies));
+    }
+}
+
+#[test]
+fn a_decision_drops_the_body_in_the_same_poll() {
+    for decision in [Ok(Step::Stop), Ok(Step::StopWith(())), Err("no")] {
+        let gauge = Gauge::default();
+        let mut stream =
+            loop_stream((), |()| gauge.inside(stream::iter([Ok(Step::Value(1)), decision])));
+        assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok(1))));
+        assert_eq!(gauge.alive(), 1);
+        assert!(poll(&mut stream).is_ready());
+        assert_eq!(gauge.alive(), 0);
+        assert!(stream.is_terminated());
+    }
+}
+
+#[test]
+fn nothing_runs_before_the_first_pull() {
+    let mut built = 0;
+    let stream = loop_stream((), |()| {
+        built += 1;
+        stop::<(), ()>()
+    });
+    drop(stream);
+    assert_eq!(built, 0);
+}
+
+#[test]
+fn next_body_is_built_only_when_pulled() {
+    let player = Player::new(&[vec![Value(1), Next(0)], vec![Value(2), Stop]]);
+    let mut stream = loop_stream((0, 0), |state| player.body(state));
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok(1))));
+    assert_eq!(player.built.lock().unwrap().len(), 1);
+    assert_eq!(player.played.load(Ordering::Relaxed), 1, "a pull reads no further than its item");
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok(2))));
+    assert_eq!(player.built.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_body_is_dropped_before_the_next_one_is_built() {
+    let gauge = Gauge::default();
+    let stream = loop_stream(0, |n| {
+        assert_eq!(gauge.alive(), 0);
+        let decision = if n < 4 { Step::Next(n + 1) } else { Step::Stop };
+        gauge.inside(stream::iter([Step::Value(n), decision]))
+    });
+    assert_eq!(block_on(stream.collect::<Vec<_>>()), [0, 1, 2, 3, 4]);
+    assert_eq!((gauge.made(), gauge.dropped()), (5, 5));
+
+    let input = stream::iter(0..5).inspect(|_| assert_eq!(gauge.alive(), 0));
+    let stream = input.loop_over((), |(), n| {
+        assert_eq!(gauge.alive(), 0);
+        gauge.inside(stream::iter([Step::Value(n), Step::Next(())]))
+    });
+    assert_eq!(block_on(stream.collect::<Vec<_>>()), [0, 1, 2, 3, 4]);
+    assert_eq!((gauge.made(), gauge.dropped()), (10, 10));
+}
+
+#[test]
+fn dropping_the_stream_drops_the_active_body_once() {
+    for polls in 0..8 {
+        let gauge = Gauge::default();
+        let (state, inputs) = (Gauge::default(), Gauge::default());
+        let player =
+            Player::new(&[vec![Value(1), Wait, Value(2), Next(0)], vec![Wait, Value(3), Stop]]);
+        let mut stream = loop_stream(((0, 0), state.guard()), |(at, guard)| {
+            gauge.inside(player.body(at)).map_ok(move |step| match step {
+                Step::Value(value) => Step::Value(value),
+                Step::Next(at) => Step::Next((at, guard.0.guard())),
+                Step::Stop => Step::Stop,
+                Step::StopWith(at) => Step::StopWith((at, guard.0.guard())),
+            })
+        });
+        let mut over = loop_over(inputs.inside(stream::repeat(())), (0, 0), |at: State, ()| {
+            gauge.inside(player.body(at))
+        });
+        for _ in 0..polls {
+            let _ = poll(&mut stream);
+            let _ = poll(&mut over);
+        }
+        let before = gauge.dropped();
+        let active = gauge.alive();
+        assert!(active <= 2);
+        drop((stream, over));
+        assert_eq!(gauge.dropped(), before + active);
+        assert_eq!(
+            (gauge.alive(), state.alive(), inputs.alive()),
+            (0, 0, 0),
+            "after {polls} polls"
+        );
+    }
+}
+
+// How much it takes.
+
+const ROUNDS: usize = 100_000;
+
+/// A body that counts its polls and ends with `Next` until the last round.
+fn counted(polls: &AtomicUsize, values: usize, n: usize) -> impl Stream<Item = Step<usize, usize>> {
+    let mut said = 0;
+    stream::poll_fn(move |_| {
+        polls.fetch_add(1, Ordering::Relaxed);
+        said += 1;
+        Poll::Ready(Some(match n + 1 {
+            _ if said <= values => Step::Value(n),
+            ROUNDS => Step::Stop,
+            next => Step::Next(next),
+        }))
+    })
+}
+
+fn on_a_small_stack(f: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(64 * 1024).spawn(f).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_hundred_thousand_rounds_take_constant_stack_and_one_poll_a_step() {
+    for values in [0, 1, 3] {
+        on_a_small_stack(move || {
+            let polls = AtomicUsize::new(0);
+            let (stream, cell) = loop_with_state(0, |n| counted(&polls, values, n));
+            assert_eq!(block_on(stream.count()), ROUNDS * values);
+            assert_eq!(polls.into_inner(), ROUNDS * (values + 1));
+            assert_eq!((cell.get(), cell.ended()), (ROUNDS - 1, Some(Ended::Stop)));
+        });
+        on_a_small_stack(move || {
+            let polls = AtomicUsize::new(0);
+            let input = stream::iter(0..ROUNDS);
+            let stream = loop_over(input, 0, |state, n| {
+                assert_eq!(state, n);
+                counted(&polls, values, n)
+            });
+            assert_eq!(block_on(stream.count()), ROUNDS * values);
+            assert_eq!(polls.into_inner(), ROUNDS * (values + 1));
+        });
+    }
+}
+
+/// How often a stream says `Pending` before its next item. Each must come with a wake.
+fn pendings<S: Stream + Unpin>(stream: &mut S) -> usize {
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut pendings = 0;
+    while stream.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending() {
+        pendings += 1;
+        assert_eq!(wakes.0.load(Ordering::Relaxed), pendings, "pending without a wake");
+    }
+    pendings
+}
+
+#[test]
+fn a_long_run_without_an_item_yields_to_the_executor() {
+    let silent = AtomicUsize::new(0);
+    let mut stream = loop_stream(0, |n| counted(&silent, 0, n));
+    let times = pendings(&mut stream);
+    // Often enough to be fair, and seldom enough to cost nothing.
+    assert!((ROUNDS / 1000..=ROUNDS / 50).contains(&times), "{times} times");
+    assert_eq!(stream.ended(), Some(Ended::Stop));
+
+    let mut stream = loop_over(stream::iter(0..ROUNDS), 0, |_, n| counted(&silent, 0, n));
+    let times = pendings(&mut stream);
+    assert!((ROUNDS / 1000..=ROUNDS / 50).contains(&times), "{times} times");
+}
+
+#[test]
+fn a_silent_loop_does_not_starve_its_neighbour() {
+    let silent = AtomicUsize::new(0);
+    let mut stream = loop_stream(0, |n| counted(&silent, 0, n));
+    let neighbour = pin!(async { 7 });
+    match block_on(select(stream.next(), neighbour)) {
+        Either::Right((seven, _)) => assert_eq!(seven, 7),
+        Either::Left(_) => panic!("the neighbour was polled only after the loop was over"),
+    }
+    assert!(silent.load(Ordering::Relaxed) < 1000);
+}
+
+#[test]
+fn a_loop_that_says_something_each_round_never_yields_by_itself() {
+    let polls = AtomicUsize::new(0);
+    let mut stream = loop_stream(0, |n| counted(&polls, 1, n));
+    for n in 0..10_000 {
+        assert_eq!(poll(&mut stream), Poll::Ready(Some(n)));
+    }
+}
+
+#[test]
+fn a_pending_body_is_polled_once_a_pull() {
+    let polls = AtomicUsize::new(0);
+    let mut stream = loop_stream((), |()| {
+        stream::poll_fn(|_| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            Poll::<Option<Step<(), ()>>>::Pending
+        })
+    });
+    for pulled in 1..=500 {
+        assert!(poll(&mut stream).is_pending());
+        assert_eq!(polls.load(Ordering::Relaxed), pulled);
+    }
+    assert!(!stream.is_terminated());
+}
+
+#[test]
+fn the_loop_holds_its_parts_and_a_few_words_unboxed() {
+    fn sizes<B: Stream<Item = Step<u8, u64>>>(body: fn(u64) -> B) {
+        let words = 4 * size_of::<usize>();
+        let parts = size_of::<B>() + size_of_val(&body) + size_of::<Option<u64>>();
+        let stream = loop_stream(0, body);
+        assert!(size_of_val(&stream) >= size_of::<B>(), "the body is held by value");
+        assert!(size_of_val(&stream) <= parts + words, "{}", size_of_val(&stream));
+        let over = loop_over(stream::empty::<()>(), 0, move |n, ()| body(n));
+        assert!(size_of_val(&over) <= parts + words, "{}", size_of_val(&over));
+        let (with_state, _) = loop_with_state(0, body);
+        assert!(size_of_val(&with_state) <= size_of_val(&stream) + size_of::<usize>());
+    }
+    sizes(|_| stream::empty());
+    sizes(|_| stream::iter([Step::Value(0_u8); 1000]));
+}
+
+// Panics.
+
+fn panics<T>(f: impl FnOnce() -> T) -> String {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(_) => panic!("it does not panic"),
+        Err(payload) => (*payload.downcast_ref::<&str>().unwrap()).to_owned(),
+    }
+}
+
+fn panicking<T>() -> impl Stream<Item = T> {
+    stream::poll_fn(|_| panic!("boom"))
+}
+
+fn stays_panicked<F, B, S, O>(mut stream: LoopStream<F, B, S, O>)
+where
+    LoopStream<F, B, S, O>: FusedStream + Unpin,
+{
+    assert_eq!(stream.ended(), Some(Ended::Panicked));
+    for _ in 0..3 {
+        assert!(stream.is_terminated());
+        assert!(matches!(poll(&mut stream), Poll::Ready(None)));
+    }
+    assert_eq!(stream.ended(), Some(Ended::Panicked));
+}
+
+#[test]
+fn a_panic_in_the_body_goes_on_and_leaves_an_ended_loop() {
+    let gauge = Gauge::default();
+    let mut stream = loop_stream(gauge.guard(), |state| {
+        let values = stream::iter([Step::Value(1)]).chain(panicking());
+        gauge.inside(values.map(move |step| {
+            let _state = &state;
+            step
+        }))
+    });
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(1)));
+    assert_eq!(gauge.alive(), 2);
+    assert_eq!(panics(|| poll(&mut stream)), "boom");
+    assert_eq!(gauge.alive(), 0, "the body and its state are dropped");
+    stays_panicked(stream);
+    assert_eq!((gauge.made(), gauge.dropped()), (2, 2));
+}
+
+#[test]
+fn a_panic_in_the_closure_goes_on_and_leaves_an_ended_loop() {
+    let gauge = Gauge::default();
+    let mut stream = loop_stream((0, gauge.guard()), |(n, state)| {
+        assert!(n == 0, "boom");
+        gauge.inside(stream::iter([Step::Value(n), Step::Next((n + 1, state))]))
+    });
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(0)));
+    assert_eq!(panics(|| poll(&mut stream)), "boom");
+    assert_eq!(gauge.alive(), 0, "the body and the state are dropped");
+    stays_panicked(stream);
+    assert_eq!((gauge.made(), gauge.dropped()), (2, 2));
+}
+
+#[test]
+fn a_panic_ends_loop_over_and_pulls_no_further_input() {
+    for in_closure in [false, true] {
+        let gauge = Gauge::default();
+        let mut pulled = 0;
+        let input = stream::iter(0..10).inspect(|_| pulled += 1);
+        let mut stream = loop_over(input, gauge.guard(), |state, n| {
+            assert!(!(in_closure && n == 1), "boom");
+            let steps = stream::iter([Step::Value(n), Step::Next(state)]);
+            gauge.inside(match n {
+                0 => steps.left_stream(),
+                _ => panicking().right_stream(),
+            })
+        });
+        assert_eq!(poll(&mut stream), Poll::Ready(Some(0)));
+        assert_eq!(panics(|| poll(&mut stream)), "boom");
+        assert_eq!(gauge.alive(), 0);
+        for _ in 0..3 {
+            assert_eq!(poll(&mut stream), Poll::Ready(None));
+            assert!(stream.is_terminated());
+        }
+        assert_eq!(stream.ended(), Some(Ended::Panicked));
+        drop(stream);
+        assert_eq!(pulled, 2);
+    }
+}
+
+// What kinds of bodies there are.
+
+fn assert_send<T: Send>(_: &T) {}
+fn assert_static<T: 'static>(_: &T) {}
+fn assert_unpin<T: Unpin>(_: &T) {}
+
+#[test]
+fn a_loop_of_sendable_parts_is_send_and_static() {
+    let owned = String::from("owned");
+    let stream = loop_stream(0, move |n: u32| {
+        let owned = owned.clone();
+        async_stream::stream! {
+            tokio::task::yield_now().await;
+            yield Step::Value(owned);
+            yield Step::Next(n + 1);
+        }
+    });
+    assert_send(&stream);
+    assert_static(&stream);
+
+    let (stream, cell) = loop_with_state(0, |n: u32| next::<(), _>(n));
+    assert_send(&(stream, cell.clone()));
+    assert_static(&cell);
+    fn assert_shared<T: Send + Sync>(_: &T) {}
+    assert_shared(&cell);
+
+    let stream = loop_over(stream::empty::<()>(), 0, |n: u32, ()| next::<(), _>(n));
+    assert_send(&stream);
+    assert_static(&stream);
+}
+
+#[test]
+fn a_loop_of_movable_bodies_needs_no_pin() {
+    assert_unpin(&loop_stream(0, |n: u32| next::<(), _>(n)));
+    assert_unpin(&loop_over(stream::empty::<()>(), 0, |n: u32, ()| next::<(), _>(n)));
+}
+
+#[test]
+fn a_body_may_borrow_and_need_not_be_send() {
+    let words = ["a".to_owned(), "b".to_owned()];
+    let local = Rc::new(());
+    let mut seen = vec![];
+    {
+        let words = &words;
+        let stream = loop_stream(0, |n: usize| {
+            seen.push(n);
+            let local = Rc::clone(&local);
+            async_stream::stream! {
+                let _local = local;
+                let Some(word) = words.get(n) else { return yield Step::Stop };
+                yield Step::Value(word.as_str());
+                yield Step::Next(n + 1);
+            }
+        });
+        assert_eq!(block_on(stream.collect::<Vec<&str>>()), ["a", "b"]);
+    }
+    assert_eq!(seen, [0, 1, 2]);
+    assert_eq!(Rc::strong_count(&local), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_async_body_is_flattened() {
+    let stream = loop_stream(0, |n| {
+        async move {
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+            let decision = if n < 2 { Step::Next(n + 1) } else { Step::Stop };
+            stream::iter([Step::Value(n), decision])
+        }
+        .flatten_stream()
+    });
+    let started = tokio::time::Instant::now();
+    assert_eq!(stream.collect::<Vec<_>>().await, [0, 1, 2]);
+    assert_eq!(started.elapsed(), Duration::from_secs(3 * 3600));
+}
+
+#[test]
+fn an_error_may_be_of_any_type() {
+    struct NeitherCloneNorDebug;
+    let mut stream = loop_stream((), |()| {
+        stream::iter([Ok::<_, NeitherCloneNorDebug>(Step::Value(1)), Err(NeitherCloneNorDebug)])
+    });
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(Ok(1)))));
+    assert!(matches!(poll(&mut stream), Poll::Ready(Some(Err(NeitherCloneNorDebug)))));
+    assert!(matches!(poll(&mut stream), Poll::Ready(None)));
+
+    let never = loop_stream((), |()| stop::<u8, ()>().map(Ok::<_, Infallible>));
+    assert_eq!(block_on(never.count()), 0);
+}
+
+#[test]
+fn a_loop_may_be_the_body_of_a_loop() {
+    let stream = loop_stream(1, |outer: u32| {
+        let inner = loop_stream(0, move |n: u32| {
+            let decision = if n + 1 < outer { Step::Next(n + 1) } else { Step::Stop };
+            stream::iter([Step::Value(Step::Value((outer, n))), decision])
+        });
+        inner.chain(if outer < 3 { next(outer + 1).left_stream() } else { stop().right_stream() })
+    });
+    let pairs = block_on(stream.collect::<Vec<_>>());
+    assert_eq!(pairs, [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]);
+}
+
+#[test]
+fn an_item_is_told_apart_from_a_step_by_its_type() {
+    fn item_of<T: IntoStep>(value: T::Value) -> T::Item {
+        T::item(value)
+    }
+    assert_eq!(item_of::<Step<u8, ()>>(1), 1);
+    assert_eq!(item_of::<Result<Step<u8, ()>, String>>(1), Ok(1));
+    assert_eq!(Step::<u8, u8>::Next(1).into_step(), Ok(Step::Next(1)));
+    assert_eq!(Err::<Step<u8, u8>, _>("no").into_step(), Err(Err("no")));
+}
+
+// loop_over.
+
+#[test]
+fn loop_over_threads_its_state_through_the_inputs() {
+    let mut totals = loop_over(stream::iter([1, 2, 3]), 0, |total, n| {
+        stream::iter([Step::Value((total, n)), Step::Next(total + n)])
+    });
+    assert_eq!(totals.state(), Some(&0));
+    assert_eq!(drain(&mut totals), [(0, 1), (1, 2), (3, 3)]);
+    assert_eq!(totals.ended(), Some(Ended::InputEnded));
+    assert_eq!(totals.state(), Some(&6));
+}
+
+#[test]
+fn loop_over_pulls_an_input_only_when_asked_and_no_body_is_active() {
+    let pulled = AtomicUsize::new(0);
+    let input = stream::iter(0..).inspect(|_| {
+        pulled.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut stream =
+        input.loop_over((), |(), n| stream::iter([Step::Value(n), Step::Value(n), Step::Next(())]));
+    for expected in [(0, 1), (0, 1), (1, 2), (1, 2), (2, 3)] {
+        assert_eq!(poll(&mut stream), Poll::Ready(Some(expected.0)));
+        assert_eq!(pulled.load(Ordering::Relaxed), expected.1);
+    }
+    drop(stream);
+    assert_eq!(pulled.into_inner(), 3);
+}
+
+#[test]
+fn loop_over_pulls_no_input_after_its_end() {
+    for decision in [Some(Ok(Step::Stop)), Some(Ok(Step::StopWith(()))), Some(Err("no")), None] {
+        let pulled = AtomicUsize::new(0);
+        let input = stream::iter(0..).inspect(|_| {
+            pulled.fetch_add(1, Ordering::Relaxed);
+        });
+        let mut stream = loop_over(input, (), |(), _: i32| {
+            stream::iter([Some(Ok(Step::Value(1))), decision].into_iter().flatten())
+        });
+        drain(&mut stream);
+        assert_eq!(pulled.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn loop_over_never_polls_an_input_that_ended() {
+    let mut over = false;
+    let input = stream::poll_fn(|_| {
+        assert!(!over, "polled after its end");
+        over = true;
+        Poll::Ready(None::<()>)
+    });
+    let mut stream = loop_over(input, (), |(), ()| stop::<u8, ()>());
+    assert!(drain(&mut stream).is_empty());
+    assert_eq!(stream.ended(), Some(Ended::InputEnded));
+}
+
+#[test]
+fn loop_over_waits_for_its_input() {
+    let mut waiting = true;
+    let input = stream::poll_fn(move |cx| match std::mem::take(&mut waiting) {
+        true => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        false => Poll::Ready(Some(7)),
+    });
+    let mut stream = loop_over(input, (), |(), n| stream::iter([Step::Value(n), Step::Stop]));
+    assert_eq!(poll(&mut stream), Poll::Pending);
+    assert_eq!(stream.state(), Some(&()));
+    assert_eq!(stream.ended(), None);
+    assert_eq!(drain(&mut stream), [7]);
+}
+
+// loop_with_state.
+
+#[test]
+fn the_cell_shows_the_state_that_the_active_body_was_built_with() {
+    let player = Player::new(&[
+        vec![Value(0), Value(0), Next(1)],
+        vec![Wait, Value(0), Next(2)],
+        vec![Value(0), StopWith(3)],
+    ]);
+    let (mut stream, cell) = loop_with_state((0, 0), |state| player.body(state));
+    let shown = |cell: &StateCell<State>| (cell.get(), cell.ended());
+    assert_eq!(shown(&cell), ((0, 0), None), "before the first pull");
+    for state in [(0, 0), (0, 0), (1, 1), (1, 1), (2, 2)] {
+        let _ = poll(&mut stream);
+        assert_eq!(shown(&cell), (state, None));
+    }
+    assert_eq!(poll(&mut stream), Poll::Ready(None));
+    assert_eq!(shown(&cell), ((3, 3), Some(Ended::StopWith)));
+    let other = cell.clone();
+    drop(stream);
+    assert_eq!(shown(&other), ((3, 3), Some(Ended::StopWith)), "it outlives the stream");
+}
+
+#[test]
+fn the_cell_keeps_the_last_state_of_any_ending() {
+    for (last, ended) in [
+        (Some(Ok(Step::Stop)), Ended::Stop),
+        (Some(Err("no")), Ended::Failed),
+        (None, Ended::NoDecision),
+    ] {
+        let (stream, cell) = loop_with_state(1, |n| {
+            stream::iter(match n {
+                1 => Some(Ok(Step::Next(2))),
+                _ => last,
+            })
+        });
+        block_on(stream.map(|_: Result<(), _>| ()).collect::<()>());
+        assert_eq!((cell.get(), cell.ended()), (2, Some(ended)));
+    }
+}
+
+#[test]
+fn the_cell_of_a_dropped_loop_shows_where_it_was() {
+    let (mut stream, cell) =
+        loop_with_state(0, |n| stream::iter([Step::Value(n), Step::Next(n + 1)]));
+    for n in 0..3 {
+        assert_eq!(poll(&mut stream), Poll::Ready(Some(n)));
+    }
+    drop(stream);
+    assert_eq!((cell.get(), cell.ended()), (2, None));
+}
+
+#[test]
+fn the_body_may_look_at_the_cell() {
+    let cell: Arc<Mutex<Option<StateCell<u32>>>> = Arc::default();
+    let seen = Arc::clone(&cell);
+    let (stream, state) = loop_with_state(0, move |n| {
+        let shown = seen.lock().unwrap().as_ref().unwrap().get();
+        stream::iter([Step::Value(shown), if n < 3 { Step::Next(n + 1) } else { Step::Stop }])
+    });
+    *cell.lock().unwrap() = Some(state);
+    assert_eq!(block_on(stream.collect::<Vec<_>>()), [0, 1, 2, 3]);
+}
+
+#[test]
+fn the_cell_lets_go_of_every_state_but_the_last() {
+    let gauge = Gauge::default();
+    let (stream, cell) = loop_with_state(Arc::new(gauge.guard()), |_| {
+        let state = Arc::new(gauge.guard());
+        let decision = if gauge.made() < 5 { Step::Next(state) } else { Step::StopWith(state) };
+        stream::iter([Step::Value(()), decision])
+    });
+    assert_eq!(block_on(stream.count()), 4);
+    assert_eq!((gauge.made(), gauge.alive()), (5, 1));
+    drop(cell);
+    assert_eq!(gauge.alive(), 0);
+}
+
+#[test]
+fn debug_shows_the_ending_and_no_closure() {
+    let mut stream = loop_stream((), |()| stop::<u8, ()>());
+    assert_eq!(format!("{stream:?}"), "LoopStream { ended: None, .. }");
+    assert_eq!(poll(&mut stream), Poll::Ready(None));
+    assert_eq!(format!("{stream:?}"), "LoopStream { ended: Some(Stop), .. }");
+    let stream = loop_over(stream::empty::<()>(), (), |(), ()| stop::<u8, ()>());
+    assert_eq!(format!("{stream:?}"), "LoopOver { ended: None, .. }");
+    let (_, cell) = loop_with_state(1, |_| stop::<u8, _>());
+    assert_eq!(format!("{cell:?}"), "StateCell { state: 1, ended: None }");
+}
+
+// on_turn_complete.
+
+fn history() -> History {
+    let mut history = History::new(&CountingIds::new("test"));
+    history.push(Item::user("hello"));
+    history
+}
+
+fn turn_of(model: &Scripted) -> TurnStream {
+    model.stream_turn(Request::new(history()))
+}
+
+fn turn(reply: impl Into<Reply>) -> TurnStream {
+    turn_of(&Scripted::new([reply]))
+}
+
+/// The events of a turn that thinks, talks and calls.
+fn events() -> Vec<TurnEvent> {
+    let call = serde_json::json!({ "path": "a.txt" });
+    let reply = Reply::new().think("hm hm").say("I read it.").call("read", call);
+    block_on(turn(reply).try_collect()).unwrap()
+}
+
+type TestStep = Result<Step<Event, u32>, Error>;
+
+async fn stops(_: Arc<Turn>) -> Result<Steps<'static, u32>, Error> {
+    Ok(Steps::stop())
+}
+
+async fn never(_: Arc<Turn>) -> Result<Steps<'static, u32>, Error> {
+    panic!("`then` runs")
+}
+
+/// Drains and looks whether it stays over and holds nothing that `gauge` counts.
+fn drain_steps(stream: impl FusedStream<Item = TestStep>, gauge: &Gauge) -> Vec<TestStep> {
+    let mut stream = Box::pin(stream);
+    let steps = drain(&mut stream);
+    assert_eq!(gauge.alive(), 0, "something is still held at the end");
+    steps
+}
+
+/// Expects an error and nothing behind it.
+fn fails(stream: impl FusedStream<Item = TestStep>, gauge: &Gauge) -> (usize, Error) {
+    let mut steps = drain_steps(stream, gauge);
+    let error = steps.pop().expect("an error").expect_err("an error");
+    assert!(steps.iter().all(Result::is_ok));
+    (steps.len(), error)
+}
+
+#[test]
+fn every_event_of_the_turn_is_forwarded_the_last_one_too() {
+    let mut expected: Vec<TestStep> =
+        events().into_iter().map(|event| Ok(Step::Value(Event::Turn(event)))).collect();
+    assert!(matches!(
+        expected.last(),
+        Some(Ok(Step::Value(Event::Turn(TurnEvent::TurnComplete { .. }))))
+    ));
+    expected.push(Ok(Step::Next(7)));
+    let steps = stream::iter(events().into_iter().map(Ok))
+        .on_turn_complete(|_| async { Ok(Steps::next(7)) });
+    assert_eq!(drain_steps(steps, &Gauge::default()), expected);
+}
+
+#[test]
+fn then_gets_the_turn_and_its_steps_follow() {
+    let appended = |n: u32| Event::TurnStarted { turn: n, model: "m".into(), transition: None };
+    let steps = turn("hello there").on_turn_complete(async |turn: Arc<Turn>| {
+        assert_eq!(turn.text(), "hello there");
+        Ok(Steps::stop_with(3).after([appended(1), appended(2)]))
+    });
+    let mut steps = drain_steps(steps, &Gauge::default());
+    let after = steps.split_off(steps.len() - 3);
+    assert_eq!(
+        after,
+        [Ok(Step::Value(appended(1))), Ok(Step::Value(appended(2))), Ok(Step::StopWith(3))]
+    );
+}
+
+#[test]
+fn then_runs_only_when_pulled_again_and_after_the_upstream_was_dropped() {
+    let gauge = Gauge::default();
+    let ran = AtomicUsize::new(0);
+    let count = events().len();
+    let upstream = gauge.inside(stream::iter(events().into_iter().map(Ok)));
+    let mut steps = pin!(upstream.on_turn_complete(|_| {
+        assert_eq!(gauge.alive(), 0);
+        ran.fetch_add(1, Ordering::Relaxed);
+        async { Ok(Steps::<u32>::stop()) }
+    }));
+    for _ in 1..count {
+        assert!(matches!(poll(&mut steps), Poll::Ready(Some(Ok(Step::Value(_))))));
+        assert_eq!(gauge.alive(), 1);
+    }
+    let Poll::Ready(Some(Ok(Step::Value(last)))) = poll(&mut steps) else { panic!("no last") };
+    assert!(last.turn_complete().is_some());
+    assert_eq!(gauge.alive(), 0, "the upstream is dropped with its last event");
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+    assert!(!steps.is_terminated());
+    assert_eq!(poll(&mut steps), Poll::Ready(Some(Ok(Step::Stop))));
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    assert_eq!(poll(&mut steps), Poll::Ready(None));
+    assert!(steps.is_terminated());
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn it_reacts_to_turn_complete_and_not_to_the_end_of_the_upstream() {
+    let open = stream::iter(events().into_iter().map(Ok)).chain(stream::pending());
+    let steps = drain_steps(open.on_turn_complete(stops), &Gauge::default());
+    assert_eq!(steps.last(), Some(&Ok(Step::Stop)));
+}
+
+#[test]
+fn an_upstream_that_ends_without_turn_complete_is_an_incomplete_turn() {
+    let gauge = Gauge::default();
+    let mut events = events();
+    events.pop();
+    let upstream = gauge.inside(stream::iter(events.clone().into_iter().map(Ok)));
+    let (before, error) = fails(upstream.on_turn_complete(never), &gauge);
+    assert_eq!((before, error.kind()), (events.len(), ErrorKind::IncompleteTurn));
+
+    let (before, error) = fails(stream::empty().on_turn_complete(never), &gauge);
+    assert_eq!((before, error.kind()), (0, ErrorKind::IncompleteTurn));
+}
+
+#[test]
+fn the_incomplete_turn_of_a_provider_says_what_there_was() {
+    let upstream = turn(Reply::text("half a sen").cut());
+    let (before, error) = fails(upstream.on_turn_complete(never), &Gauge::default());
+    assert_eq!((before, error.kind()), (3, ErrorKind::IncompleteTurn));
+    let partial = PartialTurn::of(&error).expect("a partial turn");
+    assert_eq!(partial.items().iter().filter_map(Item::as_text).collect::<String>(), "half a sen");
+}
+
+#[test]
+fn an_error_of_the_upstream_passes_and_then_never_runs() {
+    let gauge = Gauge::default();
+    let failure = Error::new(ErrorKind::Overloaded, "no room").with_status(529);
+    let upstream = gauge.inside(turn(Reply::text("one two").fail(failure.clone())));
+    let (before, error) = fails(upstream.on_turn_complete(never), &gauge);
+    assert_eq!((before, error), (2, failure));
+}
+
+#[test]
+fn an_error_of_then_or_of_its_steps_passes() {
+    let gauge = Gauge::default();
+    let failure = || Error::new(ErrorKind::Store, "disk full");
+    let (_, error) = fails(turn("a").on_turn_complete(async |_| Err(failure())), &gauge);
+    assert_eq!(error, failure());
+
+    let steps = turn("a").on_turn_complete(async |_| {
+        let steps = stream::iter([Ok(Step::Value(Event::Unknown)), Err(failure())]);
+        Ok(Steps::new(gauge.inside(steps.chain(stream::pending()))))
+    });
+    let (before, error) = fails(steps, &gauge);
+    assert_eq!((before, error), (3, failure()));
+}
+
+#[test]
+fn a_panic_in_then_becomes_an_error() {
+    fn is_panic(stream: impl FusedStream<Item = TestStep>, gauge: &Gauge) {
+        let (_, error) = fails(stream, gauge);
+        assert_eq!(error.kind(), ErrorKind::Panic);
+        assert!(error.message().contains("boom"), "{error}");
+    }
+    let gauge = Gauge::default();
+
+    let guard = gauge.guard();
+    let in_closure = turn("a").on_turn_complete(move |turn| {
+        let _guard = guard;
+        assert!(turn.text() != "a", "boom");
+        stops(turn)
+    });
+    is_panic(in_closure, &gauge);
+
+    let guard = gauge.guard();
+    let in_future = turn("a").on_turn_complete(move |_| async move {
+        let _guard = guard;
+        tokio::task::yield_now().await;
+        panic!("boom")
+    });
+    is_panic(in_future, &gauge);
+
+    let in_steps =
+        turn("a").on_turn_complete(async |_| Ok(Steps::new(gauge.inside(panicking::<TestStep>()))));
+    is_panic(in_steps, &gauge);
+}
+
+#[test]
+fn a_turn_may_be_transformed_before() {
+    let seen = AtomicUsize::new(0);
+    let steps = turn(Reply::new().think("hidden").say("a b"))
+        .try_filter(|event| std::future::ready(!matches!(event, TurnEvent::ReasoningDelta { .. })))
+        .map_ok(|event| match event {
+            TurnEvent::TextDelta { index, text } => {
+                TurnEvent::TextDelta { index, text: text.to_uppercase().as_str().into() }
+            }
+            event => event,
+        })
+        .inspect(|_| {
+            seen.fetch_add(1, Ordering::Relaxed);
+        })
+        .on_turn_complete(stops);
+    let steps = drain_steps(steps, &Gauge::default());
+    let text: Vec<_> = steps
+        .iter()
+        .filter_map(|step| match step {
+            Ok(Step::Value(event)) => event.text_delta().map(ToString::to_string),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(text, ["A ", "B"]);
+    assert_eq!(seen.into_inner(), 3);
+    assert_eq!(steps.len(), 4);
+}
+
+#[test]
+fn a_turn_whose_end_was_filtered_out_is_incomplete() {
+    let upstream = turn("a")
+        .try_filter(|event| std::future::ready(!matches!(event, TurnEvent::TurnComplete { .. })));
+    let (_, error) = fails(upstream.on_turn_complete(never), &Gauge::default());
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn dropping_it_drops_the_upstream_or_then_or_its_steps() {
+    let gauge = Gauge::default();
+    let make = || {
+        let inner = gauge.clone();
+        gauge.inside(turn("a")).on_turn_complete(async move |_| {
+            let guard = inner.guard();
+            tokio::task::yield_now().await;
+            drop(guard);
+            let steps = stream::iter([Ok(Step::Value(Event::Unknown))]).chain(stream::pending());
+            Ok(Steps::<u32>::new(inner.inside(steps)))
+        })
+    };
+    // The turn, its end, `then`, its steps, and once more pending.
+    for (polls, alive) in [(0, 1), (1, 1), (2, 0), (3, 1), (4, 1), (5, 1)] {
+        let mut steps = Box::pin(make());
+        for _ in 0..polls {
+            let _ = poll(&mut steps);
+        }
+        assert_eq!(gauge.alive(), alive, "after {polls} polls");
+        drop(steps);
+        assert_eq!(gauge.alive(), 0, "after {polls} polls");
+    }
+}
+
+#[test]
+fn dropping_the_loop_cancels_the_turn() {
+    let model = Scripted::new([Reply::text("one two").hang()]);
+    let mut stream = Box::pin(loop_stream((), |()| {
+        turn_of(&model).on_turn_complete(async |_| Ok(Steps::stop()))
+    }));
+    assert_eq!((model.requests().len(), model.in_flight()), (0, 0), "nothing is sent before");
+    for _ in 0..3 {
+        let _ = poll(&mut stream);
+    }
+    assert_eq!((model.requests().len(), model.in_flight()), (1, 1));
+    drop(stream);
+    assert_eq!(model.in_flight(), 0);
+}
+
+#[test]
+fn the_next_request_is_sent_only_when_pulled() {
+    let model = Scripted::new(["one", "two"]);
+    let mut stream = Box::pin(loop_stream(history(), |history| {
+        let turn = model.stream_turn(Request::new(history.clone()));
+        turn.on_turn_complete(async move |turn: Arc<Turn>| {
+            let mut history = history;
+            let decided = turn.text() == "two";
+            history.extend(turn.to_history_items());
+            Ok(if decided { Steps::stop() } else { Steps::next(history) })
+        })
+    }));
+    let mut turns = vec![];
+    while turns.is_empty() {
+        let event = block_on(stream.try_next()).unwrap().unwrap();
+        turns.extend(event.turn_complete().cloned());
+    }
+    assert_eq!((model.requests().len(), model.in_flight()), (1, 0));
+    while let Some(event) = block_on(stream.try_next()).unwrap() {
+        turns.extend(event.turn_complete().cloned());
+    }
+    assert_eq!(turns.iter().map(|turn| turn.text()).collect::<Vec<_>>(), ["one", "two"]);
+    let asked: Vec<_> = model.requests().iter().map(|request| request.history.len()).collect();
+    assert_eq!(asked, [1, 2]);
+    assert_eq!(stream.ended(), Some(Ended::Stop));
+}
+
+#[test]
+fn a_failed_turn_ends_the_loop_as_failed() {
+    let stream = loop_stream((), |()| {
+        turn(Reply::text("a").cut()).on_turn_complete(async |_| Ok(Steps::stop()))
+    });
+    let mut stream = Box::pin(stream);
+    let items = drain(&mut stream);
+    assert!(matches!(&items[..], [Ok(_), Err(error)] if error.kind() == ErrorKind::IncompleteTurn));
+    assert_eq!(stream.ended(), Some(Ended::Failed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn then_may_await() {
+    let started = tokio::time::Instant::now();
+    let reply = Reply::new().delay(Duration::from_secs(60)).say("a");
+    let steps = turn(reply).on_turn_complete(async |_| {
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        Ok(Steps::<u32>::stop())
+    });
+    let mut steps = pin!(steps);
+    assert!(steps.next().await.unwrap().is_ok());
+    assert_eq!(started.elapsed(), Duration::from_secs(60));
+    assert_eq!(steps.count().await, 2);
+    assert_eq!(started.elapsed(), Duration::from_secs(3660));
+}
+
+#[test]
+fn on_turn_complete_is_send_and_static_and_unboxed_as_far_as_its_parts_are() {
+    let steps = turn("a").on_turn_complete(stops);
+    assert_send(&steps);
+    assert_static(&steps);
+    let parts = size_of::<TurnStream>() + size_of::<Steps<'_, u32>>();
+    assert!(size_of_val(&steps) <= parts + 2 * size_of::<usize>(), "{}", size_of_val(&steps));
+
+    let borrowed = String::from("b");
+    let steps = turn("a").on_turn_complete(async |_| {
+        let words = stream::iter([&borrowed]);
+        Ok(Steps::<u32>::new(words.map(|_| Ok(Step::Value(Event::Unknown)))))
+    });
+    assert_send(&steps);
+    assert_eq!(block_on(steps.count()), 3);
+
+    let local = Rc::new(());
+    let steps = turn("a").on_turn_complete(async |_| {
+        let _local = Rc::clone(&local);
+        Ok(Steps::<u32>::stop())
+    });
+    assert_eq!(block_on(steps.count()), 3);
+}
+
+#[test]
+fn on_turn_complete_shows_its_stage() {
+    let mut steps = Box::pin(turn("a").on_turn_complete(stops));
+    let mut stages = vec![];
+    loop {
+        stages.push(format!("{steps:?}"));
+        if matches!(poll(&mut steps), Poll::Ready(None)) {
+            break;
+        }
+    }
+    stages.push(format!("{steps:?}"));
+    let stage = |name: &str| format!("OnTurnComplete {{ stage: {name:?}, .. }}");
+    assert_eq!(stages, ["turn", "turn", "then", "steps", "over"].map(stage));
+}

@@ -1,0 +1,364 @@
+//! The Chat Completions wire: what servers send, and what is sent to them.
+
+use bytes::Bytes;
+use futures::{executor::block_on, stream};
+use serde_json::{Value, json};
+use turnstream::item::{Content, Media, MediaSource, Part, ResultKind, ToolResult};
+use turnstream::provider::Decoding;
+use turnstream::provider::openai_chat::{Decoder, LimitField, encode};
+use turnstream::request::ToolSpec;
+use turnstream::stream::{TurnEvents, seal};
+use turnstream::turn::{StopReason, Turn};
+use turnstream::{Error, ErrorKind, History, Item, Request};
+
+fn read(chunks: &[&str]) -> Result<Turn, Error> {
+    let body: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let body = stream::iter([Ok(Bytes::from(body))]);
+    let turn = seal(&History::with_id("h"), Decoding::new(body, Decoder::new())).into_turn();
+    block_on(turn).map(|turn| (*turn).clone())
+}
+
+/// A chunk with one choice.
+fn chunk(delta: &Value, finish: Option<&str>) -> String {
+    json!({ "id": "x", "model": "m", "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] })
+        .to_string()
+}
+
+#[track_caller]
+fn check_calls(deltas: &[Value], expected: &[&str]) {
+    let mut chunks: Vec<_> =
+        deltas.iter().map(|calls| chunk(&json!({ "tool_calls": calls }), None)).collect();
+    chunks.push(chunk(&json!({}), Some("tool_calls")));
+    chunks.push("[DONE]".to_owned());
+    let turn = read(&chunks.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    let calls: Vec<_> = turn
+        .tool_calls()
+        .map(|call| format!("{} {} {}", call.call_id, call.name, call.arguments))
+        .collect();
+    assert_eq!(calls, expected);
+}
+
+#[test]
+fn text_reasoning_usage_and_the_raw_stop_reason_come_through() {
+    let turn = read(&[
+        &chunk(&json!({ "role": "assistant", "content": "" }), None),
+        &chunk(&json!({ "reasoning_content": "hm", "reasoning": "hm" }), None),
+        &chunk(&json!({ "content": "Hel" }), None),
+        &chunk(&json!({ "content": "lo" }), Some("stop")),
+        r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":5},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
+        "[DONE]",
+    ])
+    .unwrap();
+    assert_eq!((turn.text().as_str(), turn.reasoning().as_str()), ("Hello", "hm"));
+    assert_eq!(turn.raw_stop_reason(), Some("stop"));
+    assert_eq!((turn.model(), turn.response_id()), (Some("m"), Some("x")));
+    let usage = turn.usage();
+    assert_eq!((usage.input_tokens, usage.output_tokens), (9, 4));
+    assert_eq!((usage.cache_read_input_tokens, usage.reasoning_tokens), (5, 2));
+}
+
+#[test]
+fn a_call_in_the_vendors_own_shape() {
+    check_calls(
+        &[
+            json!([{ "index": 0, "id": "a", "type": "function", "function": { "name": "f", "arguments": "" } }]),
+            json!([{ "index": 0, "function": { "arguments": "{\"x\"" } }]),
+            json!([{ "index": 1, "id": "b", "function": { "name": "g", "arguments": "{}" } }]),
+            json!([{ "index": 0, "function": { "arguments": ":1}" } }]),
+        ],
+        &["a f {\"x\":1}", "b g {}"],
+    );
+}
+
+#[test]
+fn ids_and_names_that_are_repeated_or_empty_change_nothing() {
+    check_calls(
+        &[
+            json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{\"x\":" } }]),
+            json!([{ "index": 0, "id": "", "function": { "name": "f", "arguments": "1" } }]),
+            json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "}" } }]),
+            json!([{ "index": 0, "id": null, "function": { "name": null, "arguments": null } }]),
+        ],
+        &["a f {\"x\":1}"],
+    );
+}
+
+#[test]
+fn a_name_may_come_in_pieces() {
+    check_calls(
+        &[
+            json!([{ "index": 0, "id": "a", "function": { "name": "get_" } }]),
+            json!([{ "index": 0, "function": { "name": "weather" } }]),
+            json!([{ "index": 0, "function": { "arguments": "{}" } }]),
+        ],
+        &["a get_weather {}"],
+    );
+}
+
+#[test]
+fn calls_without_an_index_are_told_apart_by_id_then_by_order() {
+    check_calls(
+        &[
+            json!([{ "id": "a", "function": { "name": "f", "arguments": "{" } }]),
+            json!([{ "function": { "arguments": "}" } }]),
+            json!([{ "id": "b", "function": { "name": "g", "arguments": "{}" } }]),
+            json!([{ "function": { "name": "h", "arguments": "{}" } }]),
+        ],
+        &["a f {}", "b g {}", "call_1_3 h {}"],
+    );
+}
+
+#[test]
+fn the_same_index_under_another_id_is_another_call() {
+    check_calls(
+        &[
+            json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]),
+            json!([{ "index": 0, "id": "b", "function": { "name": "f", "arguments": "{}" } }]),
+        ],
+        &["a f {}", "b f {}"],
+    );
+}
+
+#[test]
+fn arguments_may_be_an_object_and_empty_ones_stay_empty() {
+    check_calls(
+        &[
+            json!([{ "index": 1, "id": "a", "function": { "name": "f", "arguments": { "x": 1 } } }]),
+            json!([{ "index": 2, "id": "b", "function": { "name": "g" } }]),
+        ],
+        &["a f {\"x\":1}", "b g "],
+    );
+}
+
+#[test]
+fn a_call_without_a_name_breaks_the_protocol() {
+    let calls =
+        json!({ "tool_calls": [{ "index": 0, "id": "a", "function": { "arguments": "{}" } }] });
+    let error = read(&[&chunk(&calls, None), &chunk(&json!({}), Some("tool_calls"))]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+}
+
+#[test]
+fn a_refusal_is_text_and_a_stop_reason_of_its_own() {
+    let turn = read(&[
+        &chunk(&json!({ "content": null, "refusal": "" }), None),
+        &chunk(&json!({ "refusal": "I can't" }), None),
+        &chunk(&json!({}), Some("stop")),
+        "[DONE]",
+    ])
+    .unwrap();
+    assert_eq!(turn.stop_reason(), &StopReason::Refusal);
+    assert_eq!((turn.raw_stop_reason(), turn.text().as_str()), (Some("stop"), "I can't"));
+}
+
+#[test]
+fn a_stream_without_done_is_complete_if_it_had_a_finish_reason() {
+    let said = chunk(&json!({ "content": "hi" }), Some("stop"));
+    assert_eq!(read(&[&said]).unwrap().text(), "hi");
+    let error = read(&[&chunk(&json!({ "content": "hi" }), None)]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+    let error = read(&[&chunk(&json!({ "content": "hi" }), None), "[DONE]"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn what_comes_behind_the_finish_reason_is_passed_over() {
+    let turn = read(&[
+        &chunk(&json!({ "content": "hi" }), Some("stop")),
+        &chunk(&json!({ "content": " there" }), Some("length")),
+        "[DONE]",
+    ])
+    .unwrap();
+    assert_eq!((turn.text().as_str(), turn.raw_stop_reason()), ("hi", Some("stop")));
+}
+
+#[test]
+fn an_error_in_the_stream_gives_its_kind() {
+    let kind = |json: &str| read(&[json]).unwrap_err().kind();
+    assert_eq!(kind(r#"{"error":{"message":"m","code":429}}"#), ErrorKind::RateLimited);
+    assert_eq!(kind(r#"{"error":"broken"}"#), ErrorKind::Server);
+    assert_eq!(kind(r#"{"error":{"code":"context_length_exceeded"}}"#), ErrorKind::ContextWindow);
+    assert_eq!(kind("not json"), ErrorKind::Protocol);
+    let ended = chunk(&json!({}), Some("error"));
+    assert_eq!(read(&[&ended]).unwrap_err().kind(), ErrorKind::Server);
+}
+
+#[test]
+fn odd_envelopes_do_not_cost_the_turn() {
+    let turn = read(&[
+        r#"{"choices":null}"#,
+        r#"{"prompt_filter_results":[{}]}"#,
+        r#"{"id":7,"model":null,"choices":[{"index":1,"delta":{"content":"other"}}]}"#,
+        r#"{"choices":[{"delta":null,"finish_reason":null}],"usage":"none","x_groq":{}}"#,
+        r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"text":"t"}]},{"type":"text","text":"a"}],"tool_calls":null,"reasoning":{}}}]}"#,
+        r#"{"choices":[{"delta":{"content":"b"},"finish_reason":"end"}],"usage":{"prompt_tokens":1}}"#,
+    ])
+    .unwrap();
+    assert_eq!((turn.text().as_str(), turn.reasoning().as_str()), ("ab", "t"));
+    assert_eq!(turn.stop_reason(), &StopReason::Stop);
+    assert_eq!(turn.usage().input_tokens, 1);
+}
+
+fn body(items: Vec<Item>) -> Result<Value, Error> {
+    let mut request = Request::new(History::from_items("h", items)).with_system("be brief");
+    request.system.volatile = "today".into();
+    request.max_output_tokens = Some(9);
+    request.tools = vec![ToolSpec {
+        name: "f".into(),
+        description: "F".into(),
+        parameters: json!({ "type": "object" }),
+    }]
+    .into();
+    encode(&request, "m", LimitField::MaxTokens)
+        .map(|bytes| serde_json::from_slice(&bytes).unwrap())
+}
+
+fn result(id: &str, content: impl Into<Content>) -> Item {
+    Item::tool_result(ToolResult {
+        call_id: id.into(),
+        name: "f".into(),
+        content: content.into(),
+        kind: ResultKind::Ok,
+    })
+}
+
+#[test]
+fn a_request_in_the_shape_of_the_wire() {
+    let body = body(vec![
+        Item::user("one"),
+        Item::user("two"),
+        Item::reasoning("not sent"),
+        Item::text("I'll look."),
+        Item::tool_call("a", "f", ""),
+        Item::tool_call("b", "f", "{\"x\": 1"),
+        result("a", "fine"),
+        result("b", vec!["see".into(), Part::image("image/png", "AAAA")]),
+        Item::text("done"),
+    ])
+    .unwrap();
+    assert_eq!(
+        body,
+        json!({
+            "model": "m",
+            "stream": true,
+            "stream_options": { "include_usage": true },
+            "max_tokens": 9,
+            "tools": [{ "type": "function", "function":
+                { "name": "f", "description": "F", "parameters": { "type": "object" } } }],
+            "messages": [
+                { "role": "system", "content": "be brief" },
+                { "role": "system", "content": "today" },
+                { "role": "user", "content": "one" },
+                { "role": "user", "content": "two" },
+                { "role": "assistant", "content": "I'll look.", "tool_calls": [
+                    { "id": "a", "type": "function", "function": { "name": "f", "arguments": "{}" } },
+                    { "id": "b", "type": "function", "function":
+                        { "name": "f", "arguments": "{\"INVALID_JSON\":\"{\\\"x\\\": 1\"}" } },
+                ] },
+                { "role": "tool", "tool_call_id": "a", "content": "fine" },
+                { "role": "tool", "tool_call_id": "b", "content": "see" },
+                { "role": "user", "content": [
+                    { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } },
+                ] },
+                { "role": "assistant", "content": "done" },
+            ],
+        })
+    );
+}
+
+#[test]
+fn a_file_by_its_address_is_unsupported_and_says_so() {
+    let source = MediaSource::Url("https://a.example/b.pdf".into());
+    let file = Part::File(Media { media_type: "application/pdf".into(), source });
+    let error = body(vec![Item::user(vec![file])]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
+
+#[cfg(feature = "http")]
+mod over_http {
+    use super::*;
+    use turnstream::event::Reason;
+    use turnstream::http::HttpClient;
+    use turnstream::provider::OpenAiChat;
+    use turnstream::testing::http::Part as Piece;
+    use turnstream::testing::http::{HttpResponse, LoopbackServer};
+    use turnstream::tool::{Tool, ToolSpec};
+    use turnstream::{Agent, provider::Provider};
+
+    fn sse(chunks: &[String]) -> HttpResponse {
+        let frames = chunks.iter().map(|chunk| Piece::Bytes(format!("data: {chunk}\n\n").into()));
+        HttpResponse {
+            status: 200,
+            headers: vec![("content-type".into(), "text/event-stream".into())],
+            body: frames.collect(),
+        }
+    }
+
+    fn model(server: &LoopbackServer) -> OpenAiChat {
+        OpenAiChat::new("m")
+            .with_api_key("sk-key")
+            .with_base_url(format!("{}/v1/", server.url()))
+            .unwrap()
+            .with_http(HttpClient::without_proxy())
+    }
+
+    #[tokio::test]
+    async fn a_tool_loop_runs_through_the_agent_and_keeps_one_connection() {
+        let server = LoopbackServer::start(|request| {
+            assert_eq!(request.path, "/v1/chat/completions");
+            let body: Value = serde_json::from_slice(&request.body).unwrap();
+            let answered = body["messages"].as_array().unwrap().len() > 1;
+            if answered {
+                let text = body["messages"][2]["content"].as_str().unwrap().to_owned();
+                return sse(&[chunk(&json!({ "content": text }), Some("stop")), "[DONE]".into()]);
+            }
+            let call = json!([{ "index": 0, "id": "call_1", "type": "function",
+                "function": { "name": "add", "arguments": "{\"a\":2,\"b\":3}" } }]);
+            sse(&[
+                chunk(&json!({ "tool_calls": call }), None),
+                chunk(&json!({}), Some("tool_calls")),
+                "[DONE]".into(),
+            ])
+        })
+        .await
+        .unwrap();
+        let spec = ToolSpec {
+            name: "add".into(),
+            description: "Adds".into(),
+            parameters: json!({ "type": "object" }),
+        };
+        let add = Tool::raw(spec, |args, _cx| async move {
+            format!("sum {}", args["a"].as_i64().unwrap() + args["b"].as_i64().unwrap())
+        })
+        .unwrap();
+        let outcome = Agent::new(model(&server)).with_tools([add]).run("2 + 3?").outcome().await;
+        assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "sum 5"));
+        assert_eq!(server.connections(), 1);
+        assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-key"));
+    }
+
+    #[tokio::test]
+    async fn a_json_answer_to_a_streaming_request_is_a_clear_error() {
+        for (status, body, kind) in [
+            (
+                200,
+                r#"{"error":{"message":"m","code":"rate_limit_exceeded"}}"#,
+                ErrorKind::RateLimited,
+            ),
+            (200, r#"{"choices":[{"message":{"content":"hi"}}]}"#, ErrorKind::Protocol),
+            (401, r#"{"error":{"message":"Incorrect API key sk-key"}}"#, ErrorKind::Auth),
+        ] {
+            let server = LoopbackServer::start(move |_| HttpResponse {
+                status,
+                headers: vec![("content-type".into(), "application/json; charset=utf-8".into())],
+                body: vec![Piece::Bytes(body.into())],
+            })
+            .await
+            .unwrap();
+            let request = Request::new(History::from_items("h", [Item::user("hi")]));
+            let error = model(&server).stream_turn(request).into_turn().await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(!error.message().contains("sk-key"));
+        }
+    }
+}
