@@ -1,4 +1,96 @@
 //! Agents as streams you pull.
+//!
+//! A turn of a language model is a stream of [`TurnEvent`]s. An agent is that stream, repeated: a
+//! body turns a state into a stream of [`Step`]s, and [`loop_stream`] runs the body again for as
+//! long as the steps say so. Nothing is spawned and nothing is queued. The next request is sent
+//! when the consumer asks for the next item, and dropping the stream stops everything under it.
+//!
+//! ```
+//! use futures::StreamExt;
+//! use turnstream::provider::{Reply, Scripted};
+//! use turnstream::tool::{Tool, ToolSpec};
+//! use turnstream::{Agent, Event};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), turnstream::Error> {
+//! // A model that needs no key; `provider::Anthropic::new("claude-sonnet-4-5")` is a real one.
+//! let model = Scripted::new([
+//!     Reply::text("Let me look.").call("temperature", serde_json::json!({ "city": "Oslo" })),
+//!     Reply::text("It is 4 degrees in Oslo."),
+//! ]);
+//! let spec = ToolSpec {
+//!     name: "temperature".into(),
+//!     description: "The temperature in a city, in degrees Celsius".into(),
+//!     parameters: serde_json::json!({
+//!         "type": "object",
+//!         "properties": { "city": { "type": "string" } },
+//!         "required": ["city"],
+//!     }),
+//! };
+//! let temperature = Tool::raw(spec, |_args, _cx| async { 4 })?;
+//!
+//! let mut run = Agent::new(model).with_tools([temperature]).run("How cold is it in Oslo?");
+//! while let Some(event) = run.next().await {
+//!     match event? {
+//!         Event::Finished(outcome) => assert_eq!(outcome.text, "It is 4 degrees in Oslo."),
+//!         event => print!("{}", event.text_delta().map_or("", |text| text)),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The way of the data
+//!
+//! ```text
+//! History + tools ─ Request ─ encode ─▶ body ─ http ─▶ bytes ─ sse ─▶ frames ─ decode ─▶ TurnEvent
+//!    ─ seal ─▶ TurnStream ─ on_turn_complete ─▶ Step ─ loop_stream ─▶ Event ─ journal ─▶ you
+//! and back, inside the body:
+//! kit.run(history, &turn) ─▶ ToolEvent ─ then_next ─▶ Step::Next(state)
+//! ```
+//!
+//! Every arrow is a function on public types, and a module uses those below it and no neighbour:
+//!
+//! | floor | modules | |
+//! |---|---|---|
+//! | 9 | `testing` | a loopback server that speaks a wire from a script |
+//! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`] |
+//! | 6 | [`story`] | [`Journal`]: the fold of a run's events |
+//! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
+//! | 4 | [`stream`], [`http`] | the loop, and the bytes |
+//! | 3 | [`event`] | all that a consumer sees, as data |
+//! | 2 | [`request`], [`turn`], [`sse`] | one turn, as data |
+//! | 1 | [`item`] | what is said, and the [`History`] it is written into |
+//! | 0 | [`error`], [`usage`], [`env`] | |
+//!
+//! # What holds
+//!
+//! - **Drop is cancel.** Dropping a stream drops the connection, the running tools and the timers
+//!   under it in that call. What was said and done until then is in the journal.
+//! - **Always sendable.** Any history you can see can be sent after [`History::settled`]: every
+//!   tool call has exactly one result.
+//! - **No phantom execution.** A tool runs only for a call of a complete turn, whose stop reason
+//!   allows it, with arguments that fit, under an id not used before.
+//! - **One ending.** A run ends with exactly one [`Event::Finished`], also when it failed.
+//!
+//! # Features
+//!
+//! | feature | default | brings |
+//! |---|---|---|
+//! | `http` | yes | reqwest, and with it [`provider::Anthropic`] and [`provider::OpenAiChat`] |
+//! | `rustls` | yes | TLS by rustls with the platform's certificates |
+//! | `native-tls` | | TLS by the platform's own library |
+//! | `schemars` | yes | [`Tool::new`](tool::Tool): the schema of a tool from its argument type |
+//! | `validate` | | a full JSON Schema validator for tools with a raw schema |
+//! | `testing` | | a loopback server for tests, on tokio's net |
+//!
+//! Without default features there is the loop, the turn, the tools, the agent and the scripted
+//! model, all encoders and decoders, and no HTTP stack.
+//!
+//! [`TurnEvent`]: turn::TurnEvent
+//! [`Step`]: stream::Step
+//! [`loop_stream`]: stream::loop_stream
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod agent;
 pub mod env;
@@ -17,11 +109,19 @@ pub mod tool;
 pub mod turn;
 pub mod usage;
 
-pub use agent::{Agent, Run};
+pub use agent::{Agent, Run, RunHandle};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Outcome};
 pub use item::{History, Item};
+pub use provider::Provider;
 pub use request::Request;
 pub use story::{Events, Journal};
-pub use turn::Turn;
+pub use stream::{Step, Steps, TurnEvents, TurnStream, loop_over, loop_stream, loop_with_state};
+pub use tool::{Tool, Toolkit};
+pub use turn::{Turn, TurnEvent};
 pub use usage::Usage;
+
+/// The README's examples, run as tests.
+#[cfg(all(doctest, feature = "http", feature = "schemars"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -6,9 +6,9 @@
 //! recording in thousands of cuts, a debug build in some. With `TURNSTREAM_CORPUS_ALL=1` the
 //! recordings of all other vendors on the same wires are read too; what differs there is printed.
 
-use std::collections::HashSet;
 use std::env;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
@@ -46,7 +46,7 @@ const DISAGREEMENTS: &[Disagreement] = &[
             assert_eq!(error.kind(), ErrorKind::Protocol);
             assert_eq!(error.message(), "a second message began inside the first");
             assert_eq!(reading.turn(), None);
-            let calls: Vec<ToolCall> = calls_of(&reading.fold().items());
+            let calls = calls_of(&reading.fold().items());
             assert_eq!(calls.len(), 1);
             assert_eq!((&*calls[0].call_id, &*calls[0].name), ("toolu_first", "test-tool"));
             assert_eq!(calls[0].arguments, r#"{"value":"Spark"#);
@@ -71,6 +71,17 @@ const DISAGREEMENTS: &[Disagreement] = &[
             assert_eq!(veto.kind, ResultKind::Truncated);
         },
     },
+    Disagreement {
+        name: "pydantic__test_openai_test_openai_moderation_stream__0",
+        fields: &["usage"],
+        why: "a chunk with `usage: null` comes behind the one that counts: to the SDK nothing was \
+              counted then; here `null` says nothing and the count stays",
+        ours: |reading| {
+            let turn = reading.turn().expect("the turn is complete");
+            let counted = Usage { input_tokens: 13, output_tokens: 11, ..Usage::default() };
+            assert_eq!(turn.usage(), counted);
+        },
+    },
 ];
 
 #[test]
@@ -85,6 +96,9 @@ fn a_turn_is_the_sum_of_its_events() {
 
 #[test]
 fn every_cut_of_the_bytes_gives_the_same_events() {
+    if cfg!(debug_assertions) {
+        println!("a debug build cuts at 50 places only; --release cuts everywhere");
+    }
     report("the same events in every cut", &vendors_own(), unlike_readings);
 }
 
@@ -110,12 +124,17 @@ fn recordings_of_other_vendors_are_shown() {
 /// The comparison is worth something only if each of its fields can fail.
 #[test]
 fn a_wrong_value_in_any_field_is_a_difference() {
-    let stream = concat!(
-        r#"data: {"id":"c","model":"m","choices":[{"delta":{"reasoning_content":"hm","content":"a","#,
-        r#""refusal":"no","tool_calls":[{"index":0,"id":"1","function":{"name":"f","arguments":"{}"}}]},"#,
-        r#""finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
-        "\n\ndata: [DONE]\n\n",
-    );
+    let call = json!({ "index": 0, "id": "1", "function": { "name": "f", "arguments": "{}" } });
+    let chunk = json!({
+        "choices": [{
+            "delta": {
+                "content": "a", "reasoning_content": "hm", "refusal": "no", "tool_calls": [call],
+            },
+            "finish_reason": "stop",
+        }],
+        "usage": { "prompt_tokens": 3, "completion_tokens": 2 },
+    });
+    let bytes = Bytes::from(format!("data: {chunk}\n\ndata: [DONE]\n\n"));
     let expect = json!({
         "complete": true, "text": "a", "reasoning": "hm", "refusal": "no", "finish_reason": "stop",
         "tool_calls": [{ "id": "1", "name": "f", "arguments_raw": "{}", "arguments": {} }],
@@ -123,7 +142,7 @@ fn a_wrong_value_in_any_field_is_a_difference() {
     });
     let check = |expect: Value| {
         let (wire, name) = (Wire::OpenAiChat, String::new());
-        let recording = Recording { wire, name, bytes: Bytes::from(stream), expect };
+        let recording = Recording { wire, name, bytes: bytes.clone(), expect };
         let unlike = unlike_fields(&recording, &read_whole(&recording));
         unlike.into_iter().map(|(field, ..)| field).collect::<Vec<_>>()
     };
@@ -260,6 +279,10 @@ fn read(recording: &Recording, pieces: Vec<Bytes>) -> Reading {
 /// What is read differently than by the vendor's SDK and not listed so, or listed and not so.
 fn differences(recording: &Recording) -> Vec<String> {
     let reading = read_whole(recording);
+    if let Some(error) = recording.expect.get("oracle_error") {
+        println!("{}: the SDK refuses it, so nothing is expected: {error}", recording.name);
+        return Vec::new();
+    }
     let unlike = unlike_fields(recording, &reading);
     let listed = DISAGREEMENTS.iter().find(|listed| listed.name == recording.name);
     let Some(listed) = listed else {
@@ -322,18 +345,37 @@ fn found(wire: Wire, reading: &Reading) -> Value {
     })
 }
 
+/// What the SDK makes of it. Where the SDK breaks off with an error there is no finished turn.
 fn expected(recording: &Recording) -> Value {
     let expect = &recording.expect;
+    let whole = expect.get("stream_error").is_none();
+    let words = |field: &str| expect[field].as_str().unwrap_or_default();
+    let calls = |field: &str| match &expect[field] {
+        Value::Array(calls) => calls.iter().cloned().map(without_nulls).collect(),
+        _ => Vec::new(),
+    };
     json!({
-        "complete": expect["complete"],
-        "text": expect["text"],
-        "reasoning": expect["reasoning"],
-        "refusal": expect["refusal"].as_str().unwrap_or_default(),
-        "tool_calls": expect["tool_calls"],
-        "server_tool_calls": expect["server_tool_calls"].as_array().cloned().unwrap_or_default(),
-        "finish_reason": expect["finish_reason"],
+        "complete": whole && expect["complete"] == true,
+        "text": words("text"),
+        "reasoning": words("reasoning"),
+        "refusal": words("refusal"),
+        "tool_calls": calls("tool_calls"),
+        "server_tool_calls": calls("server_tool_calls"),
+        "finish_reason": expect["finish_reason"].as_str().filter(|_| whole),
         "usage": expected_usage(recording.wire, &expect["usage"]),
     })
+}
+
+/// The expectations leave out what is null, also inside arguments.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+            fields.map(|(name, value)| (name, without_nulls(value))).collect()
+        }
+        Value::Array(values) => values.into_iter().map(without_nulls).collect(),
+        value => value,
+    }
 }
 
 fn calls_of(items: &[Item]) -> Vec<ToolCall> {
@@ -353,15 +395,16 @@ fn call_as_expected(wire: Wire, call: &ToolCall) -> Value {
     if let Ok(arguments) = serde_json::from_str::<Map<String, Value>>(arguments) {
         out["arguments"] = arguments.into();
     }
-    out
+    without_nulls(out)
 }
 
 /// A call that the provider runs itself, kept verbatim.
 fn server_call(item: &Item) -> Option<Value> {
     let data = item.provider_data.as_ref().filter(|_| item.kind == ItemKind::Other)?;
     let block = data.value.to_value();
-    matches!(block["type"].as_str(), Some("server_tool_use" | "mcp_tool_use"))
-        .then(|| json!({ "id": block["id"], "name": block["name"], "arguments": block["input"] }))
+    let is_call = matches!(block["type"].as_str(), Some("server_tool_use" | "mcp_tool_use"));
+    let call = json!({ "id": block["id"], "name": block["name"], "arguments": block["input"] });
+    is_call.then(|| without_nulls(call))
 }
 
 /// The formulas are those of the documentation of [`Usage`].
@@ -437,10 +480,13 @@ fn unlike_readings(recording: &Recording) -> Vec<String> {
     if read(recording, single) != whole {
         unlike.push("read byte by byte it gives other events than as a whole".to_owned());
     }
-    for at in cuts(bytes.len()) {
-        if read(recording, vec![bytes.slice(..at), bytes.slice(at..)]) != whole {
-            unlike.push(format!("cut at byte {at} it gives other events than as a whole"));
-        }
+    let mut at = cuts(bytes.len());
+    at.retain(|&at| read(recording, vec![bytes.slice(..at), bytes.slice(at..)]) != whole);
+    if let Some(first) = at.first() {
+        let places = at.len();
+        unlike.push(format!(
+            "cut at byte {first} it gives other events than as a whole ({places} such places)"
+        ));
     }
     unlike
 }
@@ -457,15 +503,12 @@ fn cuts(len: usize) -> Vec<usize> {
     }
     // xorshift64: the same places in every run.
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut seen = HashSet::new();
-    while seen.len() < places {
+    let seeded = iter::repeat_with(|| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        let at = behind.start + usize::try_from(state % behind.len() as u64).unwrap_or_default();
-        if seen.insert(at) {
-            cuts.push(at);
-        }
-    }
+        behind.start + usize::try_from(state % behind.len() as u64).unwrap_or_default()
+    });
+    cuts.extend(seeded.take(places));
     cuts
 }

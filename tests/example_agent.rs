@@ -1,6 +1,22 @@
 //! The example `agent` as other programs drive it: what it prints, and how it exits.
+//!
+//! The unit tests of its parts run here as well: an example that is tested itself would not be
+//! built as a program by `cargo test`.
 
 #![cfg(all(feature = "http", feature = "schemars"))]
+
+#[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../examples/agent/args.rs"]
+mod args;
+#[path = "../examples/agent/offline/mod.rs"]
+mod offline;
+#[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../examples/agent/provider.rs"]
+mod provider;
+#[path = "../examples/agent/text.rs"]
+mod text;
+#[path = "../examples/agent/tools/mod.rs"]
+mod tools;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +25,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::json;
 use turnstream::event::Reason;
+use turnstream::provider::Reply;
+use turnstream::testing::ModelServer;
+use turnstream::turn::Text;
 use turnstream::{Error, ErrorKind, Event, Outcome};
 
 const QUESTION: &str = "How many lines of Rust are in src, and which file is the longest?";
@@ -136,8 +156,7 @@ fn with_json_every_line_is_an_event_and_finished_comes_last() {
     let (events, error, outcome) = read_json(&output.stdout);
     assert_eq!((error, outcome.reason, outcome.turns), (None, Reason::Completed, 2));
     assert!(outcome.text.contains("322") && outcome.usage.total() > 0);
-    let streamed: String =
-        events.iter().filter_map(Event::text_delta).map(|it| it.as_str()).collect();
+    let streamed: String = events.iter().filter_map(Event::text_delta).map(Text::as_str).collect();
     assert!(streamed.ends_with(&outcome.text), "{streamed}");
     assert_eq!(events.iter().filter(|event| event.tool_output().is_some()).count(), 2);
 }
@@ -273,6 +292,12 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
     }
 }
 
+#[cfg(unix)]
+fn press_ctrl_c(child: &Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("sh").args(["-c", "kill -INT $0", &pid]).status().unwrap().success());
+}
+
 /// A run that waits for a server that never answers.
 fn waiting(temp: &Temp, json: bool) -> Option<(Child, TcpListener)> {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -295,8 +320,7 @@ fn ctrl_c_interrupts_the_run_and_shows_that_the_history_is_paired() {
     let temp = Temp::new();
     for json in [false, true] {
         let Some((child, _silent)) = waiting(&temp, json) else { return };
-        let pid = child.id().to_string();
-        assert!(Command::new("sh").args(["-c", "kill -INT $0", &pid]).status().unwrap().success());
+        press_ctrl_c(&child);
         let output = child.wait_with_output().unwrap();
         check_exit(&output, 1);
         let err = text(&output.stderr);
@@ -307,4 +331,32 @@ fn ctrl_c_interrupts_the_run_and_shows_that_the_history_is_paired() {
             assert!(matches!(outcome.reason, Reason::Interrupted(_)));
         }
     }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn an_interrupt_in_a_later_turn_keeps_the_calls_with_their_results() {
+    let server = ModelServer::anthropic(|_, n| match n {
+        0 => {
+            Reply::new().call("count_lines", json!({})).call("count_lines", json!({ "path": "?" }))
+        }
+        _ => Reply::text("So ").call_unfinished("c", "count_lines", "{").hang(),
+    });
+    let server = server.await.unwrap();
+    let temp = Temp::new();
+    let args = ["--provider", "anthropic", "--base-url", &server.url(), "Hi"];
+    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    // Beside the server, which needs this thread.
+    let output = tokio::task::spawn_blocking(move || {
+        agent.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = agent.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        press_ctrl_c(&child);
+        child.wait_with_output().unwrap()
+    });
+    let output = output.await.unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    let expected = "interrupted: 2 tool calls, 2 results, the history can be sent again";
+    assert!(err.lines().any(|line| line == expected), "{err}");
 }

@@ -1,7 +1,9 @@
 //! What every encoder begins with: the settled context, without what is never sent.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde::de::IgnoredAny;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, Item, ItemKind, ProviderData, ToolCall};
@@ -57,16 +59,12 @@ pub(super) fn bound_data(data: &ProviderData, provider: &str, model: &str) -> bo
 
 /// The arguments as an object, which is all that an API takes. What the model wrote instead is
 /// wrapped, so that it can see its mistake.
-pub(super) fn object_or_wrapped(call: &ToolCall) -> Box<RawValue> {
+pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty();
-    if written.starts_with('{')
-        && let Ok(raw) = serde_json::from_str::<Box<RawValue>>(written)
-    {
-        return raw;
+    if written.starts_with('{') && serde_json::from_str::<IgnoredAny>(written).is_ok() {
+        return Cow::Borrowed(written);
     }
-    let wrapped = serde_json::json!({ "INVALID_JSON": call.arguments }).to_string();
-    // Law: serde_json wrote it, and an empty object is one.
-    RawValue::from_string(wrapped).unwrap_or_else(|_| RawValue::NULL.to_owned())
+    Cow::Owned(serde_json::json!({ "INVALID_JSON": call.arguments }).to_string())
 }
 
 pub(super) fn to_bytes(body: &impl Serialize) -> Result<Vec<u8>, Error> {

@@ -30,6 +30,10 @@ pub(super) struct Num(pub(super) Option<u64>);
 #[derive(Clone, Debug)]
 pub(super) struct Lax<T>(pub(super) Option<T>);
 
+/// An object that is seldom there, so that its absence takes little room: the structs that hold
+/// it are moved about for every token.
+pub(super) type Seldom<T> = Lax<Box<T>>;
+
 /// The elements of an array; anything else is empty.
 #[derive(Clone, Debug)]
 pub(super) struct List<T>(pub(super) Vec<T>);

@@ -10,7 +10,7 @@ use turnstream::item::{Mark, ResultKind, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted, anthropic, openai_chat};
 use turnstream::stream::{TurnEvents, TurnStream};
 use turnstream::turn::{TurnBuilder, TurnEvent};
-use turnstream::{Agent, Error, History, Item, Request};
+use turnstream::{Agent, Error, History, Item, Request, Usage};
 
 /// Counts what is read from upstream.
 struct Endless(Arc<AtomicUsize>);
@@ -194,6 +194,30 @@ proptest::proptest! {
         let request = Request::new(history);
         proptest::prop_assert!(anthropic::encode(&request, "m").is_ok());
     }
+}
+
+#[tokio::test]
+async fn law_5_what_was_paid_for_is_counted_once_also_when_it_was_thrown_away() {
+    let usage = |input_tokens| Usage { input_tokens, output_tokens: 1, ..Usage::default() };
+    let model = Scripted::new([
+        // Cumulative within the attempt: 30 replaces 10.
+        Reply::text("void")
+            .usage(usage(10))
+            .usage(usage(30))
+            .retract("again")
+            .call("a", json!({}))
+            .usage(usage(200)),
+        Reply::text("hal").usage(usage(4000)).cut(),
+    ]);
+    let mut run = Agent::new(model).run("go");
+    let mut finished = None;
+    while let Some(event) = run.next().await {
+        finished = event.unwrap().finished().cloned().or(finished);
+    }
+    let outcome = finished.unwrap();
+    assert_eq!((outcome.usage.input_tokens, outcome.usage.output_tokens), (4230, 3));
+    assert_eq!(run.usage(), outcome.usage);
+    assert_eq!((outcome.text.as_str(), outcome.turns), ("hal", 2));
 }
 
 #[test]

@@ -66,8 +66,8 @@ impl Decoder {
         turn.provider(super::NAME);
         turn.response_id(id);
         turn.model(message.model.or_empty());
-        if let Some(usage) = message.usage.0 {
-            self.counted.replace(usage);
+        if let Some(usage) = &message.usage.0 {
+            self.counted.replace(**usage);
             turn.usage(self.counted.usage());
         }
         let content = message.content.map_or("[]", RawValue::get);
@@ -212,8 +212,8 @@ impl Decode for Decoder {
                 }
             }
             "message_delta" => {
-                if let Some(usage) = event.usage.0 {
-                    self.counted.replace(usage);
+                if let Some(usage) = &event.usage.0 {
+                    self.counted.replace(**usage);
                     turn.usage(self.counted.usage());
                 }
                 if let Some(delta) = &event.delta.0 {

@@ -1,5 +1,7 @@
 //! From a request to a body.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -93,7 +95,7 @@ enum Block<'a> {
     ToolUse {
         id: &'a str,
         name: &'a str,
-        input: Box<RawValue>,
+        input: RawJson<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         caller: Option<Box<RawValue>>,
     },
@@ -112,6 +114,17 @@ enum Block<'a> {
     },
     #[serde(untagged)]
     Verbatim(Box<RawValue>),
+}
+
+/// JSON text, written as it is.
+struct RawJson<'a>(Cow<'a, str>);
+
+impl Serialize for RawJson<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::Error as _;
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
 }
 
 #[derive(Serialize)]
@@ -247,7 +260,7 @@ fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
     Block::ToolUse {
         id: &call.call_id,
         name: &call.name,
-        input: object_or_wrapped(call),
+        input: RawJson(object_or_wrapped(call)),
         caller: data.and_then(|data| field(data, "caller")),
     }
 }

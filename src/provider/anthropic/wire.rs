@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::provider::lenient::{Lax, Num, Str};
+use crate::provider::lenient::{Lax, Num, Seldom, Str};
 use crate::usage::Usage;
 
 /// Any event: the fields that belong to another type are absent.
@@ -18,8 +18,8 @@ pub(super) struct Event<'a> {
     #[serde(borrow)]
     pub(super) content_block: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) message: Lax<Message<'a>>,
-    pub(super) usage: Lax<WireUsage>,
+    pub(super) message: Seldom<Message<'a>>,
+    pub(super) usage: Seldom<WireUsage>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Message<'a> {
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) stop_reason: Str<'a>,
-    pub(super) usage: Lax<WireUsage>,
+    pub(super) usage: Seldom<WireUsage>,
 }
 
 /// The delta of a block and that of the message in one.

@@ -96,11 +96,11 @@ impl Decode for Decoder {
         turn.model(chunk.model.or_empty());
         if let Some(choice) = &chunk.choices.0 {
             self.choice(choice, turn)?;
-            if let Some(usage) = choice.usage.0 {
+            if let Some(usage) = &choice.usage.0 {
                 turn.usage(usage.usage());
             }
         }
-        if let Some(usage) = chunk.usage.0 {
+        if let Some(usage) = &chunk.usage.0 {
             turn.usage(usage.usage());
         }
         Ok(Heard::More)

@@ -1,5 +1,7 @@
 //! From a request to a body.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -102,7 +104,7 @@ struct Message<'a> {
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
-    content: Option<Value>,
+    content: Option<Spoken<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<Call<'a>>,
 }
@@ -117,15 +119,23 @@ struct Call<'a> {
 #[derive(Serialize)]
 struct CallFunction<'a> {
     name: &'a str,
-    arguments: String,
+    arguments: Cow<'a, str>,
+}
+
+/// A string when all is text, else parts.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Spoken<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Value>),
 }
 
 impl<'a> Message<'a> {
-    fn plain(role: &'static str, text: &str) -> Self {
-        Self::of(role, Some(text.into()))
+    fn plain(role: &'static str, text: &'a str) -> Self {
+        Self::of(role, Some(Spoken::Text(text.into())))
     }
 
-    fn of(role: &'static str, content: Option<Value>) -> Self {
+    fn of(role: &'static str, content: Option<Spoken<'a>>) -> Self {
         Self { role, tool_call_id: None, content, tool_calls: Vec::new() }
     }
 }
@@ -152,15 +162,17 @@ impl<'a> Messages<'a> {
             }
             ItemKind::Text { text } => {
                 let turn = self.turn();
-                let said = turn.content.as_ref().and_then(Value::as_str).unwrap_or_default();
-                turn.content = Some(format!("{said}{text}").into());
+                match &mut turn.content {
+                    Some(Spoken::Text(said)) => said.to_mut().push_str(text),
+                    content => *content = Some(Spoken::Text(text.into())),
+                }
             }
             ItemKind::ToolCall(call) => self.turn().tool_calls.push(Call {
                 id: &call.call_id,
                 r#type: "function",
                 function: CallFunction {
                     name: &call.name,
-                    arguments: object_or_wrapped(call).get().to_owned(),
+                    arguments: object_or_wrapped(call),
                 },
             }),
             ItemKind::ToolResult(result) => {
@@ -183,7 +195,7 @@ impl<'a> Messages<'a> {
                 self.media.push(part_of(part)?);
             }
         }
-        let content = Some(result.content.text().into());
+        let content = Some(Spoken::Text(text_of(&result.content)));
         let tool_call_id = Some(result.call_id.as_str());
         self.done.push(Message { tool_call_id, ..Message::of("tool", content) });
         Ok(())
@@ -203,15 +215,15 @@ impl<'a> Messages<'a> {
     fn close_turn(&mut self) {
         let turn = self.turn.take();
         self.done.extend(turn.filter(|turn| {
-            let said = turn.content.as_ref().and_then(Value::as_str).unwrap_or_default();
-            !said.is_empty() || !turn.tool_calls.is_empty()
+            let said = matches!(&turn.content, Some(Spoken::Text(said)) if !said.is_empty());
+            said || !turn.tool_calls.is_empty()
         }));
     }
 
     fn close_media(&mut self) {
         if !self.media.is_empty() {
             let media = std::mem::take(&mut self.media);
-            self.done.push(Message::of("user", Some(media.into())));
+            self.done.push(Message::of("user", Some(Spoken::Parts(media))));
         }
     }
 
@@ -221,15 +233,19 @@ impl<'a> Messages<'a> {
     }
 }
 
-fn spoken(content: &Content) -> Result<Value, Error> {
+fn spoken(content: &Content) -> Result<Spoken<'_>, Error> {
     match content {
-        Content::Text(text) => Ok(text.as_str().into()),
-        Content::Parts(parts) if parts.iter().all(|part| part.as_text().is_some()) => {
-            Ok(content.text().into())
+        Content::Parts(parts) if parts.iter().any(|part| part.as_text().is_none()) => {
+            parts.iter().map(part_of).collect::<Result<_, _>>().map(Spoken::Parts)
         }
-        Content::Parts(parts) => {
-            parts.iter().map(part_of).collect::<Result<Vec<_>, _>>().map(Value::Array)
-        }
+        content => Ok(Spoken::Text(text_of(content))),
+    }
+}
+
+fn text_of(content: &Content) -> Cow<'_, str> {
+    match content {
+        Content::Text(text) => Cow::Borrowed(text),
+        parts @ Content::Parts(_) => Cow::Owned(parts.text()),
     }
 }
 

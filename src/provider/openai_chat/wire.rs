@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::provider::lenient::{Lax, List, Num, Str};
+use crate::provider::lenient::{Lax, List, Num, Seldom, Str};
 use crate::usage::Usage;
 
 #[derive(Default, Deserialize)]
@@ -20,7 +20,7 @@ pub(super) struct Chunk<'a> {
     pub(super) model: Str<'a>,
     #[serde(borrow)]
     pub(super) choices: First<'a>,
-    pub(super) usage: Lax<WireUsage>,
+    pub(super) usage: Seldom<WireUsage>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Choice<'a> {
     #[serde(borrow)]
     pub(super) finish_reason: Str<'a>,
     /// Some servers put it here.
-    pub(super) usage: Lax<WireUsage>,
+    pub(super) usage: Seldom<WireUsage>,
 }
 
 #[derive(Default, Deserialize)]
@@ -98,7 +98,7 @@ impl Function<'_> {
 pub(super) struct Spoken<'a> {
     pub(super) text: Option<Cow<'a, str>>,
     /// Parts of type `thinking`, as Mistral sends them.
-    pub(super) thinking: Option<String>,
+    pub(super) thinking: Option<Box<str>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -220,7 +220,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Spoken<'a> {
                         text.push_str(part.text.or_empty());
                     }
                 }
-                Ok(Spoken { text: Some(Cow::Owned(text)), thinking: Some(thinking) })
+                Ok(Spoken { text: Some(Cow::Owned(text)), thinking: Some(thinking.into()) })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Spoken<'a>, A::Error> {

@@ -1,0 +1,156 @@
+//! What an item costs on its way through the loop: 1,000 turns of 1,000 ready items.
+//!
+//! `cargo bench --no-default-features --bench loop_stream`
+
+use std::hint::black_box;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use futures::executor::block_on;
+use futures::{Stream, StreamExt};
+use pin_project::pin_project;
+
+use turnstream::stream::{Step, loop_over, loop_stream, loop_with_state};
+
+const TURNS: u64 = 1000;
+const ITEMS: u64 = 1000;
+
+fn main() {
+    divan::main();
+}
+
+/// About as large as an event of a turn.
+struct Item(u64, #[expect(dead_code, reason = "only its size counts")] [u64; 3]);
+
+/// One turn: so many ready items, and then the next.
+struct Turn {
+    n: u64,
+    said: u64,
+}
+
+impl Turn {
+    fn new(n: u64) -> Self {
+        Self { n, said: 0 }
+    }
+}
+
+impl Stream for Turn {
+    type Item = Step<Item, u64>;
+
+    #[inline]
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let said = self.said;
+        self.said += 1;
+        Poll::Ready(match said {
+            0..ITEMS => Some(Step::Value(Item(black_box(said), [said; 3]))),
+            ITEMS if self.n + 1 < TURNS => Some(Step::Next(self.n + 1)),
+            ITEMS => Some(Step::Stop),
+            _ => None,
+        })
+    }
+}
+
+/// Pulls everything there is.
+fn drained<S: Stream<Item = Item>>(bencher: Bencher, make: impl Fn() -> S + Sync) {
+    bencher.counter(ItemsCount::new(TURNS * ITEMS)).bench(|| {
+        let sum = block_on(async {
+            // Else whatever is inlined whole never makes its items.
+            let mut items: Pin<&mut dyn Stream<Item = Item>> = pin!(make());
+            let mut sum = 0;
+            while let Some(Item(n, _)) = items.next().await {
+                sum += n;
+            }
+            sum
+        });
+        assert_eq!(sum, TURNS * (ITEMS * (ITEMS - 1) / 2));
+    });
+}
+
+/// The least that a loop can do: no panic is caught, no ending told, nobody yields.
+#[pin_project]
+struct Handwritten<F, B, S> {
+    make: F,
+    state: Option<S>,
+    #[pin]
+    body: Option<B>,
+}
+
+impl<F, B, S, A> Stream for Handwritten<F, B, S>
+where
+    F: FnMut(S) -> B,
+    B: Stream<Item = Step<A, S>>,
+{
+    type Item = A;
+
+    #[inline]
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<A>> {
+        let mut this = self.project();
+        loop {
+            if let Some(body) = this.body.as_mut().as_pin_mut() {
+                match ready!(body.poll_next(cx)) {
+                    Some(Step::Value(value)) => return Poll::Ready(Some(value)),
+                    Some(Step::Next(state)) => {
+                        this.body.set(None);
+                        *this.state = Some(state);
+                    }
+                    Some(Step::Stop | Step::StopWith(_)) | None => {
+                        this.body.set(None);
+                        return Poll::Ready(None);
+                    }
+                }
+            }
+            let Some(state) = this.state.take() else { return Poll::Ready(None) };
+            this.body.set(Some((this.make)(state)));
+        }
+    }
+}
+
+#[divan::bench]
+fn by_hand(bencher: Bencher) {
+    drained(bencher, || Handwritten { make: Turn::new, state: Some(0), body: None });
+}
+
+#[divan::bench(name = "loop_stream")]
+fn with_loop_stream(bencher: Bencher) {
+    drained(bencher, || loop_stream(0, Turn::new));
+}
+
+#[divan::bench(name = "loop_stream_of_boxed_bodies")]
+fn with_boxed_bodies(bencher: Bencher) {
+    drained(bencher, || loop_stream(0, |n| Turn::new(n).boxed()));
+}
+
+#[divan::bench(name = "loop_with_state")]
+fn with_loop_with_state(bencher: Bencher) {
+    drained(bencher, || loop_with_state(0, Turn::new).0);
+}
+
+#[divan::bench(name = "loop_over")]
+fn with_loop_over(bencher: Bencher) {
+    drained(bencher, || loop_over(futures::stream::repeat(()), 0, |n, ()| Turn::new(n)));
+}
+
+#[divan::bench]
+fn async_stream(bencher: Bencher) {
+    drained(bencher, || {
+        async_stream::stream! {
+            let mut n = 0;
+            'turns: loop {
+                let mut turn = Turn::new(n);
+                while let Some(step) = turn.next().await {
+                    match step {
+                        Step::Value(item) => yield item,
+                        Step::Next(next) => {
+                            n = next;
+                            continue 'turns;
+                        }
+                        Step::Stop | Step::StopWith(_) => return,
+                    }
+                }
+                return;
+            }
+        }
+    });
+}

@@ -1,0 +1,204 @@
+//! The command line, read by hand.
+
+use std::ffi::OsString;
+
+use crate::provider::Name;
+
+pub(crate) const HELP: &str = "\
+Asks an agent that can look at the working directory, and streams what it says.
+
+    agent [FLAGS] [--] [PROMPT ...]
+
+Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
+
+    --provider NAME   offline, anthropic, openai, openai-responses or gemini
+    --base-url URL    another server; openai unless --provider says otherwise
+    --model NAME      another model than the provider's default
+    --system TEXT     another system prompt
+    --max-turns N     at most N requests to the model (20)
+    --no-tools        the model gets no tools
+    --json            every event as one line of JSON, and nothing else on stdout
+    --help            this text
+
+Provider: --provider; else openai with --base-url; else that of the first key that is set, of
+ANTHROPIC_API_KEY and OPENAI_API_KEY; else the offline model, which needs no key and no network.
+ANTHROPIC_BASE_URL and OPENAI_BASE_URL are read as well.
+
+Exit code: 0 if the run completed, 2 for bad usage, 130 if quit by Ctrl-C, else 1.
+";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Command {
+    Help,
+    Run(Args),
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Args {
+    pub(crate) provider: Option<Name>,
+    pub(crate) base_url: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) system: Option<String>,
+    pub(crate) max_turns: Option<u32>,
+    pub(crate) no_tools: bool,
+    pub(crate) json: bool,
+    /// `None` if there is no word on the command line that is not a flag's.
+    pub(crate) prompt: Option<String>,
+}
+
+/// Reads the words behind the program's name. An error is one line for a person.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
+    let mut args = Args::default();
+    let mut prompt: Vec<String> = Vec::new();
+    let mut words = words.into_iter().map(|word| {
+        word.into_string().map_err(|word| format!("`{}` is not UTF-8", word.to_string_lossy()))
+    });
+    while let Some(word) = words.next() {
+        let word = word?;
+        if word == "--" {
+            for word in words {
+                prompt.push(word?);
+            }
+            break;
+        }
+        if !word.starts_with('-') || word == "-" {
+            prompt.push(word);
+            continue;
+        }
+        let (flag, value) = match word.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let alone = |value: &Option<String>| match value {
+            None => Ok(()),
+            Some(_) => Err(format!("`{flag}` takes no value")),
+        };
+        let mut given = || match value.clone() {
+            Some(value) => Ok(value),
+            None => match words.next().transpose()? {
+                Some(value) if !value.starts_with("--") => Ok(value),
+                _ => Err(format!("`{flag}` needs a value")),
+            },
+        };
+        match flag {
+            "--help" | "-h" => return alone(&value).map(|()| Command::Help),
+            "--provider" => args.provider = Some(Name::parse(&given()?)?),
+            "--base-url" => args.base_url = Some(filled(flag, given()?)?),
+            "--model" => args.model = Some(filled(flag, given()?)?),
+            "--system" => args.system = Some(given()?),
+            "--max-turns" => {
+                let value = given()?;
+                let not_a_number = |_| format!("`--max-turns` needs a number, not `{value}`");
+                args.max_turns = Some(value.parse().map_err(not_a_number)?);
+            }
+            "--no-tools" => args.no_tools = alone(&value).map(|()| true)?,
+            "--json" => args.json = alone(&value).map(|()| true)?,
+            _ => {
+                return Err(format!(
+                    "there is no flag `{flag}`; see --help, or put `--` before the prompt"
+                ));
+            }
+        }
+    }
+    if !prompt.is_empty() {
+        let prompt = prompt.join(" ").trim().to_owned();
+        if prompt.is_empty() {
+            return Err("the prompt is empty".to_owned());
+        }
+        args.prompt = Some(prompt);
+    }
+    Ok(Command::Run(args))
+}
+
+fn filled(flag: &str, value: String) -> Result<String, String> {
+    match value.trim() {
+        "" => Err(format!("`{flag}` is empty")),
+        _ => Ok(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Command, String> {
+        parse(words.iter().map(OsString::from))
+    }
+
+    fn args(words: &[&str]) -> Args {
+        match read(words) {
+            Ok(Command::Run(args)) => args,
+            other => panic!("{words:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_value_stands_behind_its_flag_or_behind_an_equals_sign() {
+        let whole = Args {
+            provider: Some(Name::OpenAi),
+            base_url: Some("http://localhost:1/v1?a=b".to_owned()),
+            model: Some("m".to_owned()),
+            system: Some(String::new()),
+            max_turns: Some(3),
+            no_tools: true,
+            json: true,
+            prompt: Some("how are you".to_owned()),
+        };
+        let apart = "--provider openai --base-url http://localhost:1/v1?a=b --model m --system";
+        let mut apart: Vec<&str> = apart.split(' ').collect();
+        apart.extend(["", "--max-turns", "3", "--no-tools", "--json", "how", "are", "you"]);
+        assert_eq!(args(&apart), whole);
+        let joined = "how --provider=openai --base-url=http://localhost:1/v1?a=b --model=m are \
+                      --system= --max-turns=3 --no-tools --json you";
+        assert_eq!(args(&joined.split(' ').collect::<Vec<_>>()), whole);
+    }
+
+    #[test]
+    fn no_words_are_no_prompt() {
+        assert_eq!(args(&[]), Args::default());
+        assert_eq!(args(&["--"]), Args::default());
+    }
+
+    #[test]
+    fn two_dashes_end_the_flags() {
+        assert_eq!(args(&["--", "--json", "-x"]).prompt.as_deref(), Some("--json -x"));
+        assert_eq!(args(&["-"]).prompt.as_deref(), Some("-"));
+    }
+
+    #[test]
+    fn help_is_help() {
+        assert_eq!(read(&["--json", "--help", "--nonsense"]), Ok(Command::Help));
+        assert_eq!(read(&["-h"]), Ok(Command::Help));
+    }
+
+    #[test]
+    fn bad_usage_names_what_is_wrong() {
+        for (words, wrong) in [
+            (&["--nonsense"][..], "`--nonsense`"),
+            (&["-3", "+", "4"], "`-3`"),
+            (&["--model"], "`--model` needs a value"),
+            (&["--model", "--json"], "`--model` needs a value"),
+            (&["--model="], "`--model` is empty"),
+            (&["--base-url", " "], "`--base-url` is empty"),
+            (&["--json=yes"], "`--json` takes no value"),
+            (&["--help=me"], "`--help` takes no value"),
+            (&["--max-turns", "many"], "not `many`"),
+            (&["--max-turns=-1"], "not `-1`"),
+            (&["--max-turns", "4294967296"], "4294967296"),
+            (&["--provider", "acme"], "`acme`"),
+            (&["", " "], "the prompt is empty"),
+        ] {
+            let error = read(words).unwrap_err();
+            assert!(error.contains(wrong), "{words:?}: {error}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_word_that_is_not_utf_8_is_bad_usage() {
+        use std::os::unix::ffi::OsStringExt;
+        let word = OsString::from_vec(vec![b'a', 0xff]);
+        assert!(parse([word]).unwrap_err().contains("not UTF-8"));
+    }
+}

@@ -1,0 +1,230 @@
+//! An agent on the command line that can look at the working directory.
+//!
+//! ```text
+//! cargo run --example agent -- "How many lines of Rust are in src, and which file is the longest?"
+//! ```
+//!
+//! Without a key it asks the offline model, whose words are scripted. `--help` tells the rest.
+
+mod args;
+mod ctrl_c;
+mod offline;
+mod provider;
+mod render;
+mod text;
+mod tools;
+
+use std::env;
+use std::io::{self, IsTerminal, Read, Write};
+
+use futures::StreamExt;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use turnstream::env::SystemIds;
+use turnstream::event::Reason;
+use turnstream::{Agent, Error, ErrorKind, History, Run};
+
+use args::{Args, Command};
+use ctrl_c::CtrlC;
+use provider::{Choice, Name};
+use render::{Human, Screen};
+
+/// A longer prompt on stdin is taken for a mistake.
+const LONGEST_PROMPT: u64 = 4 * 1024 * 1024;
+
+/// Why the program ends, as its exit code.
+#[derive(Clone, Copy, PartialEq)]
+enum Exit {
+    Done = 0,
+    Failed = 1,
+    BadUsage = 2,
+    /// By Ctrl-C, as shells count it.
+    Quit = 130,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let exit = start().await;
+    // A thread that waits for a line of stdin would keep the runtime from shutting down.
+    std::process::exit(exit as i32);
+}
+
+async fn start() -> Exit {
+    let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let command = args::parse(env::args_os().skip(1));
+    let decided = command.and_then(|command| match command {
+        Command::Help => Ok(None),
+        Command::Run(args) => {
+            let choice = Choice::new(&args, variable)?;
+            let prompt = prompt(&args)?;
+            Ok(Some((args, choice, prompt)))
+        }
+    });
+    let (args, choice, prompt) = match decided {
+        Ok(Some(decided)) => decided,
+        Ok(None) => {
+            let mut out = io::stdout();
+            let printed = out.write_all(args::HELP.as_bytes()).and_then(|()| out.flush());
+            return printed.map_or(Exit::Failed, |()| Exit::Done);
+        }
+        Err(message) => {
+            render::error(&message);
+            return Exit::BadUsage;
+        }
+    };
+    let mut screen = match args.json {
+        true => Screen::Json,
+        false => {
+            Screen::Human(Human::new(variable("NO_COLOR").is_some(), choice.name == Name::Offline))
+        }
+    };
+    let title = format!("{}, {}", choice.name.as_str(), choice.model);
+    let agent = match agent(&args, choice).await {
+        Ok(agent) => agent,
+        Err(error) => {
+            render::error(error.message());
+            return match error.kind() {
+                // A base URL that is none, for example.
+                ErrorKind::InvalidRequest => Exit::BadUsage,
+                _ => Exit::Failed,
+            };
+        }
+    };
+    match prompt {
+        Some(prompt) => drive(&mut agent.run(prompt), &mut screen, &mut CtrlC::new()).await,
+        None => chat(&agent, &mut screen, &title).await,
+    }
+}
+
+/// What to ask; `None` means that it is a chat.
+fn prompt(args: &Args) -> Result<Option<String>, String> {
+    if args.prompt.is_some() {
+        return Ok(args.prompt.clone());
+    }
+    let stdin = io::stdin();
+    if stdin.is_terminal() {
+        return match args.json {
+            true => Err("`--json` needs a prompt".to_owned()),
+            false => Ok(None),
+        };
+    }
+    let mut bytes = Vec::new();
+    let read = stdin.lock().take(LONGEST_PROMPT + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("stdin cannot be read: {error}"))?;
+    if bytes.len() as u64 > LONGEST_PROMPT {
+        return Err("the prompt on stdin is too long".to_owned());
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "the prompt on stdin is not UTF-8")?;
+    match text.trim() {
+        "" => Err("there is no prompt, and stdin is empty".to_owned()),
+        prompt => Ok(Some(prompt.to_owned())),
+    }
+}
+
+async fn agent(args: &Args, choice: Choice) -> Result<Agent, Error> {
+    let here = env::current_dir().map_err(|error| {
+        let message = format!("the working directory cannot be read: {error}");
+        Error::new(ErrorKind::Other, message)
+    })?;
+    let provider = choice.connect().await?;
+    let system = match (&args.system, args.no_tools) {
+        (Some(system), _) => system,
+        (None, true) => "Answer briefly.",
+        (None, false) => {
+            "Answer briefly. Your tools look at the user's working directory; use them rather \
+             than guess, and say in which file and line something stands."
+        }
+    };
+    let mut agent = Agent::new(provider).with_system(system);
+    if !args.no_tools {
+        agent = agent.with_kit(tools::kit(here));
+    }
+    if let Some(turns) = args.max_turns {
+        agent = agent.with_max_turns(turns);
+    }
+    Ok(agent)
+}
+
+/// Pulls a run to its end and prints what comes. Dropping the run would stop it at any point.
+async fn drive(run: &mut Run, screen: &mut Screen, ctrl_c: &mut CtrlC) -> Exit {
+    let mut interrupted = false;
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = ctrl_c.pressed() => {
+                if interrupted {
+                    return Exit::Quit;
+                }
+                interrupted = true;
+                run.interrupt();
+                continue;
+            }
+            event = run.next() => event,
+        };
+        let event = match event {
+            Some(Ok(event)) => event,
+            Some(Err(error)) => {
+                render::error(error.message());
+                return Exit::Failed;
+            }
+            None => return Exit::Failed,
+        };
+        if let Err(error) = screen.show(&event) {
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                render::error(&format!("stdout cannot be written: {error}"));
+            }
+            return Exit::Failed;
+        }
+        let Some(outcome) = event.finished() else { continue };
+        match outcome.reason {
+            Reason::Completed => return Exit::Done,
+            Reason::Interrupted(_) => render::interrupted(run),
+            _ => {
+                if let Err(error) = outcome.clone().ok() {
+                    render::error(error.message());
+                }
+            }
+        }
+        return Exit::Failed;
+    }
+}
+
+/// One run a line, over one history.
+async fn chat(agent: &Agent, screen: &mut Screen, title: &str) -> Exit {
+    let title = text::one_line(title, 200);
+    let _ = writeln!(io::stderr(), "{title}. Ctrl-C ends a run, Ctrl-D the chat.");
+    let mut stdin = BufReader::new(tokio::io::stdin());
+    let mut ctrl_c = CtrlC::new();
+    let mut history = History::new(&SystemIds);
+    loop {
+        let _ = write!(io::stderr(), "\n> ").and_then(|()| io::stderr().flush());
+        let mut line = Vec::new();
+        let read = tokio::select! {
+            biased;
+            () = ctrl_c.pressed() => {
+                let _ = writeln!(io::stderr());
+                return Exit::Quit;
+            }
+            read = stdin.read_until(b'\n', &mut line) => read,
+        };
+        match read {
+            Ok(0) => {
+                let _ = writeln!(io::stderr());
+                return Exit::Done;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                render::error(&format!("stdin cannot be read: {error}"));
+                return Exit::Failed;
+            }
+        }
+        let line = String::from_utf8_lossy(&line);
+        if line.trim().is_empty() {
+            continue;
+        }
+        let mut run = agent.run_from(history, line.trim());
+        if drive(&mut run, screen, &mut ctrl_c).await == Exit::Quit {
+            return Exit::Quit;
+        }
+        history = run.history();
+    }
+}

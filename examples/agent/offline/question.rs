@@ -1,0 +1,240 @@
+//! What a question is about, as far as its words show it.
+
+/// What can be done about a question.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Question {
+    /// How many lines there are somewhere, or which file is the longest.
+    Lines { path: String, extension: Option<String> },
+    /// An expression to calculate.
+    Sum(String),
+    /// Anything else: words to search for.
+    Words(Vec<String>),
+    /// There is no word to search for.
+    Nothing,
+}
+
+const LANGUAGES: &[(&str, &str)] = &[
+    ("rust", "rs"),
+    ("python", "py"),
+    ("javascript", "js"),
+    ("typescript", "ts"),
+    ("golang", "go"),
+    ("java", "java"),
+    ("kotlin", "kt"),
+    ("swift", "swift"),
+    ("ruby", "rb"),
+    ("php", "php"),
+    ("html", "html"),
+    ("css", "css"),
+    ("shell", "sh"),
+    ("markdown", "md"),
+    ("toml", "toml"),
+    ("json", "json"),
+    ("yaml", "yml"),
+];
+
+/// Words for the working directory itself, and words that name no directory.
+const HERE: &[&str] = &[
+    "all",
+    "code",
+    "codebase",
+    "crate",
+    "directory",
+    "each",
+    "everything",
+    "file",
+    "files",
+    "folder",
+    "general",
+    "here",
+    "it",
+    "lines",
+    "project",
+    "repo",
+    "repository",
+    "there",
+    "total",
+    "tree",
+    "working",
+    "workspace",
+    "which",
+    "what",
+    "how",
+    "one",
+    "source",
+    "sources",
+];
+
+/// Directories that are meant when they are named, whatever stands before them.
+const USUAL: &[&str] = &["src", "tests", "examples", "benches", "docs", "lib"];
+
+const ARTICLES: &[&str] =
+    &["the", "a", "an", "this", "that", "my", "our", "your", "directory", "folder", "file"];
+
+/// Words that say nothing about what is asked.
+const COMMON: &[&str] = &[
+    "about", "all", "and", "any", "are", "can", "could", "did", "does", "explain", "file", "files",
+    "find", "for", "from", "get", "give", "has", "have", "hello", "here", "hey", "hi", "how",
+    "into", "its", "know", "many", "me", "much", "not", "one", "our", "out", "please", "see",
+    "shall", "should", "show", "some", "tell", "than", "thank", "thanks", "that", "the", "their",
+    "them", "then", "there", "these", "they", "thing", "things", "this", "those", "use", "used",
+    "very", "want", "was", "way", "were", "what", "when", "where", "which", "who", "why", "will",
+    "with", "work", "works", "would", "you", "your",
+];
+
+impl Question {
+    pub(crate) fn understand(text: &str) -> Self {
+        if let Some(expression) = expression(text) {
+            return Self::Sum(expression);
+        }
+        let words: Vec<String> = text.split_whitespace().map(trimmed).collect();
+        let lower: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+        let has = |wanted: &[&str]| lower.iter().any(|word| wanted.contains(&word.as_str()));
+        let counts = has(&["lines", "loc"]) && has(&["how", "many", "count", "number", "total"]);
+        let compares = has(&["file", "files", "lines"]) && has(&["longest", "largest", "biggest"]);
+        if counts || compares {
+            return Self::Lines {
+                path: path(&words, &lower).unwrap_or_else(|| ".".to_owned()),
+                extension: lower.iter().find_map(|word| extension(word)),
+            };
+        }
+        match significant(text) {
+            words if words.is_empty() => Self::Nothing,
+            words => Self::Words(words),
+        }
+    }
+}
+
+/// A word without the punctuation around it.
+fn trimmed(word: &str) -> String {
+    let word = word.trim_matches(|c: char| "?,!;:\"'`()[]*".contains(c));
+    match word.trim_end_matches('.') {
+        "" => word.to_owned(),
+        trimmed => trimmed.to_owned(),
+    }
+}
+
+/// The directory or file that a question names.
+fn path(words: &[String], lower: &[String]) -> Option<String> {
+    let is_path = |word: &&String| {
+        let name = word.trim_start_matches('.');
+        let has_end =
+            name.split_once('.').is_some_and(|(stem, end)| !stem.is_empty() && !end.is_empty());
+        let is_word_pair = name.chars().all(|c| c.is_ascii_digit() || c == '.');
+        !word.contains("://") && (word.contains('/') || (has_end && !is_word_pair))
+    };
+    if let Some(path) = words.iter().find(is_path) {
+        return Some(path.clone());
+    }
+    let prepositions = ["in", "under", "inside", "within", "below"];
+    let behind = |at: usize| {
+        let mut rest =
+            (at + 1..words.len()).skip_while(|at| ARTICLES.contains(&lower[*at].as_str()));
+        rest.next().filter(|at| {
+            let word = lower[*at].as_str();
+            !word.is_empty() && !HERE.contains(&word) && extension(word).is_none()
+        })
+    };
+    (0..words.len())
+        .filter(|at| prepositions.contains(&lower[*at].as_str()))
+        .find_map(behind)
+        .or_else(|| (0..words.len()).find(|at| USUAL.contains(&words[*at].as_str())))
+        .map(|at| words[at].clone())
+}
+
+/// The extension that a word names: that of a language, or one with its dot.
+fn extension(word: &str) -> Option<String> {
+    let language =
+        LANGUAGES.iter().find(|(name, end)| word == *name || (word == *end && end.len() < 5));
+    if let Some((_, end)) = language {
+        return Some((*end).to_owned());
+    }
+    let end = word.strip_prefix('.')?;
+    (!end.is_empty() && end.chars().all(char::is_alphanumeric)).then(|| end.to_owned())
+}
+
+/// The expression that a question consists of, if it does.
+fn expression(text: &str) -> Option<String> {
+    const FILLERS: &[&str] = &[
+        "what",
+        "is",
+        "what's",
+        "whats",
+        "calculate",
+        "compute",
+        "evaluate",
+        "how",
+        "much",
+        "the",
+        "result",
+        "value",
+        "of",
+        "please",
+        "tell",
+        "me",
+        "can",
+        "you",
+    ];
+    const SIGNS: &[(&str, &str)] = &[
+        ("plus", "+"),
+        ("minus", "-"),
+        ("times", "*"),
+        ("divided", "/"),
+        ("multiplied", "*"),
+        ("over", "/"),
+        ("by", ""),
+        ("x", "*"),
+    ];
+    let mut parts: Vec<String> = Vec::new();
+    for word in text.to_lowercase().split_whitespace() {
+        let word = word.trim_end_matches(['?', '!', '=', ':']);
+        let word = word.trim_end_matches('.').trim_matches('`');
+        if FILLERS.contains(&word) || word.is_empty() {
+            continue;
+        }
+        let sign = SIGNS.iter().find(|(name, _)| *name == word).map(|(_, sign)| *sign);
+        parts.push(
+            sign.unwrap_or(word)
+                .replace(['×', '·'], "*")
+                .replace(['÷', ':'], "/")
+                .replace('−', "-"),
+        );
+    }
+    let sum = parts.join(" ").replace("  ", " ");
+    let is_sum = sum.chars().all(|c| c.is_ascii_digit() || " +-*/().".contains(c))
+        && sum.contains(|c: char| c.is_ascii_digit())
+        && sum.contains(['+', '-', '*', '/']);
+    is_sum.then_some(sum)
+}
+
+/// Up to four words to search for: what is quoted, or else the longest words that mean something.
+fn significant(text: &str) -> Vec<String> {
+    for quote in ['`', '"'] {
+        let quoted = text.split(quote).skip(1).step_by(2).map(str::trim);
+        // Without a closing quote, the last piece is not quoted.
+        let closed = text.matches(quote).count() / 2;
+        let quoted: Vec<_> = distinct(quoted.take(closed).filter(|word| !word.is_empty()));
+        if !quoted.is_empty() {
+            return quoted.into_iter().take(4).collect();
+        }
+    }
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| {
+        word.chars().count() >= 3 && !COMMON.contains(&word.to_lowercase().as_str())
+    });
+    let words = distinct(words);
+    let mut by_length: Vec<usize> = (0..words.len()).collect();
+    by_length.sort_by_key(|at| std::cmp::Reverse(words[*at].chars().count()));
+    by_length.truncate(4);
+    by_length.sort_unstable();
+    by_length.into_iter().map(|at| words[at].clone()).collect()
+}
+
+fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for word in words {
+        if !kept.iter().any(|other| other.to_lowercase() == word.to_lowercase()) {
+            kept.push(word.to_owned());
+        }
+    }
+    kept
+}

@@ -1,0 +1,184 @@
+use super::*;
+
+const MAIN: &str = "How many lines of Rust are in src, and which file is the longest?";
+
+fn body(messages: &Value) -> Value {
+    let names = ["list_directory", "read_file", "search_text", "count_lines", "calculate"];
+    let tools: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
+    json!({ "model": "offline", "tools": tools, "messages": messages, "stream": true })
+}
+
+fn first(question: &str) -> Speech {
+    speech(&body(&json!([{ "role": "user", "content": question }])))
+}
+
+/// What it says when `name`, called with `input`, has returned.
+fn after(name: &str, input: &Value, result: &Value) -> String {
+    let mut result = result.clone();
+    result["type"] = "tool_result".into();
+    result["tool_use_id"] = "c".into();
+    let call = json!({ "type": "tool_use", "id": "c", "name": name, "input": input });
+    let messages = json!([
+        { "role": "user", "content": [{ "type": "text", "text": "?" }] },
+        { "role": "assistant", "content": [{ "type": "text", "text": "I'll look." }, call] },
+        { "role": "user", "content": [result] },
+    ]);
+    let speech = speech(&body(&messages));
+    assert_eq!(speech.calls, []);
+    assert!(speech.say.contains("my words are scripted, the tool results are real"));
+    speech.say
+}
+
+fn calls(question: &str) -> Vec<(String, Value)> {
+    first(question).calls
+}
+
+#[test]
+fn the_question_about_lines_lists_and_counts_in_one_turn() {
+    let speech = first(MAIN);
+    assert!(!speech.think.is_empty() && !speech.say.is_empty());
+    let list = ("list_directory".to_owned(), json!({ "path": "src" }));
+    let count = ("count_lines".to_owned(), json!({ "path": "src", "extension": "rs" }));
+    assert_eq!(speech.calls, [list, count]);
+}
+
+#[test]
+fn directory_and_extension_are_those_of_the_question() {
+    for (question, path, extension) in [
+        ("Count the lines of Python in the `lib/tools` directory.", "lib/tools", Some("py")),
+        ("how many lines are in src/main.rs?", "src/main.rs", None),
+        ("How many lines are there in total?", ".", None),
+        ("How many lines of code are in this repository", ".", None),
+        ("Which of the .toml files is the longest?", ".", Some("toml")),
+        ("what is the number of lines in the directory tests", "tests", None),
+        ("How many lines written in Rust are under ./a b/?", "./a", Some("rs")),
+        ("how many lines in src.", "src", None),
+        ("How many lines does src have?", "src", None),
+    ] {
+        let counted = calls(question).pop().unwrap();
+        let mut input = json!({ "path": path });
+        if let Some(extension) = extension {
+            input["extension"] = extension.into();
+        }
+        assert_eq!(counted, ("count_lines".to_owned(), input), "{question}");
+    }
+}
+
+#[test]
+fn anything_else_is_searched_for() {
+    let words = |question| -> Vec<String> {
+        let calls = calls(question).into_iter();
+        calls
+            .map(|(name, input)| {
+                assert_eq!(name, "search_text");
+                input["query"].as_str().unwrap().to_owned()
+            })
+            .collect()
+    };
+    assert_eq!(words("Where is the Journal implemented?"), ["Journal", "implemented"]);
+    assert_eq!(words("Who calls `loop_stream`, and why?"), ["loop_stream"]);
+    assert_eq!(words("an unclosed `quote here"), ["unclosed", "quote"]);
+    assert_eq!(words("Which line has loop_stream?"), ["line", "loop_stream"]);
+    assert_eq!(words("alpha alpha Alpha beta gamma_x delta1 epsilon").len(), 4);
+}
+
+#[test]
+fn sums_are_calculated() {
+    for (question, sum) in [
+        ("What is (2+3)*4?", "(2+3)*4"),
+        ("calculate 1 / 0", "1 / 0"),
+        ("how much is 2 plus 3 times 4", "2 + 3 * 4"),
+        ("10 divided by 4 =", "10 / 4"),
+    ] {
+        let expected = ("calculate".to_owned(), json!({ "expression": sum }));
+        assert_eq!(calls(question), [expected], "{question}");
+    }
+    assert!(calls("What is in a/b").iter().all(|(name, _)| name == "search_text"));
+}
+
+#[test]
+fn without_a_word_to_go_by_nothing_is_called() {
+    for question in ["", "Hi", "?!", "what is it"] {
+        let speech = first(question);
+        assert_eq!(speech.calls, []);
+        assert!(speech.say.contains("scripted"), "{question}");
+    }
+}
+
+#[test]
+fn without_tools_it_says_that_it_cannot_look() {
+    let mut body = body(&json!([{ "role": "user", "content": MAIN }]));
+    for tools in [json!([]), Value::Null] {
+        body["tools"] = tools;
+        let speech = speech(&body);
+        assert_eq!(speech.calls, []);
+        assert!(speech.say.contains("Without tools I cannot look"), "{}", speech.say);
+    }
+    body["tools"] = json!([{ "name": "list_directory" }]);
+    assert!(speech(&body).say.contains("`count_lines`, which I do not have"));
+}
+
+#[test]
+fn the_answer_has_the_figures_of_the_result_and_no_others() {
+    let report = r#"{"path":"src","extension":"rs","total":12345,"files":67,"longest_file":"src/a b.rs","longest_lines":890,"skipped":0}"#;
+    for content in [json!(report), json!([{ "type": "text", "text": report }])] {
+        let said = after("count_lines", &json!({ "path": "src" }), &json!({ "content": content }));
+        for part in ["12345 lines of Rust in `src`", "67 files", "`src/a b.rs` with 890 lines"] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+    let empty =
+        r#"{"path":".","total":0,"files":0,"longest_file":null,"longest_lines":null,"note":"n"}"#;
+    let said = after("count_lines", &json!({}), &json!({ "content": empty }));
+    assert!(
+        said.starts_with("0 lines in `.`, in 0 files. So there is no longest file. (n)"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_was_found_is_told_with_file_and_line() {
+    let report = r#"{"query":"q","lines":1,"files":1,"searched":9,"hits":[{"file":"a.rs","line":7,"text":"let q;"}]}"#;
+    let said = after("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
+    assert!(said.starts_with("`q` stands in 1 line of 1 file:\n- a.rs:7: let q;"), "{said}");
+    let report = r#"{"query":"q","lines":0,"files":0,"searched":9,"hits":[]}"#;
+    let said = after("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
+    assert!(said.starts_with("`q` stands in none of 9 files."), "{said}");
+    let said = after("calculate", &json!({ "expression": "1+1" }), &json!({ "content": "2" }));
+    assert!(said.starts_with("1+1 is 2."), "{said}");
+}
+
+#[test]
+fn a_failed_tool_is_told_honestly() {
+    let failed = json!({ "content": "Error: there is no `sorc`", "is_error": true });
+    let said = after("count_lines", &json!({ "path": "sorc" }), &failed);
+    assert!(said.contains("`count_lines` failed: Error: there is no `sorc`"), "{said}");
+    let said = after("count_lines", &json!({}), &json!({ "content": "not JSON" }));
+    assert!(said.contains("I cannot read what `count_lines` returned: not JSON"), "{said}");
+}
+
+#[test]
+fn in_a_chat_only_what_follows_the_last_question_counts() {
+    let call = json!({ "type": "tool_use", "id": "c", "name": "calculate", "input": {} });
+    let result = json!({ "type": "tool_result", "tool_use_id": "c", "content": "4" });
+    let messages = json!([
+        { "role": "user", "content": "2 + 2" },
+        { "role": "assistant", "content": [call] },
+        { "role": "user", "content": [result, { "type": "text", "text": "3 + 3" }] },
+    ]);
+    let speech = speech(&body(&messages));
+    assert_eq!(speech.calls, [("calculate".to_owned(), json!({ "expression": "3 + 3" }))]);
+}
+
+#[test]
+fn any_body_gets_a_reply() {
+    for body in [
+        json!(null),
+        json!({}),
+        json!({ "messages": 3, "tools": "x" }),
+        json!({ "messages": [1, { "role": "user" }, { "role": "user", "content": [null, {}] }] }),
+        json!({ "messages": [{ "role": "user", "content": [{ "type": "tool_result" }] }] }),
+    ] {
+        let _ = reply(&body);
+    }
+}

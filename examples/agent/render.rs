@@ -1,0 +1,214 @@
+//! What a person sees, and what a program reads.
+//!
+//! The model's words go to stdout and everything else to stderr, so that a redirected stdout holds
+//! the answer.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+use turnstream::event::ToolEvent;
+use turnstream::item::ToolCall;
+use turnstream::turn::TurnEvent;
+use turnstream::{Error, Event, Outcome, Run, Usage};
+
+use crate::text::{many_lines, one_line};
+
+/// Prints the events of a run.
+pub(crate) enum Screen {
+    /// Every event as one line on stdout.
+    Json,
+    Human(Human),
+}
+
+impl Screen {
+    /// An error means that nobody reads stdout any more; what stderr shows is never missed.
+    pub(crate) fn show(&mut self, event: &Event) -> io::Result<()> {
+        match self {
+            Self::Json => show_json(event),
+            Self::Human(human) => human.show(event),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorLine<'a> {
+    r#type: &'static str,
+    #[serde(flatten)]
+    error: &'a Error,
+}
+
+fn show_json(event: &Event) -> io::Result<()> {
+    let mut lines = String::new();
+    if let Some(error) = event.finished().and_then(|outcome| outcome.error.as_ref()) {
+        lines += &serde_json::to_string(&ErrorLine { r#type: "error", error })?;
+        lines.push('\n');
+    }
+    lines += &serde_json::to_string(event)?;
+    lines.push('\n');
+    let mut out = io::stdout().lock();
+    out.write_all(lines.as_bytes())?;
+    out.flush()
+}
+
+/// Tokens as they come, and lines for everything else.
+pub(crate) struct Human {
+    /// Whether stdout is a terminal, which control characters must not reach.
+    terminal: bool,
+    colours: bool,
+    /// Whether figures of usage are only estimated.
+    estimated: bool,
+    /// The calls of the last turn: a tool that starts says only its id and name.
+    calls: Vec<ToolCall>,
+    open: Open,
+}
+
+/// Where a line has begun that is not ended.
+#[derive(Clone, Copy, PartialEq)]
+enum Open {
+    Nowhere,
+    Stdout,
+    Stderr,
+}
+
+impl Human {
+    pub(crate) fn new(no_color: bool, estimated: bool) -> Self {
+        let terminal = io::stdout().is_terminal();
+        let colours = terminal && io::stderr().is_terminal() && !no_color;
+        Self { terminal, colours, estimated, calls: Vec::new(), open: Open::Nowhere }
+    }
+
+    fn show(&mut self, event: &Event) -> io::Result<()> {
+        match event {
+            Event::Turn(
+                TurnEvent::TextDelta { text, .. } | TurnEvent::RefusalDelta { text, .. },
+            ) => self.say(text),
+            Event::Turn(TurnEvent::ReasoningDelta { text, .. }) => self.think(text),
+            Event::Turn(TurnEvent::Retracted { why, .. }) => {
+                self.note(&format!("  (void, the model starts over: {})", one_line(why, 200)))
+            }
+            Event::Turn(TurnEvent::TurnComplete { turn }) => {
+                self.calls = turn.tool_calls().cloned().collect();
+                self.end_line()
+            }
+            Event::Tool(event) => self.tool(event),
+            Event::Finished(outcome) => self.note(&self.summary(outcome)),
+            _ => Ok(()),
+        }
+    }
+
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        if self.open == Open::Stderr {
+            self.end_line()?;
+        }
+        let mut out = io::stdout().lock();
+        match self.terminal {
+            true => out.write_all(many_lines(text).as_bytes())?,
+            false => out.write_all(text.as_bytes())?,
+        }
+        out.flush()?;
+        self.open = match text.chars().next_back() {
+            None => self.open,
+            Some('\n') => Open::Nowhere,
+            Some(_) => Open::Stdout,
+        };
+        Ok(())
+    }
+
+    fn think(&mut self, text: &str) -> io::Result<()> {
+        if self.open == Open::Stdout {
+            self.end_line()?;
+        }
+        let text = many_lines(text);
+        let _ = io::stderr().write_all(self.dimmed(&text).as_bytes());
+        if !text.is_empty() {
+            self.open = if text.ends_with('\n') { Open::Nowhere } else { Open::Stderr };
+        }
+        Ok(())
+    }
+
+    fn tool(&mut self, event: &ToolEvent) -> io::Result<()> {
+        match event {
+            ToolEvent::Started { call_id, name } => {
+                let call = self.calls.iter().find(|call| call.call_id == *call_id);
+                let arguments = call.map_or("", ToolCall::arguments_or_empty);
+                self.note(&format!("  > {} {}", one_line(name, 64), one_line(arguments, 120)))
+            }
+            ToolEvent::Progress { name, data, .. } => {
+                let data = one_line(data.as_str(), 120);
+                self.note(&format!("  . {} {data}", one_line(name, 64)))
+            }
+            ToolEvent::Output(result) => {
+                let mark = if result.is_error() { '!' } else { '<' };
+                let text = one_line(&result.content.text(), 160);
+                self.note(&format!("  {mark} {} {text}", one_line(&result.name, 64)))
+            }
+            ToolEvent::ApprovalRequested(call) => {
+                self.note(&format!("  ? {} waits for approval", one_line(&call.name, 64)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn summary(&self, outcome: &Outcome) -> String {
+        let Usage { input_tokens, output_tokens, .. } = outcome.usage;
+        let mut more = String::new();
+        for (tokens, what) in [
+            (outcome.usage.reasoning_tokens, "of them reasoning"),
+            (outcome.usage.cache_read_input_tokens, "read from a cache"),
+        ] {
+            if tokens > 0 {
+                more.extend([", ", &tokens.to_string(), " ", what]);
+            }
+        }
+        let estimated = if self.estimated { " (estimated)" } else { "" };
+        let turns = if outcome.turns == 1 { "turn" } else { "turns" };
+        format!(
+            "-- {}: {} {turns}, {input_tokens} tokens in, {output_tokens} out{more}{estimated}",
+            outcome.reason, outcome.turns
+        )
+    }
+
+    /// A line of decoration.
+    fn note(&mut self, line: &str) -> io::Result<()> {
+        self.end_line()?;
+        let _ = writeln!(io::stderr(), "{}", self.dimmed(line));
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.open, Open::Nowhere) {
+            Open::Nowhere => {}
+            Open::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(b"\n")?;
+                out.flush()?;
+            }
+            Open::Stderr => {
+                let _ = io::stderr().write_all(b"\n");
+            }
+        }
+        Ok(())
+    }
+
+    fn dimmed(&self, text: &str) -> String {
+        if self.colours { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// One clear line on stderr.
+pub(crate) fn error(message: &str) {
+    let _ = writeln!(io::stderr(), "error: {}", one_line(message, 1_000));
+}
+
+/// What an interrupted run leaves behind: with every call answered, it can be sent again.
+pub(crate) fn interrupted(run: &Run) {
+    // What the next request would send: a call of a turn that never ended is not in it.
+    let history = run.history().settled();
+    let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();
+    let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
+    let paired = match calls == results && history.is_lawful() {
+        true => "the history can be sent again",
+        false => "the history cannot be sent again",
+    };
+    let _ = writeln!(io::stderr(), "interrupted: {calls} tool calls, {results} results, {paired}");
+}

@@ -1,0 +1,109 @@
+//! `count_lines`: how many lines there are, and which file has most of them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use turnstream::tool::{Tool, ToolOutput};
+
+use crate::tools::per_file::{PerFile, Walk, stream_updates};
+use crate::tools::root::{Place, Root, is_binary};
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Args {
+    /// A directory or a file, relative to the working directory; `.` unless given.
+    #[serde(default)]
+    path: Option<String>,
+    /// Counts only files with this extension, for example `rs`.
+    #[serde(default)]
+    extension: Option<String>,
+}
+
+pub(crate) fn count_lines(root: Root) -> Tool {
+    let about = "Counts the lines of the text files in a directory and all below it, or of one \
+                 file. Hidden directories and build output are left out. Gives the total, the \
+                 number of files, and the longest file with its lines.";
+    Tool::streaming("count_lines", about, move |args: Args, cx| {
+        let root = root.clone();
+        let start = move || {
+            let place = root.find(args.path.as_deref())?;
+            let files = place.files(args.extension.as_deref())?;
+            Ok((Count::default(), place, files))
+        };
+        stream_updates(start, cx)
+    })
+}
+
+#[derive(Default)]
+struct Count {
+    total: u64,
+    files: usize,
+    longest: Option<(String, u64)>,
+    skipped: usize,
+}
+
+impl PerFile for Count {
+    fn look_at(&mut self, path: &Path, place: &Place) {
+        let Ok(Some(lines)) = lines_of(path) else {
+            self.skipped += 1;
+            return;
+        };
+        self.total += lines;
+        self.files += 1;
+        if self.longest.as_ref().is_none_or(|(_, most)| lines > *most) {
+            self.longest = Some((place.name_of(path), lines));
+        }
+    }
+
+    fn so_far(&self) -> String {
+        format!("{} lines", self.total)
+    }
+
+    fn report(self, place: &Place, walk: &Walk) -> Result<ToolOutput, turnstream::Error> {
+        let (longest_file, longest_lines) = self.longest.unzip();
+        ToolOutput::json(&Report {
+            path: place.name(),
+            extension: walk.extension(),
+            total: self.total,
+            files: self.files,
+            longest_file,
+            longest_lines,
+            skipped: self.skipped,
+            note: walk.gaps(),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extension: Option<&'a str>,
+    total: u64,
+    files: usize,
+    longest_file: Option<String>,
+    longest_lines: Option<u64>,
+    /// Files that are binary or cannot be read.
+    skipped: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// How many lines a file has, a last one without a line break included; `None` if it is no text.
+fn lines_of(path: &Path) -> io::Result<Option<u64>> {
+    let mut file = File::open(path)?;
+    let mut buffer = vec![0; 64 * 1024];
+    let (mut lines, mut last, mut first) = (0, b'\n', true);
+    loop {
+        let read = file.read(&mut buffer)?;
+        let bytes = &buffer[..read];
+        let Some(end) = bytes.last() else { break };
+        if std::mem::take(&mut first) && is_binary(bytes) {
+            return Ok(None);
+        }
+        lines += bytes.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
+        last = *end;
+    }
+    Ok(Some(lines + u64::from(last != b'\n')))
+}

@@ -1,0 +1,138 @@
+//! `list_directory` and `read_file`.
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::io::Read;
+
+use serde::Deserialize;
+use turnstream::tool::Tool;
+
+use crate::text::one_line;
+use crate::tools::blocking;
+use crate::tools::root::{Kind, Root, is_binary, sorted};
+
+/// At most so many entries are listed.
+const ENTRIES: usize = 500;
+
+/// Larger files are not read, and so much of a file is shown at once.
+const LARGEST: u64 = 16 * 1024 * 1024;
+const SHOWN: usize = 32 * 1024;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct List {
+    /// A directory, relative to the working directory; `.` unless given.
+    #[serde(default)]
+    path: Option<String>,
+}
+
+pub(crate) fn list_directory(root: Root) -> Tool {
+    let about = "Lists a directory: one entry a line, directories with a `/`, files with their \
+                 size.";
+    Tool::new("list_directory", about, move |args: List, _cx| {
+        let root = root.clone();
+        blocking(move || list(&root, &args))
+    })
+}
+
+fn list(root: &Root, args: &List) -> Result<String, String> {
+    let place = root.find(args.path.as_deref())?;
+    let name = place.name();
+    if !place.path().is_dir() {
+        return Err(format!("`{name}` is not a directory. Call `read_file` to read a file."));
+    }
+    let entries = sorted(place.path()).map_err(|error| format!("`{name}`: {error}"))?;
+    let mut lines: Vec<String> = Vec::new();
+    for (path, kind) in entries.iter().rev().take(ENTRIES) {
+        let entry = one_line(&path.file_name().unwrap_or_default().to_string_lossy(), 255);
+        lines.push(match kind {
+            Kind::Directory => format!("{entry}/"),
+            Kind::File => {
+                let bytes = fs::metadata(path).map_or(0, |meta| meta.len());
+                format!("{entry} ({bytes} bytes)")
+            }
+            Kind::Other => format!("{entry} (a link or a special file)"),
+        });
+    }
+    match entries.len() {
+        0 => lines.push(format!("`{name}` is empty.")),
+        all if all > ENTRIES => lines.push(format!("… and {} more", all - ENTRIES)),
+        _ => {}
+    }
+    Ok(lines.join("\n"))
+}
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct Lines {
+    /// The file, relative to the working directory.
+    path: String,
+    /// The first line to show, counted from 1; 1 unless given.
+    #[serde(default)]
+    first_line: Option<usize>,
+    /// The last line to show; the end of the file unless given.
+    #[serde(default)]
+    last_line: Option<usize>,
+}
+
+pub(crate) fn read_file(root: Root) -> Tool {
+    let about = "Reads a text file, or a range of its lines, each with its number.";
+    Tool::new("read_file", about, move |args: Lines, _cx| {
+        let root = root.clone();
+        blocking(move || read(&root, &args))
+    })
+}
+
+fn read(root: &Root, args: &Lines) -> Result<String, String> {
+    let place = root.find(Some(&args.path))?;
+    let name = place.name();
+    let unreadable = |error| format!("`{name}` cannot be read: {error}");
+    let meta = fs::metadata(place.path()).map_err(unreadable)?;
+    if !meta.is_file() {
+        return Err(format!("`{name}` is not a file. Call `list_directory` to see what there is."));
+    }
+    if meta.len() > LARGEST {
+        return Err(format!(
+            "`{name}` is too large to read ({} bytes). Call `search_text` or `count_lines`.",
+            meta.len()
+        ));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(place.path()).map_err(unreadable)?;
+    // The file may have grown since.
+    file.take(LARGEST).read_to_end(&mut bytes).map_err(unreadable)?;
+    if is_binary(&bytes) {
+        return Err(format!("`{name}` is a binary file."));
+    }
+    show(&name, &String::from_utf8_lossy(&bytes), args)
+}
+
+fn show(name: &str, text: &str, args: &Lines) -> Result<String, String> {
+    let first = args.first_line.unwrap_or(1).max(1);
+    let last = args.last_line.unwrap_or(usize::MAX);
+    let lines = text.lines().count();
+    if lines == 0 {
+        return Ok(format!("`{name}` is empty."));
+    }
+    if first > last || first > lines {
+        return Err(format!(
+            "`{name}` has {lines} lines. Give a first line up to that, and not behind the last."
+        ));
+    }
+    let mut shown = String::new();
+    for (at, line) in text.lines().enumerate().take(last).skip(first - 1) {
+        let line = format!("{}: {line}\n", at + 1);
+        if shown.len() + line.len() > SHOWN {
+            let next = at + 1;
+            if shown.is_empty() {
+                let cut: String = line.chars().take(SHOWN / 4).collect();
+                shown = format!("{cut}… (the line goes on)\n");
+            }
+            let _ = write!(
+                shown,
+                "… cut off at line {next} of {lines}. Call `read_file` with `first_line` for more."
+            );
+            return Ok(shown);
+        }
+        shown.push_str(&line);
+    }
+    Ok(shown)
+}

@@ -1,0 +1,251 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+use turnstream::event::ToolEvent;
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::stream::TurnEvents;
+use turnstream::{History, Request};
+
+/// A directory of its own, gone when dropped. What is to be out of reach stands beside `work`.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("agent-example-{}-{number}", std::process::id());
+        let temp = Self(std::env::temp_dir().join(name));
+        fs::create_dir_all(temp.work()).unwrap();
+        temp
+    }
+
+    fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    fn with(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.work().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+        self
+    }
+
+    async fn call(&self, name: &str, arguments: Value) -> Result<String, String> {
+        call(&self.work(), name, arguments).await.0
+    }
+
+    async fn json(&self, name: &str, arguments: Value) -> Value {
+        serde_json::from_str(&self.call(name, arguments).await.unwrap()).unwrap()
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The result of a call, and how often it reported progress.
+async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, String>, usize) {
+    let history = History::with_id("h");
+    let model = Scripted::new([Reply::new().call(name, arguments)]);
+    let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
+    let mut run = super::kit(root.to_path_buf()).run(&history, &Arc::clone(&turn));
+    let mut progress = 0;
+    while let Some(event) = run.next().await {
+        match event {
+            ToolEvent::Progress { .. } => progress += 1,
+            ToolEvent::Output(result) => {
+                let text = result.content.text();
+                return (if result.is_error() { Err(text) } else { Ok(text) }, progress);
+            }
+            _ => {}
+        }
+    }
+    panic!("no result");
+}
+
+const TOOLS_WITH_A_PATH: [&str; 4] = ["list_directory", "read_file", "search_text", "count_lines"];
+
+fn arguments(path: &str) -> Value {
+    json!({ "path": path, "query": "secret" })
+}
+
+#[tokio::test]
+async fn nothing_outside_the_working_directory_is_read() {
+    let temp = Temp::new().with("in.txt", "inside");
+    fs::create_dir(temp.0.join("work-beside")).unwrap();
+    fs::write(temp.0.join("work-beside/secret.txt"), "secret").unwrap();
+    let absolute = temp.0.join("work-beside").display().to_string();
+    for tool in TOOLS_WITH_A_PATH {
+        for path in ["..", "../work-beside", "../work-beside/secret.txt", "../nothing", &absolute] {
+            let error = temp.call(tool, arguments(path)).await.unwrap_err();
+            assert!(error.contains("is outside the working directory"), "{tool} {path}: {error}");
+            assert!(error.contains("relative to it"), "{error}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_symbolic_link_leads_nowhere_outside() {
+    use std::os::unix::fs::symlink;
+    let temp = Temp::new().with("in.txt", "a secret inside\n");
+    fs::create_dir(temp.0.join("out")).unwrap();
+    fs::write(temp.0.join("out/secret.txt"), "secret\n").unwrap();
+    symlink(temp.0.join("out"), temp.work().join("dir")).unwrap();
+    symlink("../out/secret.txt", temp.work().join("file.txt")).unwrap();
+    symlink("in.txt", temp.work().join("fine.txt")).unwrap();
+    symlink(".", temp.work().join("loop")).unwrap();
+    for tool in TOOLS_WITH_A_PATH {
+        for path in ["dir", "dir/secret.txt", "dir/nothing", "file.txt", "loop/dir/secret.txt"] {
+            let error = temp.call(tool, arguments(path)).await.unwrap_err();
+            assert!(error.contains("is outside the working directory"), "{tool} {path}: {error}");
+        }
+    }
+    let found = temp.json("search_text", json!({ "query": "secret" })).await;
+    assert_eq!((&found["lines"], &found["hits"][0]["file"]), (&json!(1), &json!("in.txt")));
+    assert_eq!(temp.json("count_lines", json!({})).await["total"], 1);
+    let read = temp.call("read_file", json!({ "path": "fine.txt" })).await;
+    assert_eq!(read.as_deref(), Ok("1: a secret inside\n"));
+}
+
+#[tokio::test]
+async fn a_wrong_path_is_told_with_what_to_do() {
+    let temp = Temp::new().with("src/a.rs", "x\n");
+    for (tool, path, words) in [
+        ("read_file", "src/b.rs", "Call `list_directory`"),
+        ("read_file", "src", "is not a file. Call `list_directory`"),
+        ("list_directory", "src/a.rs", "Call `read_file`"),
+        ("list_directory", "nope", "there is no `nope`"),
+        ("count_lines", "nope", "Call `list_directory`"),
+        ("count_lines", "src/a.rs/x", "`src/a.rs/x`"),
+        ("search_text", "a\u{0}b", "cannot be read"),
+    ] {
+        let error = temp.call(tool, arguments(path)).await.unwrap_err();
+        assert!(error.contains(words), "{tool} {path}: {error}");
+    }
+    let error = temp.call("search_text", json!({ "query": " " })).await.unwrap_err();
+    assert!(error.contains("the query is empty"), "{error}");
+    fs::remove_dir_all(temp.work()).unwrap();
+    let error = temp.call("count_lines", json!({})).await.unwrap_err();
+    assert!(error.contains("the working directory cannot be read"), "{error}");
+}
+
+#[tokio::test]
+async fn lines_are_counted_with_an_unended_last_one_and_without_build_output() {
+    let temp = Temp::new()
+        .with("Cargo.toml", "[package]\n")
+        .with("src/a.rs", "1\n2\n3")
+        .with("src/b.RS", "1\n2\n3\n4\n")
+        .with("src/deep/c.rs", "1\n2\n3\n4\n")
+        .with("src/target/d.rs", "1\n")
+        .with("src/note.md", "1\n2\n3\n4\n5\n6\n")
+        .with("src/empty.rs", "")
+        .with("src/binary.rs", b"1\n\0\n")
+        .with("src/.hidden/h.rs", "1\n")
+        .with("target/t.rs", "1\n");
+    let count = temp.call("count_lines", json!({ "path": "src", "extension": ".rs" })).await;
+    let expected = r#"{"path":"src","extension":"rs","total":12,"files":5,"longest_file":"src/b.RS","longest_lines":4,"skipped":1}"#;
+    assert_eq!(count.as_deref(), Ok(expected));
+    assert_eq!(temp.json("count_lines", json!({})).await["total"], 19);
+    let file = temp.json("count_lines", json!({ "path": "src/note.md", "extension": "rs" })).await;
+    assert_eq!((&file["total"], &file["longest_file"]), (&json!(6), &json!("src/note.md")));
+    let none = temp.json("count_lines", json!({ "path": "src", "extension": "py" })).await;
+    assert_eq!((&none["total"], &none["longest_file"]), (&json!(0), &Value::Null));
+}
+
+#[tokio::test]
+async fn a_larger_tree_reports_progress() {
+    let mut temp = Temp::new();
+    for n in 0..160 {
+        temp = temp.with(&format!("{n}.txt"), "word\n");
+    }
+    let (count, progress) = call(&temp.work(), "count_lines", json!({})).await;
+    assert!(count.unwrap().contains(r#""total":160,"files":160"#));
+    assert_eq!(progress, 2);
+    let (found, progress) = call(&temp.work(), "search_text", json!({ "query": "WORD" })).await;
+    let found: Value = serde_json::from_str(&found.unwrap()).unwrap();
+    assert_eq!(progress, 2);
+    assert_eq!(
+        (&found["lines"], &found["files"], &found["more"]),
+        (&json!(160), &json!(160), &json!(true))
+    );
+    assert_eq!(found["hits"].as_array().unwrap().len(), 40);
+}
+
+#[tokio::test]
+async fn a_search_gives_file_and_line_in_order() {
+    let temp = Temp::new()
+        .with("b.rs", "fn Größe() {}\n\nlet größe;\n")
+        .with("a/z.rs", "GRÖßE\n".repeat(9))
+        .with("binary", b"gr\xc3\xb6\xc3\x9fe\0")
+        .with("target/x", "größe\n")
+        .with("large", "größe\n".repeat(400_000));
+    let found = temp.json("search_text", json!({ "query": "größe" })).await;
+    let places: Vec<_> = found["hits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| format!("{}:{}", hit["file"].as_str().unwrap(), hit["line"]))
+        .collect();
+    assert_eq!(
+        places,
+        ["a/z.rs:1", "a/z.rs:2", "a/z.rs:3", "a/z.rs:4", "a/z.rs:5", "b.rs:1", "b.rs:3"]
+    );
+    assert_eq!(
+        (&found["lines"], &found["searched"], &found["skipped"]),
+        (&json!(11), &json!(2), &json!(2))
+    );
+}
+
+#[tokio::test]
+async fn a_file_is_read_by_lines_and_cut_off_when_it_is_long() {
+    let temp = Temp::new()
+        .with("small.txt", "one\ntwo\nthree\n")
+        .with("empty.txt", "")
+        .with("long.txt", "0123456789\n".repeat(10_000))
+        .with("wide.txt", "é".repeat(100_000))
+        .with("binary", b"\0");
+    let read = async |path: &str, first: Value, last: Value| {
+        let lines = json!({ "path": path, "first_line": first, "last_line": last });
+        temp.call("read_file", lines).await
+    };
+    let all = Value::Null;
+    assert_eq!(
+        read("small.txt", all.clone(), all.clone()).await.as_deref(),
+        Ok("1: one\n2: two\n3: three\n")
+    );
+    assert_eq!(read("small.txt", json!(2), json!(2)).await.as_deref(), Ok("2: two\n"));
+    assert_eq!(read("small.txt", json!(0), json!(1)).await.as_deref(), Ok("1: one\n"));
+    assert!(read("small.txt", json!(4), all.clone()).await.unwrap_err().contains("has 3 lines"));
+    assert!(read("small.txt", json!(3), json!(2)).await.unwrap_err().contains("has 3 lines"));
+    assert!(read("empty.txt", all.clone(), all.clone()).await.unwrap().contains("is empty"));
+    assert!(read("binary", all.clone(), all.clone()).await.unwrap_err().contains("binary file"));
+    for path in ["long.txt", "wide.txt"] {
+        let text = read(path, all.clone(), all.clone()).await.unwrap();
+        assert!(text.len() < 40_000 && text.contains("cut off at line"), "{path}: {}", text.len());
+    }
+    let end = read("long.txt", json!(9_999), all.clone()).await;
+    assert_eq!(end.as_deref(), Ok("9999: 0123456789\n10000: 0123456789\n"));
+}
+
+#[tokio::test]
+async fn a_directory_is_listed_in_order() {
+    let temp = Temp::new().with("b.txt", "12").with("a/x", "").with("c\u{1b}", "");
+    let list = temp.call("list_directory", json!({})).await;
+    assert_eq!(list.as_deref(), Ok("a/\nb.txt (2 bytes)\nc\u{fffd} (0 bytes)"));
+    assert!(temp.call("list_directory", json!({ "path": "a" })).await.unwrap().contains("x (0"));
+}
+
+#[tokio::test]
+async fn a_calculation_gives_its_value_or_says_why_not() {
+    let temp = Temp::new();
+    let calculate = async |it| temp.call("calculate", json!({ "expression": it })).await;
+    assert_eq!(calculate("2 * 21").await.as_deref(), Ok("42"));
+    assert!(calculate("1 / 0").await.unwrap_err().contains("division by zero"));
+}

@@ -1,0 +1,56 @@
+//! Logic between two pulls: a budget of tokens that ends a run, and a note on the way.
+//!
+//! ```text
+//! cargo run --example supervisor
+//! ```
+
+use futures::TryStreamExt;
+use serde_json::json;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Error, Event, Item, Usage};
+
+const BUDGET: u64 = 1_000;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Page {
+    number: u32,
+}
+
+/// A scripted model that never has enough: it asks for one page more, 300 tokens each time.
+fn insatiable() -> Scripted {
+    Scripted::function(|_request, n| {
+        let usage = Usage { input_tokens: 250, output_tokens: 50, ..Usage::default() };
+        Reply::text("One more page.").call("read", json!({ "number": n + 1 })).usage(usage)
+    })
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    println!("The model is scripted, the supervision is real. The budget is {BUDGET} tokens.");
+    let read = Tool::new("read", "Reads a page", async |page: Page, _cx| {
+        format!("the text of page {}", page.number)
+    });
+    let mut run = Agent::new(insatiable()).with_tools([read]).run("Read the book");
+    let mut noted = false;
+    while let Some(event) = run.try_next().await? {
+        let spent = run.usage().total();
+        if spent > BUDGET {
+            run.interrupt();
+        }
+        match event {
+            Event::Appended { why, .. } => println!("appended: {why:?}"),
+            Event::TurnStarted { turn, .. } => println!("turn {turn}, {spent} tokens spent"),
+            Event::Continued { .. } if !noted => {
+                noted = run.steer(Item::user("Be brief, please.")).is_ok();
+            }
+            Event::Finished(outcome) => {
+                println!("{} after {} turns, {spent} tokens", outcome.reason, outcome.turns);
+                let history = run.history().settled();
+                println!("what is kept can be sent again: {}", history.is_lawful());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
