@@ -1306,3 +1306,112 @@ fn on_turn_complete_shows_its_stage() {
     let stage = |name: &str| format!("OnTurnComplete {{ stage: {name:?}, .. }}");
     assert_eq!(stages, ["turn", "turn", "then", "steps", "over"].map(stage));
 }
+
+// What a panic elsewhere in a body leaves behind.
+
+/// A body whose `Drop` panics.
+struct DropsBadly<S>(S);
+
+impl<S> Drop for DropsBadly<S> {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "boom");
+    }
+}
+
+impl<S: Stream + Unpin> Stream for DropsBadly<S> {
+    type Item = S::Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        self.0.poll_next_unpin(cx)
+    }
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_body_leaves_an_ended_loop() {
+    for decision in [Step::Next(1), Step::Stop, Step::StopWith(1)] {
+        let mut stream = loop_stream(0, |n| DropsBadly(stream::iter([Step::Value(n), decision])));
+        assert_eq!(poll(&mut stream), Poll::Ready(Some(0)));
+        assert_eq!(panics(|| poll(&mut stream)), "boom");
+        stays_panicked(stream);
+
+        let mut pulled = 0;
+        let input = stream::repeat(()).inspect(|()| pulled += 1);
+        let mut stream =
+            loop_over(input, 0, |n, ()| DropsBadly(stream::iter([Step::Value(n), decision])));
+        assert_eq!(poll(&mut stream), Poll::Ready(Some(0)));
+        assert_eq!(panics(|| poll(&mut stream)), "boom");
+        for _ in 0..3 {
+            assert_eq!(poll(&mut stream), Poll::Ready(None));
+        }
+        assert_eq!(stream.ended(), Some(Ended::Panicked));
+        drop(stream);
+        assert_eq!(pulled, 1, "no input is pulled after the panic");
+    }
+}
+
+#[test]
+fn a_panic_in_the_clone_of_a_state_leaves_an_ended_loop() {
+    #[derive(Debug)]
+    struct Clones(u32);
+    impl Clone for Clones {
+        fn clone(&self) -> Self {
+            assert!(self.0 == 0, "boom");
+            Self(self.0)
+        }
+    }
+    let (mut stream, cell) = loop_with_state(Clones(0), |state| {
+        stream::iter([Step::Value(state.0), Step::Next(Clones(state.0 + 1))])
+    });
+    assert_eq!(poll(&mut stream), Poll::Ready(Some(0)));
+    assert_eq!(panics(|| poll(&mut stream)), "boom");
+    stays_panicked(stream);
+    assert_eq!((cell.get().0, cell.ended()), (0, Some(Ended::Panicked)));
+}
+
+#[test]
+fn a_panic_in_into_step_leaves_an_ended_loop() {
+    struct Never;
+    impl IntoStep for Never {
+        type Value = ();
+        type State = ();
+        type Item = ();
+        fn into_step(self) -> Result<Step<(), ()>, ()> {
+            panic!("boom")
+        }
+        fn item((): ()) {}
+    }
+    let gauge = Gauge::default();
+    let mut stream = loop_stream((), |()| gauge.inside(stream::repeat_with(|| Never)));
+    assert_eq!(panics(|| poll(&mut stream)), "boom");
+    assert_eq!(gauge.alive(), 0);
+    stays_panicked(stream);
+}
+
+#[test]
+fn the_cell_knows_of_a_panic_at_once() {
+    for in_closure in [false, true] {
+        let (mut stream, cell) = loop_with_state(0, |n| {
+            assert!(!in_closure || n == 0, "boom");
+            stream::iter([Step::Value(n), Step::Next(n + 1)]).chain(panicking()).map(move |step| {
+                assert!(n == 0, "boom");
+                step
+            })
+        });
+        assert_eq!(poll(&mut stream), Poll::Ready(Some(0)));
+        assert_eq!(panics(|| poll(&mut stream)), "boom");
+        assert_eq!((cell.get(), cell.ended()), (1, Some(Ended::Panicked)));
+        stays_panicked(stream);
+        assert_eq!(cell.ended(), Some(Ended::Panicked));
+    }
+}
+
+#[test]
+fn loop_over_keeps_the_state_that_stop_with_left() {
+    let mut stream = loop_over(stream::repeat(1), 0, |total, n| {
+        let total = total + n;
+        stream::iter([if total < 3 { Step::Next(total) } else { Step::StopWith(total) }])
+            .map(|step| -> Step<u8, _> { step })
+    });
+    assert!(drain(&mut stream).is_empty());
+    assert_eq!((stream.ended(), stream.state()), (Some(Ended::StopWith), Some(&3)));
+}

@@ -1,7 +1,7 @@
 //! The body that is running now: what every form of the loop shares.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures::Stream;
 use pin_project::pin_project;
@@ -45,37 +45,29 @@ impl<S> Observe<S> for () {
     fn ended(&mut self, _: Ended, _: Option<S>) {}
 }
 
-/// The active body and how the loop ended. At most one of the two is there.
+/// The active body, or the state that the next one is built with, or how the loop ended. At most
+/// one of the three is there.
 #[pin_project]
 #[derive(Debug)]
-pub(super) struct Iteration<B> {
+pub(super) struct Iteration<B, S, O> {
     /// `None` before the first body, between two, and after the end.
     #[pin]
     body: Option<B>,
+    /// `Some` before the first body and between two.
+    next: Option<S>,
     ended: Option<Ended>,
     silent: u32,
+    observer: O,
 }
 
-/// What polling the active body came to.
-pub(super) enum Said<I, S> {
-    /// An item for the consumer.
-    Item(I),
-    /// The body is over and was dropped; this is the next state.
-    Next(S),
-    /// The loop is over.
-    Over,
-}
-
-type PollSaid<T> = Poll<Said<<T as IntoStep>::Item, <T as IntoStep>::State>>;
-
-impl<B> Iteration<B> {
-    pub(super) fn new() -> Self {
-        Self { body: None, ended: None, silent: 0 }
+impl<B, S, O> Iteration<B, S, O> {
+    pub(super) fn new(state: S, observer: O) -> Self {
+        Self { body: None, next: Some(state), ended: None, silent: 0, observer }
     }
 
     #[inline]
-    pub(super) fn is_active(self: Pin<&mut Self>) -> bool {
-        self.project().body.is_some()
+    pub(super) fn is_active(&self) -> bool {
+        self.body.is_some()
     }
 
     #[inline]
@@ -83,89 +75,113 @@ impl<B> Iteration<B> {
         self.ended
     }
 
-    /// Builds the next body. A panic in `make` ends the loop and goes on.
-    #[inline]
-    pub(super) fn begin(self: Pin<&mut Self>, make: impl FnOnce() -> B) {
+    /// The state that the next body is built with.
+    pub(super) fn next(&self) -> Option<&S> {
+        self.next.as_ref()
+    }
+
+    pub(super) fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// Whether so many bodies in a row said nothing that the executor should have its turn. Asked
+    /// again at once, it says no.
+    pub(super) fn should_yield(self: Pin<&mut Self>) -> bool {
         let this = self.project();
-        let mut guard = EndOnPanic { body: this.body, ended: this.ended, armed: true };
-        let body = make();
-        guard.body.set(Some(body));
+        let due = *this.silent >= SILENT_BODIES;
+        if due {
+            *this.silent = 0;
+        }
+        due
+    }
+}
+
+impl<B, S, O: Observe<S>> Iteration<B, S, O> {
+    /// Builds the next body, if there is a state for it. A panic in `make` ends the loop and goes
+    /// on.
+    pub(super) fn begin(self: Pin<&mut Self>, make: impl FnOnce(S) -> B) {
+        let mut guard = EndOnPanic { iteration: self, armed: true };
+        let mut this = guard.iteration.as_mut().project();
+        if let Some(state) = this.next.take() {
+            this.observer.state(&state);
+            let body = make(state);
+            this.body.set(Some(body));
+        }
         guard.armed = false;
     }
 
-    /// Ends the loop from outside the body.
+    /// Ends the loop from outside the body. The state of the next one becomes the final one.
     pub(super) fn end(self: Pin<&mut Self>, ended: Ended) {
-        *self.project().ended = Some(ended);
-    }
-
-    /// Whether so many bodies in a row said nothing that the executor should have its turn.
-    #[inline]
-    pub(super) fn should_yield(self: Pin<&mut Self>) -> bool {
         let this = self.project();
-        *this.silent += 1;
-        if *this.silent < SILENT_BODIES {
-            return false;
-        }
-        *this.silent = 0;
-        true
+        *this.ended = Some(ended);
+        this.observer.ended(ended, this.next.take());
     }
 
-    /// Polls the active body, which must be there.
+    /// Polls the active body for an item.
+    ///
+    /// `Ready(None)` says that the body is over and was dropped. If the loop is not, the next state
+    /// is there.
     #[inline]
-    pub(super) fn poll_said<O>(
+    pub(super) fn poll_item(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        observer: &mut O,
-    ) -> PollSaid<B::Item>
+    ) -> Poll<Option<<B::Item as IntoStep>::Item>>
     where
         B: Stream,
-        B::Item: IntoStep,
-        O: Observe<<B::Item as IntoStep>::State>,
+        B::Item: IntoStep<State = S>,
     {
-        let mut this = self.project();
-        let polled = {
-            let mut guard = EndOnPanic { body: this.body.as_mut(), ended: this.ended, armed: true };
-            let polled = match guard.body.as_mut().as_pin_mut() {
-                Some(body) => body.poll_next(cx),
-                None => Poll::Ready(None),
-            };
-            guard.armed = false;
-            polled
+        let mut guard = EndOnPanic { iteration: self, armed: true };
+        let mut this = guard.iteration.as_mut().project();
+        let polled = match this.body.as_mut().as_pin_mut() {
+            Some(body) => body.poll_next(cx),
+            None => Poll::Ready(None),
         };
-        let (ended, state, item) = match ready!(polled).map(IntoStep::into_step) {
-            Some(Ok(Step::Value(value))) => {
-                *this.silent = 0;
-                return Poll::Ready(Said::Item(<B::Item as IntoStep>::item(value)));
+        let (ended, state, item) = match polled {
+            Poll::Pending => {
+                guard.armed = false;
+                return Poll::Pending;
             }
-            Some(Ok(Step::Next(state))) => {
-                // Dropped before the next one is built.
-                this.body.set(None);
-                return Poll::Ready(Said::Next(state));
-            }
-            Some(Ok(Step::Stop)) => (Ended::Stop, None, None),
-            Some(Ok(Step::StopWith(state))) => (Ended::StopWith, Some(state), None),
-            Some(Err(item)) => (Ended::Failed, None, Some(item)),
-            None => (Ended::NoDecision, None, None),
+            Poll::Ready(None) => (Ended::NoDecision, None, None),
+            Poll::Ready(Some(step)) => match step.into_step() {
+                Ok(Step::Value(value)) => {
+                    *this.silent = 0;
+                    guard.armed = false;
+                    return Poll::Ready(Some(<B::Item as IntoStep>::item(value)));
+                }
+                Ok(Step::Next(state)) => {
+                    // Dropped before the next one is built.
+                    this.body.set(None);
+                    *this.next = Some(state);
+                    *this.silent += 1;
+                    guard.armed = false;
+                    return Poll::Ready(None);
+                }
+                Ok(Step::Stop) => (Ended::Stop, None, None),
+                Ok(Step::StopWith(state)) => (Ended::StopWith, Some(state), None),
+                Err(item) => (Ended::Failed, None, Some(item)),
+            },
         };
         this.body.set(None);
         *this.ended = Some(ended);
-        observer.ended(ended, state);
-        Poll::Ready(item.map_or(Said::Over, Said::Item))
+        this.observer.ended(ended, state);
+        guard.armed = false;
+        Poll::Ready(item)
     }
 }
 
-/// Drops the body and ends the loop if user code panics.
-struct EndOnPanic<'a, B> {
-    body: Pin<&'a mut Option<B>>,
-    ended: &'a mut Option<Ended>,
+/// Drops the body and ends the loop if user code panics, also in a `Drop`.
+struct EndOnPanic<'a, B, S, O: Observe<S>> {
+    iteration: Pin<&'a mut Iteration<B, S, O>>,
     armed: bool,
 }
 
-impl<B> Drop for EndOnPanic<'_, B> {
+impl<B, S, O: Observe<S>> Drop for EndOnPanic<'_, B, S, O> {
     fn drop(&mut self) {
         if self.armed {
-            *self.ended = Some(Ended::Panicked);
-            self.body.set(None);
+            let mut this = self.iteration.as_mut().project();
+            *this.ended = Some(Ended::Panicked);
+            this.observer.ended(Ended::Panicked, None);
+            this.body.set(None);
         }
     }
 }

@@ -8,7 +8,7 @@ use futures::Stream;
 use futures::stream::FusedStream;
 use pin_project::pin_project;
 
-use crate::stream::iteration::{Iteration, Said};
+use crate::stream::iteration::{Iteration, Observe};
 use crate::stream::{Ended, IntoStep};
 
 /// Runs `body` once for each item of `input`, with the state that the one before left.
@@ -35,7 +35,7 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    LoopOver { input, make: body, state: Some(state), iteration: Iteration::new() }
+    LoopOver { input, make: body, iteration: Iteration::new(state, Last(None)) }
 }
 
 /// [`loop_over`] as a method of the input stream.
@@ -60,10 +60,21 @@ pub struct LoopOver<I, F, B, S> {
     #[pin]
     input: I,
     make: F,
-    /// `Some` between two bodies, and at the end if the input ended.
-    state: Option<S>,
     #[pin]
-    iteration: Iteration<B>,
+    iteration: Iteration<B, S, Last<S>>,
+}
+
+/// The final state, if there is one.
+struct Last<S>(Option<S>);
+
+impl<S> Observe<S> for Last<S> {
+    #[inline]
+    fn state(&mut self, _: &S) {}
+
+    #[inline]
+    fn ended(&mut self, _: Ended, state: Option<S>) {
+        self.0 = state;
+    }
 }
 
 impl<I, F, B, S> LoopOver<I, F, B, S> {
@@ -72,9 +83,10 @@ impl<I, F, B, S> LoopOver<I, F, B, S> {
         self.iteration.ended()
     }
 
-    /// The state between two input items, and after the input ended.
+    /// The state between two input items, and the final one after the input ended or a body said
+    /// [`Step::StopWith`](crate::stream::Step::StopWith).
     pub fn state(&self) -> Option<&S> {
-        self.state.as_ref()
+        self.iteration.next().or(self.iteration.observer().0.as_ref())
     }
 }
 
@@ -87,32 +99,52 @@ where
 {
     type Item = <B::Item as IntoStep>::Item;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    #[inline]
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.as_mut().project();
+        if this.iteration.is_active() {
+            match this.iteration.poll_item(cx) {
+                Poll::Ready(None) => {}
+                polled => return polled,
+            }
+        }
+        self.go_round(cx)
+    }
+}
+
+impl<I, F, B, S> LoopOver<I, F, B, S>
+where
+    I: Stream,
+    F: FnMut(S, I::Item) -> B,
+    B: Stream,
+    B::Item: IntoStep<State = S>,
+{
+    /// Pulls inputs and builds bodies until one has something to say.
+    // NOTE: like `LoopStream::go_round`, but for the input.
+    #[cold]
+    fn go_round(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
         let mut this = self.project();
         loop {
-            if this.iteration.as_mut().is_active() {
-                match ready!(this.iteration.as_mut().poll_said(cx, &mut ())) {
-                    Said::Item(item) => return Poll::Ready(Some(item)),
-                    Said::Over => return Poll::Ready(None),
-                    Said::Next(state) => {
-                        *this.state = Some(state);
-                        if this.iteration.as_mut().should_yield() {
-                            cx.waker().wake_by_ref();
-                            return Poll::Pending;
-                        }
-                    }
-                }
-            }
-            if this.iteration.ended().is_some() {
+            // No state: the loop is over.
+            if this.iteration.next().is_none() {
                 return Poll::Ready(None);
+            }
+            if this.iteration.as_mut().should_yield() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let Some(item) = ready!(this.input.as_mut().poll_next(cx)) else {
                 this.iteration.as_mut().end(Ended::InputEnded);
                 return Poll::Ready(None);
             };
-            // Law: between two bodies there is a state, or the loop has ended.
-            let Some(state) = this.state.take() else { return Poll::Ready(None) };
-            this.iteration.as_mut().begin(|| (this.make)(state, item));
+            this.iteration.as_mut().begin(|state| (this.make)(state, item));
+            match this.iteration.as_mut().poll_item(cx) {
+                Poll::Ready(None) => {}
+                polled => return polled,
+            }
         }
     }
 }

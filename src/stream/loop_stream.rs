@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures::Stream;
 use futures::stream::FusedStream;
 use pin_project::pin_project;
 
-use crate::stream::iteration::{Iteration, Observe, Said};
+use crate::stream::iteration::{Iteration, Observe};
 use crate::stream::{Ended, IntoStep};
 
 /// Runs `body` over a state, again and again, for as long as its steps say so.
@@ -53,16 +53,13 @@ where
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopStream<F, B, S, O = ()> {
     make: F,
-    /// `Some` between two bodies.
-    state: Option<S>,
     #[pin]
-    iteration: Iteration<B>,
-    observer: O,
+    iteration: Iteration<B, S, O>,
 }
 
 impl<F, B, S, O> LoopStream<F, B, S, O> {
     pub(super) fn observed(state: S, make: F, observer: O) -> Self {
-        Self { make, state: Some(state), iteration: Iteration::new(), observer }
+        Self { make, iteration: Iteration::new(state, observer) }
     }
 
     /// How the loop ended, or `None` while it goes on.
@@ -81,26 +78,47 @@ where
     type Item = <B::Item as IntoStep>::Item;
 
     #[inline]
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.as_mut().project();
+        if this.iteration.is_active() {
+            match this.iteration.poll_item(cx) {
+                Poll::Ready(None) => {}
+                polled => return polled,
+            }
+        }
+        self.go_round(cx)
+    }
+}
+
+impl<F, B, S, O> LoopStream<F, B, S, O>
+where
+    F: FnMut(S) -> B,
+    B: Stream,
+    B::Item: IntoStep<State = S>,
+    O: Observe<S>,
+{
+    /// Builds bodies until one has something to say. Away from `poll_next`, so that an item of the
+    /// active body costs no more than in a loop written by hand.
+    #[cold]
+    fn go_round(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
         let mut this = self.project();
         loop {
-            if this.iteration.as_mut().is_active() {
-                match ready!(this.iteration.as_mut().poll_said(cx, this.observer)) {
-                    Said::Item(item) => return Poll::Ready(Some(item)),
-                    Said::Over => return Poll::Ready(None),
-                    Said::Next(state) => {
-                        *this.state = Some(state);
-                        if this.iteration.as_mut().should_yield() {
-                            cx.waker().wake_by_ref();
-                            return Poll::Pending;
-                        }
-                    }
-                }
-            }
             // No state: the loop is over.
-            let Some(state) = this.state.take() else { return Poll::Ready(None) };
-            this.observer.state(&state);
-            this.iteration.as_mut().begin(|| (this.make)(state));
+            if this.iteration.next().is_none() {
+                return Poll::Ready(None);
+            }
+            if this.iteration.as_mut().should_yield() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            this.iteration.as_mut().begin(&mut *this.make);
+            match this.iteration.as_mut().poll_item(cx) {
+                Poll::Ready(None) => {}
+                polled => return polled,
+            }
         }
     }
 }

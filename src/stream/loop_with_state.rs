@@ -55,9 +55,6 @@ impl<S: Clone> StateCell<S> {
     }
 
     /// How the loop ended; `None` while it goes on, also when it was dropped.
-    ///
-    /// A panic in the body is known to [`LoopStream::ended`] and, once the stream was polled
-    /// again or dropped, here.
     pub fn ended(&self) -> Option<Ended> {
         self.with(|seen| seen.ended)
     }
@@ -78,6 +75,8 @@ impl<S: Clone> Observe<S> for StateCell<S> {
         drop(before);
     }
 
+    // Not part of the code that runs for each item.
+    #[inline(never)]
     fn ended(&mut self, ended: Ended, state: Option<S>) {
         let before = self.with(|seen| {
             seen.ended = Some(ended);

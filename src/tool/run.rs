@@ -98,14 +98,20 @@ impl Stream for ToolRun {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
         let this = &mut *self;
-        while this.running.len() < this.kit.limit() {
-            let Some(call) = this.waiting.pop_front() else { break };
-            match this.begin(call) {
-                Ok(running) => this.running.push(running),
-                Err(answer) => return Poll::Ready(Some(answer)),
+        loop {
+            while this.running.len() < this.kit.limit() {
+                let Some(call) = this.waiting.pop_front() else { break };
+                match this.begin(call) {
+                    Ok(running) => this.running.push(running),
+                    Err(answer) => return Poll::Ready(Some(answer)),
+                }
+            }
+            match this.running.poll_next_unpin(cx) {
+                // The last one that ran made room for one that waits.
+                Poll::Ready(None) if !this.waiting.is_empty() => {}
+                polled => return polled,
             }
         }
-        this.running.poll_next_unpin(cx)
     }
 }
 

@@ -9,12 +9,14 @@ use serde_json::json;
 use turnstream::provider::Reply;
 use turnstream::tool::{Tool, ToolContext, ToolSpec, Update};
 use turnstream::turn::StopReason;
-use turnstream::{Error, ErrorKind, Usage};
+use turnstream::{Error, ErrorKind, Toolkit, Usage};
 
 /// One script.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) replies: Vec<Reply>,
+    /// How many calls of a turn run at once.
+    pub(crate) at_once: usize,
     /// It never ends by itself.
     pub(crate) hangs: bool,
 }
@@ -61,7 +63,12 @@ fn spec(name: &str) -> ToolSpec {
     ToolSpec { name: name.into(), description: String::new(), parameters }
 }
 
-pub(crate) fn tools(seen: &Arc<Tools>) -> Vec<Tool> {
+pub(crate) fn kit(seen: &Arc<Tools>, case: &Case) -> Toolkit {
+    let at_once = std::num::NonZeroUsize::new(case.at_once).unwrap();
+    Toolkit::new(tools(seen)).at_once(at_once)
+}
+
+fn tools(seen: &Arc<Tools>) -> Vec<Tool> {
     let (ok, slow, bad, wild) = (seen.clone(), seen.clone(), seen.clone(), seen.clone());
     let chatty = seen.clone();
     vec![
@@ -192,7 +199,11 @@ pub(crate) fn cases() -> Vec<Case> {
             let name = format!("{first}, {then}");
             // Whether the run gets so far is what the run itself tells.
             let reaches = goes_on(&first);
-            cases.push(Case { name, replies, hangs: hangs || (reaches && hangs_then) });
+            let hangs = hangs || (reaches && hangs_then);
+            for at_once in [4, 1] {
+                let name = format!("{name}, {at_once} at once");
+                cases.push(Case { name, replies: replies.clone(), at_once, hangs });
+            }
         }
     }
     cases

@@ -34,7 +34,7 @@ impl World {
         let tools = Arc::new(Tools::default());
         let model = Scripted::new(case.replies.clone());
         let agent = Agent::new(model.clone())
-            .with_tools(grid::tools(&tools))
+            .with_kit(grid::kit(&tools, case))
             .with_max_turns(3)
             .with_ids(CountingIds::new("id"));
         let run = agent.run_from(History::with_id("h"), "go");
@@ -160,7 +160,7 @@ fn over_the_grid(name: &str, mut check: impl FnMut(&Case, usize, bool)) {
         check(case, polls, over);
     }
     println!("{name}: {} scripts, {worlds} worlds", cases.len());
-    assert!(worlds > 5_000, "the grid has shrunk to {worlds} worlds");
+    assert!(worlds > 10_000, "the grid has shrunk to {worlds} worlds");
 }
 
 #[test]
@@ -248,14 +248,13 @@ fn a_hand_written_loop_is_as_lawful_as_the_agent() {
     use turnstream::Request;
     use turnstream::provider::Provider;
     use turnstream::stream::{Steps, TurnEvents, loop_stream};
-    use turnstream::tool::Toolkit;
 
     over_the_grid("by hand", |case, polls, _| {
         for at in [polls / 3, polls / 2, polls] {
             runtime().block_on(async {
                 let tools = Arc::new(Tools::default());
                 let model = Scripted::new(case.replies.clone());
-                let kit = Toolkit::new(grid::tools(&tools));
+                let kit = grid::kit(&tools, case);
                 let journal = Journal::new(History::with_id("h"));
                 let asked = model.clone();
                 let mut turns = 0;

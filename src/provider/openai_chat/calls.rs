@@ -15,7 +15,6 @@ struct Call {
     name: String,
     /// Whether the turn knows of it: from then on its name is fixed.
     started: bool,
-    ended: bool,
 }
 
 impl Calls {
@@ -46,9 +45,6 @@ impl Calls {
     /// Ends every call: the finish reason was seen.
     pub(super) fn end(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         for (at, call) in self.0.iter_mut().enumerate() {
-            if std::mem::replace(&mut call.ended, true) {
-                continue;
-            }
             if call.name.is_empty() {
                 return Err(Error::new(ErrorKind::Protocol, "a tool call has no name"));
             }

@@ -19,8 +19,7 @@ const REFUSAL: u32 = 2;
 pub struct Decoder {
     calls: Calls,
     refused: bool,
-    /// The finish reason, until the turn is completed: the vendor's refusals say `stop`.
-    finish: Option<String>,
+    finished: bool,
 }
 
 impl Decoder {
@@ -31,7 +30,7 @@ impl Decoder {
 
     fn choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
         // What comes behind the finish reason is passed over.
-        if self.finish.is_none()
+        if !self.finished
             && let Some(delta) = &choice.delta.0
         {
             self.delta(delta, turn);
@@ -43,9 +42,10 @@ impl Decoder {
             let message = format!("the provider broke off with finish reason `{raw}`");
             return Err(Error::new(ErrorKind::Server, message));
         }
-        if self.finish.is_none() {
-            self.finish = Some(raw.to_owned());
+        if !std::mem::replace(&mut self.finished, true) {
             turn.stop(self.reason(raw), raw);
+            // The wire has no end of a call of its own: it is the finish reason.
+            self.calls.end(turn)?;
         }
         Ok(())
     }
@@ -68,6 +68,7 @@ impl Decoder {
 
     fn reason(&self, raw: &str) -> StopReason {
         match raw {
+            // The vendor's refusals say `stop`.
             "stop" | "end" | "eos" | "end_turn" if self.refused => StopReason::Refusal,
             "stop" | "end" | "eos" | "end_turn" => StopReason::Stop,
             "tool_calls" | "function_call" => StopReason::ToolCalls,
@@ -106,8 +107,7 @@ impl Decode for Decoder {
         Ok(Heard::More)
     }
 
-    /// The wire has no end of a call of its own: it is the finish reason.
-    fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        if turn.is_stopped() { self.calls.end(turn) } else { Ok(()) }
+    fn finish(&mut self, _: &mut TurnBuilder) -> Result<(), Error> {
+        Ok(())
     }
 }

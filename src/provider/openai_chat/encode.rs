@@ -170,10 +170,7 @@ impl<'a> Messages<'a> {
             ItemKind::ToolCall(call) => self.turn().tool_calls.push(Call {
                 id: &call.call_id,
                 r#type: "function",
-                function: CallFunction {
-                    name: &call.name,
-                    arguments: object_or_wrapped(call),
-                },
+                function: CallFunction { name: &call.name, arguments: object_or_wrapped(call) },
             }),
             ItemKind::ToolResult(result) => {
                 self.close_turn();

@@ -1,0 +1,408 @@
+//! The ready-made agent: its endings, its events, and what a holder can do between two pulls.
+
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use turnstream::env::CountingIds;
+use turnstream::event::{AppendedWhy, Phase, Reason, Transition};
+use turnstream::item::ResultKind;
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::stream::TurnStream;
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::StopReason;
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Run};
+
+fn tool(name: &str) -> Tool {
+    let parameters = json!({ "type": "object" });
+    let spec = ToolSpec { name: name.into(), description: String::new(), parameters };
+    Tool::raw(spec, |_, _| async { "fine" }).unwrap()
+}
+
+fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
+    let model = Scripted::new(replies);
+    let agent = Agent::new(model.clone()).with_tools([tool("t")]);
+    (agent.with_ids(CountingIds::new("id")), model)
+}
+
+fn call() -> Reply {
+    Reply::new().call("t", json!({}))
+}
+
+async fn outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
+    agent(replies).0.run("go").outcome().await
+}
+
+#[track_caller]
+fn check(outcome: &Outcome, reason: Reason, partial: bool, turns: u32) {
+    let found = (outcome.reason, outcome.partial, outcome.turns);
+    assert_eq!(found, (reason, partial, turns), "{outcome:?}");
+}
+
+/// The kinds of the results that a run added.
+fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
+    outcome.new_items.iter().filter_map(|i| Some(i.as_tool_result()?.kind)).collect()
+}
+
+#[tokio::test]
+async fn completed_when_the_model_has_no_more_calls() {
+    let outcome = outcome([call(), "done".into()]).await;
+    check(&outcome, Reason::Completed, false, 2);
+    assert_eq!(outcome.text, "done");
+    assert!(outcome.ok().is_ok());
+}
+
+#[tokio::test]
+async fn the_events_of_a_run_in_their_order() {
+    let (agent, _) = agent([Reply::text("so").call("t", json!({})), "done".into()]);
+    let events: Vec<_> = agent.run("go").collect().await;
+    let types: Vec<String> = events
+        .iter()
+        .map(|event| {
+            let json = serde_json::to_value(event.as_ref().unwrap()).unwrap();
+            json["type"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(
+        types,
+        [
+            "appended",
+            "turn_started",
+            "text_delta",
+            "tool_call_start",
+            "tool_call_args_delta",
+            "tool_call_end",
+            "turn_complete",
+            "tool_started",
+            "tool_output",
+            "continued",
+            "turn_started",
+            "text_delta",
+            "turn_complete",
+            "finished",
+        ]
+    );
+    assert!(matches!(
+        &events[10],
+        Ok(Event::TurnStarted { turn: 2, transition: Some(Transition::NextTurn), .. })
+    ));
+}
+
+#[tokio::test]
+async fn max_turns_runs_the_last_tools_and_is_partial() {
+    let (agent, model) = agent([call(), call(), call()]);
+    let outcome = agent.with_max_turns(2).run("go").outcome().await;
+    check(&outcome, Reason::MaxTurns, true, 2);
+    assert_eq!(kinds(&outcome), [ResultKind::Ok, ResultKind::Ok]);
+    assert_eq!(model.requests().len(), 2);
+    assert_eq!(outcome.ok().unwrap_err().kind(), ErrorKind::Unfinished);
+}
+
+#[tokio::test]
+async fn a_cap_of_zero_sends_nothing() {
+    let (agent, model) = agent([call()]);
+    let outcome = agent.with_max_turns(0).run("go").outcome().await;
+    check(&outcome, Reason::MaxTurns, true, 0);
+    assert_eq!((model.requests().len(), outcome.new_items.len()), (0, 1));
+}
+
+#[tokio::test]
+async fn the_cap_is_twenty_unless_set() {
+    let model = Scripted::function(|_, _| call());
+    let outcome = Agent::new(model).with_tools([tool("t")]).run("go").outcome().await;
+    check(&outcome, Reason::MaxTurns, true, 20);
+}
+
+#[tokio::test]
+async fn refused_filtered_and_truncated_end_at_once_and_answer_their_calls() {
+    for (stop, reason, partial, kind) in [
+        (StopReason::Refusal, Reason::Refused, false, ResultKind::Skipped),
+        (StopReason::ContentFilter, Reason::Filtered, false, ResultKind::Skipped),
+        (StopReason::MaxTokens, Reason::Truncated, true, ResultKind::Truncated),
+        (StopReason::ContextWindow, Reason::ContextWindow, true, ResultKind::Truncated),
+    ] {
+        let words = outcome([Reply::text("I").stop(stop.clone())]).await;
+        check(&words, reason, partial, 1);
+        assert_eq!(words.text, "I");
+        let calls = outcome([call().stop(stop)]).await;
+        check(&calls, reason, partial, 1);
+        assert_eq!(kinds(&calls), [kind]);
+        assert!(calls.error.is_none());
+    }
+}
+
+#[tokio::test]
+async fn three_turns_in_a_row_none_of_whose_calls_could_start_are_malformed() {
+    let wrong = || Reply::new().call("nobody", json!({}));
+    let outcome_ = outcome([wrong(), wrong(), wrong(), "never".into()]).await;
+    check(&outcome_, Reason::Malformed, true, 3);
+    assert_eq!(kinds(&outcome_), [ResultKind::UnknownTool; 3]);
+    // One good turn in between resets the count.
+    let outcome_ = outcome([wrong(), wrong(), call(), wrong(), wrong(), "done".into()]).await;
+    check(&outcome_, Reason::Completed, false, 6);
+}
+
+#[tokio::test]
+async fn an_empty_reply_is_told_so_and_the_third_in_a_row_is_malformed() {
+    let outcome_ = outcome([Reply::new(), "sorry".into()]).await;
+    check(&outcome_, Reason::Completed, false, 2);
+    let (agent, _) = agent([Reply::new(), Reply::new().think("hm"), Reply::new()]);
+    let events: Vec<_> = agent.run("go").map(Result::unwrap).collect().await;
+    let correctives = events
+        .iter()
+        .filter(|event| matches!(event, Event::Appended { why: AppendedWhy::Corrective, .. }));
+    assert_eq!(correctives.count(), 2);
+    check(events.last().unwrap().finished().unwrap(), Reason::Malformed, true, 3);
+}
+
+#[tokio::test]
+async fn an_empty_reply_behind_tool_results_is_the_end() {
+    check(&outcome([call(), Reply::new()]).await, Reason::Completed, false, 2);
+}
+
+#[tokio::test]
+async fn tool_calls_without_a_call_never_asks_again() {
+    let words = outcome([Reply::text("x").stop(StopReason::ToolCalls)]).await;
+    check(&words, Reason::Completed, false, 1);
+    let nothing = outcome([Reply::new().stop(StopReason::ToolCalls)]).await;
+    check(&nothing, Reason::Malformed, true, 1);
+}
+
+#[tokio::test]
+async fn a_stop_reason_that_is_not_understood_is_asked_about_once() {
+    let odd = || call().stop(StopReason::Other("odd".into()));
+    check(&outcome([odd(), "done".into()]).await, Reason::Completed, false, 2);
+    let outcome_ = outcome([odd(), odd(), "never".into()]).await;
+    check(&outcome_, Reason::Malformed, true, 2);
+    assert_eq!(kinds(&outcome_), [ResultKind::Skipped; 2]);
+}
+
+#[tokio::test]
+async fn a_paused_turn_is_resumed() {
+    let paused = Reply::text("half").stop(StopReason::Pause);
+    let (agent, model) = agent([paused, "done".into()]);
+    check(&agent.run("go").outcome().await, Reason::Completed, false, 2);
+    let resumed = &model.requests()[1];
+    assert_eq!(resumed.history.last().unwrap().as_text(), Some("half"));
+}
+
+#[tokio::test]
+async fn a_cut_turn_is_incomplete_and_keeps_what_was_said() {
+    let outcome = outcome([call(), Reply::text("half a").cut()]).await;
+    check(&outcome, Reason::Incomplete, true, 2);
+    assert_eq!(outcome.text, "half a");
+    let last = outcome.new_items.last().unwrap();
+    assert!(last.interrupted && last.as_text() == Some("half a"));
+    assert_eq!(outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_ends_the_run_with_its_error() {
+    let error = Error::new(ErrorKind::RateLimited, "slow").with_status(429);
+    let outcome = outcome([call(), Reply::text("x").fail(error.clone())]).await;
+    check(&outcome, Reason::ProviderError, true, 2);
+    assert_eq!(outcome.error, Some(error.clone()));
+    assert_eq!(outcome.ok().unwrap_err(), error);
+}
+
+#[tokio::test]
+async fn a_provider_that_panics_ends_the_run_with_an_error() {
+    struct Wild;
+    impl Provider for Wild {
+        fn stream_turn(&self, _: Request) -> TurnStream {
+            std::panic::resume_unwind(Box::new("boom"))
+        }
+        fn model(&self) -> &'static str {
+            "wild"
+        }
+    }
+    let outcome = Agent::new(Wild).run("go").outcome().await;
+    check(&outcome, Reason::ProviderError, true, 1);
+    assert_eq!(outcome.error.unwrap().kind(), ErrorKind::Panic);
+}
+
+#[tokio::test]
+async fn interrupted_before_the_first_poll_sends_nothing() {
+    let (agent, model) = agent([call()]);
+    let run = agent.run("go");
+    run.interrupt();
+    let events: Vec<_> = run.map(Result::unwrap).collect().await;
+    assert!(matches!(events[0], Event::Appended { why: AppendedWhy::Input, .. }));
+    assert_eq!(events.len(), 2);
+    check(events[1].finished().unwrap(), Reason::Interrupted(Phase::Streaming), true, 0);
+    assert_eq!(model.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn interrupted_during_tools_keeps_results_and_says_which_had_started() {
+    let slow = {
+        let parameters = json!({ "type": "object" });
+        let spec = ToolSpec { name: "slow".into(), description: String::new(), parameters };
+        Tool::raw(spec, |_, _| std::future::pending::<()>()).unwrap()
+    };
+    let reply = Reply::new().call("t", json!({})).call("slow", json!({})).call("t", json!({}));
+    let one_at_once = std::num::NonZeroUsize::MIN;
+    let kit = turnstream::Toolkit::new([tool("t"), slow]).at_once(one_at_once);
+    let (agent, _) = agent([reply]);
+    let mut run = agent.with_kit(kit).run("go");
+    while let Some(Some(event)) = run.next().now_or_never() {
+        event.unwrap();
+    }
+    run.interrupt();
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::Interrupted(Phase::Tools), true, 1);
+    let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
+    let texts: Vec<_> = results.map(|result| result.content.text()).collect();
+    assert_eq!(texts, ["fine", "Interrupted mid-execution", "Interrupted by user"]);
+}
+
+#[tokio::test]
+async fn an_interrupt_from_elsewhere_wakes_a_run_that_waits() {
+    let (agent, _) = agent([Reply::text("x").hang()]);
+    let run = agent.run("go");
+    let handle = run.handle();
+    let waiting = tokio::spawn(run.outcome());
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!waiting.is_finished());
+    handle.interrupt();
+    check(&waiting.await.unwrap(), Reason::Interrupted(Phase::Streaming), true, 1);
+    assert_eq!(handle.history().len(), 2);
+}
+
+/// Pulls until an event fits.
+async fn until(run: &mut Run, fits: impl Fn(&Event) -> bool) {
+    while let Some(event) = run.next().await {
+        if fits(&event.unwrap()) {
+            return;
+        }
+    }
+    panic!("no such event");
+}
+
+#[tokio::test]
+async fn what_is_steered_comes_before_the_next_request_and_behind_all_results() {
+    let (agent, model) = agent([call().call("t", json!({})), "done".into()]);
+    let mut run = agent.run("go");
+    until(&mut run, |event| event.tool_output().is_some()).await;
+    let receipt = run.steer("be brief").unwrap();
+    let events: Vec<_> = run.by_ref().map(Result::unwrap).collect().await;
+    let appended = events.iter().find_map(|event| match event {
+        Event::Appended { why: AppendedWhy::Steer, id, .. } => Some(id.clone()),
+        _ => None,
+    });
+    assert_eq!(appended, Some(receipt.id));
+    let request = &model.requests()[1].history;
+    assert_eq!(request.last(), Some(&Item::user("be brief")));
+    assert_eq!(request.iter().filter(|item| item.as_tool_result().is_some()).count(), 2);
+    assert_eq!(model.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn what_is_steered_while_the_model_stops_gets_one_more_turn() {
+    let (agent, model) = agent(["first".into(), "second".into()]);
+    let mut run = agent.run("go");
+    until(&mut run, |event| event.turn_complete().is_some()).await;
+    run.steer("and?").unwrap();
+    until(&mut run, |event| matches!(event, Event::Continued { reason: Transition::Steering }))
+        .await;
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::Completed, false, 2);
+    assert_eq!((outcome.text.as_str(), outcome.undelivered.len()), ("second", 0));
+    assert_eq!(model.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn what_cannot_be_delivered_comes_back() {
+    let (agent, _) = agent(["first".into()]);
+    let mut run = agent.with_max_turns(1).run("go");
+    until(&mut run, |event| event.turn_complete().is_some()).await;
+    let receipt = run.steer("too late").unwrap();
+    until(&mut run, |event| event.finished().is_some()).await;
+    let late = run.steer("much too late").unwrap_err();
+    assert_eq!(late.items, [Item::user("much too late")]);
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::Completed, false, 1);
+    assert_eq!(outcome.undelivered[0].id, receipt.id);
+    assert_eq!(outcome.undelivered[0].items, [Item::user("too late")]);
+}
+
+#[tokio::test]
+async fn a_history_goes_on_where_it_was_left() {
+    let (agent, model) = agent([call(), "one".into(), "two".into()]);
+    let mut run = agent.run("first");
+    until(&mut run, |event| event.finished().is_some()).await;
+    let history = run.history();
+    let outcome = agent.run_from(history.clone(), "second").outcome().await;
+    assert_eq!(outcome.new_items.len(), 2);
+    let sent = &model.requests()[2].history;
+    assert_eq!(sent.id(), history.id());
+    assert_eq!(sent.len(), history.len() + 1);
+}
+
+#[tokio::test]
+async fn a_history_with_open_calls_is_settled_before_it_goes_on() {
+    let (agent, model) = agent([call(), "again".into()]);
+    let mut run = agent.run("first");
+    until(&mut run, |event| event.turn_complete().is_some()).await;
+    let handle = run.handle();
+    drop(run);
+    let outcome = agent.run_from(handle.history(), "second").outcome().await;
+    assert_eq!(outcome.new_items.len(), 2);
+    let sent = &model.requests()[1].history;
+    assert!(sent.is_lawful());
+    let result = sent.iter().find_map(Item::as_tool_result).unwrap();
+    assert_eq!(result.kind, ResultKind::Interrupted);
+}
+
+#[tokio::test]
+async fn the_system_prompt_and_the_settings_reach_the_request() {
+    let (agent, model) = agent(["x".into()]);
+    let agent = agent
+        .with_system("stable")
+        .with_volatile_system("volatile")
+        .with_max_output_tokens(7)
+        .with_temperature(0.5);
+    agent.run(vec![Item::system("more"), Item::user("go")]).outcome().await;
+    let request = &model.requests()[0];
+    assert_eq!(request.system.stable, "stable");
+    assert_eq!(request.system.volatile, "volatile");
+    assert_eq!((request.max_output_tokens, request.temperature), (Some(7), Some(0.5)));
+    assert_eq!(request.tools[0].name, "t");
+}
+
+#[tokio::test]
+async fn a_thousand_turns_keep_state_and_journal_equal() {
+    let model = Scripted::function(|_, n| if n < 1000 { call() } else { "done".into() });
+    let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_max_turns(2000);
+    let mut run = agent.run("go");
+    let mut requests = 0;
+    while let Some(event) = run.next().await {
+        if let Event::TurnStarted { .. } = event.unwrap() {
+            let before = run.history();
+            run.next().await.unwrap().unwrap();
+            let sent = &model.requests()[requests].history;
+            assert_eq!(sent, &before, "turn {requests}");
+            requests += 1;
+            if requests > 40 {
+                break;
+            }
+        }
+    }
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::Completed, false, 1001);
+}
+
+#[test]
+fn a_run_is_send_and_static_and_its_parts_are_small() {
+    fn send<T: Send + 'static>() {}
+    fn sync<T: Send + Sync + 'static>() {}
+    send::<Run>();
+    send::<TurnStream>();
+    sync::<Agent>();
+    sync::<History>();
+    sync::<Event>();
+    sync::<Error>();
+    sync::<turnstream::RunHandle>();
+    assert!(size_of::<Item>() <= 160, "{}", size_of::<Item>());
+    assert_eq!(size_of::<Error>(), size_of::<usize>());
+}

@@ -1,0 +1,397 @@
+//! What a toolkit does with the calls of a turn.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use turnstream::event::ToolEvent;
+use turnstream::item::{Content, Part, ResultKind, ToolResult};
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::stream::{Step, TurnEvents};
+use turnstream::tool::{Tool, ToolOutput, ToolSpec, Update};
+use turnstream::turn::StopReason;
+use turnstream::{Event, History, Item, Request, Toolkit, Turn};
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({
+        "type": "object",
+        "properties": { "ms": { "type": "integer" } },
+        "additionalProperties": false,
+    });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+/// Sleeps for as many milliseconds as it is told, and counts how many of it run.
+fn nap(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
+    let (running, most) = (running.clone(), most.clone());
+    Tool::raw(spec("nap"), move |args, _cx| {
+        let (running, most) = (running.clone(), most.clone());
+        async move {
+            let now = running.fetch_add(1, Ordering::Relaxed) + 1;
+            most.fetch_max(now, Ordering::Relaxed);
+            sleep(Duration::from_millis(args["ms"].as_u64().unwrap_or(0))).await;
+            running.fetch_sub(1, Ordering::Relaxed);
+            args["ms"].to_string()
+        }
+    })
+    .unwrap()
+}
+
+async fn turn(reply: Reply) -> Arc<Turn> {
+    let request = Request::new(History::with_id("h"));
+    Scripted::new([reply]).stream_turn(request).into_turn().await.unwrap()
+}
+
+fn naps(times: &[u64]) -> Reply {
+    let call = |reply: Reply, ms: &u64| reply.call("nap", json!({ "ms": ms }));
+    times.iter().fold(Reply::new(), call)
+}
+
+/// Runs a turn's calls and gives each event with the time at which it came.
+async fn run(kit: &Toolkit, reply: Reply) -> Vec<(u128, ToolEvent)> {
+    let began = Instant::now();
+    let turn = turn(reply).await;
+    let events = kit.run(&History::with_id("h"), &turn);
+    events.map(|event| (began.elapsed().as_millis(), event)).collect().await
+}
+
+fn outputs(events: &[(u128, ToolEvent)]) -> Vec<(u128, &ToolResult)> {
+    let output = |entry: &'_ (u128, ToolEvent)| match entry {
+        (at, ToolEvent::Output(_)) => Some(*at),
+        _ => None,
+    };
+    let results = events.iter().filter_map(|(_, event)| match event {
+        ToolEvent::Output(result) => Some(result),
+        _ => None,
+    });
+    events.iter().filter_map(output).zip(results).collect()
+}
+
+/// Runs one call of one tool and gives its result.
+async fn result_of(tool: Tool, name: &str, arguments: &str) -> ToolResult {
+    let kit = Toolkit::new([tool]);
+    let events = run(&kit, Reply::new().call_raw("c", name, arguments)).await;
+    let outputs = outputs(&events);
+    assert_eq!(outputs.len(), 1, "one result a call");
+    outputs[0].1.clone()
+}
+
+fn echo() -> Tool {
+    Tool::raw(spec("echo"), |args: Value, _cx| async move { args }).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_50_200_and_600_ms_give_their_results_at_50_200_and_600() {
+    let count = Arc::default();
+    let kit = Toolkit::new([nap(&count, &Arc::default())]);
+    let events = run(&kit, naps(&[600, 50, 200])).await;
+    let times: Vec<_> =
+        outputs(&events).iter().map(|(at, result)| (*at, result.content.text())).collect();
+    assert_eq!(times, [(50, "50".into()), (200, "200".into()), (600, "600".into())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_enter_the_history_in_call_order() {
+    let kit = Toolkit::new([nap(&Arc::default(), &Arc::default())]);
+    let turn = turn(naps(&[600, 50, 200])).await;
+    let steps = kit.run(&History::with_id("h"), &turn).then_next(|history| history);
+    let last = steps.map(Result::unwrap).collect::<Vec<_>>().await.pop();
+    let Some(Step::Next(history)) = last else { panic!("no next state") };
+    let results = history.iter().filter_map(Item::as_tool_result).map(|r| r.content.text());
+    assert_eq!(results.collect::<Vec<_>>(), ["600", "50", "200"]);
+    assert!(history.is_lawful());
+    assert_eq!(history.completed_turns(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_most_four_calls_run_at_once_unless_told_otherwise() {
+    for (limit, expected) in [(None, 4), (Some(1), 1), (Some(100), 10)] {
+        let (running, most) = (Arc::default(), Arc::default());
+        let mut kit = Toolkit::new([nap(&running, &most)]);
+        if let Some(limit) = limit {
+            kit = kit.at_once(NonZeroUsize::new(limit).unwrap());
+        }
+        let events = run(&kit, naps(&[10; 10])).await;
+        assert_eq!(outputs(&events).len(), 10);
+        assert_eq!(most.load(Ordering::Relaxed), expected);
+    }
+}
+
+#[tokio::test]
+async fn empty_arguments_are_an_empty_object() {
+    for arguments in ["", "null", "  ", "{}"] {
+        let result = result_of(echo(), "echo", arguments).await;
+        assert_eq!((result.kind, result.content.text()), (ResultKind::Ok, "{}".into()));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_tool_is_answered_with_the_tools_there_are() {
+    let result = result_of(echo(), "nobody", "{}").await;
+    assert_eq!(result.kind, ResultKind::UnknownTool);
+    assert!(result.is_error() && result.content.text().contains("`echo`"), "{result:?}");
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_json_object_are_told_why() {
+    for arguments in ["{\"ms\":", "[]", "\"{}\"", "3", "{} x"] {
+        let result = result_of(echo(), "echo", arguments).await;
+        assert_eq!(result.kind, ResultKind::InvalidArguments, "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_told_with_their_path() {
+    let result = result_of(echo(), "echo", "{\"ms\":\"soon\"}").await;
+    assert_eq!(result.kind, ResultKind::InvalidArguments);
+    assert!(result.content.text().contains("ms"), "{result:?}");
+}
+
+#[cfg(feature = "schemars")]
+#[tokio::test]
+async fn typed_arguments_that_do_not_fit_are_told_with_their_path() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Outer {
+        inner: Vec<Inner>,
+    }
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Inner {
+        x: u8,
+    }
+    let sum = || {
+        Tool::new("sum", "", |args: Outer, _cx| async move {
+            args.inner.iter().map(|inner| u32::from(inner.x)).sum::<u32>()
+        })
+    };
+    let result = result_of(sum(), "sum", r#"{"inner":[{"x":1},{"x":2}]}"#).await;
+    assert_eq!(result.content.text(), "3");
+    let result = result_of(sum(), "sum", r#"{"inner":[{"x":1},{"x":"2"}]}"#).await;
+    assert_eq!(result.kind, ResultKind::InvalidArguments);
+    assert!(result.content.text().contains("inner[1].x"), "{result:?}");
+    assert!(sum().spec().parameters.get("$schema").is_none());
+}
+
+#[tokio::test]
+async fn an_error_is_a_result_that_the_model_reads() {
+    let tool = Tool::raw(spec("t"), |_, _| async { Err::<(), _>("the disk is full") }).unwrap();
+    let result = result_of(tool, "t", "{}").await;
+    assert_eq!(result.kind, ResultKind::Error);
+    assert_eq!(result.content.text(), "Error: the disk is full");
+}
+
+#[tokio::test]
+async fn a_panic_is_a_result_wherever_it_happens() {
+    fn boom() -> String {
+        std::panic::resume_unwind(Box::new("boom"))
+    }
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                boom();
+            }
+        }
+    }
+    let in_future = Tool::raw(spec("t"), |_, _| async { boom() }).unwrap();
+    let in_closure = Tool::raw(spec("t"), |_, _| {
+        boom();
+        async {}
+    })
+    .unwrap();
+    for tool in [in_future, in_closure] {
+        let result = result_of(tool, "t", "{}").await;
+        assert_eq!(result.kind, ResultKind::Panic);
+        assert!(result.content.text().contains("boom"));
+    }
+    let in_drop = Tool::typed_streaming(spec("t"), |_: Value, _| {
+        let bomb = Bomb;
+        futures::stream::iter([Update::output("fine")]).map(move |update| (&bomb, update).1)
+    })
+    .unwrap();
+    let result = result_of(in_drop, "t", "{}").await;
+    assert_eq!((result.kind, result.content.text()), (ResultKind::Ok, "fine".into()));
+}
+
+#[tokio::test]
+async fn siblings_of_a_call_that_fails_go_on() {
+    let bad =
+        Tool::raw(spec("bad"), |_, _| async { std::panic::resume_unwind(Box::new("boom")) as () })
+            .unwrap();
+    let kit = Toolkit::new([echo(), bad]);
+    let reply = Reply::new()
+        .call("bad", json!({}))
+        .call("nobody", json!({}))
+        .call_raw("c", "echo", "{")
+        .call("echo", json!({}));
+    let events = run(&kit, reply).await;
+    let mut kinds: Vec<_> = outputs(&events).iter().map(|(_, r)| (&r.call_id, r.kind)).collect();
+    kinds.sort_by_key(|(id, _)| (*id).clone());
+    let kinds: Vec<_> = kinds.into_iter().map(|(_, kind)| kind).collect();
+    assert_eq!(
+        kinds,
+        [ResultKind::InvalidArguments, ResultKind::Panic, ResultKind::UnknownTool, ResultKind::Ok]
+    );
+}
+
+#[tokio::test]
+async fn a_streaming_tool_tells_how_far_it_is_and_is_dropped_behind_its_output() {
+    let polled = Arc::new(AtomicUsize::new(0));
+    let seen = polled.clone();
+    let tool = Tool::typed_streaming(spec("t"), move |_: Value, _| {
+        let seen = seen.clone();
+        let updates = vec![
+            Update::progress(&1),
+            Update::progress(&2),
+            Update::output("done"),
+            Update::output("late"),
+        ];
+        futures::stream::iter(updates).inspect(move |_| {
+            seen.fetch_add(1, Ordering::Relaxed);
+        })
+    })
+    .unwrap();
+    let events = run(&Toolkit::new([tool]), Reply::new().call("t", json!({}))).await;
+    let shapes: Vec<_> = events
+        .iter()
+        .map(|(_, event)| match event {
+            ToolEvent::Started { .. } => "started".to_owned(),
+            ToolEvent::Progress { data, .. } => data.to_string(),
+            ToolEvent::Output(result) => result.content.text(),
+            _ => "?".to_owned(),
+        })
+        .collect();
+    assert_eq!(shapes, ["started", "1", "2", "done"]);
+    assert_eq!(polled.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_without_an_output_is_an_error() {
+    let tool = Tool::typed_streaming(spec("t"), |_: Value, _| futures::stream::empty()).unwrap();
+    assert_eq!(result_of(tool, "t", "{}").await.kind, ResultKind::Error);
+}
+
+#[tokio::test]
+async fn a_tool_may_return_parts() {
+    let tool = Tool::raw(spec("t"), |_, _| async { vec![Part::image("image/png", "AAAA")] });
+    let result = result_of(tool.unwrap(), "t", "{}").await;
+    assert!(matches!(result.content, Content::Parts(parts) if parts.len() == 1));
+    let tool = Tool::raw(spec("t"), |_, _| async { ToolOutput::error("no") }).unwrap();
+    assert_eq!(result_of(tool, "t", "{}").await.kind, ResultKind::Error);
+}
+
+#[tokio::test]
+async fn calls_of_a_turn_that_vetoes_them_are_answered_and_never_run() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = ran.clone();
+    let tool = Tool::raw(spec("t"), move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async {}
+    })
+    .unwrap();
+    let kit = Toolkit::new([tool]);
+    for (reason, kind) in [
+        (StopReason::MaxTokens, ResultKind::Truncated),
+        (StopReason::ContextWindow, ResultKind::Truncated),
+        (StopReason::Refusal, ResultKind::Skipped),
+        (StopReason::ContentFilter, ResultKind::Skipped),
+        (StopReason::Pause, ResultKind::Skipped),
+        (StopReason::Other("odd".into()), ResultKind::Skipped),
+    ] {
+        let reply = Reply::new().call("t", json!({})).call("t", json!({})).stop(reason);
+        let events = run(&kit, reply).await;
+        assert_eq!(events.len(), 2, "an answer each and nothing else");
+        assert!(outputs(&events).iter().all(|(_, result)| result.kind == kind));
+    }
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_in_the_history_already_does_not_run_again() {
+    let turn = turn(Reply::new().call("echo", json!({}))).await;
+    let history = History::from_items("h", turn.to_history_items());
+    let events: Vec<_> = Toolkit::new([echo()]).run(&history, &turn).collect().await;
+    assert!(matches!(&events[..], [ToolEvent::Output(r)] if r.kind == ResultKind::Skipped));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_run_drops_its_tools_and_sets_their_flag() {
+    let flag = Arc::new(std::sync::Mutex::new(None));
+    let (running, seen) = (Arc::new(AtomicUsize::new(0)), flag.clone());
+    let counted = running.clone();
+    let tool = Tool::raw(spec("t"), move |_, cx| {
+        assert_eq!(cx.idempotency_key(), format!("h/{}", cx.call_id()));
+        *seen.lock().unwrap() = Some(cx);
+        let running = counted.clone();
+        running.fetch_add(1, Ordering::Relaxed);
+        let guard = OnDrop(Some(move || {
+            running.fetch_sub(1, Ordering::Relaxed);
+        }));
+        async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        }
+    })
+    .unwrap();
+    let turn = turn(Reply::new().call("t", json!({}))).await;
+    let mut run = Toolkit::new([tool]).run(&History::with_id("h"), &turn);
+    run.next().await.unwrap();
+    assert!(futures::FutureExt::now_or_never(run.next()).is_none());
+    let cx = flag.lock().unwrap().clone().unwrap();
+    assert!(!cx.is_cancelled());
+    assert_eq!(running.load(Ordering::Relaxed), 1);
+    drop(run);
+    assert!(cx.is_cancelled());
+    assert_eq!(running.load(Ordering::Relaxed), 0);
+}
+
+/// Does something when it is dropped.
+struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(f) = self.0.take() {
+            f();
+        }
+    }
+}
+
+#[test]
+fn a_spec_that_no_provider_would_take_is_refused() {
+    let bad = |name: &str, parameters: Value| {
+        let spec = ToolSpec { name: name.into(), description: String::new(), parameters };
+        Tool::raw(spec, |_, _| async {}).is_err()
+    };
+    let object = || json!({ "type": "object" });
+    assert!(bad("", object()) && bad("a b", object()) && bad(&"x".repeat(65), object()));
+    assert!(bad("t", json!({})) && bad("t", json!({ "type": "string" })));
+    assert!(!bad("t", object()));
+}
+
+#[test]
+fn of_two_tools_with_one_name_the_later_is_kept() {
+    let first = Tool::raw(spec("a"), |_, _| async { 1 }).unwrap();
+    let second = Tool::raw(ToolSpec { description: "new".into(), ..spec("a") }, |_, _| async { 2 });
+    let kit = Toolkit::new([first, echo(), second.unwrap()]);
+    let names: Vec<_> =
+        kit.specs().iter().map(|s| format!("{} {}", s.name, s.description)).collect();
+    assert_eq!(names, ["a new", "echo "]);
+}
+
+#[tokio::test]
+async fn the_events_of_tools_are_events_of_the_run() {
+    let turn = turn(Reply::new().call("echo", json!({}))).await;
+    let steps = Toolkit::new([echo()]).run(&History::with_id("h"), &turn).then_next(|h| h);
+    let values: Vec<_> = steps.map(Result::unwrap).collect().await;
+    assert!(matches!(
+        &values[..],
+        [
+            Step::Value(Event::Tool(ToolEvent::Started { .. })),
+            Step::Value(Event::Tool(ToolEvent::Output(_))),
+            Step::Next(_)
+        ]
+    ));
+}
