@@ -360,3 +360,64 @@ async fn an_interrupt_in_a_later_turn_keeps_the_calls_with_their_results() {
     let expected = "interrupted: 2 tool calls, 2 results, the history can be sent again";
     assert!(err.lines().any(|line| line == expected), "{err}");
 }
+
+/// What the program says of a server that answers with `reply`, under a key.
+async fn against(reply: fn() -> Reply, json: bool) -> Option<Output> {
+    let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap();
+    let temp = Temp::new();
+    let url = server.url();
+    let mut args = vec!["--provider", "anthropic", "--base-url", &url, "hi"];
+    args.extend(json.then_some("--json"));
+    let mut agent = agent(&temp.0, &args)?;
+    agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
+    // The server runs on this runtime, so the program is waited for elsewhere.
+    let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
+    for bytes in [&ran.stdout, &ran.stderr] {
+        assert!(!text(bytes).contains("top-secret"), "{}", text(bytes));
+    }
+    Some(ran)
+}
+
+async fn check_failure(reply: fn() -> Reply, reason: Reason, kind: ErrorKind, line: &str) {
+    let Some(output) = against(reply, true).await else { return };
+    check_exit(&output, 1);
+    let (_, error, outcome) = read_json(&output.stdout);
+    assert_eq!((outcome.reason, outcome.error.as_ref()), (reason, error.as_ref()));
+    assert_eq!(error.unwrap().kind(), kind);
+    let output = against(reply, false).await.unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    let lines: Vec<_> = err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(lines.len(), 1, "{err}");
+    assert!(lines[0].contains(line), "{err}");
+    assert!(!err.contains("panicked"), "{err}");
+}
+
+#[tokio::test]
+async fn a_key_that_is_refused_is_one_clear_line_without_the_key() {
+    let reply = || {
+        let error = Error::new(ErrorKind::Auth, "invalid x-api-key sk-ant-top-secret");
+        Reply::error(error.with_status(401))
+    };
+    let line = "status 401: invalid x-api-key";
+    check_failure(reply, Reason::ProviderError, ErrorKind::Auth, line).await;
+}
+
+#[tokio::test]
+async fn too_many_requests_is_one_clear_line() {
+    let reply = || Reply::error(Error::new(ErrorKind::RateLimited, "slow down").with_status(429));
+    let line = "status 429: slow down";
+    check_failure(reply, Reason::ProviderError, ErrorKind::RateLimited, line).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_is_incomplete_and_one_clear_line() {
+    let reply = || Reply::text("Half a").cut();
+    check_failure(reply, Reason::Incomplete, ErrorKind::IncompleteTurn, "cut off").await;
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_is_one_clear_line() {
+    let reply = || Reply::text("Half a").fail(Error::new(ErrorKind::Overloaded, "Overloaded"));
+    check_failure(reply, Reason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
+}
