@@ -61,7 +61,7 @@
 //! | 3 | [`event`] | all that a consumer sees, as data |
 //! | 2 | [`request`], [`turn`], [`sse`] | one turn, as data |
 //! | 1 | [`item`] | what is said, and the [`History`] it is written into |
-//! | 0 | [`error`], [`usage`], [`env`] | |
+//! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
 //!
 //! # What holds
 //!

@@ -7,12 +7,16 @@ use turnstream::item::{Content, Media, MediaSource, Part, ResultKind, ToolResult
 use turnstream::provider::Decoding;
 use turnstream::provider::openai_chat::{Decoder, LimitField, encode};
 use turnstream::request::ToolSpec;
+use turnstream::sse::write_frame;
 use turnstream::stream::{TurnEvents, seal};
 use turnstream::turn::{StopReason, Turn};
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
 fn read(chunks: &[&str]) -> Result<Turn, Error> {
-    let body: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    let mut body = Vec::new();
+    for chunk in chunks {
+        write_frame(&mut body, None, chunk);
+    }
     let body = stream::iter([Ok(Bytes::from(body))]);
     let turn = seal(&History::with_id("h"), Decoding::new(body, Decoder::new())).into_turn();
     block_on(turn).map(|turn| (*turn).clone())

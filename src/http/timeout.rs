@@ -13,6 +13,6 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { first_byte: Duration::from_secs(300), idle: Duration::from_secs(120) }
+        Self { first_byte: Duration::from_mins(5), idle: Duration::from_mins(2) }
     }
 }

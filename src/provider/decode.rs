@@ -1,6 +1,5 @@
 //! The driver that polls every decoder: bytes in, pushes into the turn.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -148,10 +147,4 @@ where
 fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> Result<(), Error> {
     decoder.finish(turn)?;
     turn.complete()
-}
-
-/// Runs an encoder; a panic in it is an error of the turn.
-pub(super) fn caught_encode<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(f))
-        .unwrap_or_else(|payload| Err(Error::panic("the encoder", &*payload)))
 }

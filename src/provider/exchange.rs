@@ -1,5 +1,6 @@
 //! One request and its answer over HTTP: encode, send, decode.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -8,7 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::error::{Error, ErrorKind};
 use crate::http::{Body, Endpoint, HttpClient, Response, Secret, Timeouts, masked};
-use crate::provider::decode::{Decode, Decoding, caught_encode};
+use crate::provider::decode::{Decode, Decoding};
 use crate::provider::failure;
 use crate::stream::TurnSource;
 use crate::turn::TurnBuilder;
@@ -57,7 +58,7 @@ impl Caller {
 /// One request on its way.
 pub(super) enum Exchange<D> {
     Sending(BoxFuture<'static, Result<(Body, Option<String>), Error>>, Option<D>),
-    Answering(Decoding<Body, D>, Option<String>),
+    Answering(Box<Decoding<Body, D>>, Option<String>),
 }
 
 impl<D: Decode + Unpin> TurnSource for Exchange<D> {
@@ -74,10 +75,10 @@ impl<D: Decode + Unpin> TurnSource for Exchange<D> {
             };
             // Law: the decoder is taken here and nowhere else.
             let Some(decoder) = decoder.take() else { return Poll::Ready(None) };
-            *this = Self::Answering(Decoding::new(body, decoder), request_id);
+            *this = Self::Answering(Box::new(Decoding::new(body, decoder)), request_id);
         }
         let Self::Answering(decoding, request_id) = this else { return Poll::Ready(None) };
-        let polled = ready!(Pin::new(decoding).poll_turn(cx, turn));
+        let polled = ready!(Pin::new(&mut **decoding).poll_turn(cx, turn));
         Poll::Ready(polled.map(|pushed| {
             pushed.map_err(|error| match (error.request_id(), request_id.take()) {
                 (None, Some(id)) => error.with_request_id(id),
@@ -85,6 +86,12 @@ impl<D: Decode + Unpin> TurnSource for Exchange<D> {
             })
         }))
     }
+}
+
+/// Runs an encoder; a panic in it is an error of the turn.
+fn caught_encode<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(f))
+        .unwrap_or_else(|payload| Err(Error::panic("the encoder", &*payload)))
 }
 
 /// Gives the body of an answer that is a stream, or the error that it is instead.

@@ -37,6 +37,7 @@ struct Envelope<'a> {
 const LONGEST: usize = 500;
 
 /// Reads the body of an answer that is an error by its status.
+#[cfg(any(feature = "http", test))]
 pub(super) fn of_status(status: u16, body: &str) -> Error {
     let said = said(body).unwrap_or_default();
     let kind = kind(Some(status), &said.words, &said.message);
@@ -64,6 +65,7 @@ pub(super) fn in_stream(json: &str) -> Error {
 }
 
 /// Whether a JSON body tells of an error.
+#[cfg(feature = "http")]
 pub(super) fn tells_of_error(json: &str) -> bool {
     serde_json::from_str::<Envelope<'_>>(json).is_ok_and(|envelope| envelope.error.is_some())
 }

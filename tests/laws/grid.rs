@@ -54,6 +54,10 @@ impl Drop for Running {
     }
 }
 
+fn boom() {
+    std::panic::resume_unwind(Box::new("boom"))
+}
+
 fn spec(name: &str) -> ToolSpec {
     let parameters = json!({
         "type": "object",
@@ -102,7 +106,7 @@ fn tools(seen: &Arc<Tools>) -> Vec<Tool> {
             async move {
                 let _running = running;
                 tokio::task::yield_now().await;
-                std::panic::resume_unwind(Box::new("boom")) as ()
+                boom();
             }
         })
         .unwrap(),

@@ -188,7 +188,7 @@ fn a_drop_at_every_poll_leaves_a_lawful_history_and_nothing_running() {
                 assert_eq!(model.in_flight(), 0, "law 2: {} at {at}", case.name);
                 assert_eq!(tools.running(), 0, "law 2: {} at {at}", case.name);
                 let (sent, ran) = (model.requests().len(), tools.ran().len());
-                tokio::time::advance(Duration::from_secs(60)).await;
+                tokio::time::advance(Duration::from_mins(1)).await;
                 assert_eq!(model.requests().len(), sent, "law 2: another request");
                 assert_eq!(tools.ran().len(), ran, "law 2: another tool");
                 assert_eq!(handle.history(), before, "law 5: a drop loses nothing");

@@ -7,6 +7,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::env::CountingIds;
 use turnstream::item::{Mark, ResultKind, ToolResult};
+use turnstream::provider::openai_chat::LimitField;
 use turnstream::provider::{Provider, Reply, Scripted, anthropic, openai_chat};
 use turnstream::stream::{TurnEvents, TurnStream};
 use turnstream::turn::{TurnBuilder, TurnEvent};
@@ -115,11 +116,10 @@ async fn law_9_a_request_begins_with_the_blocks_of_the_one_before() {
     let model = script();
     Agent::new(model.clone()).with_system("be brief").run("go").outcome().await;
     let requests = model.requests();
-    let limit = openai_chat::LimitField::MaxTokens;
-    let wires: [&dyn Fn(&Request) -> Vec<u8>; 2] =
-        [&|request| anthropic::encode(request, "m").unwrap(), &|request| {
-            openai_chat::encode(request, "m", limit).unwrap()
-        }];
+    let wires: [fn(&Request) -> Vec<u8>; 2] = [
+        |request| anthropic::encode(request, "m").unwrap(),
+        |request| openai_chat::encode(request, "m", LimitField::MaxTokens).unwrap(),
+    ];
     for encode in wires {
         let bodies: Vec<_> = requests.iter().map(|request| blocks(&encode(request))).collect();
         for pair in bodies.windows(2) {
@@ -151,7 +151,7 @@ fn any_history() -> impl proptest::strategy::Strategy<Value = History> {
         Just(Item::reasoning("r")),
         Just(Item::system("s")),
         (ids(), any::<bool>()).prop_map(move |(id, interrupted)| call(id, interrupted)),
-        ids().prop_map(move |id| result(id)),
+        ids().prop_map(result),
         ids().prop_map(move |id| result(id).marked(Mark::Tombstone)),
     ];
     prop::collection::vec(item, 0..10).prop_map(|items| History::from_items("h", items))

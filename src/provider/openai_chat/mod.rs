@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and every server that speaks it,
+//! OpenAI's Chat Completions, and every server that speaks them,
 //! <https://platform.openai.com/docs/api-reference/chat-streaming>.
 
 mod calls;

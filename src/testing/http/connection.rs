@@ -173,7 +173,7 @@ async fn client_leaves(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
         }
     }
     // So much ahead of its turn has to wait in the socket, where nobody can see past it.
-    pending().await
+    pending::<()>().await;
 }
 
 /// Closes the connection so that the client can read all it was sent.

@@ -189,7 +189,7 @@ async fn reset_reaches_the_client_as_a_reset() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_follows_the_clock_of_tokio() {
-    let server = serving([Part::Delay(Duration::from_secs(3600)), bytes("a")]).await;
+    let server = serving([Part::Delay(Duration::from_hours(1)), bytes("a")]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").await;
     // Read without `soon`: its clock is paused as well, and would run out at once.
@@ -214,7 +214,7 @@ async fn a_client_that_leaves_during_a_hang_is_noticed() {
 
 #[tokio::test]
 async fn a_client_that_leaves_during_a_delay_is_noticed() {
-    let server = serving([Part::Delay(Duration::from_secs(3600))]).await;
+    let server = serving([Part::Delay(Duration::from_hours(1))]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     client.expect(HEAD).await;
