@@ -1,5 +1,7 @@
 //! The only place where a turn is put together.
 
+mod absorb;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -314,47 +316,8 @@ impl TurnBuilder {
         self.events.pop_front()
     }
 
-    /// Takes an event of another stream of turn events, as [`seal`](crate::stream::seal) does.
-    ///
-    /// A complete turn keeps its own items; its calls are renamed as their events were, and may
-    /// run only if they could before.
-    pub fn absorb(&mut self, event: TurnEvent) {
-        if self.finished {
-            return;
-        }
-        match event {
-            TurnEvent::ToolCallStart { call_id, name } => {
-                let key = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
-                self.tool_call_start(key, &call_id, &name);
-            }
-            TurnEvent::ToolCallArgsDelta { call_id, delta } => {
-                if let Some(key) = self.key_of(&call_id) {
-                    self.tool_call_args(key, &delta);
-                }
-            }
-            TurnEvent::ToolCallEnd { call_id } => {
-                if let Some(key) = self.key_of(&call_id) {
-                    self.tool_call_end(key);
-                }
-            }
-            TurnEvent::Retracted { why, usage } => {
-                self.partial.usage = usage;
-                self.retract(why);
-            }
-            TurnEvent::TurnComplete { turn } => self.adopt(turn),
-            event => {
-                self.partial.absorb(&event);
-                self.events.push_back(event);
-            }
-        }
-    }
-
     fn takes(&self, piece: &str) -> bool {
         !self.finished && !piece.is_empty()
-    }
-
-    fn key_of(&self, wire_id: &str) -> Option<u32> {
-        self.calls.iter().rfind(|call| call.wire_id == wire_id).map(|call| call.key)
     }
 
     /// The id that a call is known by from here on.
@@ -441,61 +404,6 @@ impl TurnBuilder {
         }
     }
 
-    /// Completes with a turn that came ready-made.
-    fn adopt(&mut self, turn: Arc<Turn>) {
-        self.end_calls();
-        let mut items = Vec::with_capacity(turn.items.len());
-        let mut changed = false;
-        for item in &turn.items {
-            let Some(call) = item.as_tool_call() else {
-                items.push(item.clone());
-                continue;
-            };
-            let at = match self.calls.iter().position(|c| !c.matched && c.wire_id == call.call_id) {
-                Some(at) => at,
-                None => self.announce(call),
-            };
-            self.calls[at].matched = true;
-            if self.calls[at].dropped {
-                changed = true;
-                continue;
-            }
-            let call_id = self.calls[at].call_id.clone();
-            if call_id == call.call_id {
-                items.push(item.clone());
-                continue;
-            }
-            changed = true;
-            let data = item.provider_data.as_deref().cloned();
-            let data = with_wire_id(data.unwrap_or_else(|| self.own_data()), &call.call_id);
-            items.push(Item {
-                kind: ItemKind::ToolCall(ToolCall { call_id, ..call.clone() }),
-                provider_data: Some(Arc::new(data)),
-                ..item.clone()
-            });
-        }
-        self.finished = true;
-        self.partial = PartialTurn::default();
-        let turn = if changed { Arc::new(Turn { items, ..(*turn).clone() }) } else { turn };
-        self.events.push_back(TurnEvent::TurnComplete { turn });
-    }
-
-    /// Emits the events of a call that a ready-made turn holds and its stream never mentioned.
-    fn announce(&mut self, call: &ToolCall) -> usize {
-        let at = self.calls.len();
-        let key = u32::try_from(at).unwrap_or(u32::MAX);
-        self.tool_call_start(key, &call.call_id, &call.name);
-        self.tool_call_args(key, &call.arguments);
-        self.calls[at].ended = true;
-        if self.calls[at].held.is_some() {
-            self.release(at);
-        } else {
-            let call_id = self.calls[at].call_id.clone();
-            self.emit_end(&call_id);
-        }
-        at
-    }
-
     fn own_data(&self) -> ProviderData {
         let model = self.partial.model.clone().unwrap_or_default();
         let value = Json::from(serde_json::json!({}));
@@ -516,146 +424,4 @@ fn with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::item::History;
-
-    fn drain(turn: &mut TurnBuilder) -> Vec<TurnEvent> {
-        std::iter::from_fn(|| turn.next_event()).collect()
-    }
-
-    fn call(turn: &mut TurnBuilder, key: u32, id: &str, name: &str, arguments: &str) {
-        turn.tool_call_start(key, id, name);
-        turn.tool_call_args(key, arguments);
-        turn.tool_call_end(key);
-    }
-
-    /// Completes and returns `id name arguments` of each call, and the events' ids of starts.
-    fn finish(mut turn: TurnBuilder) -> (Vec<String>, Vec<String>) {
-        turn.stop(StopReason::ToolCalls, "tool_use");
-        turn.complete().unwrap();
-        let events = drain(&mut turn);
-        let starts = events.iter().filter_map(|event| match event {
-            TurnEvent::ToolCallStart { call_id, .. } => Some(call_id.clone()),
-            _ => None,
-        });
-        let Some(TurnEvent::TurnComplete { turn }) = events.last() else { panic!("no turn") };
-        let calls = turn
-            .tool_calls()
-            .map(|call| format!("{} {} {}", call.call_id, call.name, call.arguments));
-        (calls.collect(), starts.collect())
-    }
-
-    fn history_with_call(id: &str) -> History {
-        let mut turn = TurnBuilder::new();
-        call(&mut turn, 0, id, "t", "{}");
-        turn.stop(StopReason::ToolCalls, "");
-        turn.complete().unwrap();
-        let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!() };
-        History::from_items("h", turn.to_history_items())
-    }
-
-    #[test]
-    fn an_empty_id_is_made_of_the_turn_and_the_call() {
-        let mut turn = TurnBuilder::after(&history_with_call("a"));
-        call(&mut turn, 0, "", "t", "{}");
-        call(&mut turn, 1, "", "t", "{}");
-        let (calls, starts) = finish(turn);
-        assert_eq!(calls, ["call_2_1 t {}", "call_2_2 t {}"]);
-        assert_eq!(starts, ["call_2_1", "call_2_2"]);
-    }
-
-    #[test]
-    fn an_id_that_the_history_holds_gets_a_new_one_and_keeps_the_wires_own() {
-        let mut turn = TurnBuilder::after(&history_with_call("a"));
-        turn.provider("p");
-        call(&mut turn, 0, "a", "t", "{}");
-        turn.stop(StopReason::ToolCalls, "");
-        turn.complete().unwrap();
-        let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!() };
-        assert_eq!(turn.tool_calls().next().unwrap().call_id, "a_dup1");
-        let data = turn.items()[0].provider_data.as_ref().unwrap();
-        assert_eq!((data.provider.as_str(), data.value.as_str()), ("p", r#"{"wire_id":"a"}"#));
-    }
-
-    #[test]
-    fn the_same_call_twice_in_a_turn_is_one_call() {
-        let mut turn = TurnBuilder::new();
-        call(&mut turn, 0, "a", "t", "{\"x\":1}");
-        call(&mut turn, 1, "a", "t", "{\"x\":1}");
-        assert_eq!(finish(turn), (vec!["a t {\"x\":1}".into()], vec!["a".into()]));
-    }
-
-    #[test]
-    fn another_call_under_the_same_id_gets_an_id_of_its_own() {
-        let mut turn = TurnBuilder::new();
-        call(&mut turn, 0, "a", "t", "{\"x\":1}");
-        call(&mut turn, 1, "a", "t", "{\"x\":2}");
-        let (calls, starts) = finish(turn);
-        assert_eq!(calls, ["a t {\"x\":1}", "a_dup1 t {\"x\":2}"]);
-        assert_eq!(starts, ["a", "a_dup1"]);
-    }
-
-    #[test]
-    fn a_doubled_id_is_decided_only_when_the_first_is_at_its_end() {
-        let mut turn = TurnBuilder::new();
-        turn.tool_call_start(0, "a", "t");
-        turn.tool_call_args(0, "{\"x\"");
-        call(&mut turn, 1, "a", "t", "{\"x\":1}");
-        turn.tool_call_args(0, ":1}");
-        turn.tool_call_end(0);
-        assert_eq!(finish(turn).0, ["a t {\"x\":1}"]);
-    }
-
-    #[test]
-    fn a_turn_without_its_marker_is_an_error_that_carries_it() {
-        let mut turn = TurnBuilder::new();
-        turn.text(0, "half");
-        let error = turn.complete().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-        assert_eq!(PartialTurn::of(&error).unwrap().text(), "half");
-    }
-
-    #[test]
-    fn a_call_that_was_not_written_to_its_end_fails_the_turn_unless_it_was_cut_off() {
-        let open = |reason| {
-            let mut turn = TurnBuilder::new();
-            turn.tool_call_start(0, "a", "t");
-            turn.tool_call_args(0, "{}");
-            turn.stop(reason, "");
-            turn.complete().map_err(|error| error.kind())
-        };
-        assert_eq!(open(StopReason::ToolCalls), Err(ErrorKind::Protocol));
-        assert_eq!(open(StopReason::Stop), Err(ErrorKind::Protocol));
-        assert_eq!(open(StopReason::MaxTokens), Ok(()));
-    }
-
-    #[test]
-    fn what_comes_behind_the_end_is_passed_over() {
-        let mut turn = TurnBuilder::new();
-        turn.stop(StopReason::Stop, "");
-        turn.complete().unwrap();
-        turn.text(0, "late");
-        turn.tool_call_start(0, "a", "t");
-        assert_eq!(drain(&mut turn).len(), 1);
-    }
-
-    #[test]
-    fn a_turn_read_from_json_stays_vetoed_through_the_builder() {
-        let mut first = TurnBuilder::new();
-        call(&mut first, 0, "a", "t", "{}");
-        first.stop(StopReason::ToolCalls, "");
-        first.complete().unwrap();
-        let Some(TurnEvent::TurnComplete { turn }) = drain(&mut first).pop() else { panic!() };
-        assert!(turn.calls().veto().is_none());
-        let json = serde_json::to_string(&turn).unwrap();
-        let read: Turn = serde_json::from_str(&json).unwrap();
-        assert_eq!(read, *turn);
-        assert!(read.calls().veto().is_some());
-        let mut second = TurnBuilder::after(&history_with_call("a"));
-        second.absorb(TurnEvent::TurnComplete { turn: Arc::new(read) });
-        let Some(TurnEvent::TurnComplete { turn }) = drain(&mut second).pop() else { panic!() };
-        assert_eq!(turn.tool_calls().next().unwrap().call_id, "a_dup1");
-        assert!(turn.calls().veto().is_some());
-    }
-}
+mod tests;

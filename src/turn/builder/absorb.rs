@@ -1,0 +1,103 @@
+//! Taking the events of another stream, and the turn that it ends with.
+
+use std::sync::Arc;
+
+use super::{TurnBuilder, with_wire_id};
+use crate::item::{Item, ItemKind, ToolCall};
+use crate::turn::{PartialTurn, Turn, TurnEvent};
+
+impl TurnBuilder {
+    /// Takes an event of another stream of turn events, as [`seal`](crate::stream::seal) does.
+    ///
+    /// A complete turn keeps its own items; its calls are renamed as their events were, and may
+    /// run only if they could before.
+    pub fn absorb(&mut self, event: TurnEvent) {
+        if self.finished {
+            return;
+        }
+        match event {
+            TurnEvent::ToolCallStart { call_id, name } => {
+                let key = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
+                self.tool_call_start(key, &call_id, &name);
+            }
+            TurnEvent::ToolCallArgsDelta { call_id, delta } => {
+                if let Some(key) = self.key_of(&call_id) {
+                    self.tool_call_args(key, &delta);
+                }
+            }
+            TurnEvent::ToolCallEnd { call_id } => {
+                if let Some(key) = self.key_of(&call_id) {
+                    self.tool_call_end(key);
+                }
+            }
+            TurnEvent::Retracted { why, usage } => {
+                self.partial.usage = usage;
+                self.retract(why);
+            }
+            TurnEvent::TurnComplete { turn } => self.adopt(turn),
+            event => {
+                self.partial.absorb(&event);
+                self.events.push_back(event);
+            }
+        }
+    }
+
+    /// Completes with a turn that came ready-made.
+    fn adopt(&mut self, turn: Arc<Turn>) {
+        self.end_calls();
+        let mut items = Vec::with_capacity(turn.items.len());
+        let mut changed = false;
+        for item in &turn.items {
+            let Some(call) = item.as_tool_call() else {
+                items.push(item.clone());
+                continue;
+            };
+            let at = match self.calls.iter().position(|c| !c.matched && c.wire_id == call.call_id) {
+                Some(at) => at,
+                None => self.announce(call),
+            };
+            self.calls[at].matched = true;
+            if self.calls[at].dropped {
+                changed = true;
+                continue;
+            }
+            let call_id = self.calls[at].call_id.clone();
+            if call_id == call.call_id {
+                items.push(item.clone());
+                continue;
+            }
+            changed = true;
+            let data = item.provider_data.as_deref().cloned();
+            let data = with_wire_id(data.unwrap_or_else(|| self.own_data()), &call.call_id);
+            items.push(Item {
+                kind: ItemKind::ToolCall(ToolCall { call_id, ..call.clone() }),
+                provider_data: Some(Arc::new(data)),
+                ..item.clone()
+            });
+        }
+        self.finished = true;
+        self.partial = PartialTurn::default();
+        let turn = if changed { Arc::new(Turn { items, ..(*turn).clone() }) } else { turn };
+        self.events.push_back(TurnEvent::TurnComplete { turn });
+    }
+
+    /// Emits the events of a call that a ready-made turn holds and its stream never mentioned.
+    fn announce(&mut self, call: &ToolCall) -> usize {
+        let at = self.calls.len();
+        let key = u32::try_from(at).unwrap_or(u32::MAX);
+        self.tool_call_start(key, &call.call_id, &call.name);
+        self.tool_call_args(key, &call.arguments);
+        self.calls[at].ended = true;
+        if self.calls[at].held.is_some() {
+            self.release(at);
+        } else {
+            let call_id = self.calls[at].call_id.clone();
+            self.emit_end(&call_id);
+        }
+        at
+    }
+
+    fn key_of(&self, wire_id: &str) -> Option<u32> {
+        self.calls.iter().rfind(|call| call.wire_id == wire_id).map(|call| call.key)
+    }
+}

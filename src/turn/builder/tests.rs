@@ -1,0 +1,140 @@
+use super::*;
+use crate::item::History;
+
+fn drain(turn: &mut TurnBuilder) -> Vec<TurnEvent> {
+    std::iter::from_fn(|| turn.next_event()).collect()
+}
+
+fn call(turn: &mut TurnBuilder, key: u32, id: &str, name: &str, arguments: &str) {
+    turn.tool_call_start(key, id, name);
+    turn.tool_call_args(key, arguments);
+    turn.tool_call_end(key);
+}
+
+/// Completes and returns `id name arguments` of each call, and the events' ids of starts.
+fn finish(mut turn: TurnBuilder) -> (Vec<String>, Vec<String>) {
+    turn.stop(StopReason::ToolCalls, "tool_use");
+    turn.complete().unwrap();
+    let events = drain(&mut turn);
+    let starts = events.iter().filter_map(|event| match event {
+        TurnEvent::ToolCallStart { call_id, .. } => Some(call_id.clone()),
+        _ => None,
+    });
+    let Some(TurnEvent::TurnComplete { turn }) = events.last() else { panic!("no turn") };
+    let calls =
+        turn.tool_calls().map(|call| format!("{} {} {}", call.call_id, call.name, call.arguments));
+    (calls.collect(), starts.collect())
+}
+
+fn history_with_call(id: &str) -> History {
+    let mut turn = TurnBuilder::new();
+    call(&mut turn, 0, id, "t", "{}");
+    turn.stop(StopReason::ToolCalls, "");
+    turn.complete().unwrap();
+    let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!() };
+    History::from_items("h", turn.to_history_items())
+}
+
+#[test]
+fn an_empty_id_is_made_of_the_turn_and_the_call() {
+    let mut turn = TurnBuilder::after(&history_with_call("a"));
+    call(&mut turn, 0, "", "t", "{}");
+    call(&mut turn, 1, "", "t", "{}");
+    let (calls, starts) = finish(turn);
+    assert_eq!(calls, ["call_2_1 t {}", "call_2_2 t {}"]);
+    assert_eq!(starts, ["call_2_1", "call_2_2"]);
+}
+
+#[test]
+fn an_id_that_the_history_holds_gets_a_new_one_and_keeps_the_wires_own() {
+    let mut turn = TurnBuilder::after(&history_with_call("a"));
+    turn.provider("p");
+    call(&mut turn, 0, "a", "t", "{}");
+    turn.stop(StopReason::ToolCalls, "");
+    turn.complete().unwrap();
+    let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!() };
+    assert_eq!(turn.tool_calls().next().unwrap().call_id, "a_dup1");
+    let data = turn.items()[0].provider_data.as_ref().unwrap();
+    assert_eq!((data.provider.as_str(), data.value.as_str()), ("p", r#"{"wire_id":"a"}"#));
+}
+
+#[test]
+fn the_same_call_twice_in_a_turn_is_one_call() {
+    let mut turn = TurnBuilder::new();
+    call(&mut turn, 0, "a", "t", "{\"x\":1}");
+    call(&mut turn, 1, "a", "t", "{\"x\":1}");
+    assert_eq!(finish(turn), (vec!["a t {\"x\":1}".into()], vec!["a".into()]));
+}
+
+#[test]
+fn another_call_under_the_same_id_gets_an_id_of_its_own() {
+    let mut turn = TurnBuilder::new();
+    call(&mut turn, 0, "a", "t", "{\"x\":1}");
+    call(&mut turn, 1, "a", "t", "{\"x\":2}");
+    let (calls, starts) = finish(turn);
+    assert_eq!(calls, ["a t {\"x\":1}", "a_dup1 t {\"x\":2}"]);
+    assert_eq!(starts, ["a", "a_dup1"]);
+}
+
+#[test]
+fn a_doubled_id_is_decided_only_when_the_first_is_at_its_end() {
+    let mut turn = TurnBuilder::new();
+    turn.tool_call_start(0, "a", "t");
+    turn.tool_call_args(0, "{\"x\"");
+    call(&mut turn, 1, "a", "t", "{\"x\":1}");
+    turn.tool_call_args(0, ":1}");
+    turn.tool_call_end(0);
+    assert_eq!(finish(turn).0, ["a t {\"x\":1}"]);
+}
+
+#[test]
+fn a_turn_without_its_marker_is_an_error_that_carries_it() {
+    let mut turn = TurnBuilder::new();
+    turn.text(0, "half");
+    let error = turn.complete().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+    assert_eq!(PartialTurn::of(&error).unwrap().text(), "half");
+}
+
+#[test]
+fn a_call_that_was_not_written_to_its_end_fails_the_turn_unless_it_was_cut_off() {
+    let open = |reason| {
+        let mut turn = TurnBuilder::new();
+        turn.tool_call_start(0, "a", "t");
+        turn.tool_call_args(0, "{}");
+        turn.stop(reason, "");
+        turn.complete().map_err(|error| error.kind())
+    };
+    assert_eq!(open(StopReason::ToolCalls), Err(ErrorKind::Protocol));
+    assert_eq!(open(StopReason::Stop), Err(ErrorKind::Protocol));
+    assert_eq!(open(StopReason::MaxTokens), Ok(()));
+}
+
+#[test]
+fn what_comes_behind_the_end_is_passed_over() {
+    let mut turn = TurnBuilder::new();
+    turn.stop(StopReason::Stop, "");
+    turn.complete().unwrap();
+    turn.text(0, "late");
+    turn.tool_call_start(0, "a", "t");
+    assert_eq!(drain(&mut turn).len(), 1);
+}
+
+#[test]
+fn a_turn_read_from_json_stays_vetoed_through_the_builder() {
+    let mut first = TurnBuilder::new();
+    call(&mut first, 0, "a", "t", "{}");
+    first.stop(StopReason::ToolCalls, "");
+    first.complete().unwrap();
+    let Some(TurnEvent::TurnComplete { turn }) = drain(&mut first).pop() else { panic!() };
+    assert!(turn.calls().veto().is_none());
+    let json = serde_json::to_string(&turn).unwrap();
+    let read: Turn = serde_json::from_str(&json).unwrap();
+    assert_eq!(read, *turn);
+    assert!(read.calls().veto().is_some());
+    let mut second = TurnBuilder::after(&history_with_call("a"));
+    second.absorb(TurnEvent::TurnComplete { turn: Arc::new(read) });
+    let Some(TurnEvent::TurnComplete { turn }) = drain(&mut second).pop() else { panic!() };
+    assert_eq!(turn.tool_calls().next().unwrap().call_id, "a_dup1");
+    assert!(turn.calls().veto().is_some());
+}
