@@ -65,7 +65,7 @@ fn perform(
         Decision::Answer(answered) => answers.then_steps(move |history, _| {
             // Only a stop reason that is not understood has a corrective here.
             let asked_again = answered == Answered::Continue(Transition::Corrective);
-            State { history, asked_again, ..state }.go(answered)
+            State { history, asked_again, malformed: 0, ..state }.go(answered)
         }),
         Decision::Correct(text) => {
             let id = agent.ids.draw();

@@ -56,6 +56,7 @@ impl Control {
 
     /// Nothing is taken any more; gives back what waits.
     pub(super) fn close(&self) -> Vec<Undelivered> {
+        drop(self.waker.take());
         self.with(|steered| {
             steered.over = true;
             std::mem::take(&mut steered.waiting).into()
@@ -102,8 +103,10 @@ impl RunHandle {
     pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
         let id = self.ids.draw();
         let undelivered = Undelivered { id: id.clone(), items: input.into().0 };
+        let says_nothing = undelivered.items.is_empty();
         self.control.with(|steered| match steered.over {
             true => Err(undelivered),
+            false if says_nothing => Ok(Receipt { id }),
             false => {
                 steered.waiting.push_back(undelivered);
                 Ok(Receipt { id })

@@ -97,7 +97,7 @@ pub fn after_tools(state: &State, results: &[ResultKind], limits: Limits) -> Ans
 
 /// How many turns in a row none of whose calls could start, by the model's own fault.
 pub(super) fn malformed(state: &State, results: &[ResultKind]) -> u32 {
-    match results.iter().all(|kind| kind.is_models_fault()) {
+    match !results.is_empty() && results.iter().all(|kind| kind.is_models_fault()) {
         true => state.malformed + 1,
         false => 0,
     }

@@ -131,6 +131,9 @@ impl Agent {
     }
 
     /// Runs on a history, which is [settled](History::settled) first.
+    ///
+    /// Two runs on clones of one history may give their calls the same ids, and so their tools the
+    /// same idempotency keys: [fork](History::fork) it to tell them apart.
     pub fn run_from(&self, history: impl Into<History>, input: impl Into<Input>) -> Run {
         Run::new(self.clone(), history.into().settled(), input.into())
     }

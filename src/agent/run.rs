@@ -127,8 +127,10 @@ impl Run {
 
     /// Drops the loop, and with it all that runs.
     fn end(&mut self, reason: Reason, error: Option<Error>) {
-        self.events = None;
         self.ending = Some((reason, error));
+        let events = self.events.take();
+        // A panic in a `Drop` is no reason to end without `Finished`.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
     }
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
@@ -180,6 +182,13 @@ impl Stream for Run {
             this.ending = None;
         }
         Poll::Ready(Some(Ok(event)))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Nobody will deliver it any more.
+        self.handle.control.close();
     }
 }
 

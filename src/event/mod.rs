@@ -239,6 +239,8 @@ impl From<Read> for Event {
             Read::TurnStarted { turn, model, transition } => {
                 Self::TurnStarted { turn, model, transition }
             }
+            // What is not known inside is not known outside: it could not be written again.
+            Read::Nested { event, .. } if *event == Self::Unknown => Self::Unknown,
             Read::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
             Read::Continued { reason } => Self::Continued { reason },
             Read::Finished { outcome } => Self::Finished(outcome),

@@ -18,7 +18,7 @@ pub struct Outcome {
     pub partial: bool,
     /// The words of the last turn.
     pub text: String,
-    /// How many requests were sent.
+    /// How many requests were begun; an interrupt may have come before the last was sent.
     pub turns: u32,
     /// What all of them cost, void attempts included.
     pub usage: Usage,

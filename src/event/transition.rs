@@ -29,6 +29,9 @@ pub enum Transition {
     FollowUp,
     /// Another model takes over.
     Fallback,
+    /// A reason of a later version.
+    #[serde(other)]
+    Other,
 }
 
 /// Where appended items come from.
@@ -54,6 +57,9 @@ pub enum AppendedWhy {
     Hook,
     /// The last turn was announced.
     WrapUp,
+    /// A source of a later version.
+    #[serde(other)]
+    Other,
 }
 
 /// What entries were replaced for.
@@ -65,6 +71,9 @@ pub enum RewrittenWhy {
     Compacted,
     /// To make them void.
     Tombstoned,
+    /// A purpose of a later version.
+    #[serde(other)]
+    Other,
 }
 
 impl fmt::Display for Transition {

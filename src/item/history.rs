@@ -1,5 +1,6 @@
 //! The ledger: immutable, shared, cheap to clone, fork and append to.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -148,6 +149,11 @@ impl History {
         let to = range.end.min(self.len());
         let from = range.start.min(to);
         let behind: Vec<Item> = self.iter().skip(to).cloned().collect();
+        // What is behind comes back: its ids are not retired.
+        while self.len() > to {
+            let Some(node) = self.tip.take() else { break };
+            self.tip.clone_from(&node.parent);
+        }
         *self = self.truncated(from);
         self.extend(items);
         self.extend(behind);
@@ -155,12 +161,16 @@ impl History {
 
     /// Whether an entry with this call id is here, or ever was.
     pub fn holds_call_id(&self, call_id: &str) -> bool {
+        self.call_ids().any(|held| held == call_id)
+    }
+
+    /// Every call id that is here or ever was, newest first.
+    pub(crate) fn call_ids(&self) -> impl Iterator<Item = &str> {
         let retired = std::iter::successors(self.retired.as_deref(), |r| r.parent.as_deref());
         self.newest_first()
             .filter_map(Item::as_tool_call)
             .map(|call| call.call_id.as_str())
             .chain(retired.map(|retired| retired.call_id.as_str()))
-            .any(|held| held == call_id)
     }
 
     /// How many completed turns are here.
@@ -176,7 +186,7 @@ impl History {
     /// Whether it can be sent as it is: every tool call has exactly one result, directly behind
     /// its turn, no result is without its call, and no call belongs to an unfinished turn.
     pub fn is_lawful(&self) -> bool {
-        settle::settle(&self.iter().collect::<Vec<_>>()).is_none()
+        settle::is_lawful(&self.iter().collect::<Vec<_>>())
     }
 
     /// Makes it lawful: answers every open call of a completed turn as interrupted, leaves out
@@ -186,11 +196,16 @@ impl History {
     /// It depends on the entries alone, changes nothing when done twice, and gives a lawful
     /// history back as it is. Encoders and [`Agent::run_from`](crate::Agent::run_from) do it.
     pub fn settled(&self) -> Self {
-        match settle::settle(&self.iter().collect::<Vec<_>>()) {
+        match settle::settle(&self.iter().collect::<Vec<_>>(), &self.retired_ids()) {
             None => self.clone(),
             Some(items) => {
                 let mut settled = Self { tip: None, ..self.clone() };
                 settled.extend(items);
+                // Calls of turns that never completed are left out; their ids are not.
+                let held: HashSet<String> = settled.call_ids().map(str::to_owned).collect();
+                for id in self.call_ids().filter(|id| !held.contains(*id)) {
+                    settled.retire(id.to_owned());
+                }
                 settled
             }
         }
@@ -199,10 +214,14 @@ impl History {
     fn pop(&mut self) {
         let Some(node) = self.tip.take() else { return };
         if let ItemKind::ToolCall(call) = &node.item.kind {
-            let (call_id, parent) = (call.call_id.clone(), self.retired.take());
-            self.retired = Some(Arc::new(Retired { call_id, parent }));
+            self.retire(call.call_id.clone());
         }
         self.tip.clone_from(&node.parent);
+    }
+
+    fn retire(&mut self, call_id: String) {
+        let parent = self.retired.take();
+        self.retired = Some(Arc::new(Retired { call_id, parent }));
     }
 
     fn retired_ids(&self) -> Vec<&str> {

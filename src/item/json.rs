@@ -33,7 +33,8 @@ impl Json {
         serde_json::to_string(value).map(|text| Self(text.into()))
     }
 
-    /// Reads a JSON text. White space outside strings is dropped, nothing else.
+    /// Reads a JSON text. White space outside strings is dropped, numbers and escapes are written
+    /// in one way (`1e2` is `100.0`), and a number beyond what 64 bits hold is a float.
     ///
     /// # Errors
     ///
@@ -56,9 +57,9 @@ impl Json {
         serde_json::from_str(&self.0)
     }
 
-    /// The value as `serde_json` has it; its maps are sorted.
+    /// The value as `serde_json` has it; its maps are sorted. `null` if it is nested deeper than
+    /// the 128 levels that `serde_json` reads.
     pub fn to_value(&self) -> serde_json::Value {
-        // Law: the text was one JSON value when this was made.
         self.get().unwrap_or_default()
     }
 }

@@ -10,11 +10,11 @@ pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
 pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
 
 /// Returns the lawful form of the items, or `None` if they are lawful already.
-pub(super) fn settle(items: &[&Item]) -> Option<Vec<Item>> {
+pub(super) fn settle(items: &[&Item], retired: &[&str]) -> Option<Vec<Item>> {
     if is_lawful(items) {
         return None;
     }
-    let mut plan = Plan::of(items);
+    let mut plan = Plan::of(items, retired);
     let mut out = Vec::with_capacity(items.len());
     let mut batch = Batch::default();
     for (at, item) in items.iter().enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn settle(items: &[&Item]) -> Option<Vec<Item>> {
 
 /// Returns the calls of completed turns that no result answers.
 pub(super) fn unanswered(items: &[&Item]) -> Vec<ToolCall> {
-    let plan = Plan::of(items);
+    let plan = Plan::of(items, &[]);
     let answered: HashSet<usize> = plan.call_of.values().copied().collect();
     let open = items.iter().enumerate().filter(|(at, _)| !answered.contains(at));
     open.filter(|(_, item)| !item.interrupted && !item.tombstone)
@@ -62,7 +62,7 @@ pub(super) fn unanswered(items: &[&Item]) -> Vec<ToolCall> {
 }
 
 /// The same law, checked in one pass without building anything but a set of ids.
-fn is_lawful(items: &[&Item]) -> bool {
+pub(super) fn is_lawful(items: &[&Item]) -> bool {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut open: Vec<&str> = Vec::new();
     let (mut answering, mut turn_ended) = (false, false);
@@ -155,12 +155,15 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(items: &[&Item]) -> Self {
+    fn of(items: &[&Item], retired: &[&str]) -> Self {
         let mut plan =
             Self { call_of: HashMap::new(), result_of: HashMap::new(), new_ids: HashMap::new() };
         let live = || items.iter().enumerate().filter(|(_, item)| !item.tombstone);
+        // Also those of tombstones, and those that were rewritten away.
+        let here = items.iter().filter_map(|item| Some(item.as_tool_call()?.call_id.clone()));
         let mut taken: HashSet<String> =
-            live().filter_map(|(_, item)| Some(item.as_tool_call()?.call_id.clone())).collect();
+            here.chain(retired.iter().map(|id| (*id).to_owned())).collect();
+        let mut renamed: HashMap<&str, usize> = HashMap::new();
         let mut seen: HashSet<&str> = HashSet::new();
         let mut void: HashSet<&str> = HashSet::new();
         // Places of calls without a result, and of results without a call, by id.
@@ -174,7 +177,8 @@ impl Plan {
                         continue;
                     }
                     if !seen.insert(&call.call_id) {
-                        let id = free_id(&call.call_id, |id| taken.contains(id));
+                        let last = renamed.entry(&call.call_id).or_default();
+                        let id = free_id(&call.call_id, last, |id| taken.contains(id));
                         taken.insert(id.clone());
                         plan.new_ids.insert(at, id);
                     }
@@ -205,14 +209,15 @@ impl Plan {
 }
 
 /// Returns the first of `<id>_dup1`, `<id>_dup2`, … that is not in use.
-pub(crate) fn free_id(id: &str, in_use: impl Fn(&str) -> bool) -> String {
-    let mut k = 1_usize;
+///
+/// All up to `last` are known to be in use; it is set to the one that is given.
+pub(crate) fn free_id(id: &str, last: &mut usize, in_use: impl Fn(&str) -> bool) -> String {
     loop {
-        let candidate = format!("{id}_dup{k}");
+        *last += 1;
+        let candidate = format!("{id}_dup{last}");
         if !in_use(&candidate) {
             return candidate;
         }
-        k += 1;
     }
 }
 

@@ -1,6 +1,8 @@
 //! A tool call as the model wrote it, and the result it got.
 
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer;
+use serde::de::value::StrDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::item::Content;
 
@@ -99,9 +101,18 @@ struct ResultOnWire {
     name: String,
     #[serde(default)]
     is_error: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "known_kind")]
     kind: Option<ResultKind>,
     content: Content,
+}
+
+/// A kind of a later version follows from `is_error`.
+fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ResultKind>, D::Error> {
+    let word = Option::<String>::deserialize(deserializer)?;
+    Ok(word.and_then(|word| {
+        let word: StrDeserializer<'_, serde::de::value::Error> = word.as_str().into_deserializer();
+        ResultKind::deserialize(word).ok()
+    }))
 }
 
 impl From<ResultOnWire> for ToolResult {

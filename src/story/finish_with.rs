@@ -20,13 +20,15 @@ pub struct FinishWith<T> {
     #[pin]
     events: Option<T>,
     journal: Journal,
+    /// Stays set when a poll panics.
+    polling: bool,
     /// `Some` from the end of the events to `Finished`.
     ending: Option<(Reason, Option<Error>)>,
 }
 
 impl<T> FinishWith<T> {
     pub(super) fn new(events: T, journal: Journal) -> Self {
-        Self { events: Some(events), journal, ending: None }
+        Self { events: Some(events), journal, polling: false, ending: None }
     }
 }
 
@@ -35,11 +37,25 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
+        if std::mem::replace(this.polling, false) {
+            // What is below panicked: there is nothing to say about its end.
+            this.events.set(None);
+        }
         if let Some(events) = this.events.as_mut().as_pin_mut() {
-            *this.ending = match ready!(events.poll_next(cx)) {
-                Some(Ok(event)) => return Poll::Ready(Some(Ok(event))),
+            *this.polling = true;
+            let polled = events.poll_next(cx);
+            *this.polling = false;
+            *this.ending = match ready!(polled) {
+                Some(Ok(event)) => {
+                    if event.finished().is_some() {
+                        this.events.set(None);
+                    }
+                    return Poll::Ready(Some(Ok(event)));
+                }
                 Some(Err(error)) => Some((Reason::of_error(&error), Some(error))),
-                None if this.journal.is_answered() => Some((Reason::Completed, None)),
+                None if this.journal.is_answered() && !this.journal.is_open() => {
+                    Some((Reason::Completed, None))
+                }
                 None => Some((Reason::Stopped, None)),
             };
             this.events.set(None);

@@ -81,9 +81,7 @@ impl Fold {
 
     fn observe_turn(&mut self, event: &TurnEvent) {
         // Without a `TurnStarted` a turn begins with its first event.
-        if !self.batch.is_empty() {
-            self.flush();
-        }
+        self.flush_results();
         match event {
             TurnEvent::TurnComplete { turn } => {
                 self.open = PartialTurn::default();
@@ -91,7 +89,7 @@ impl Fold {
                 self.turns += 1;
                 self.last_text = turn.text();
                 self.history.extend(turn.to_history_items());
-                self.batch = turn.tool_calls().map(|call| (call.clone(), None)).collect();
+                self.batch.extend(turn.tool_calls().map(|call| (call.clone(), None)));
             }
             TurnEvent::Retracted { usage, .. } => {
                 self.spent += *usage;
@@ -112,8 +110,13 @@ impl Fold {
     }
 
     fn flush_results(&mut self) {
-        let held = std::mem::take(&mut self.batch).into_iter().filter_map(|(_, held)| held);
-        self.history.extend(held.map(Item::tool_result));
+        // A call without its result stays open: it may still come.
+        for (call, held) in std::mem::take(&mut self.batch) {
+            match held {
+                Some(result) => self.history.push(Item::tool_result(result)),
+                None => self.batch.push((call, None)),
+            }
+        }
     }
 
     /// Writes what is held and what is open into the history.
@@ -152,6 +155,10 @@ impl Fold {
 
     pub(super) fn is_answered(&self) -> bool {
         self.unanswered().next().is_none()
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// The result of the next call that has none, made up.

@@ -64,6 +64,11 @@ impl Journal {
         self.with(|fold| fold.is_answered())
     }
 
+    /// Whether a turn has begun and is not complete.
+    pub fn is_open(&self) -> bool {
+        self.with(|fold| fold.is_open())
+    }
+
     /// The next event of an ending, already observed: a made-up result for each call that has
     /// none, then `Finished`.
     pub(crate) fn close(

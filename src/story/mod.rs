@@ -51,8 +51,9 @@ pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
     /// Gives a hand-written loop its ending, as an agent has one: calls that have no result are
     /// answered as interrupted, and [`Event::Finished`] comes last.
     ///
-    /// An `Err` becomes the outcome's error. An end with every call answered is `completed`, else
-    /// `stopped`. Put it behind [`journaled`](Self::journaled) with the same journal: the outcome
+    /// An `Err` becomes the outcome's error. An end with every turn complete and every call answered
+    /// is `completed`, else `stopped`. Behind a panic, and behind a `Finished` of the events' own,
+    /// comes `None`. Put it behind [`journaled`](Self::journaled) with the same journal: the outcome
     /// is read from there.
     fn finish_with(self, journal: &Journal) -> FinishWith<Self> {
         FinishWith::new(self, journal.clone())

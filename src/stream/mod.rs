@@ -88,7 +88,8 @@ pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
         seal(history, self)
     }
 
-    /// Keeps the pieces of text and drops everything else but errors.
+    /// Keeps the pieces of text and drops everything else but errors: also a refusal, and the word
+    /// that a turn was retracted and the text so far is void.
     ///
     /// ```
     /// use futures::TryStreamExt;

@@ -75,13 +75,17 @@ impl<T: TurnSource> Stream for Sealed<T> {
             };
             match ready!(source.poll_turn(cx, this.turn)) {
                 Some(Ok(())) => {
-                    if this.turn.is_complete() {
+                    if this.turn.is_over() {
                         this.source.set(None);
+                        if !this.turn.is_complete() {
+                            *this.error = Some(this.turn.incomplete(None));
+                        }
                     }
                 }
                 Some(Err(error)) => {
                     this.source.set(None);
-                    *this.error = Some(error);
+                    // Behind `TurnComplete` comes nothing.
+                    *this.error = (!this.turn.is_complete()).then_some(error);
                 }
                 None => {
                     this.source.set(None);

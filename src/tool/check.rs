@@ -41,12 +41,12 @@ mod small {
             return fail(path, &format!("expected {}, found {}", types(wanted), name(value)));
         }
         if let Some(wanted) = schema.get("const")
-            && wanted != value
+            && !equal(wanted, value)
         {
             return fail(path, &format!("expected {wanted}, found {value}"));
         }
         if let Some(Value::Array(allowed)) = schema.get("enum")
-            && !allowed.contains(value)
+            && !allowed.iter().any(|allowed| equal(allowed, value))
         {
             let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
             return fail(path, &format!("{value} is not one of {}", allowed.join(", ")));
@@ -120,6 +120,11 @@ mod small {
             Value::Array(any) => any.iter().any(|wanted| is_of_type(wanted, value)),
             _ => true,
         }
+    }
+
+    /// JSON Schema compares numbers by their value: 1 is 1.0.
+    fn equal(a: &Value, b: &Value) -> bool {
+        a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
     }
 
     fn types(wanted: &Value) -> String {

@@ -66,7 +66,8 @@ pub trait ToolHandler: Send + Sync {
 }
 
 impl Tool {
-    /// Makes a tool of a handler.
+    /// Makes a tool of a handler. Name and schema are the handler's own business; they are not
+    /// checked here.
     pub fn from_handler(handler: impl ToolHandler + 'static) -> Self {
         Self(Arc::new(handler))
     }

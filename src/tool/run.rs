@@ -1,6 +1,6 @@
 //! The calls of one turn while they run.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -28,12 +28,21 @@ pub struct ToolRun {
     /// Those that did not begin yet, in call order.
     waiting: VecDeque<ToolCall>,
     running: SelectAll<Running>,
+    /// What was given out, in the order in which it came.
+    results: Vec<ToolResult>,
 }
 
 impl ToolRun {
     pub(super) fn new(kit: &Toolkit, history: History, turn: Arc<Turn>) -> Self {
         let waiting = turn.tool_calls().cloned().collect();
-        Self { kit: kit.clone(), history, turn, waiting, running: SelectAll::new() }
+        Self {
+            kit: kit.clone(),
+            history,
+            turn,
+            waiting,
+            running: SelectAll::new(),
+            results: Vec::new(),
+        }
     }
 
     /// The history before the turn, and the turn.
@@ -84,12 +93,49 @@ impl ToolRun {
         );
         let called = catch_unwind(AssertUnwindSafe(|| tool.handler().call(arguments, context)));
         match called {
-            Ok(Ok(updates)) => {
-                Ok(Running { call, started: false, updates: Some(updates), cancelled })
-            }
+            Ok(Ok(updates)) => Ok(Running { call, updates: Some(updates), cancelled }),
             Ok(Err(why)) => refuse(ResultKind::InvalidArguments, invalid(&why)),
             Err(payload) => refuse(ResultKind::Panic, panicked(&*payload)),
         }
+    }
+}
+
+impl ToolRun {
+    /// The results so far, in call order.
+    pub(super) fn take_results(&mut self) -> Vec<ToolResult> {
+        let mut held: HashMap<String, ToolResult> = std::mem::take(&mut self.results)
+            .into_iter()
+            .map(|result| (result.call_id.clone(), result))
+            .collect();
+        self.turn.tool_calls().filter_map(|call| held.remove(&call.call_id)).collect()
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
+        loop {
+            // One a poll, so that nothing of a tool runs before its `Started` is given out.
+            if self.has_room()
+                && let Some(call) = self.waiting.pop_front()
+            {
+                return Poll::Ready(Some(match self.begin(call) {
+                    Ok(running) => {
+                        let started = running.started();
+                        self.running.push(running);
+                        started
+                    }
+                    Err(answer) => answer,
+                }));
+            }
+            let polled = self.running.poll_next_unpin(cx);
+            let event = matches!(polled, Poll::Ready(Some(_)));
+            // What ended inside made room for one that waits.
+            if event || self.waiting.is_empty() || !self.has_room() {
+                return polled;
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.running.len() < self.kit.limit()
     }
 }
 
@@ -97,21 +143,11 @@ impl Stream for ToolRun {
     type Item = ToolEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
-        let this = &mut *self;
-        loop {
-            while this.running.len() < this.kit.limit() {
-                let Some(call) = this.waiting.pop_front() else { break };
-                match this.begin(call) {
-                    Ok(running) => this.running.push(running),
-                    Err(answer) => return Poll::Ready(Some(answer)),
-                }
-            }
-            match this.running.poll_next_unpin(cx) {
-                // The last one that ran made room for one that waits.
-                Poll::Ready(None) if !this.waiting.is_empty() => {}
-                polled => return polled,
-            }
+        let polled = self.poll_event(cx);
+        if let Poll::Ready(Some(ToolEvent::Output(result))) = &polled {
+            self.results.push(result.clone());
         }
+        polled
     }
 }
 
@@ -133,7 +169,6 @@ impl fmt::Debug for ToolRun {
 /// One call while it runs: `Started`, any `Progress`, one `Output`.
 struct Running {
     call: ToolCall,
-    started: bool,
     /// `None` once the output is there; dropped before it is given out.
     updates: Option<Updates>,
     cancelled: CancelFlag,
@@ -146,10 +181,6 @@ impl Stream for Running {
         let this = &mut *self;
         let Some(updates) = &mut this.updates else { return Poll::Ready(None) };
         let (call_id, name) = (&this.call.call_id, &this.call.name);
-        if !std::mem::replace(&mut this.started, true) {
-            let (call_id, name) = (call_id.clone(), name.clone());
-            return Poll::Ready(Some(ToolEvent::Started { call_id, name }));
-        }
         let update = match catch_unwind(AssertUnwindSafe(|| updates.poll_next_unpin(cx))) {
             Ok(polled) => ready!(polled),
             Err(payload) => {
@@ -178,8 +209,15 @@ impl Stream for Running {
 }
 
 impl Running {
-    /// Drops what ran. A panic in its `Drop` is no reason to lose the result that is there.
+    fn started(&self) -> ToolEvent {
+        let (call_id, name) = (self.call.call_id.clone(), self.call.name.clone());
+        ToolEvent::Started { call_id, name }
+    }
+
+    /// Drops what ran. A panic in its `Drop` is no reason to lose the result that is there, or to
+    /// leave a sibling undropped.
     fn finish(&mut self) {
+        self.cancelled.set();
         let updates = self.updates.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(updates)));
     }
@@ -188,7 +226,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.updates.is_some() {
-            self.cancelled.set();
+            self.finish();
         }
     }
 }

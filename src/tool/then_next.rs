@@ -1,10 +1,8 @@
 //! From the results of a turn's calls to the next state.
 
-use std::collections::HashMap;
-
 use futures::StreamExt;
 
-use crate::event::{Event, ToolEvent};
+use crate::event::Event;
 use crate::item::{History, Item, ToolResult};
 use crate::stream::{Step, Steps};
 use crate::tool::ToolRun;
@@ -42,17 +40,12 @@ impl ToolRun {
         let (history, turn) = self.began_with();
         let mut history = history.clone();
         history.extend(turn.to_history_items());
-        let order: Vec<String> = turn.tool_calls().map(|call| call.call_id.clone()).collect();
         Steps::new(async_stream::stream! {
             let mut tools = self;
-            let mut held: HashMap<String, ToolResult> = HashMap::new();
             while let Some(event) = tools.next().await {
-                if let ToolEvent::Output(result) = &event {
-                    held.insert(result.call_id.clone(), result.clone());
-                }
                 yield Ok(Step::Value(Event::Tool(event)));
             }
-            let results: Vec<_> = order.iter().filter_map(|id| held.remove(id)).collect();
+            let results = tools.take_results();
             history.extend(results.iter().cloned().map(Item::tool_result));
             let mut steps = then(history, &results);
             while let Some(step) = steps.next().await {

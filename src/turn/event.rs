@@ -81,11 +81,12 @@ pub enum TurnEvent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningKind {
-    /// The reasoning itself.
-    #[default]
-    Trace,
     /// A summary that the provider makes of it.
     Summary,
+    /// The reasoning itself. What a later version adds is read as this.
+    #[default]
+    #[serde(other)]
+    Trace,
 }
 
 #[cfg(test)]

@@ -190,7 +190,10 @@ impl TurnSource for Turn {
             Move::CallEnd { index } => turn.tool_call_end(index),
             Move::Usage(usage) => turn.usage(usage),
             Move::Event(event) => turn.absorb(event),
-            Move::Retract(why) => turn.retract(why),
+            Move::Retract(why) => {
+                turn.retract(why);
+                turn.model(&this.model);
+            }
             Move::Stop { reason, raw } => {
                 turn.stop(reason, &raw);
                 return Poll::Ready(Some(turn.complete()));

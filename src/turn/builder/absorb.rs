@@ -75,7 +75,7 @@ impl TurnBuilder {
                 ..item.clone()
             });
         }
-        self.finished = true;
+        (self.finished, self.completed) = (true, true);
         self.partial = PartialTurn::default();
         let turn = if changed { Arc::new(Turn { items, ..(*turn).clone() }) } else { turn };
         self.events.push_back(TurnEvent::TurnComplete { turn });

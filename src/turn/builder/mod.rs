@@ -2,11 +2,12 @@
 
 mod absorb;
 
-use std::collections::VecDeque;
+use std::borrow::Cow;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, Item, ItemKind, Json, ProviderData, StopReason, ToolCall};
+use crate::item::{History, ItemKind, Json, ProviderData, StopReason, ToolCall};
 use crate::turn::partial::Key;
 use crate::turn::{PartialTurn, ReasoningKind, Text, Turn, TurnEvent};
 use crate::usage::Usage;
@@ -41,7 +42,10 @@ pub struct TurnBuilder {
     calls: Vec<CallState>,
     stop: Option<(StopReason, Option<String>)>,
     events: VecDeque<TurnEvent>,
+    /// Nothing is taken any more.
     finished: bool,
+    /// `TurnComplete` was pushed.
+    completed: bool,
 }
 
 /// A call of this turn, as the wire names it and as it is known here.
@@ -175,7 +179,8 @@ impl TurnBuilder {
         if !self.takes(piece) {
             return;
         }
-        let Some(state) = self.calls.iter_mut().rfind(|call| call.key == key) else { return };
+        let open = |call: &&mut CallState| call.key == key && !call.ended;
+        let Some(state) = self.calls.iter_mut().rfind(open) else { return };
         match &mut state.held {
             Some(held) => held.arguments.push_str(piece),
             None => {
@@ -238,7 +243,12 @@ impl TurnBuilder {
 
     /// The terminal marker: why the model stopped, and the wire's own word for it.
     pub fn stop(&mut self, reason: StopReason, raw: &str) {
-        if !self.finished {
+        if !self.finished && self.stop.is_none() {
+            // A wire's word that is one of ours means it: written and read back it would.
+            let reason = match reason {
+                StopReason::Other(word) => StopReason::from(Cow::Owned(word)),
+                reason => reason,
+            };
             self.stop = Some((reason, (!raw.is_empty()).then(|| raw.to_owned())));
         }
     }
@@ -250,6 +260,11 @@ impl TurnBuilder {
 
     /// Whether the turn is complete: pushing more changes nothing.
     pub fn is_complete(&self) -> bool {
+        self.completed
+    }
+
+    /// Whether nothing is taken any more: the turn is complete, or failed.
+    pub(crate) fn is_over(&self) -> bool {
         self.finished
     }
 
@@ -272,8 +287,11 @@ impl TurnBuilder {
     /// [`ErrorKind::IncompleteTurn`] if there was no terminal marker, and [`ErrorKind::Protocol`]
     /// if the model stopped for its tools and one of the calls was never written to its end.
     pub fn complete(&mut self) -> Result<(), Error> {
-        if self.finished {
+        if self.completed {
             return Ok(());
+        }
+        if self.finished {
+            return Err(self.incomplete(None));
         }
         let Some((stop_reason, raw_stop_reason)) = self.stop.take() else {
             return Err(self.incomplete(None));
@@ -285,7 +303,7 @@ impl TurnBuilder {
             return Err(Error::new(ErrorKind::Protocol, message));
         }
         self.end_calls();
-        self.finished = true;
+        (self.finished, self.completed) = (true, true);
         let partial = std::mem::take(&mut self.partial);
         let turn = Turn {
             items: partial.blocks.into_iter().map(|block| block.item).collect(),
@@ -330,7 +348,18 @@ impl TurnBuilder {
         } else {
             wire_id.to_owned()
         };
-        if used(&wanted) { crate::item::free_id(&wanted, used) } else { wanted }
+        if !used(&wanted) {
+            return wanted;
+        }
+        // One walk, however many were renamed before. Settled, because that renames too.
+        let prefix = format!("{wanted}_dup");
+        let settled = self.history.as_ref().map(History::settled);
+        let held = settled.iter().flat_map(History::call_ids);
+        let taken: HashSet<&str> = held
+            .chain(self.calls.iter().map(|call| call.call_id.as_str()))
+            .filter(|id| id.starts_with(&prefix))
+            .collect();
+        crate::item::free_id(&wanted, &mut 0, |id| taken.contains(id))
     }
 
     fn emit_start(&mut self, call_id: &str, wire_id: &str, name: &str) {
