@@ -218,6 +218,15 @@ impl Error {
         None
     }
 
+    /// The same with its texts, all that a server may have written, passed through `f`.
+    pub(crate) fn rewritten(mut self, f: impl Fn(&str) -> String) -> Self {
+        let shown = &mut self.inner().shown;
+        shown.message = f(&shown.message);
+        shown.request_id = shown.request_id.as_deref().map(&f);
+        shown.parameter = shown.parameter.as_deref().map(&f);
+        self
+    }
+
     /// Makes an error of what a panic was called with.
     pub(crate) fn panic(place: &str, payload: &(dyn std::any::Any + Send)) -> Self {
         Self::new(ErrorKind::Panic, format!("{place} panicked: {}", panic_message(payload)))

@@ -2,12 +2,13 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::TryStreamExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
+use tokio::runtime;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
@@ -16,11 +17,44 @@ use crate::http::{Body, Secret, Timeouts, retry_after};
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// How long the words of an error are waited for, once its status is known.
+const REFUSAL: Duration = Duration::from_millis(500);
+
 /// Sends requests and keeps the connections. Cheap to clone; clones share the connections.
 ///
 /// Redirects are not followed: a key is sent to the address that was given and no other.
 #[derive(Clone)]
-pub struct HttpClient(Arc<Result<reqwest::Client, Error>>);
+pub struct HttpClient(Arc<Clients>);
+
+/// A connection is driven by the runtime that it was made on, so that each has its own client: one
+/// that has ended, or that nobody runs at the moment, would leave a shared connection silent.
+struct Clients {
+    make: fn(Duration) -> reqwest::ClientBuilder,
+    connect_timeout: Duration,
+    made: Mutex<Vec<(runtime::Id, Result<reqwest::Client, Error>)>>,
+}
+
+/// So many runtimes are remembered, the newest.
+const RUNTIMES: usize = 16;
+
+impl Clients {
+    fn here(&self) -> Result<reqwest::Client, Error> {
+        let id = runtime::Handle::current().id();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, client)) = made.iter().find(|(of, _)| *of == id) {
+            return client.clone();
+        }
+        let client = (self.make)(self.connect_timeout).build().map_err(|error| {
+            let message = format!("no HTTP client could be made: {}", root_cause(&error));
+            Error::new(ErrorKind::Connect, message).with_source(error)
+        });
+        if made.len() == RUNTIMES {
+            drop(made.remove(0));
+        }
+        made.push((id, client.clone()));
+        client
+    }
+}
 
 /// An address that requests go to. Its user name and password, if any, are never shown.
 #[derive(Clone)]
@@ -44,37 +78,30 @@ impl HttpClient {
     /// The client that all providers of this process share unless told otherwise.
     pub fn shared() -> Self {
         static SHARED: OnceLock<HttpClient> = OnceLock::new();
-        SHARED.get_or_init(|| Self::build(reqwest::Client::builder())).clone()
+        SHARED.get_or_init(|| Self::of(Self::settings, CONNECT)).clone()
     }
 
     /// A client of its own that goes straight to its servers, whatever proxy the environment names.
     pub fn without_proxy() -> Self {
-        Self::build(reqwest::Client::builder().no_proxy())
+        Self::of(|timeout| Self::settings(timeout).no_proxy(), CONNECT)
     }
 
     /// A client of its own that gives up on a connection after `timeout`; 10 seconds is usual.
     pub fn with_connect_timeout(timeout: Duration) -> Self {
-        Self::finish(Self::settings(reqwest::Client::builder()).connect_timeout(timeout))
+        Self::of(Self::settings, timeout)
     }
 
-    fn settings(builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
-        builder
-            .connect_timeout(CONNECT)
+    /// What goes wrong in making one, for example no certificates, is told by the first request.
+    fn of(make: fn(Duration) -> reqwest::ClientBuilder, connect_timeout: Duration) -> Self {
+        Self(Arc::new(Clients { make, connect_timeout, made: Mutex::default() }))
+    }
+
+    fn settings(connect_timeout: Duration) -> reqwest::ClientBuilder {
+        reqwest::Client::builder()
+            .connect_timeout(connect_timeout)
             .redirect(reqwest::redirect::Policy::none())
             .tcp_nodelay(true)
             .user_agent(concat!("turnstream/", env!("CARGO_PKG_VERSION")))
-    }
-
-    fn build(builder: reqwest::ClientBuilder) -> Self {
-        Self::finish(Self::settings(builder))
-    }
-
-    /// What goes wrong here, for example no certificates, is told by the first request.
-    fn finish(builder: reqwest::ClientBuilder) -> Self {
-        Self(Arc::new(builder.build().map_err(|error| {
-            let message = format!("no HTTP client could be made: {}", root_cause(&error));
-            Error::new(ErrorKind::Connect, message).with_source(error)
-        })))
     }
 
     /// Posts JSON and waits for the head of the answer. Dropping the future cancels the request.
@@ -86,7 +113,7 @@ impl HttpClient {
         body: Vec<u8>,
         timeouts: Timeouts,
     ) -> Result<Response, Error> {
-        let client = self.0.as_ref().as_ref().map_err(Clone::clone)?;
+        let client = self.0.here()?;
         let mut map = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
         map.insert(reqwest::header::CONTENT_TYPE, json);
@@ -99,7 +126,7 @@ impl HttpClient {
             value.set_sensitive(true);
             map.insert(HeaderName::from_static(name), value);
         }
-        let deadline = Instant::now() + timeouts.first_byte;
+        let deadline = crate::http::body::after(timeouts.first_byte);
         let request = client.request(Method::POST, to.0.clone()).headers(map).body(body);
         let sent = tokio::time::timeout_at(deadline, request.send()).await;
         let Ok(sent) = sent else {
@@ -123,9 +150,10 @@ impl Response {
     /// Reads the body to its end, or to `most` bytes.
     pub(crate) async fn text(&mut self, most: usize) -> String {
         let mut bytes: Vec<u8> = Vec::new();
-        // What cannot be read is left out: this is for the words of an error.
+        let until = Instant::now() + REFUSAL;
+        // What cannot be read, or not soon, is left out: this is for the words of an error.
         while bytes.len() < most
-            && let Ok(Some(piece)) = self.body.try_next().await
+            && let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.body.try_next()).await
         {
             let room = most - bytes.len();
             bytes.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -150,6 +178,12 @@ impl Endpoint {
         url.set_path(&joined);
         url.set_fragment(None);
         Ok(Self(url))
+    }
+
+    /// What of the address is not to be shown: its password and the values of its query.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        let query = self.0.query_pairs().map(|(_, value)| Secret::new(value));
+        self.0.password().map(Secret::new).into_iter().chain(query).collect()
     }
 
     /// Host and port, the part that can be shown.
@@ -194,11 +228,6 @@ fn root_cause(error: &dyn StdError) -> String {
         cause = source;
     }
     cause.to_string()
-}
-
-/// Takes the key out of what an error says, before anybody sees it.
-pub(crate) fn masked(key: Option<&Secret>, text: &str) -> String {
-    key.map_or_else(|| text.to_owned(), |key| key.masked(text))
 }
 
 impl fmt::Debug for HttpClient {

@@ -13,7 +13,7 @@ mod timeout;
 #[cfg(feature = "http")]
 pub use body::Body;
 #[cfg(feature = "http")]
-pub(crate) use client::{Endpoint, masked};
+pub(crate) use client::Endpoint;
 #[cfg(feature = "http")]
 pub use client::{HttpClient, Response};
 pub use retry_after::retry_after;

@@ -36,7 +36,15 @@ impl Secret {
 
     /// Takes the key out of a text.
     pub fn masked(&self, text: &str) -> String {
-        if self.0.len() < SHORTEST { text.to_owned() } else { text.replace(&*self.0, "…") }
+        if self.0.len() < SHORTEST {
+            return text.to_owned();
+        }
+        let text = text.replace(&*self.0, "…");
+        let encoded = percent_encoded(&self.0);
+        match encoded == *self.0 {
+            true => text,
+            false => text.replace(&encoded, "…").replace(&encoded.to_lowercase(), "…"),
+        }
     }
 }
 
@@ -44,4 +52,17 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            _ => out.extend(format!("%{byte:02X}").chars()),
+        }
+    }
+    out
 }

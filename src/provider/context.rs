@@ -62,7 +62,14 @@ pub(super) fn bound_data(data: &ProviderData, provider: &str, model: &str) -> bo
 pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty();
     if written.starts_with('{') && serde_json::from_str::<IgnoredAny>(written).is_ok() {
-        return Cow::Borrowed(written);
+        // Half of a surrogate pair is JSON, and refused by every vendor.
+        let halved =
+            (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
+                && serde_json::from_str::<serde_json::Value>(written).is_err();
+        return match halved.then(|| crate::provider::lenient::repaired(written)).flatten() {
+            Some(repaired) => Cow::Owned(repaired),
+            None => Cow::Borrowed(written),
+        };
     }
     Cow::Owned(serde_json::json!({ "INVALID_JSON": call.arguments }).to_string())
 }
@@ -71,4 +78,35 @@ pub(super) fn to_bytes(body: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(body).map_err(|error| {
         Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
     })
+}
+
+/// An id as every vendor takes it: letters, digits, `_` and `-`, at most 40 of them. Another one
+/// is replaced by what is left of it and a fingerprint, the same for a call and its result.
+pub(super) fn wire_id(id: &str) -> Cow<'_, str> {
+    if !id.is_empty() && id.len() <= 40 && id.bytes().all(is_plain) {
+        return Cow::Borrowed(id);
+    }
+    // FNV-1a, 64 bit.
+    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let kept: String = id.bytes().filter(|b| is_plain(*b)).take(23).map(char::from).collect();
+    Cow::Owned(format!("{kept}_{hash:016x}"))
+}
+
+/// The name of a called tool as every vendor takes it; a model may have made one up.
+pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
+    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let plain = |byte: u8| if is_plain(byte) { char::from(byte) } else { '_' };
+    Cow::Owned(if name.is_empty() {
+        "_".into()
+    } else {
+        name.bytes().take(64).map(plain).collect()
+    })
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::error::{Error, ErrorKind};
-use crate::http::{Body, Endpoint, HttpClient, Response, Secret, Timeouts, masked};
+use crate::http::{Body, Endpoint, HttpClient, Response, Secret, Timeouts};
 use crate::provider::decode::{Decode, Decoding};
 use crate::provider::failure;
 use crate::stream::TurnSource;
@@ -43,25 +43,48 @@ impl Caller {
         encode: impl FnOnce() -> Result<Vec<u8>, Error> + Send + 'static,
         decoder: D,
     ) -> Exchange<D> {
+        let mut secrets = self.endpoint.secrets();
+        secrets.extend(self.key.clone());
         let sending = async move {
             let body = caught_encode(encode)?;
             let headers: Vec<_> =
                 headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
             let key = self.key.as_ref().filter(|key| !key.is_empty()).map(key_header);
             let answer = self.http.post(&self.endpoint, &headers, key, body, self.timeouts).await?;
-            stream_of(answer, self.key.as_ref()).await
+            stream_of(answer).await
         };
-        Exchange::Sending(sending.boxed(), Some(decoder))
+        let on_its_way = OnItsWay::Sending(sending.boxed(), Some(decoder));
+        Exchange { on_its_way, secrets }
     }
 }
 
-/// One request on its way.
-pub(super) enum Exchange<D> {
+/// One request on its way. No error that leaves it shows what is secret, wherever it comes from.
+pub(super) struct Exchange<D> {
+    on_its_way: OnItsWay<D>,
+    secrets: Vec<Secret>,
+}
+
+impl<D: Decode + Unpin> TurnSource for Exchange<D> {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let this = &mut *self;
+        let polled = ready!(Pin::new(&mut this.on_its_way).poll_turn(cx, turn));
+        let masked = |text: &str| {
+            this.secrets.iter().fold(text.to_owned(), |text, secret| secret.masked(&text))
+        };
+        Poll::Ready(polled.map(|pushed| pushed.map_err(|error| error.rewritten(masked))))
+    }
+}
+
+enum OnItsWay<D> {
     Sending(BoxFuture<'static, Result<(Body, Option<String>), Error>>, Option<D>),
     Answering(Box<Decoding<Body, D>>, Option<String>),
 }
 
-impl<D: Decode + Unpin> TurnSource for Exchange<D> {
+impl<D: Decode + Unpin> TurnSource for OnItsWay<D> {
     fn poll_turn(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -95,22 +118,15 @@ fn caught_encode<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 }
 
 /// Gives the body of an answer that is a stream, or the error that it is instead.
-async fn stream_of(
-    mut answer: Response,
-    key: Option<&Secret>,
-) -> Result<(Body, Option<String>), Error> {
-    let is_json = answer
-        .content_type
-        .as_deref()
-        .is_some_and(|kind| kind.trim_start().starts_with("application/json"));
-    let is_page = answer
-        .content_type
-        .as_deref()
-        .is_some_and(|kind| kind.trim_start().starts_with("text/html"));
-    if answer.status == 200 && !is_json && !is_page {
+async fn stream_of(mut answer: Response) -> Result<(Body, Option<String>), Error> {
+    // What a body is said to be is often wrong. Its first byte tells: no line of a stream of
+    // events that anybody sends begins so.
+    let first = if answer.status == 200 { answer.body.first_byte().await } else { None };
+    let is_json = matches!(first, Some(b'{' | b'['));
+    if answer.status == 200 && !is_json && first != Some(b'<') {
         return Ok((answer.body, answer.request_id));
     }
-    let said = masked(key, &answer.text(MOST_OF_A_REFUSAL).await);
+    let said = answer.text(MOST_OF_A_REFUSAL).await;
     let error = match answer.status {
         200 if failure::tells_of_error(&said) => failure::in_stream(&said),
         200 => {

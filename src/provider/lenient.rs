@@ -8,6 +8,71 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+/// Reads a frame. JSON that a strict reader trips over, though it is JSON, is repaired first: a key
+/// that stands there twice (the last one counts), half of a surrogate pair, a number beyond all
+/// measure. What is no object says nothing.
+pub(super) fn read<'a, T: Deserialize<'a>>(
+    data: &'a str,
+    room: &'a mut String,
+) -> Result<T, serde_json::Error> {
+    match serde_json::from_str(data) {
+        Ok(read) => Ok(read),
+        Err(error) => {
+            *room = repaired(data).ok_or(error)?;
+            serde_json::from_str(room)
+        }
+    }
+}
+
+/// JSON text with what a strict reader refuses made harmless, or `None` if it is no JSON at all.
+#[cold]
+pub(super) fn repaired(data: &str) -> Option<String> {
+    serde_json::from_str::<IgnoredAny>(data).ok()?;
+    let mut out = String::with_capacity(data.len());
+    let mut rest = data.trim();
+    let unit = |text: &str| u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok();
+    let mut quoted = false;
+    while let Some(c) = rest.chars().next() {
+        let mut len = c.len_utf8();
+        match c {
+            '"' => quoted = !quoted,
+            '\\' => {
+                len = if rest.starts_with("\\u") { 6 } else { 2 };
+                match unit(rest) {
+                    Some(0xd800..=0xdbff) if matches!(unit(&rest[6..]), Some(0xdc00..=0xdfff)) => {
+                        len = 12;
+                    }
+                    Some(0xd800..=0xdfff) => {
+                        out.push_str("\\ufffd");
+                        rest = &rest[6..];
+                        continue;
+                    }
+                    _ => {}
+                }
+            }
+            '-' | '0'..='9' if !quoted => {
+                let is_part = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
+                len = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+                if rest[..len].parse::<f64>().is_ok_and(f64::is_infinite) {
+                    out.push_str("null");
+                    rest = &rest[len..];
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        out.push_str(&rest[..len]);
+        rest = &rest[len..];
+    }
+    // A `Value` keeps the last of two equal keys.
+    match serde_json::from_str::<serde_json::Value>(&out) {
+        Ok(value @ serde_json::Value::Object(_)) => Some(value.to_string()),
+        Ok(serde_json::Value::String(text)) => Some(serde_json::Value::from(text).to_string()),
+        Ok(_) => Some("{}".to_owned()),
+        Err(_) => Some(out),
+    }
+}
+
 /// A string, borrowed where it has no escapes; anything else is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Str<'a>(pub(super) Option<Cow<'a, str>>);

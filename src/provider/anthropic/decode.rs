@@ -74,21 +74,30 @@ impl Decoder {
         for (index, block) in
             (0..).zip(serde_json::from_str::<Vec<&RawValue>>(content).unwrap_or_default())
         {
-            self.block_start(index, block, turn);
+            self.block_start(index, block, turn)?;
             self.block_stop(index, turn);
         }
         stop(&message.stop_reason, turn);
         Ok(())
     }
 
-    fn block_start(&mut self, index: u64, raw: &RawValue, turn: &mut TurnBuilder) {
+    fn block_start(
+        &mut self,
+        index: u64,
+        raw: &RawValue,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
         // What is no object is no block.
-        let Ok(block) = serde_json::from_str::<WireBlock<'_>>(raw.get()) else { return };
+        let mut room = String::new();
+        let read = crate::provider::lenient::read::<WireBlock<'_>>(raw.get(), &mut room);
+        let Ok(block) = read else { return Ok(()) };
         let key = key(index);
         let begun = match block.r#type.or_empty() {
             "text" => {
                 turn.text(key, block.text.or_empty());
-                let citations = block.citations.unwrap_or_default();
+                let citations = block.citations.map_or("[]", RawValue::get);
+                let citations =
+                    serde_json::from_str::<Vec<&RawValue>>(citations).unwrap_or_default();
                 Block::Text { citations: citations.into_iter().filter_map(json).collect() }
             }
             "thinking" => {
@@ -99,7 +108,10 @@ impl Decoder {
                 if let Some(data) = json(raw).map(|value| self.data(value)) {
                     turn.reasoning_data(key, data);
                 }
-                return;
+                return Ok(());
+            }
+            "tool_use" if block.name.or_empty().is_empty() => {
+                return Err(Error::new(ErrorKind::Protocol, "a tool call has no name"));
             }
             "tool_use" => {
                 turn.tool_call_start(key, block.id.or_empty(), block.name.or_empty());
@@ -112,21 +124,37 @@ impl Decoder {
                 Block::ToolUse { input: input.map(str::to_owned), deltas: false }
             }
             _ => {
-                let Some(began) = json(raw) else { return };
+                let Some(began) = json(raw) else { return Ok(()) };
                 let (input, content) = (String::new(), String::new());
                 Block::Own { began, input, content, citations: Vec::new() }
             }
         };
         self.blocks.retain(|(open, _)| *open != index);
         self.blocks.push((index, begun));
+        Ok(())
     }
 
-    fn block_delta(&mut self, index: u64, delta: &Delta<'_>, turn: &mut TurnBuilder) {
+    fn block_delta(
+        &mut self,
+        index: u64,
+        delta: &Delta<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
         let open = self.blocks.iter_mut().rfind(|(open, _)| *open == index);
+        let kind = match delta.r#type.or_empty() {
+            "" if delta.partial_json.get().is_some() => "input_json_delta",
+            kind => kind,
+        };
+        // Without the whole of its arguments it is not known what a call is.
+        let fits = matches!(&open, Some((_, Block::ToolUse { .. } | Block::Own { .. })));
+        if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
+            let message = "a piece of a tool call's input belongs to no call, or is no text";
+            return Err(Error::new(ErrorKind::Protocol, message));
+        }
         // A delta of a block that never began: its proxy lost the start.
-        let Some((_, block)) = open else { return };
+        let Some((_, block)) = open else { return Ok(()) };
         let key = key(index);
-        match (delta.r#type.or_empty(), block) {
+        match (kind, block) {
             ("text_delta", Block::Text { .. }) => turn.text(key, delta.text.or_empty()),
             ("thinking_delta", Block::Thinking { .. }) => {
                 turn.reasoning(key, delta.thinking.or_empty(), ReasoningKind::Trace);
@@ -150,6 +178,7 @@ impl Decoder {
             // New kinds of deltas may come (docs: "handle unknown event types gracefully").
             _ => {}
         }
+        Ok(())
     }
 
     fn block_stop(&mut self, index: u64, turn: &mut TurnBuilder) {
@@ -189,20 +218,31 @@ impl Decoder {
 
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
-        let event: Event<'_> = serde_json::from_str(frame.data).map_err(|error| {
-            Error::new(ErrorKind::Protocol, format!("an event is not JSON: {error}"))
-                .with_source(error)
-        })?;
+        // A kind of event that this reader does not know, and what keeps the connection alive, may
+        // hold anything; `[DONE]` comes from proxies.
+        let known = frame.event == "message"
+            || frame.event == "error"
+            || frame.event.starts_with("message_")
+            || frame.event.starts_with("content_block_");
+        if !known || matches!(frame.data.trim(), "" | "[DONE]") {
+            return Ok(Heard::More);
+        }
+        let mut room = String::new();
+        let event: Event<'_> =
+            crate::provider::lenient::read(frame.data, &mut room).map_err(|error| {
+                Error::new(ErrorKind::Protocol, format!("an event is not JSON: {error}"))
+                    .with_source(error)
+            })?;
         let index = event.index.0.unwrap_or_default();
         match event.r#type.get().unwrap_or(frame.event) {
             "content_block_delta" => {
                 if let Some(delta) = &event.delta.0 {
-                    self.block_delta(index, delta, turn);
+                    self.block_delta(index, delta, turn)?;
                 }
             }
             "content_block_start" => {
                 if let Some(block) = event.content_block {
-                    self.block_start(index, block, turn);
+                    self.block_start(index, block, turn)?;
                 }
             }
             "content_block_stop" => self.block_stop(index, turn),
@@ -226,7 +266,8 @@ impl Decode for Decoder {
                 }
                 return Ok(Heard::LastWord);
             }
-            "error" => return Err(failure::in_stream(event.error.map_or("{}", RawValue::get))),
+            "error" => return Err(failure::in_stream(frame.data)),
+            "message" if event.error.is_some() => return Err(failure::in_stream(frame.data)),
             // `ping`, and whatever comes with a later version.
             _ => {}
         }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::NAME;
 use crate::error::Error;
 use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ProviderData, ToolCall};
-use crate::provider::context::{Context, bound_data, object_or_wrapped};
+use crate::provider::context::{Context, bound_data, object_or_wrapped, wire_id, wire_name};
 use crate::request::Request;
 
 /// What is asked for unless a request says how many tokens; the wire demands a number.
@@ -32,7 +32,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let zones = [context.stable(), context.volatile()];
     let system: Vec<_> = zones
         .iter()
-        .filter(|text| !text.is_empty())
+        .filter(|text| !text.trim().is_empty())
         .map(|text| json!({ "type": "text", "text": text }))
         .collect();
     let tools = request.tools.iter().map(|tool| Tool {
@@ -93,14 +93,14 @@ enum Block<'a> {
         signature: String,
     },
     ToolUse {
-        id: &'a str,
-        name: &'a str,
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
         input: RawJson<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         caller: Option<Box<RawValue>>,
     },
     ToolResult {
-        tool_use_id: &'a str,
+        tool_use_id: Cow<'a, str>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         content: Vec<Block<'a>>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -141,6 +141,9 @@ struct Messages<'a> {
     /// Calls of the assistant's message that is being written. Text that comes behind a call is
     /// put before it: the wire is reported to refuse the other order.
     calls: Vec<Block<'a>>,
+    /// Thoughts that nothing of their turn has followed yet: "the final block in an assistant
+    /// message cannot be `thinking`", so those at the end of a turn are not sent.
+    thoughts: Vec<Block<'a>>,
 }
 
 impl<'a> Messages<'a> {
@@ -153,33 +156,46 @@ impl<'a> Messages<'a> {
             ItemKind::Text { text } => {
                 let citations = data.and_then(|data| field(data, "citations"));
                 if let Some(Block::Text { text, .. }) = text_block(text) {
-                    self.assistant(Block::Text { text, citations });
+                    // "final assistant content cannot end with trailing whitespace"; which text is
+                    // the final one changes from request to request.
+                    self.assistant(Block::Text { text: text.trim_end(), citations });
                 }
             }
             ItemKind::Reasoning { text } => {
                 if let Some(block) = data.and_then(|data| reasoning(text, data)) {
-                    self.flush_calls();
-                    self.assistant(block);
+                    self.thoughts.push(block);
                 }
             }
             ItemKind::ToolCall(call) => {
                 self.open("assistant");
+                self.flush_thoughts();
                 self.calls.push(tool_use(call, data));
             }
-            ItemKind::ToolResult(result) => self.user(vec![Block::ToolResult {
-                tool_use_id: &result.call_id,
-                content: blocks(&result.content),
-                is_error: result.is_error(),
-            }]),
+            ItemKind::ToolResult(result) => {
+                let mut content = blocks(&result.content);
+                if content.is_empty() && result.is_error() {
+                    // "content cannot be empty if `is_error` is true"
+                    content.extend(text_block("It failed without a word."));
+                }
+                self.user(vec![Block::ToolResult {
+                    tool_use_id: wire_id(&result.call_id),
+                    content,
+                    is_error: result.is_error(),
+                }]);
+            }
             ItemKind::Other => {
                 // Half of something of the provider's own would be refused.
                 if let Some(data) = data.filter(|_| !item.interrupted)
                     && let Some(raw) = raw(data.value.as_str())
                 {
+                    self.flush_thoughts();
                     self.flush_calls();
                     self.assistant(Block::Verbatim(raw));
                 }
             }
+        }
+        if item.turn.is_some() {
+            self.thoughts.clear();
         }
     }
 
@@ -190,12 +206,25 @@ impl<'a> Messages<'a> {
     }
 
     fn assistant(&mut self, block: Block<'a>) {
+        self.open("assistant");
+        self.flush_thoughts();
         self.open("assistant").content.push(block);
+    }
+
+    fn flush_thoughts(&mut self) {
+        if !self.thoughts.is_empty() {
+            self.flush_calls();
+            let thoughts = std::mem::take(&mut self.thoughts);
+            self.open("assistant").content.extend(thoughts);
+        }
     }
 
     fn open(&mut self, role: &'static str) -> &mut Message<'a> {
         if self.done.last().is_none_or(|message| message.role != role) {
             self.flush_calls();
+            if role == "user" {
+                self.thoughts.clear();
+            }
             self.done.push(Message { role, content: Vec::new() });
         }
         let last = self.done.len() - 1;
@@ -211,12 +240,6 @@ impl<'a> Messages<'a> {
     fn finish(mut self) -> Vec<Message<'a>> {
         self.flush_calls();
         self.done.retain(|message| !message.content.is_empty());
-        // "final assistant content cannot end with trailing whitespace"
-        if let Some(Message { role: "assistant", content }) = self.done.last_mut()
-            && let Some(Block::Text { text, .. }) = content.last_mut()
-        {
-            *text = text.trim_end();
-        }
         self.done
     }
 }
@@ -258,8 +281,8 @@ fn reasoning<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
 
 fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
     Block::ToolUse {
-        id: &call.call_id,
-        name: &call.name,
+        id: wire_id(&call.call_id),
+        name: wire_name(&call.name),
         input: RawJson(object_or_wrapped(call)),
         caller: data.and_then(|data| field(data, "caller")),
     }

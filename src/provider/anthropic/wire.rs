@@ -82,7 +82,7 @@ pub(super) struct Block<'a> {
     #[serde(borrow)]
     pub(super) caller: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) citations: Option<Vec<&'a RawValue>>,
+    pub(super) citations: Option<&'a RawValue>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]

@@ -15,13 +15,17 @@ struct Call {
     name: String,
     /// Whether the turn knows of it: from then on its name is fixed.
     started: bool,
+    /// Arguments that came before the name.
+    early: String,
+    /// A piece of its arguments was none: what the model wrote is not known.
+    broken: bool,
 }
 
 impl Calls {
     /// Takes the next delta of a call.
     pub(super) fn push(&mut self, delta: &WireCall<'_>, turn: &mut TurnBuilder) {
         let id = delta.id.or_empty();
-        let function = delta.function.0.as_ref();
+        let function = delta.function.is.as_ref();
         let name = function.map_or("", |function| function.name.or_empty());
         let at = self.find(delta.index.0, id, name).unwrap_or_else(|| {
             self.0.push(Call { index: delta.index.0, ..Call::default() });
@@ -35,8 +39,12 @@ impl Calls {
         if !call.started && call.name != name {
             call.name.push_str(name);
         }
-        let arguments = function.map(super::wire::Function::arguments).unwrap_or_default();
-        if !arguments.is_empty() {
+        let arguments = function.map_or(Some("".into()), super::wire::Function::arguments);
+        call.broken |= arguments.is_none() || delta.is_misshapen();
+        let arguments = arguments.unwrap_or_default();
+        if call.name.is_empty() {
+            call.early.push_str(&arguments);
+        } else if !arguments.is_empty() {
             call.start(key(at), turn);
             turn.tool_call_args(key(at), &arguments);
         }
@@ -45,6 +53,10 @@ impl Calls {
     /// Ends every call: the finish reason was seen.
     pub(super) fn end(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         for (at, call) in self.0.iter_mut().enumerate() {
+            if call.broken {
+                let message = "the arguments of a tool call are neither text nor an object";
+                return Err(Error::new(ErrorKind::Protocol, message));
+            }
             if call.name.is_empty() {
                 return Err(Error::new(ErrorKind::Protocol, "a tool call has no name"));
             }
@@ -73,6 +85,7 @@ impl Call {
     fn start(&mut self, key: u32, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.started, true) {
             turn.tool_call_start(key, &self.id, &self.name);
+            turn.tool_call_args(key, &std::mem::take(&mut self.early));
         }
     }
 }

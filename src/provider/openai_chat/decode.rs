@@ -1,7 +1,7 @@
 //! From frames to a turn.
 
 use super::calls::Calls;
-use super::wire::{Choice, Chunk, Delta};
+use super::wire::{Choice, Chunk, Delta, WireCall};
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, Heard};
@@ -34,6 +34,13 @@ impl Decoder {
             && let Some(delta) = &choice.delta.0
         {
             self.delta(delta, turn);
+        }
+        if turn.is_stopped()
+            && let Some(delta) = &choice.delta.0
+            && delta.tool_calls.0.iter().any(WireCall::adds_arguments)
+        {
+            let message = "arguments of a tool call came behind the finish reason";
+            return Err(Error::new(ErrorKind::Protocol, message));
         }
         let Some(raw) = choice.finish_reason.get().filter(|raw| !raw.is_empty()) else {
             return Ok(());
@@ -85,10 +92,15 @@ impl Decode for Decoder {
         if frame.data.trim() == "[DONE]" {
             return Ok(Heard::LastWord);
         }
-        let chunk: Chunk<'_> = serde_json::from_str(frame.data).map_err(|error| {
-            Error::new(ErrorKind::Protocol, format!("a chunk is not JSON: {error}"))
-                .with_source(error)
-        })?;
+        if frame.data.trim().is_empty() {
+            return Ok(Heard::More);
+        }
+        let mut room = String::new();
+        let chunk: Chunk<'_> =
+            crate::provider::lenient::read(frame.data, &mut room).map_err(|error| {
+                Error::new(ErrorKind::Protocol, format!("a chunk is not JSON: {error}"))
+                    .with_source(error)
+            })?;
         if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
             return Err(failure::in_stream(error.get()));
         }

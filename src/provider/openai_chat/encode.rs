@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ToolResult};
-use crate::provider::context::{Context, object_or_wrapped, to_bytes};
+use crate::provider::context::{Context, object_or_wrapped, to_bytes, wire_id, wire_name};
 use crate::request::Request;
 
 /// The name that a server knows the output limit by.
@@ -103,7 +103,7 @@ struct Function<'a> {
 struct Message<'a> {
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<&'a str>,
+    tool_call_id: Option<Cow<'a, str>>,
     content: Option<Spoken<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<Call<'a>>,
@@ -111,14 +111,14 @@ struct Message<'a> {
 
 #[derive(Serialize)]
 struct Call<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: CallFunction<'a>,
 }
 
 #[derive(Serialize)]
 struct CallFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: Cow<'a, str>,
 }
 
@@ -145,12 +145,18 @@ struct Messages<'a> {
     done: Vec<Message<'a>>,
     /// The message of the turn that is being written.
     turn: Option<Message<'a>>,
+    /// The item before was of a turn that did not complete.
+    interrupted: bool,
     /// Images and files of the tool results that are being written.
     media: Vec<Value>,
 }
 
 impl<'a> Messages<'a> {
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
+        // What was cut off is a message of its own; what comes next does not change it.
+        if std::mem::replace(&mut self.interrupted, item.interrupted) && !item.interrupted {
+            self.close_turn();
+        }
         match &item.kind {
             ItemKind::User { content } => {
                 self.close();
@@ -168,9 +174,12 @@ impl<'a> Messages<'a> {
                 }
             }
             ItemKind::ToolCall(call) => self.turn().tool_calls.push(Call {
-                id: &call.call_id,
+                id: wire_id(&call.call_id),
                 r#type: "function",
-                function: CallFunction { name: &call.name, arguments: object_or_wrapped(call) },
+                function: CallFunction {
+                    name: wire_name(&call.name),
+                    arguments: object_or_wrapped(call),
+                },
             }),
             ItemKind::ToolResult(result) => {
                 self.close_turn();
@@ -193,7 +202,7 @@ impl<'a> Messages<'a> {
             }
         }
         let content = Some(Spoken::Text(text_of(&result.content)));
-        let tool_call_id = Some(result.call_id.as_str());
+        let tool_call_id = Some(wire_id(&result.call_id));
         self.done.push(Message { tool_call_id, ..Message::of("tool", content) });
         Ok(())
     }

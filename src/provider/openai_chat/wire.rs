@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::provider::lenient::{Lax, List, Num, Seldom, Str};
+use crate::provider::lenient::{Lax, List, Num, Seldom, Str, repaired};
 use crate::usage::Usage;
 
 #[derive(Default, Deserialize)]
@@ -65,7 +65,36 @@ pub(super) struct WireCall<'a> {
     #[serde(borrow)]
     pub(super) id: Str<'a>,
     #[serde(borrow)]
-    pub(super) function: Lax<Function<'a>>,
+    pub(super) function: Called<'a>,
+}
+
+/// The function of a call; `misshapen` if there is one and it is no object.
+#[derive(Default)]
+pub(super) struct Called<'a> {
+    pub(super) is: Option<Function<'a>>,
+    misshapen: bool,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Called<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&'de RawValue>::deserialize(deserializer)?.get();
+        let is = match raw.starts_with('{') {
+            true => Some(serde_json::from_str(raw).map_err(serde::de::Error::custom)?),
+            false => None,
+        };
+        Ok(Self { misshapen: is.is_none() && raw != "null", is })
+    }
+}
+
+impl WireCall<'_> {
+    pub(super) fn adds_arguments(&self) -> bool {
+        let arguments = self.function.is.as_ref().map(Function::arguments);
+        arguments.is_some_and(|piece| piece.is_none_or(|piece| !piece.is_empty()))
+    }
+
+    pub(super) fn is_misshapen(&self) -> bool {
+        self.function.misshapen
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -79,16 +108,18 @@ pub(super) struct Function<'a> {
 }
 
 impl Function<'_> {
-    /// The piece of JSON text that the arguments add.
-    pub(super) fn arguments(&self) -> Cow<'_, str> {
-        let Some(raw) = self.arguments else { return Cow::Borrowed("") };
+    /// The piece of JSON text that the arguments add; `None` if they are of a shape that adds none,
+    /// so that what the model wrote is not known.
+    pub(super) fn arguments(&self) -> Option<Cow<'_, str>> {
+        let Some(raw) = self.arguments else { return Some(Cow::Borrowed("")) };
         match raw.get().as_bytes().first() {
-            Some(b'"') => serde_json::from_str::<Str<'_>>(raw.get())
-                .ok()
-                .and_then(|text| text.0)
-                .unwrap_or_default(),
-            Some(b'{') => Cow::Borrowed(raw.get()),
-            _ => Cow::Borrowed(""),
+            Some(b'"') => match serde_json::from_str::<Str<'_>>(raw.get()) {
+                Ok(text) => text.0,
+                Err(_) => serde_json::from_str(&repaired(raw.get())?).ok().map(Cow::Owned),
+            },
+            Some(b'{') => Some(Cow::Borrowed(raw.get())),
+            Some(b'n') => Some(Cow::Borrowed("")),
+            _ => None,
         }
     }
 }
@@ -179,6 +210,26 @@ impl<'de: 'a, 'a> Deserialize<'de> for First<'a> {
             }
 
             fn visit_unit<E>(self) -> Result<First<'a>, E> {
+                Ok(First(None))
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<First<'a>, E> {
+                Ok(First(None))
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<First<'a>, E> {
+                Ok(First(None))
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<First<'a>, E> {
+                Ok(First(None))
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<First<'a>, E> {
+                Ok(First(None))
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<First<'a>, E> {
                 Ok(First(None))
             }
 
