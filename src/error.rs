@@ -219,6 +219,7 @@ impl Error {
     }
 
     /// The same with its texts, all that a server may have written, passed through `f`.
+    #[cfg(feature = "http")]
     pub(crate) fn rewritten(mut self, f: impl Fn(&str) -> String) -> Self {
         let shown = &mut self.inner().shown;
         shown.message = f(&shown.message);
