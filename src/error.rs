@@ -50,7 +50,8 @@ struct Shown {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// No connection could be made; nothing was sent.
+    /// No connection could be made, or it broke before the answer had begun. Whether the provider
+    /// got the request is not known in the latter case.
     Connect,
     /// Nothing came in time.
     Timeout,

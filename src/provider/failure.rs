@@ -79,6 +79,10 @@ struct Said {
 }
 
 fn said(body: &str) -> Option<Said> {
+    // Some servers put their one error into a list.
+    if let Ok(list) = serde_json::from_str::<Vec<&serde_json::value::RawValue>>(body) {
+        return list.first().and_then(|first| said(first.get()));
+    }
     let envelope: Envelope<'_> = serde_json::from_str(body).unwrap_or_default();
     let inner = envelope.error.map_or(body, serde_json::value::RawValue::get);
     if let Ok(text) = serde_json::from_str::<String>(inner) {
@@ -202,6 +206,7 @@ mod tests {
         check_status(502, "<html>bad\ngateway</html>", Server, "status 502");
         check_status(500, r#"{"error":"out of memory"}"#, Server, ": out of memory");
         check_status(422, r#"{"detail":"no such field"}"#, InvalidRequest, "no such field");
+        check_status(429, r#"[{"error":{"message":"used up"}}]"#, RateLimited, ": used up");
         check_status(301, "", Protocol, "301");
     }
 

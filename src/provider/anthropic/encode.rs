@@ -1,19 +1,23 @@
 //! From a request to a body.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::NAME;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ProviderData, ToolCall};
 use crate::provider::context::{Context, bound_data, object_or_wrapped, wire_id, wire_name};
 use crate::request::Request;
 
 /// What is asked for unless a request says how many tokens; the wire demands a number.
 const MAX_TOKENS: u32 = 8192;
+
+/// What stands for the user's words before those of the assistant, if there are none.
+const NOT_SHOWN: &str = "(What was said before is not shown.)";
 
 /// Writes the body of a request to the Anthropic Messages wire.
 ///
@@ -22,7 +26,7 @@ const MAX_TOKENS: u32 = 8192;
 ///
 /// # Errors
 ///
-/// None at the moment; what this wire cannot say is documented where it is left out.
+/// [`InvalidRequest`](ErrorKind::InvalidRequest) if every message is empty.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let context = Context::of(request);
     let mut messages = Messages::default();
@@ -35,19 +39,28 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         .filter(|text| !text.trim().is_empty())
         .map(|text| json!({ "type": "text", "text": text }))
         .collect();
+    let messages = messages.finish();
+    if messages.is_empty() {
+        let message = "there is nothing to send: every message is empty";
+        return Err(Error::new(ErrorKind::InvalidRequest, message));
+    }
     let tools = request.tools.iter().map(|tool| Tool {
-        name: &tool.name,
+        name: Cow::Borrowed(&tool.name),
         description: &tool.description,
         input_schema: &tool.parameters,
     });
+    let mut tools: Vec<_> = tools.collect();
+    if tools.is_empty() {
+        tools = called(&messages);
+    }
     let body = Body {
         model,
         max_tokens: request.max_output_tokens.unwrap_or(MAX_TOKENS),
         stream: true,
         temperature: request.temperature,
         system,
-        tools: tools.collect(),
-        messages: messages.finish(),
+        tools,
+        messages,
     };
     crate::provider::context::to_bytes(&body)
 }
@@ -68,7 +81,7 @@ struct Body<'a> {
 
 #[derive(Serialize)]
 struct Tool<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
     input_schema: &'a serde_json::Value,
 }
@@ -240,8 +253,29 @@ impl<'a> Messages<'a> {
     fn finish(mut self) -> Vec<Message<'a>> {
         self.flush_calls();
         self.done.retain(|message| !message.content.is_empty());
+        // "first message must use the user role"
+        if self.done.first().is_some_and(|message| message.role == "assistant") {
+            let content = text_block(NOT_SHOWN).into_iter().collect();
+            self.done.insert(0, Message { role: "user", content });
+        }
         self.done
     }
+}
+
+/// The tools that were called: the wire demands that they are declared, also when none may be
+/// called any more.
+fn called<'a>(messages: &[Message<'a>]) -> Vec<Tool<'a>> {
+    static ANYTHING: LazyLock<serde_json::Value> = LazyLock::new(|| json!({ "type": "object" }));
+    let mut tools: Vec<Tool<'a>> = Vec::new();
+    for block in messages.iter().flat_map(|message| &message.content) {
+        if let Block::ToolUse { name, .. } = block
+            && tools.iter().all(|tool| tool.name != *name)
+        {
+            let description = "Not available any more.";
+            tools.push(Tool { name: name.clone(), description, input_schema: &ANYTHING });
+        }
+    }
+    tools
 }
 
 /// "text content blocks must contain non-whitespace text"

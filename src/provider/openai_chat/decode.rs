@@ -101,7 +101,9 @@ impl Decode for Decoder {
                 Error::new(ErrorKind::Protocol, format!("a chunk is not JSON: {error}"))
                     .with_source(error)
             })?;
-        if let Some(error) = chunk.error.filter(|error| error.get() != "null") {
+        if let Some(error) =
+            chunk.error.filter(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
+        {
             return Err(failure::in_stream(error.get()));
         }
         turn.provider(super::NAME);
