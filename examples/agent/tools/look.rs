@@ -121,15 +121,20 @@ fn show(name: &str, text: &str, args: &Lines) -> Result<String, String> {
     for (at, line) in text.lines().enumerate().take(last).skip(first - 1) {
         let line = format!("{}: {line}\n", at + 1);
         if shown.len() + line.len() > SHOWN {
-            let next = at + 1;
+            let mut next = at + 1;
             if shown.is_empty() {
                 let cut: String = line.chars().take(SHOWN / 4).collect();
-                shown = format!("{cut}… (the line goes on)\n");
+                shown = format!("{cut}… (the rest of this line cannot be shown)\n");
+                // To begin with this line again would show the same again.
+                next += 1;
             }
-            let _ = write!(
-                shown,
-                "… cut off at line {next} of {lines}. Call `read_file` with `first_line` for more."
-            );
+            if next <= last.min(lines) {
+                let _ = write!(
+                    shown,
+                    "… cut off at line {next} of {lines}. Call `read_file` with `first_line` \
+                     {next} for more."
+                );
+            }
             return Ok(shown);
         }
         shown.push_str(&line);

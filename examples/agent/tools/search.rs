@@ -1,6 +1,7 @@
 //! `search_text`: in which files and lines a text stands.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -129,6 +130,9 @@ struct Report<'a> {
 
 fn read_text(path: &Path) -> Option<Vec<u8>> {
     let small = fs::metadata(path).is_ok_and(|meta| meta.len() <= LARGEST);
-    let bytes = small.then(|| fs::read(path).ok()).flatten()?;
+    let file = small.then(|| File::open(path).ok()).flatten()?;
+    let mut bytes = Vec::new();
+    // The file may have grown since, and some have no size to tell.
+    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
     (!is_binary(&bytes)).then_some(bytes)
 }

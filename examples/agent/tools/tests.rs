@@ -210,6 +210,7 @@ async fn a_file_is_read_by_lines_and_cut_off_when_it_is_long() {
         .with("empty.txt", "")
         .with("long.txt", "0123456789\n".repeat(10_000))
         .with("wide.txt", "é".repeat(100_000))
+        .with("wide_first.txt", format!("{}\nshort", "é".repeat(100_000)))
         .with("binary", b"\0");
     let read = async |path: &str, first: Value, last: Value| {
         let lines = json!({ "path": path, "first_line": first, "last_line": last });
@@ -226,10 +227,13 @@ async fn a_file_is_read_by_lines_and_cut_off_when_it_is_long() {
     assert!(read("small.txt", json!(3), json!(2)).await.unwrap_err().contains("has 3 lines"));
     assert!(read("empty.txt", all.clone(), all.clone()).await.unwrap().contains("is empty"));
     assert!(read("binary", all.clone(), all.clone()).await.unwrap_err().contains("binary file"));
-    for path in ["long.txt", "wide.txt"] {
+    for (path, words) in [("long.txt", "cut off at line"), ("wide.txt", "cannot be shown")] {
         let text = read(path, all.clone(), all.clone()).await.unwrap();
-        assert!(text.len() < 40_000 && text.contains("cut off at line"), "{path}: {}", text.len());
+        assert!(text.len() < 40_000 && text.contains(words), "{path}: {}", text.len());
     }
+    // What it says to do next leads on, and not to the same line again.
+    let text = read("wide_first.txt", all.clone(), all.clone()).await.unwrap();
+    assert!(text.contains("`first_line` 2 for more"), "{}", text.len());
     let end = read("long.txt", json!(9_999), all.clone()).await;
     assert_eq!(end.as_deref(), Ok("9999: 0123456789\n10000: 0123456789\n"));
 }
