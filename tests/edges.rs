@@ -1,0 +1,358 @@
+//! Where the core is easily wrong: full kits, panics in a `Drop`, late results, ids, seals.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::{FutureExt, Stream, StreamExt, stream};
+use serde_json::json;
+use turnstream::event::{AppendedWhy, Reason, ToolEvent};
+use turnstream::item::{Mark, ResultKind, ToolResult};
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::stream::{Step, TurnSource, TurnStream, loop_stream, seal};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::{StopReason, TurnBuilder};
+use turnstream::{
+    Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Run, Toolkit, Turn,
+    TurnEvent, TurnEvents,
+};
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+/// Sleeps for as many milliseconds as it is told; without a number for ever.
+fn nap() -> Tool {
+    Tool::raw(spec("nap"), |args, _| async move {
+        match args["ms"].as_u64() {
+            Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+            None => std::future::pending().await,
+        }
+    })
+    .unwrap()
+}
+
+fn turn_of(reply: Reply) -> Arc<Turn> {
+    let request = Request::new(History::with_id("h"));
+    block_on(Scripted::new([reply]).stream_turn(request).into_turn()).unwrap()
+}
+
+fn result(call_id: &str) -> ToolResult {
+    let kind = ResultKind::Ok;
+    ToolResult { call_id: call_id.into(), name: "t".into(), content: "real".into(), kind }
+}
+
+/// Polls until nothing comes.
+fn pull_all(run: &mut Run) {
+    while let Some(Some(event)) = run.next().now_or_never() {
+        event.unwrap();
+    }
+}
+
+/// Panics when it is dropped, unless something panics already.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            std::panic::resume_unwind(Box::new("boom"));
+        }
+    }
+}
+
+fn bomb() -> Tool {
+    Tool::raw(spec("bomb"), |_, _| {
+        let bomb = Bomb;
+        async move {
+            let _bomb = bomb;
+            std::future::pending::<()>().await;
+        }
+    })
+    .unwrap()
+}
+
+async fn output_times(at_once: usize, naps: &[Option<u64>]) -> Vec<u128> {
+    let call = |reply: Reply, ms: &Option<u64>| reply.call("nap", json!({ "ms": ms }));
+    let turn = turn_of(naps.iter().fold(Reply::new(), call));
+    let kit = Toolkit::new([nap()]).at_once(at_once.try_into().unwrap());
+    let began = tokio::time::Instant::now();
+    let events = kit.run(&History::with_id("h"), &turn);
+    events
+        .filter(|event| std::future::ready(matches!(event, ToolEvent::Output(_))))
+        .map(|_| began.elapsed().as_millis())
+        .take(naps.iter().flatten().count())
+        .collect()
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_filled_as_soon_as_it_is_free() {
+    let naps = [Some(50), Some(500), Some(50)];
+    assert_eq!(output_times(2, &naps).await, [50, 100, 500]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_hang_do_not_keep_others_from_starting() {
+    let naps = [None, None, None, Some(1), Some(1), Some(1)];
+    assert_eq!(output_times(4, &naps).await, [1, 2, 3]);
+}
+
+#[test]
+fn nothing_of_a_tool_runs_before_its_started_is_out() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = ran.clone();
+    let tool = Tool::raw(spec("t"), move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        std::future::pending::<()>()
+    });
+    let turn = turn_of(Reply::new().call("t", json!({})).call("t", json!({})));
+    let mut run = Toolkit::new([tool.unwrap()]).run(&History::with_id("h"), &turn);
+    for started in 1..=2 {
+        let event = run.next().now_or_never().unwrap().unwrap();
+        assert!(matches!(event, ToolEvent::Started { .. }));
+        assert_eq!(ran.load(Ordering::Relaxed), started);
+    }
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_tool_costs_neither_the_ending_nor_a_sibling() {
+    let model = Scripted::new([Reply::new().call("bomb", json!({})).call("bomb", json!({}))]);
+    let mut run = Agent::new(model).with_tools([bomb()]).run("go");
+    pull_all(&mut run);
+    run.interrupt();
+    let outcome = block_on(run.outcome());
+    assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+    let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
+    assert_eq!(results.count(), 2);
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_provider_does_not_cost_the_ending() {
+    struct Silent(Bomb);
+    impl Stream for Silent {
+        type Item = Result<TurnEvent, Error>;
+        fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            let _ = &self.0;
+            Poll::Pending
+        }
+    }
+    struct Wild;
+    impl Provider for Wild {
+        fn stream_turn(&self, request: Request) -> TurnStream {
+            Silent(Bomb).seal(&request.history)
+        }
+        fn model(&self) -> &'static str {
+            "wild"
+        }
+    }
+    let mut run = Agent::new(Wild).run("go");
+    pull_all(&mut run);
+    run.interrupt();
+    assert!(matches!(block_on(run.outcome()).reason, Reason::Interrupted(_)));
+}
+
+#[test]
+fn what_is_steered_at_a_run_that_was_dropped_comes_back() {
+    let run = Agent::new(Scripted::new(["x"])).run("go");
+    let handle = run.handle();
+    drop(run);
+    assert!(handle.steer("late").is_err());
+}
+
+#[test]
+fn to_steer_nothing_starts_no_turn() {
+    let model = Scripted::new(["a", "b"]);
+    let mut run = Agent::new(model.clone()).run("go");
+    while let Some(event) = block_on(run.next()) {
+        if event.unwrap().text_delta().is_some() {
+            run.steer(Vec::<Item>::new()).unwrap();
+        }
+    }
+    assert_eq!(model.requests().len(), 1);
+}
+
+#[test]
+fn a_good_reply_resets_the_count_of_bad_ones_also_when_steered() {
+    let model = Scripted::new(["", "good", "", "good", "", "fine"]);
+    let mut run = Agent::new(model).run("go");
+    let mut reason = None;
+    while let Some(event) = block_on(run.next()) {
+        let event = event.unwrap();
+        if event.text_delta().is_some_and(|text| *text == "good") {
+            run.steer("go on").unwrap();
+        }
+        reason = event.finished().map(|outcome| outcome.reason);
+    }
+    assert_eq!(reason, Some(Reason::Completed));
+}
+
+#[test]
+fn a_result_behind_an_append_is_kept() {
+    let journal = Journal::new(History::with_id("h"));
+    let turn = turn_of(Reply::new().call_raw("a", "t", "{}").call_raw("b", "t", "{}"));
+    journal.observe(&TurnEvent::TurnComplete { turn }.into());
+    journal.observe(&ToolEvent::Output(result("a")).into());
+    let (why, items) = (AppendedWhy::Steer, vec![Item::user("hm")]);
+    journal.observe(&Event::Appended { why, id: "s".into(), items });
+    assert!(!journal.is_answered());
+    journal.observe(&ToolEvent::Output(result("b")).into());
+    let settled = journal.history().settled();
+    let results: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
+    assert_eq!(results, [&result("a"), &result("b")]);
+}
+
+#[test]
+fn results_that_were_pulled_before_are_in_the_next_history() {
+    let tool = Tool::raw(spec("t"), |_, _| async { "real" }).unwrap();
+    let turn = turn_of(Reply::new().call_raw("a", "t", "{}"));
+    let mut run = Toolkit::new([tool]).run(&History::with_id("h"), &turn);
+    while block_on(run.next()).is_some() {}
+    let steps: Vec<_> = block_on(run.then_next(|history| history).collect());
+    let Some(Ok(Step::Next(history))) = steps.last() else { panic!("no next state") };
+    assert!(history.is_lawful());
+}
+
+#[test]
+fn a_run_that_is_finished_again_finishes_once() {
+    let run = Agent::new(Scripted::new(["x"])).run("go");
+    let journal = run.journal().clone();
+    let events: Vec<_> = block_on(run.finish_with(&journal).collect());
+    let endings = events.iter().filter(|event| event.as_ref().unwrap().finished().is_some());
+    assert_eq!(endings.count(), 1);
+}
+
+#[test]
+fn behind_a_panic_of_its_body_a_loop_has_no_ending() {
+    type Body = stream::Empty<Result<Step<Event, u8>, Error>>;
+    let journal = Journal::new(History::with_id("h"));
+    let mut events = loop_stream(0, |_| -> Body { std::panic::resume_unwind(Box::new("boom")) })
+        .journaled(&journal)
+        .finish_with(&journal);
+    assert!(catch_unwind(AssertUnwindSafe(|| events.next().now_or_never())).is_err());
+    assert!(block_on(events.next()).is_none());
+}
+
+#[test]
+fn a_loop_that_stops_in_the_middle_of_a_turn_is_not_completed() {
+    let journal = Journal::new(History::with_id("h"));
+    let half = [Ok(TurnEvent::TextDelta { index: 0, text: "half".into() }.into())];
+    let events: Vec<_> =
+        block_on(stream::iter(half).journaled(&journal).finish_with(&journal).collect());
+    let outcome = events.last().unwrap().as_ref().unwrap().finished().unwrap();
+    assert_eq!(outcome.reason, Reason::Stopped);
+}
+
+#[test]
+fn a_history_never_forgets_an_id_also_by_settling() {
+    let call = |id: &str| Item::tool_call(id, "t", "{}");
+    let cut = History::from_items("h", [Item::user("x"), call("a").marked(Mark::Interrupted)]);
+    assert!(cut.settled().holds_call_id("a"));
+
+    let answer = |id: &str| Item::tool_result(result(id));
+    let items = [call("a_dup1"), answer("a_dup1"), call("a"), answer("a"), call("a"), answer("a")];
+    let mut doubled = History::from_items("h", items);
+    doubled.rewrite(0..2, [Item::text("summary")]);
+    let settled = doubled.settled();
+    let ids: Vec<_> = settled.iter().filter_map(Item::as_tool_call).map(|c| &c.call_id).collect();
+    assert_eq!(ids, ["a", "a_dup2"]);
+}
+
+#[test]
+fn an_id_of_a_turn_that_was_cut_is_not_given_again() {
+    let model = Scripted::new([
+        Reply::new().call_raw("a", "t", "{}").cut(),
+        Reply::new().call_raw("a", "t", "{}"),
+        Reply::text("x"),
+    ]);
+    let agent = Agent::new(model);
+    let mut kept = History::with_id("h");
+    for _ in 0..2 {
+        kept.extend(block_on(agent.run_from(kept.clone(), "go").outcome()).new_items);
+    }
+    let ids: Vec<_> = kept.iter().filter_map(Item::as_tool_call).map(|c| &c.call_id).collect();
+    assert_eq!(ids, ["a", "a_dup1"]);
+}
+
+#[test]
+fn a_sealed_source_ends_in_one_way_whatever_it_says() {
+    struct Odd(fn(&mut TurnBuilder) -> Result<(), Error>);
+    impl TurnSource for Odd {
+        fn poll_turn(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            turn: &mut TurnBuilder,
+        ) -> Poll<Option<Result<(), Error>>> {
+            Poll::Ready(Some((self.0)(turn)))
+        }
+    }
+    let last = |odd| {
+        let events: Vec<_> = block_on(seal(&History::with_id("h"), Odd(odd)).collect());
+        events.into_iter().last().unwrap()
+    };
+    let late_error = last(|turn| {
+        turn.stop(StopReason::Stop, "");
+        turn.complete()?;
+        Err(Error::new(ErrorKind::Server, "late"))
+    });
+    assert!(matches!(late_error, Ok(TurnEvent::TurnComplete { .. })));
+    let never_said = last(|turn| {
+        let _ = turn.incomplete(None);
+        Ok(())
+    });
+    assert!(never_said.is_err());
+    let asked_twice = last(|turn| {
+        turn.tool_call_start(0, "a", "t");
+        turn.stop(StopReason::ToolCalls, "");
+        let _ = turn.complete();
+        turn.complete()
+    });
+    assert!(asked_twice.is_err());
+}
+
+#[test]
+fn a_veto_is_not_undone_by_a_second_stop_reason() {
+    let mut turn = TurnBuilder::new();
+    turn.tool_call_start(0, "a", "t");
+    turn.tool_call_end(0);
+    turn.stop(StopReason::MaxTokens, "length");
+    turn.stop(StopReason::ToolCalls, "tool_calls");
+    turn.complete().unwrap();
+    let last = std::iter::from_fn(|| turn.next_event()).last();
+    let Some(TurnEvent::TurnComplete { turn }) = last else { panic!("no turn") };
+    assert!(turn.calls().veto().is_some());
+}
+
+#[test]
+fn numbers_of_a_tool_read_back_as_they_were_written() {
+    let mut seed = 88_172_645_463_325_252_u64;
+    for _ in 0..10_000 {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        let number = f64::from_bits(seed);
+        let data = turnstream::item::Json::new(&number).unwrap();
+        let event =
+            Event::Tool(ToolEvent::Progress { call_id: "c".into(), name: "t".into(), data });
+        let line = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event, "{line}");
+    }
+}
+
+#[test]
+fn what_a_later_version_adds_is_read_as_far_as_it_is_known() {
+    let read = |line: &str| serde_json::from_str::<Event>(line).unwrap();
+    let appended = read(r#"{"type":"appended","why":"telepathy","id":"i","items":[]}"#);
+    assert!(matches!(appended, Event::Appended { why: AppendedWhy::Other, .. }));
+    let output = read(
+        r#"{"type":"tool_output","call_id":"c","name":"t","is_error":true,"kind":"quota","content":"x"}"#,
+    );
+    assert_eq!(output.tool_output().unwrap().kind, ResultKind::Error);
+    let nested = r#"{"type":"nested","call_id":"c","name":"n","event":{"type":"later"}}"#;
+    assert_eq!(read(nested), Event::Unknown);
+    assert!(serde_json::from_str::<Event>(r#"{"type":"continued","reason":"boredom"}"#).is_ok());
+}
