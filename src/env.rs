@@ -1,8 +1,9 @@
-//! What comes from outside and must be repeatable in a test: ids.
+//! What comes from outside and must be repeatable in a test: ids, the date, randomness.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 /// Where new ids come from: histories and what is appended to them are named by it.
 ///
@@ -54,6 +55,78 @@ impl Ids for CountingIds {
     }
 }
 
+/// What day and time it is. How long something takes is measured by the runtime instead, whose
+/// time a test can pause.
+pub trait Clock: Send + Sync {
+    /// Returns the date and time.
+    fn now(&self) -> SystemTime;
+}
+
+/// The system's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+}
+
+/// A clock that stands still, for tests.
+#[derive(Clone, Copy, Debug)]
+pub struct FixedClock(pub SystemTime);
+
+impl Clock for FixedClock {
+    fn now(&self) -> SystemTime {
+        self.0
+    }
+}
+
+/// Where chance comes from: jitter, and nothing that has to be secret.
+pub trait Random: Send + Sync {
+    /// Returns 64 random bits.
+    fn bits(&self) -> u64;
+
+    /// Returns a number from 0 up to but not including 1.
+    fn fraction(&self) -> f64 {
+        // 53 bits are what a float holds exactly.
+        #[expect(clippy::cast_precision_loss)]
+        let fraction = (self.bits() >> 11) as f64 / (1_u64 << 53) as f64;
+        fraction
+    }
+}
+
+/// The randomness that std seeds its hash maps with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemRandom;
+
+impl Random for SystemRandom {
+    fn bits(&self) -> u64 {
+        RandomState::new().build_hasher().finish()
+    }
+}
+
+/// The same numbers for the same seed (`SplitMix64`), for tests.
+#[derive(Debug)]
+pub struct SeededRandom(AtomicU64);
+
+impl SeededRandom {
+    /// Makes a source that begins at `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed))
+    }
+}
+
+impl Random for SeededRandom {
+    fn bits(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +137,17 @@ mod tests {
         let drawn: HashSet<_> = (0..10_000).map(|_| SystemIds.draw()).collect();
         assert_eq!(drawn.len(), 10_000);
         assert!(drawn.iter().all(|id| id.len() == 32));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers_between_0_and_1() {
+        let draw = || {
+            let random = SeededRandom::new(7);
+            std::array::from_fn::<_, 1000, _>(|_| random.fraction())
+        };
+        let drawn = draw();
+        assert_eq!(drawn, draw());
+        assert!(drawn.iter().all(|x| (0.0..1.0).contains(x)));
+        assert!(drawn.iter().any(|x| *x < 0.1) && drawn.iter().any(|x| *x > 0.9));
     }
 }

@@ -366,7 +366,10 @@ async fn the_system_prompt_and_the_settings_reach_the_request() {
     let request = &model.requests()[0];
     assert_eq!(request.system.stable, "stable");
     assert_eq!(request.system.volatile, "volatile");
-    assert_eq!((request.max_output_tokens, request.temperature), (Some(7), Some(0.5)));
+    assert_eq!(
+        (request.options.max_output_tokens, request.options.temperature),
+        (Some(7), Some(0.5))
+    );
     assert_eq!(request.tools[0].name, "t");
 }
 

@@ -206,7 +206,7 @@ fn odd_envelopes_do_not_cost_the_turn() {
 fn body(items: Vec<Item>) -> Result<Value, Error> {
     let mut request = Request::new(History::from_items("h", items)).with_system("be brief");
     request.system.volatile = "today".into();
-    request.max_output_tokens = Some(9);
+    request.options.max_output_tokens = Some(9);
     request.tools = vec![ToolSpec {
         name: "f".into(),
         description: "F".into(),

@@ -22,7 +22,7 @@ pub use state::State;
 use crate::env::{Ids, SystemIds};
 use crate::item::History;
 use crate::provider::Provider;
-use crate::request::{Request, System};
+use crate::request::{Options, Request, System};
 use crate::tool::{Tool, Toolkit};
 
 /// A model, its tools and the rules of its loop. Cheap to clone.
@@ -59,8 +59,7 @@ pub struct Agent {
     kit: Toolkit,
     system: System,
     limits: Limits,
-    max_output_tokens: Option<u32>,
-    temperature: Option<f32>,
+    options: Options,
     ids: Arc<dyn Ids>,
 }
 
@@ -72,8 +71,7 @@ impl Agent {
             kit: Toolkit::default(),
             system: System::default(),
             limits: Limits::default(),
-            max_output_tokens: None,
-            temperature: None,
+            options: Options::default(),
             ids: Arc::new(SystemIds),
         }
     }
@@ -107,15 +105,21 @@ impl Agent {
         self
     }
 
-    /// Sets how many tokens an answer may have.
-    pub fn with_max_output_tokens(mut self, tokens: u32) -> Self {
-        self.max_output_tokens = Some(tokens);
+    /// Sets how the model is asked: limits, sampling, reasoning, the form of the answer.
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.options = options;
         self
     }
 
-    /// Sets the temperature; see [`Request::temperature`].
+    /// Sets how many tokens an answer may have.
+    pub fn with_max_output_tokens(mut self, tokens: u32) -> Self {
+        self.options.max_output_tokens = Some(tokens);
+        self
+    }
+
+    /// Sets the temperature; see [`Options::temperature`].
     pub fn with_temperature(mut self, temperature: f32) -> Self {
-        self.temperature = Some(temperature);
+        self.options.temperature = Some(temperature);
         self
     }
 
@@ -142,8 +146,7 @@ impl Agent {
         Request {
             system: self.system.clone(),
             tools: self.kit.specs(),
-            max_output_tokens: self.max_output_tokens,
-            temperature: self.temperature,
+            options: self.options.clone(),
             ..Request::new(history.clone())
         }
     }

@@ -2,11 +2,9 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
 use serde::de::IgnoredAny;
 
-use crate::error::{Error, ErrorKind};
-use crate::item::{History, Item, ItemKind, ProviderData, ToolCall};
+use crate::item::{History, Item, ItemKind, ToolCall};
 use crate::request::Request;
 
 /// The settled context of a request, its leading instructions joined to the stable zone.
@@ -52,11 +50,6 @@ impl Context {
     }
 }
 
-/// Whether opaque data may go to this wire and model: only to those that wrote it.
-pub(super) fn bound_data(data: &ProviderData, provider: &str, model: &str) -> bool {
-    data.provider == provider && data.model == model
-}
-
 /// The arguments as an object, which is all that an API takes. What the model wrote instead is
 /// wrapped, so that it can see its mistake.
 pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
@@ -72,12 +65,6 @@ pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
         };
     }
     Cow::Owned(serde_json::json!({ "INVALID_JSON": call.arguments }).to_string())
-}
-
-pub(super) fn to_bytes(body: &impl Serialize) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(body).map_err(|error| {
-        Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
-    })
 }
 
 /// An id as every vendor takes it: letters, digits, `_` and `-`, at most 40 of them. Another one

@@ -6,8 +6,11 @@ mod decode;
 #[cfg(feature = "http")]
 mod exchange;
 mod failure;
+mod fields;
+mod handoff;
 mod lenient;
 pub mod openai_chat;
+mod schema;
 mod scripted;
 
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use std::sync::Arc;
 #[cfg(feature = "http")]
 pub use anthropic::Anthropic;
 pub use decode::{Decode, Decoding, Heard};
+pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
 pub use openai_chat::OpenAiChat;
 #[cfg(feature = "testing")]

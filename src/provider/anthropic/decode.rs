@@ -1,12 +1,14 @@
 //! From frames to a turn.
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::wire::{Block as WireBlock, Counted, Delta, Event, Message};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
-use crate::provider::{failure, lenient::Str};
+use crate::provider::failure;
+use crate::provider::fields::Fields;
+use crate::provider::lenient::Str;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -319,64 +321,17 @@ fn with_deltas(began: &Json, input: &str, content: &str, citations: &[Json]) -> 
     if input.is_empty() && content.is_empty() && citations.is_empty() {
         return began.clone();
     }
-    let Ok(mut fields) = began.get::<Fields>() else { return began.clone() };
+    let Some(mut fields) = Fields::parse(began.as_str()) else { return began.clone() };
     // An input that was cut off is kept as the text it is.
     let input = (!input.is_empty())
         .then(|| Json::parse(input).or_else(|_| Json::new(input)).ok())
         .flatten();
     let content = (!content.is_empty()).then(|| Json::new(content).ok()).flatten();
     let citations = (!citations.is_empty()).then(|| Json::new(citations).ok()).flatten();
-    fields.set("input", input);
-    fields.set("content", content);
-    fields.set("citations", citations);
+    for (name, value) in [("input", input), ("content", content), ("citations", citations)] {
+        if let Some(raw) = value.and_then(|value| to_raw_value(&value).ok()) {
+            fields.set(name, raw);
+        }
+    }
     fields.into_json().unwrap_or_else(|| began.clone())
-}
-
-/// The fields of an object in their order.
-struct Fields(Vec<(String, Json)>);
-
-impl<'de> serde::Deserialize<'de> for Fields {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct V;
-        impl<'de> serde::de::Visitor<'de> for V {
-            type Value = Fields;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<Fields, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Fields(fields))
-            }
-        }
-        deserializer.deserialize_map(V)
-    }
-}
-
-impl Fields {
-    fn set(&mut self, name: &str, value: Option<Json>) {
-        let Some(value) = value else { return };
-        match self.0.iter_mut().find(|(field, _)| field == name) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((name.to_owned(), value)),
-        }
-    }
-
-    fn into_json(self) -> Option<Json> {
-        let fields: Vec<_> = self
-            .0
-            .iter()
-            .filter_map(|(name, value)| {
-                Some(format!("{}:{value}", serde_json::to_string(name).ok()?))
-            })
-            .collect();
-        Json::parse(&format!("{{{}}}", fields.join(","))).ok()
-    }
 }

@@ -10,7 +10,9 @@ use serde_json::value::RawValue;
 use super::NAME;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ProviderData, ToolCall};
-use crate::provider::context::{Context, bound_data, object_or_wrapped, wire_id, wire_name};
+use crate::provider::context::{Context, object_or_wrapped, wire_id, wire_name};
+use crate::provider::fields::to_bytes;
+use crate::provider::handoff;
 use crate::request::Request;
 
 /// What is asked for unless a request says how many tokens; the wire demands a number.
@@ -55,14 +57,14 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     }
     let body = Body {
         model,
-        max_tokens: request.max_output_tokens.unwrap_or(MAX_TOKENS),
+        max_tokens: request.options.max_output_tokens.unwrap_or(MAX_TOKENS),
         stream: true,
-        temperature: request.temperature,
+        temperature: request.options.temperature,
         system,
         tools,
         messages,
     };
-    crate::provider::context::to_bytes(&body)
+    to_bytes(&body, &request.options.extra)
 }
 
 #[derive(Serialize)]
@@ -161,7 +163,7 @@ struct Messages<'a> {
 
 impl<'a> Messages<'a> {
     fn push(&mut self, item: &'a Item, model: &str) {
-        let data = item.provider_data.as_deref().filter(|data| bound_data(data, NAME, model));
+        let data = handoff(item, NAME, model).data();
         match &item.kind {
             ItemKind::User { content } => self.user(blocks(content)),
             // The wire has no system role between messages.
@@ -197,8 +199,7 @@ impl<'a> Messages<'a> {
                 }]);
             }
             ItemKind::Other => {
-                // Half of something of the provider's own would be refused.
-                if let Some(data) = data.filter(|_| !item.interrupted)
+                if let Some(data) = data
                     && let Some(raw) = raw(data.value.as_str())
                 {
                     self.flush_thoughts();

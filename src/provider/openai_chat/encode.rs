@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ToolResult};
-use crate::provider::context::{Context, object_or_wrapped, to_bytes, wire_id, wire_name};
+use crate::provider::context::{Context, object_or_wrapped, wire_id, wire_name};
+use crate::provider::fields::to_bytes;
 use crate::request::Request;
 
 /// The name that a server knows the output limit by.
@@ -41,8 +42,8 @@ pub fn encode(request: &Request, model: &str, limit: LimitField) -> Result<Vec<u
         messages.push(item)?;
     }
     let (max_completion_tokens, max_tokens) = match limit {
-        LimitField::MaxCompletionTokens => (request.max_output_tokens, None),
-        LimitField::MaxTokens => (None, request.max_output_tokens),
+        LimitField::MaxCompletionTokens => (request.options.max_output_tokens, None),
+        LimitField::MaxTokens => (None, request.options.max_output_tokens),
     };
     let tools = request.tools.iter().map(|tool| Tool {
         r#type: "function",
@@ -52,16 +53,19 @@ pub fn encode(request: &Request, model: &str, limit: LimitField) -> Result<Vec<u
             parameters: &tool.parameters,
         },
     });
-    to_bytes(&Body {
-        model,
-        stream: true,
-        stream_options: StreamOptions { include_usage: true },
-        max_completion_tokens,
-        max_tokens,
-        temperature: request.temperature,
-        tools: tools.collect(),
-        messages: messages.finish(),
-    })
+    to_bytes(
+        &Body {
+            model,
+            stream: true,
+            stream_options: StreamOptions { include_usage: true },
+            max_completion_tokens,
+            max_tokens,
+            temperature: request.options.temperature,
+            tools: tools.collect(),
+            messages: messages.finish(),
+        },
+        &request.options.extra,
+    )
 }
 
 #[derive(Serialize)]

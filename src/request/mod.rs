@@ -1,8 +1,12 @@
 //! What a provider is asked.
 
+mod options;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+pub use options::{Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice};
 
 use crate::item::History;
 
@@ -28,10 +32,8 @@ pub struct Request {
     pub tools: Arc<[ToolSpec]>,
     /// Asks another model than the provider value's own.
     pub model: Option<String>,
-    /// At most so many tokens in the answer. A wire that demands a number has a default.
-    pub max_output_tokens: Option<u32>,
-    /// From 0 (always the likeliest word) to 1 or 2, as the provider has it.
-    pub temperature: Option<f32>,
+    /// How the model is asked: limits, sampling, reasoning, the form of the answer.
+    pub options: Options,
 }
 
 /// The system prompt, in two zones.
@@ -63,14 +65,19 @@ impl Request {
             system: System::default(),
             tools: Arc::default(),
             model: None,
-            max_output_tokens: None,
-            temperature: None,
+            options: Options::default(),
         }
     }
 
     /// Sets the stable zone of the system prompt.
     pub fn with_system(mut self, stable: impl Into<String>) -> Self {
         self.system.stable = stable.into();
+        self
+    }
+
+    /// Sets how the model is asked.
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.options = options;
         self
     }
 

@@ -1,0 +1,129 @@
+//! Objects whose fields keep their order: what is read and sent back is to look the same.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorKind};
+use crate::item::Json;
+
+/// The fields of an object in their order, their values as they are written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields(Vec<(String, Box<RawValue>)>);
+
+impl Fields {
+    /// Reads an object; anything else has no fields.
+    pub(super) fn parse(json: &str) -> Option<Self> {
+        serde_json::from_str(json).ok()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(field, _)| field == name).map(|(_, value)| &**value)
+    }
+
+    /// Replaces a field, or adds it at the end.
+    pub(super) fn set(&mut self, name: &str, value: Box<RawValue>) {
+        match self.0.iter_mut().find(|(field, _)| field == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+    }
+
+    pub(super) fn into_json(self) -> Option<Json> {
+        Json::parse(&serde_json::to_string(&self).ok()?).ok()
+    }
+
+    /// Merges `extra`: objects field by field, anything else replaces what stands there.
+    fn merge(&mut self, extra: &Map<String, Value>) -> Result<(), serde_json::Error> {
+        for (name, value) in extra {
+            let old = self.get(name).and_then(|old| Self::parse(old.get()));
+            let merged = match (old, value) {
+                (Some(mut old), Value::Object(extra)) => {
+                    old.merge(extra)?;
+                    serde_json::value::to_raw_value(&old)?
+                }
+                (_, value) => serde_json::value::to_raw_value(value)?,
+            };
+            self.set(name, merged);
+        }
+        Ok(())
+    }
+}
+
+/// Writes a body with what a request has beside what is modelled; see
+/// [`Options::extra`](crate::request::Options::extra).
+pub(super) fn to_bytes(
+    body: &impl Serialize,
+    extra: &Map<String, Value>,
+) -> Result<Vec<u8>, Error> {
+    let written = serde_json::to_vec(body).and_then(|bytes| {
+        if extra.is_empty() {
+            return Ok(bytes);
+        }
+        let mut fields: Fields = serde_json::from_slice(&bytes)?;
+        fields.merge(extra)?;
+        serde_json::to_vec(&fields)
+    });
+    written.map_err(|error| {
+        Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
+    })
+}
+
+/// The error for an option that a wire cannot express.
+pub(super) fn unsupported(wire: &str, option: &str) -> Error {
+    let message = format!("the {wire} wire cannot express `{option}`");
+    Error::new(ErrorKind::Unsupported, message).with_parameter(option)
+}
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct V;
+        impl<'de> Visitor<'de> for V {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(V)
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn extra_fields_are_merged_and_the_order_stays() {
+        let body: Fields = serde_json::from_str(r#"{"z":1,"m":{"y":[1e2],"x":2},"a":3}"#).unwrap();
+        let Value::Object(extra) = json!({ "m": { "x": 9, "w": {} }, "a": null, "new": [1] })
+        else {
+            unreachable!("it is written as an object")
+        };
+        let bytes = to_bytes(&body, &extra).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text, r#"{"z":1,"m":{"y":[1e2],"x":9,"w":{}},"a":null,"new":[1]}"#);
+    }
+}

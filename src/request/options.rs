@@ -1,0 +1,142 @@
+//! How a model is asked.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// How a model is asked: limits, sampling, reasoning, the form of the answer.
+///
+/// What is not set is left to the provider. What a wire cannot express is an
+/// [`Unsupported`](crate::ErrorKind::Unsupported) error whose
+/// [`parameter`](crate::Error::parameter) names the field, unless the field's own words say that it
+/// does nothing there. What is not modelled goes into [`extra`](Self::extra).
+///
+/// ```
+/// use turnstream::request::{Effort, Options, Reasoning};
+///
+/// let options = Options {
+///     max_output_tokens: Some(2_000),
+///     reasoning: Some(Reasoning::Effort(Effort::Low)),
+///     stop_sequences: vec!["END".into()],
+///     ..Options::default()
+/// };
+/// assert_eq!(options.temperature, None);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Options {
+    /// At most so many tokens in the answer. A wire that demands a number has a default.
+    pub max_output_tokens: Option<u32>,
+    /// From 0 (always the likeliest word) to 1 or 2, as the provider has it.
+    pub temperature: Option<f32>,
+    /// Samples from the likeliest words whose probabilities add up to this, from 0 to 1.
+    pub top_p: Option<f32>,
+    /// Samples from this many of the likeliest words.
+    pub top_k: Option<u32>,
+    /// Makes sampling repeatable, as far as the provider can.
+    pub seed: Option<u64>,
+    /// Holds against a word how often it was said, from -2 to 2.
+    pub frequency_penalty: Option<f32>,
+    /// Holds against a word that it was said at all, from -2 to 2.
+    pub presence_penalty: Option<f32>,
+    /// The answer ends before the first of these.
+    pub stop_sequences: Vec<String>,
+    /// Whether the model may, must or must not call tools.
+    pub tool_choice: ToolChoice,
+    /// Whether one turn may hold several calls; `Some(false)` asks for one at most.
+    pub parallel_tool_calls: Option<bool>,
+    /// How much the model thinks before it answers, and that its thoughts are shown where the
+    /// provider shows them.
+    pub reasoning: Option<Reasoning>,
+    /// The form of the answer.
+    pub output: Output,
+    /// How long the provider may keep the beginning of the request for the next one. Does nothing
+    /// on a wire that caches by itself.
+    pub cache: Cache,
+    /// An id of the end user that says nothing of the person, for the provider's safety checks.
+    pub user: Option<String>,
+    /// Kept with the request by providers that keep requests.
+    pub metadata: BTreeMap<String, String>,
+    /// Merged into the body as it is, last: objects field by field, anything else replaces what
+    /// stands there.
+    pub extra: Map<String, Value>,
+}
+
+/// Whether the model may, must or must not call tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolChoice {
+    /// As the model sees fit.
+    #[default]
+    Auto,
+    /// It must not; the tools stay declared.
+    None,
+    /// It must call one or more.
+    Required,
+    /// It must call this one.
+    Tool(String),
+}
+
+/// How much a model thinks before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reasoning {
+    /// Not at all.
+    Off,
+    /// As hard as this word says.
+    Effort(Effort),
+    /// For at most so many tokens.
+    Budget(u32),
+}
+
+/// How hard a model thinks, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// Hardly.
+    Minimal,
+    /// A little.
+    Low,
+    /// As much as is usual.
+    Medium,
+    /// Much.
+    High,
+    /// As much as the model can.
+    Max,
+}
+
+/// The form of the answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    /// Words.
+    #[default]
+    Text,
+    /// One JSON value of any shape. Most providers want the prompt to say so, too.
+    Json,
+    /// One JSON value that fits a schema.
+    Schema(OutputSchema),
+}
+
+/// A JSON Schema that the answer is to fit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutputSchema {
+    /// A name for the model: letters, digits, `_` and `-`, at most 64.
+    pub name: String,
+    /// The schema. Each wire takes a subset; what it does not know is taken out on the way.
+    pub schema: Value,
+}
+
+/// How long the provider may keep the beginning of a request, which makes the next one cheaper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cache {
+    /// Nothing is marked.
+    Off,
+    /// The provider's usual time, some minutes.
+    #[default]
+    Short,
+    /// The longer of the provider's times, an hour or so, where it has two.
+    Long,
+}
