@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Drives the example `agent` over all four wires against a mock server that is not this crate's own:
+# npm's @copilotkit/aimock. Installs it below target/, starts it on a free port, and runs the test
+# `other_servers` against it. Where it cannot be had, it says so and is content.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+version=1.43.0
+folder=${CARGO_TARGET_DIR:-target}/aimock
+
+skip() { echo "skipped: $*"; exit 0; }
+command -v npm >/dev/null || skip "there is no npm, so the server @copilotkit/aimock cannot be had"
+mkdir -p "$folder"
+npm install --prefix "$folder" --no-audit --no-fund --loglevel error "@copilotkit/aimock@$version" ||
+    skip "npm could not install @copilotkit/aimock $version"
+
+log=$folder/log
+# Port 0 lets the system choose; the log tells which.
+node "$folder/node_modules/.bin/llmock" -p 0 -f tests/aimock/fixtures.json --strict \
+    --validate-on-load --chunk-size 5 >"$log" 2>&1 &
+server=$!
+trap 'kill "$server" 2>/dev/null || true' EXIT
+url=
+for _ in $(seq 100); do
+    url=$(grep -o 'http://127.0.0.1:[0-9]*' "$log" | head -1 || true)
+    [ -n "$url" ] && break
+    kill -0 "$server" 2>/dev/null || break
+    sleep 0.1
+done
+if [ -z "$url" ]; then
+    cat "$log"
+    echo "the server did not start"
+    exit 1
+fi
+echo "@copilotkit/aimock $version listens on $url"
+cargo build --example agent
+TURNSTREAM_OTHER_SERVER=$url cargo test --test other_servers -- --nocapture
