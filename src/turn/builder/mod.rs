@@ -46,7 +46,13 @@ pub struct TurnBuilder {
     finished: bool,
     /// `TurnComplete` was pushed.
     completed: bool,
+    /// There were more items than any turn has.
+    overfull: bool,
 }
+
+/// How many items a turn may have. No model writes as many; a server that never ends would fill
+/// the memory.
+const MOST_ITEMS: usize = 16_384;
 
 /// A call of this turn, as the wire names it and as it is known here.
 #[derive(Debug)]
@@ -104,6 +110,7 @@ impl TurnBuilder {
         if self.takes(piece) {
             self.partial.push_text(index, piece);
             self.events.push_back(TurnEvent::TextDelta { index, text: piece.into() });
+            self.bound();
         }
     }
 
@@ -112,6 +119,7 @@ impl TurnBuilder {
         if self.takes(piece) {
             self.partial.push_text(index, piece);
             self.events.push_back(TurnEvent::RefusalDelta { index, text: piece.into() });
+            self.bound();
         }
     }
 
@@ -121,6 +129,7 @@ impl TurnBuilder {
             self.partial.push_reasoning(index, piece);
             let text = Text::from(piece);
             self.events.push_back(TurnEvent::ReasoningDelta { index, text, kind });
+            self.bound();
         }
     }
 
@@ -138,6 +147,7 @@ impl TurnBuilder {
             let new = || ItemKind::Reasoning { text: String::new() };
             self.partial.open(Key::Reasoning(index), new);
             self.partial.attach(Key::Reasoning(index), data);
+            self.bound();
         }
     }
 
@@ -145,6 +155,7 @@ impl TurnBuilder {
     pub fn other(&mut self, data: ProviderData) {
         if !self.finished {
             self.partial.push_other(data);
+            self.bound();
         }
     }
 
@@ -172,6 +183,7 @@ impl TurnBuilder {
             self.emit_start(&state.call_id, wire_id, name);
         }
         self.calls.push(state);
+        self.bound();
     }
 
     /// A piece of a call's arguments.
@@ -284,6 +296,7 @@ impl TurnBuilder {
     ///
     /// # Errors
     ///
+    /// [`ErrorKind::TooLarge`] if it has more items than any turn has (16,384),
     /// [`ErrorKind::IncompleteTurn`] if there was no terminal marker, and [`ErrorKind::Protocol`]
     /// if the model stopped for its tools and one of the calls was never written to its end.
     pub fn complete(&mut self) -> Result<(), Error> {
@@ -321,6 +334,11 @@ impl TurnBuilder {
     /// Ends the turn without a terminal marker: the error carries what there is.
     pub fn incomplete(&mut self, cause: Option<Error>) -> Error {
         self.finished = true;
+        if self.overfull {
+            let message = format!("the turn has more than {MOST_ITEMS} items");
+            let partial = std::mem::take(&mut self.partial);
+            return Error::new(ErrorKind::TooLarge, message).with_source(partial);
+        }
         std::mem::take(&mut self.partial).into_error(cause)
     }
 
@@ -332,6 +350,13 @@ impl TurnBuilder {
     /// Takes the next event out.
     pub fn next_event(&mut self) -> Option<TurnEvent> {
         self.events.pop_front()
+    }
+
+    /// Takes nothing any more once there are more items than any turn has.
+    fn bound(&mut self) {
+        if self.partial.blocks.len().max(self.calls.len()) > MOST_ITEMS {
+            (self.finished, self.overfull) = (true, true);
+        }
     }
 
     fn takes(&self, piece: &str) -> bool {

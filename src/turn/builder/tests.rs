@@ -138,3 +138,21 @@ fn a_turn_read_from_json_stays_vetoed_through_the_builder() {
     assert_eq!(turn.tool_calls().next().unwrap().call_id, "a_dup1");
     assert!(turn.calls().veto().is_some());
 }
+
+#[test]
+fn a_turn_of_more_items_than_any_model_writes_is_too_large() {
+    for start in [
+        |turn: &mut TurnBuilder, n: u32| turn.text(n, "x"),
+        |turn: &mut TurnBuilder, n: u32| turn.tool_call_start(n, "", "add"),
+    ] {
+        let mut turn = TurnBuilder::new();
+        for n in 0..20_000 {
+            start(&mut turn, n);
+        }
+        turn.stop(StopReason::Stop, "stop");
+        let error = turn.complete().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        let partial = PartialTurn::of(&error).expect("what there was");
+        assert_eq!(partial.items().len(), MOST_ITEMS + 1);
+    }
+}
