@@ -63,7 +63,7 @@ fn openai(status: u16, kind: &str, code: &str, message: &str) -> Case {
 }
 
 /// An error as Google writes it.
-fn google(status: u16, word: &str, message: &str, details: serde_json::Value) -> Case {
+fn google(status: u16, word: &str, message: &str, details: &serde_json::Value) -> Case {
     let error = serde_json::json!(
         { "code": status, "message": message, "status": word, "details": details }
     );
@@ -333,48 +333,48 @@ failures! {
     // Google: Gemini and Vertex, <https://ai.google.dev/gemini-api/docs/troubleshooting>.
     google_invalid_key: google(400, "INVALID_ARGUMENT",
         "API key not valid. Please pass a valid API key.",
-        serde_json::json!([{ "reason": "API_KEY_INVALID" }])) => is(Auth).auth(InvalidKey);
+        &serde_json::json!([{ "reason": "API_KEY_INVALID" }])) => is(Auth).auth(InvalidKey);
     google_expired_key: google(400, "INVALID_ARGUMENT", "API key expired. Please renew the API key.",
-        serde_json::json!([{ "reason": "API_KEY_INVALID" }])) => is(Auth).auth(ExpiredKey);
+        &serde_json::json!([{ "reason": "API_KEY_INVALID" }])) => is(Auth).auth(ExpiredKey);
     google_missing_key: google(403, "PERMISSION_DENIED", "Method doesn't allow unregistered callers \
-        (callers without established identity).", serde_json::json!([])) => is(Auth).auth(MissingKey);
+        (callers without established identity).", &serde_json::json!([])) => is(Auth).auth(MissingKey);
     google_forbidden: google(403, "PERMISSION_DENIED", "Permission denied on resource project p.",
-        serde_json::json!([{ "reason": "CONSUMER_INVALID" }])) => is(Auth).auth(Forbidden);
+        &serde_json::json!([{ "reason": "CONSUMER_INVALID" }])) => is(Auth).auth(Forbidden);
     google_region: google(400, "FAILED_PRECONDITION",
-        "User location is not supported for the API use.", serde_json::json!(null))
+        "User location is not supported for the API use.", &serde_json::json!(null))
         => is(Auth).auth(Region);
     google_context: google(400, "INVALID_ARGUMENT", "The input token count (1200000) exceeds the \
-        maximum number of tokens allowed (1048576).", serde_json::json!(null))
+        maximum number of tokens allowed (1048576).", &serde_json::json!(null))
         => is(ContextWindow).limits(1_048_576, 1_200_000);
     google_field: google(400, "INVALID_ARGUMENT", "Invalid JSON payload received.",
-        serde_json::json!([{ "fieldViolations": [{ "field": "tools[0]", "description": "d" }] }]))
+        &serde_json::json!([{ "fieldViolations": [{ "field": "tools[0]", "description": "d" }] }]))
         => is(InvalidRequest).parameter("tools[0]");
     google_requests: google(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota, please \
-        check your plan and billing details.", serde_json::json!([
+        check your plan and billing details.", &serde_json::json!([
             { "violations": [{ "quotaId": "GenerateRequestsPerMinutePerProjectPerModel-FreeTier" }] },
             { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s" },
         ])) => is(RateLimited).scope(Requests).wait(34_400);
     google_input_tokens: google(429, "RESOURCE_EXHAUSTED", "Quota exceeded. Please retry in 12.3s.",
-        serde_json::json!([{ "violations": [{
+        &serde_json::json!([{ "violations": [{
             "quotaMetric": "generativelanguage.googleapis.com/generate_content_free_tier_input_token_count",
             "quotaId": "GenerateContentInputTokensPerModelPerMinute-FreeTier",
         }] }])) => is(RateLimited).scope(InputTokens).wait(12_300);
     google_daily: google(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota.",
-        serde_json::json!([{ "violations": [
+        &serde_json::json!([{ "violations": [
             { "quotaId": "GenerateRequestsPerMinutePerProjectPerModel-FreeTier" },
             { "quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier" },
         ] }])) => is(RateLimited).scope(Daily);
     vertex_quota: google(429, "RESOURCE_EXHAUSTED", "Quota exceeded for \
         aiplatform.googleapis.com/generate_content_requests_per_minute_per_project_per_base_model \
-        with base model: gemini.", serde_json::json!(null)) => is(RateLimited).scope(Requests);
+        with base model: gemini.", &serde_json::json!(null)) => is(RateLimited).scope(Requests);
     vertex_exhausted: google(429, "RESOURCE_EXHAUSTED", "Resource exhausted. Please try again \
-        later.", serde_json::json!(null)) => is(RateLimited);
+        later.", &serde_json::json!(null)) => is(RateLimited);
     google_overloaded: google(503, "UNAVAILABLE", "The model is overloaded. Please try again later.",
-        serde_json::json!(null)) => is(Overloaded);
+        &serde_json::json!(null)) => is(Overloaded);
     google_timeout: google(504, "DEADLINE_EXCEEDED", "Deadline expired before operation could \
-        complete.", serde_json::json!(null)) => is(Timeout);
+        complete.", &serde_json::json!(null)) => is(Timeout);
     google_server: google(500, "INTERNAL", "An internal error has occurred.",
-        serde_json::json!(null)) => is(Server);
+        &serde_json::json!(null)) => is(Server);
     google_wrapped_as_text: chat(429, r#"{"error":{"message":"{\"error\":{\"code\":429,\"message\":\"Used up. Please retry in 3s\",\"status\":\"RESOURCE_EXHAUSTED\"}}","code":429,"status":"Too Many Requests"}}"#)
         => is(RateLimited).wait(3_000);
 

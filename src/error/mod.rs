@@ -337,7 +337,7 @@ impl Rewritten {
         let clean = |error: &dyn StdError| {
             same(&error.to_string()) && same(&format!("{error:?}")) && same(&format!("{error:#?}"))
         };
-        if below.clone().all(|error| clean(error)) {
+        if below.clone().all(clean) {
             return None;
         }
         let shown: Vec<String> = below.map(|error| f(&error.to_string())).collect();

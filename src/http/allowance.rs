@@ -21,7 +21,7 @@ const fn allowance(
 }
 
 /// `x-ratelimit-reset-*` are spans (`6m0s`, at Azure seconds), those of Anthropic dates of RFC
-/// 3339, and `x-ratelimit-reset` is seconds or, at OpenRouter, milliseconds since 1970.
+/// 3339, and `x-ratelimit-reset` is seconds or, at `OpenRouter`, milliseconds since 1970.
 const ALLOWANCES: &[Allowance] = &[
     allowance(
         "x-ratelimit-remaining-requests",
@@ -53,6 +53,8 @@ const ALLOWANCES: &[Allowance] = &[
         "anthropic-ratelimit-tokens-reset",
         Some(RateLimitScope::Tokens),
     ),
+    // Mistral, which does not say until when.
+    allowance("x-ratelimit-remaining-req-minute", "", Some(RateLimitScope::Requests)),
     allowance("x-ratelimit-remaining", "x-ratelimit-reset", None),
 ];
 
@@ -68,9 +70,10 @@ pub(crate) fn used_up<'a>(
     let told: Vec<_> = ALLOWANCES
         .iter()
         .filter_map(|allowance| {
-            let wait = until(header(allowance.reset)?, now).filter(|wait| !wait.is_zero());
-            let remaining = header(allowance.remaining).map(str::trim);
-            Some((allowance.scope, wait, remaining == Some("0")))
+            let wait = header(allowance.reset).and_then(|reset| until(reset, now));
+            let wait = wait.filter(|wait| !wait.is_zero());
+            let used_up = header(allowance.remaining).map(str::trim) == Some("0");
+            (wait.is_some() || used_up).then_some((allowance.scope, wait, used_up))
         })
         .collect();
     let longest = told.iter().filter(|(.., used_up)| *used_up).max_by_key(|(_, wait, _)| *wait);
@@ -142,6 +145,7 @@ mod tests {
             None,
             None,
         );
+        check(&[("x-ratelimit-remaining-req-minute", "0")], Some(RateLimitScope::Requests), None);
         // At Azure: nothing is known.
         check(
             &[("x-ratelimit-remaining-tokens", "-1"), ("x-ratelimit-reset-tokens", "0")],

@@ -15,7 +15,7 @@ use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::http::deadline::after;
 use crate::http::response::{Hook, Response, ResponseHead, run};
-use crate::http::secret::basic;
+use crate::http::secret::{basic, percent_decoded};
 use crate::http::{Body, Secret, Timeouts, masked};
 
 /// How long a connection may take to come about.
@@ -70,6 +70,19 @@ impl Clients {
         made.push(Made { runtime, connect_timeout, client: client.clone() });
         client
     }
+}
+
+/// One request, as it is sent.
+pub(crate) struct Post<'a> {
+    pub(crate) to: &'a Endpoint,
+    pub(crate) headers: &'a [(&'static str, String)],
+    pub(crate) key: Option<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) timeouts: &'a Timeouts,
+    /// When it counts as sent.
+    pub(crate) began: Instant,
+    /// What no error shows.
+    pub(crate) secrets: &'a Arc<[Secret]>,
 }
 
 /// An address that requests go to. Its user name and password, if any, are never shown.
@@ -135,17 +148,8 @@ impl HttpClient {
     }
 
     /// Posts JSON and waits for the head of the answer. Dropping the future cancels the request.
-    /// `began` is when the request counts as sent.
-    pub(crate) async fn post(
-        &self,
-        to: &Endpoint,
-        headers: &[(&'static str, String)],
-        key: Option<(&'static str, String)>,
-        body: Vec<u8>,
-        timeouts: &Timeouts,
-        began: Instant,
-        secrets: &Arc<[Secret]>,
-    ) -> Result<Response, Error> {
+    pub(crate) async fn post(&self, post: Post<'_>) -> Result<Response, Error> {
+        let Post { to, headers, key, body, timeouts, began, secrets } = post;
         let client = self.clients.here(timeouts.connect)?;
         let mut map = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
@@ -207,14 +211,16 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// What of the address is not to be shown: its password and the values of its query.
+    /// What of the address is not to be shown: its password, the values of its query, and what
+    /// becomes of a user name and password on their way.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
-        let query = self.0.query_pairs().map(|(_, value)| Secret::new(value));
-        let mut secrets: Vec<_> = query.collect();
-        if let Some(password) = self.0.password() {
-            secrets
-                .extend([Secret::new(password), Secret::new(basic(self.0.username(), password))]);
-        }
+        let mut secrets: Vec<_> =
+            self.0.query_pairs().map(|(_, value)| Secret::new(value)).collect();
+        let (user, password) = (percent_decoded(self.0.username()), self.0.password());
+        let password = password.map(percent_decoded).unwrap_or_default();
+        // A user name alone is a key.
+        let key = if password.is_empty() { &user } else { &password };
+        secrets.extend([Secret::new(key), Secret::new(basic(&user, &password))]);
         secrets
     }
 

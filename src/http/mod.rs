@@ -22,9 +22,9 @@ pub(crate) use allowance::used_up;
 #[cfg(feature = "http")]
 pub use body::Body;
 #[cfg(feature = "http")]
-pub(crate) use client::Endpoint;
-#[cfg(feature = "http")]
 pub use client::HttpClient;
+#[cfg(feature = "http")]
+pub(crate) use client::{Endpoint, Post};
 pub(crate) use deadline::{Deadline, after, earlier};
 #[cfg(feature = "http")]
 pub(crate) use response::Response;

@@ -76,6 +76,28 @@ pub(super) fn basic(user: &str, password: &str) -> String {
     out
 }
 
+/// A text with its `%XX` read; what is none stays.
+#[cfg(feature = "http")]
+pub(super) fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..2).and_then(|two| str::from_utf8(two).ok());
+        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
+        match byte.filter(|_| *first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = behind.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 fn percent_encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -98,5 +120,6 @@ mod tests {
         // The example of RFC 7617.
         assert_eq!(basic("Aladdin", "open sesame"), "QWxhZGRpbjpvcGVuIHNlc2FtZQ");
         assert_eq!(basic("", ""), "Og");
+        assert_eq!(percent_decoded("a%2Fb%20c%é%4"), "a/b c%é%4");
     }
 }

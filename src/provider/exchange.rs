@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::error::{AuthProblem, Error, ErrorKind};
-use crate::http::{Body, Endpoint, HttpClient, Response, Secret, Timeouts, masked};
+use crate::http::{Body, Endpoint, HttpClient, Post, Response, Secret, Timeouts, masked};
 use crate::provider::decode::{Decode, Decoding};
 use crate::provider::failure;
 use crate::provider::patience::Patience;
@@ -59,11 +59,9 @@ impl Caller {
             let began = Instant::now();
             let patience = Patience::new(self.timeouts, began);
             let (to, timeouts) = (&self.endpoint, &self.timeouts);
-            let answering = async {
-                let answer =
-                    self.http.post(to, &headers, key, body, timeouts, began, &hidden).await?;
-                stream_of(answer, with_key).await
-            };
+            let (headers, secrets) = (&headers, &hidden);
+            let post = Post { to, headers, key, body, timeouts, began, secrets };
+            let answering = async { stream_of(self.http.post(post).await?, with_key).await };
             let (body, request_id) = match patience.until() {
                 Some(at) => tokio::time::timeout_at(at, answering)
                     .await

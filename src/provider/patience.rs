@@ -88,3 +88,113 @@ impl Patience {
         Error::new(ErrorKind::Timeout, message)
     }
 }
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use futures::{StreamExt, stream};
+
+    use super::*;
+    use crate::item::History;
+    use crate::provider::decode::Decoding;
+    use crate::provider::openai_chat::Decoder;
+    use crate::stream::{TurnStream, seal};
+    use crate::turn::PartialTurn;
+
+    const PING: &str = ": ping\n\n";
+    const EMPTY: &str = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n";
+    const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+    const THOUGHT: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\n";
+    const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
+    /// A turn whose frames come after so many seconds each, and then no more.
+    fn turn(frames: &'static [(u64, &'static str)], limits: Timeouts) -> TurnStream {
+        let body = stream::iter(frames).then(|(seconds, frame)| async move {
+            tokio::time::sleep(Duration::from_secs(*seconds)).await;
+            Ok(Bytes::from_static(frame.as_bytes()))
+        });
+        let decoding = Decoding::new(Box::pin(body.chain(stream::pending())), Decoder::new());
+        let patience = Patience::new(limits, Instant::now());
+        seal(&History::with_id("h"), decoding.with_patience(patience))
+    }
+
+    fn limits() -> Timeouts {
+        let (first_output, idle_output) = (Duration::from_secs(60), Duration::from_secs(20));
+        Timeouts { first_output, idle_output, ..Timeouts::default() }
+    }
+
+    /// The words of the error, when it came, and what had been said.
+    async fn check(mut turn: TurnStream, seconds: u64, words: &str, said: &str) {
+        let began = Instant::now();
+        let error = loop {
+            match turn.next().await.unwrap() {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{error}");
+        assert!(error.message().contains(words), "{error}");
+        let partial = PartialTurn::of(&error);
+        assert_eq!(partial.map(PartialTurn::text).unwrap_or_default(), said);
+        assert!(turn.next().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pings_are_no_output() {
+        let pings = &[(10, PING), (10, EMPTY), (10, PING), (10, PING), (10, PING), (9, PING)];
+        check(turn(pings, limits()), 60, "said nothing", "").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ping_between_outputs_does_not_set_their_limit_again() {
+        let frames = &[(59, TEXT), (10, PING), (9, TEXT), (15, PING), (4, PING), (9, TEXT)];
+        check(turn(frames, limits()), 59 + 10 + 9 + 20, "went silent", "hihi").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thought_is_output() {
+        let frames = &[(59, THOUGHT), (19, THOUGHT), (19, TEXT)];
+        check(turn(frames, limits()), 59 + 19 + 19 + 20, "went silent", "hi").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_whole_turn_has_a_limit_of_its_own() {
+        let frames = &[(10, TEXT), (10, TEXT), (10, TEXT), (10, TEXT)];
+        let limits = Timeouts { turn: Duration::from_secs(35), ..limits() };
+        check(turn(frames, limits), 35, "not complete within 35s", "hihihi").await;
+        let limits = Timeouts { turn: Duration::from_secs(5), ..limits };
+        check(turn(&[(10, TEXT)], limits), 5, "not complete", "").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn behind_a_stop_reason_the_turn_completes() {
+        for limits in [limits(), Timeouts { turn: Duration::from_secs(9), ..limits() }] {
+            let mut turn = turn(&[(1, TEXT), (1, FINISH)], limits);
+            let mut last = None;
+            while let Some(event) = turn.next().await {
+                last = Some(event.unwrap());
+            }
+            assert!(matches!(last, Some(crate::turn::TurnEvent::TurnComplete { .. })));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_that_a_consumer_takes_between_outputs_is_not_counted() {
+        let mut turn = turn(&[(1, TEXT), (19, TEXT)], limits());
+        assert!(turn.next().await.unwrap().is_ok());
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert!(turn.next().await.unwrap().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_limits_it_waits() {
+        let (first_output, idle_output) = (Timeouts::NEVER, Timeouts::NEVER);
+        let limits = Timeouts { first_output, idle_output, ..Timeouts::default() };
+        let mut turn = turn(&[(1_000_000, TEXT), (1_000_000, TEXT)], limits);
+        assert!(turn.next().await.unwrap().is_ok());
+        assert!(turn.next().await.unwrap().is_ok());
+    }
+}
