@@ -558,6 +558,8 @@ failures! {
     a_proxy_that_waited_too_long: chat(524, "error code: 524") => is(Timeout);
     a_plain_text: chat(503, "upstream connect error or disconnect/reset before headers")
         => is(Overloaded);
+    a_wrong_key_that_mentions_a_limit: chat(401, r#"{"error":{"message":"No such key. Keys have a
+        rate limit and a maximum context length."}}"#) => is(Auth).auth(InvalidKey);
     nothing_but_a_status: chat(429, "") => is(RateLimited);
     a_redirect: chat(301, "") => is(ErrorKind::Protocol);
     a_limit_that_is_an_overflow_says_so: chat(429, r#"{"error":{"message":"prompt is too long: 9

@@ -2,6 +2,8 @@
 
 mod detail;
 mod kind;
+#[cfg(feature = "http")]
+mod rewritten;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -210,7 +212,9 @@ impl Error {
     /// that `f` would change are replaced by what they show.
     #[cfg(feature = "http")]
     pub(crate) fn rewritten(mut self, f: impl Fn(&str) -> String) -> Self {
-        if let Some(source) = self.0.source.as_deref().and_then(|of| Rewritten::of(of, &f)) {
+        if let Some(source) =
+            self.0.source.as_deref().and_then(|of| rewritten::Rewritten::of(of, &f))
+        {
             self = self.with_source(source);
         }
         self.reworded(f)
@@ -321,39 +325,6 @@ impl<'de> Deserialize<'de> for Error {
         Ok(Self(Arc::new(Inner { shown, source: None })))
     }
 }
-
-/// What a source showed before it was rewritten, and those below it.
-#[cfg(feature = "http")]
-#[derive(Debug)]
-struct Rewritten(String);
-
-#[cfg(feature = "http")]
-impl Rewritten {
-    /// `None` if nothing in the chain of sources would change.
-    fn of(source: &(dyn StdError + 'static), f: impl Fn(&str) -> String) -> Option<Self> {
-        let below = std::iter::successors(Some(source), |source| StdError::source(*source));
-        let same = |text: &str| f(text) == text;
-        // The short and the long form of `Debug` differ in more than line ends.
-        let clean = |error: &dyn StdError| {
-            same(&error.to_string()) && same(&format!("{error:?}")) && same(&format!("{error:#?}"))
-        };
-        if below.clone().all(clean) {
-            return None;
-        }
-        let shown: Vec<String> = below.map(|error| f(&error.to_string())).collect();
-        Some(Self(shown.join(": ")))
-    }
-}
-
-#[cfg(feature = "http")]
-impl fmt::Display for Rewritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-#[cfg(feature = "http")]
-impl StdError for Rewritten {}
 
 #[cfg(test)]
 mod tests;

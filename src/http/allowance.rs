@@ -89,8 +89,11 @@ mod tests {
     use super::*;
     use std::time::UNIX_EPOCH;
 
+    /// 2026-01-01.
+    const NOW: u64 = 1_767_225_600;
+
     fn now() -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(1_767_225_600)
+        UNIX_EPOCH + Duration::from_secs(NOW)
     }
 
     fn header<'a>(headers: &'a [(&str, &'a str)]) -> impl Fn(&str) -> Option<&'a str> {

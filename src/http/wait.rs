@@ -61,9 +61,12 @@ fn from(now: SystemTime, date: SystemTime) -> Duration {
 mod tests {
     use super::*;
 
+    /// 2026-01-01.
+    const NOW: u64 = 1_767_225_600;
+
     #[track_caller]
     fn check(text: &str, millis: impl Into<Option<u64>>) {
-        let now = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
+        let now = UNIX_EPOCH + Duration::from_secs(NOW);
         assert_eq!(until(text, now), millis.into().map(Duration::from_millis), "{text}");
     }
 

@@ -105,6 +105,7 @@ mod tests {
 
     const PING: &str = ": ping\n\n";
     const EMPTY: &str = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n";
+    const COUNT: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5}}\n\n";
     const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
     const THOUGHT: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\n";
     const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -121,7 +122,7 @@ mod tests {
     }
 
     fn limits() -> Timeouts {
-        let (first_output, idle_output) = (Duration::from_secs(60), Duration::from_secs(20));
+        let (first_output, idle_output) = (Duration::from_mins(1), Duration::from_secs(20));
         Timeouts { first_output, idle_output, ..Timeouts::default() }
     }
 
@@ -143,8 +144,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pings_are_no_output() {
-        let pings = &[(10, PING), (10, EMPTY), (10, PING), (10, PING), (10, PING), (9, PING)];
+    async fn pings_and_counts_are_no_output() {
+        let pings = &[(10, PING), (10, EMPTY), (10, COUNT), (10, PING), (10, COUNT), (9, PING)];
         check(turn(pings, limits()), 60, "said nothing", "").await;
     }
 

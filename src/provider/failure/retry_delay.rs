@@ -37,9 +37,12 @@ fn in_message(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
+    /// 2026-01-01.
+    const NOW: u64 = 1_767_225_600;
+
     #[track_caller]
     fn check(json: &str, millis: impl Into<Option<u64>>) {
-        let now = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
+        let now = UNIX_EPOCH + Duration::from_secs(NOW);
         let said = Said::in_json(json).unwrap();
         let expected = millis.into().map(Duration::from_millis);
         assert_eq!(read(&said, Some(now)), expected, "{json}");
