@@ -425,7 +425,11 @@ mod over_http {
 
     fn provider(url: impl AsRef<str>, first_byte: Duration, idle: Duration) -> OpenAiChat {
         let provider = OpenAiChat::new("m").with_base_url(url.as_ref()).unwrap();
-        provider.with_http(HttpClient::without_proxy()).with_timeouts(Timeouts { first_byte, idle })
+        provider.with_http(HttpClient::without_proxy()).with_timeouts(Timeouts {
+            first_byte,
+            idle,
+            ..Timeouts::default()
+        })
     }
 
     /// Asks, and fails rather than to wait for ever.

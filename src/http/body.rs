@@ -1,4 +1,4 @@
-//! The body of an answer, with its idle timeout.
+//! The body of an answer, with its limits on waiting.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,9 +9,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use futures::stream::{BoxStream, StreamExt};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::http::deadline::{Deadline, after};
 
 /// The bytes of an answer as they come. Dropping it closes the connection if it is not at its end.
 pub struct Body {
@@ -20,21 +21,30 @@ pub struct Body {
     /// What was looked at and not taken.
     front: VecDeque<Result<Bytes, Error>>,
     idle: Duration,
-    /// When the wait for the next piece is over.
-    deadline: Instant,
-    /// Made when there is something to wait for; set again only when it fires too early, so that
-    /// a piece that comes in time costs a look at the clock and no timer.
-    sleep: Option<Pin<Box<Sleep>>>,
+    stage: Stage,
+    deadline: Deadline,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// The first byte, until then.
+    First(Option<Instant>),
+    /// Nothing: there was a piece, and nobody had to wait for the next one yet.
+    Moving,
+    /// The next piece, until then.
+    Next(Option<Instant>),
 }
 
 impl Body {
-    /// `deadline` is that of the first byte.
+    /// `first` is when the wait for the first byte is over.
     pub(super) fn new(
         bytes: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
-        deadline: Instant,
+        first: Option<Instant>,
         idle: Duration,
     ) -> Self {
-        Self { bytes: Some(bytes.boxed()), front: VecDeque::new(), idle, deadline, sleep: None }
+        let (front, deadline) = (VecDeque::new(), Deadline::default());
+        Self { bytes: Some(bytes.boxed()), front, idle, stage: Stage::First(first), deadline }
     }
 
     /// Looks at the first byte that is no white space, without taking it. `None` if there is none,
@@ -52,29 +62,24 @@ impl Body {
         first
     }
 
-    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            let deadline = self.deadline;
-            let sleep =
-                self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-            // That of the first byte may be later than what is idle now.
-            if sleep.deadline() > deadline {
-                sleep.as_mut().reset(deadline);
-            }
-            ready!(sleep.as_mut().poll(cx));
-            if Instant::now() >= deadline {
-                return Poll::Ready(());
-            }
-            sleep.as_mut().reset(deadline);
+    fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        if let Stage::Moving = self.stage {
+            self.stage = Stage::Next(after(Instant::now(), self.idle));
         }
+        let message = match self.stage {
+            Stage::First(at) => {
+                ready!(self.deadline.poll(at, cx));
+                "the provider did not begin its answer in time".to_owned()
+            }
+            // Law: nothing moves any more, see above.
+            Stage::Moving => return Poll::Pending,
+            Stage::Next(at) => {
+                ready!(self.deadline.poll(at, cx));
+                format!("the provider went silent in the middle of its answer, for {:?}", self.idle)
+            }
+        };
+        Poll::Ready(Error::new(ErrorKind::Timeout, message))
     }
-}
-
-/// When a wait that begins now is over; one without measure ends far away.
-pub(super) fn after(wait: Duration) -> Instant {
-    const FAR: Duration = Duration::from_hours(24 * 365 * 30);
-    let now = Instant::now();
-    now.checked_add(wait).unwrap_or(now + FAR)
 }
 
 impl Stream for Body {
@@ -88,7 +93,7 @@ impl Stream for Body {
         let Some(bytes) = &mut this.bytes else { return Poll::Ready(None) };
         match bytes.poll_next_unpin(cx) {
             Poll::Ready(Some(Ok(piece))) => {
-                this.deadline = after(this.idle);
+                this.stage = Stage::Moving;
                 Poll::Ready(Some(Ok(piece)))
             }
             Poll::Ready(end) => {
@@ -96,10 +101,9 @@ impl Stream for Body {
                 Poll::Ready(end)
             }
             Poll::Pending => {
-                ready!(this.poll_timeout(cx));
+                let error = ready!(this.poll_timeout(cx));
                 this.bytes = None;
-                let message = "the provider went silent in the middle of its answer";
-                Poll::Ready(Some(Err(Error::new(ErrorKind::Timeout, message))))
+                Poll::Ready(Some(Err(error)))
             }
         }
     }
@@ -108,5 +112,62 @@ impl Stream for Body {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Body").field("ended", &self.bytes.is_none()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream;
+
+    const IDLE: Duration = Duration::from_secs(10);
+
+    /// A body whose pieces come after so many seconds each, and then no more.
+    fn pieces(seconds: &'static [u64]) -> Body {
+        let pieces = stream::iter(seconds).then(|seconds| async move {
+            tokio::time::sleep(Duration::from_secs(*seconds)).await;
+            Ok(Bytes::from_static(b"x"))
+        });
+        let first = after(Instant::now(), Duration::from_secs(30));
+        Body::new(pieces.chain(stream::pending()), first, IDLE)
+    }
+
+    /// How many pieces come, how many seconds it takes to the error, and its words.
+    async fn read(body: &mut Body) -> (usize, u64, String) {
+        let (began, mut count) = (Instant::now(), 0);
+        loop {
+            match body.next().await.unwrap() {
+                Ok(_) => count += 1,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Timeout);
+                    assert!(body.next().await.is_none());
+                    return (count, began.elapsed().as_secs(), error.to_string());
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_byte_has_a_limit_of_its_own() {
+        let (count, seconds, words) = read(&mut pieces(&[31])).await;
+        assert_eq!((count, seconds), (0, 30));
+        assert!(words.contains("begin"), "{words}");
+        let (count, seconds, words) = read(&mut pieces(&[29])).await;
+        assert_eq!((count, seconds), (1, 39));
+        assert!(words.contains("silent"), "{words}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_body_times_out_and_a_busy_one_does_not() {
+        let (count, seconds, _) = read(&mut pieces(&[9, 9, 9, 9, 9])).await;
+        assert_eq!((count, seconds), (5, 55));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_that_a_consumer_takes_is_not_counted() {
+        let mut body = pieces(&[1, 9]);
+        assert!(body.next().await.unwrap().is_ok());
+        tokio::time::advance(Duration::from_mins(10)).await;
+        assert_eq!(read(&mut body).await.0, 1);
     }
 }

@@ -11,68 +11,83 @@ use reqwest::{Method, Url};
 use tokio::runtime;
 use tokio::time::Instant;
 
+use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
-use crate::http::{Body, Secret, Timeouts, retry_after};
+use crate::http::deadline::after;
+use crate::http::response::{Hook, Response, ResponseHead, run};
+use crate::http::secret::{basic, percent_decoded};
+use crate::http::{Body, Secret, Timeouts, masked};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
-
-/// How long the words of an error are waited for, once its status is known.
-const REFUSAL: Duration = Duration::from_millis(500);
 
 /// Sends requests and keeps the connections. Cheap to clone; clones share the connections.
 ///
 /// Redirects are not followed: a key is sent to the address that was given and no other.
 #[derive(Clone)]
-pub struct HttpClient(Arc<Clients>);
+pub struct HttpClient {
+    clients: Arc<Clients>,
+    clock: Arc<dyn Clock>,
+    hook: Option<Arc<Hook>>,
+}
 
 /// A connection is driven by the runtime that it was made on, so that each has its own client: one
 /// that has ended, or that nobody runs at the moment, would leave a shared connection silent.
 struct Clients {
     make: fn(Duration) -> reqwest::ClientBuilder,
     connect_timeout: Duration,
-    made: Mutex<Vec<(runtime::Id, Result<reqwest::Client, Error>)>>,
+    made: Mutex<Vec<Made>>,
 }
 
-/// So many runtimes are remembered, the newest.
-const RUNTIMES: usize = 16;
+/// A client, the runtime that drives it, and how long it waits for a connection: reqwest takes
+/// that limit for a client and not for a request.
+struct Made {
+    runtime: runtime::Id,
+    connect_timeout: Duration,
+    client: Result<reqwest::Client, Error>,
+}
+
+/// So many clients are remembered, the newest.
+const CLIENTS: usize = 16;
 
 impl Clients {
-    fn here(&self) -> Result<reqwest::Client, Error> {
-        let id = runtime::Handle::current().id();
+    fn here(&self, connect_timeout: Option<Duration>) -> Result<reqwest::Client, Error> {
+        let runtime = runtime::Handle::current().id();
+        let connect_timeout = connect_timeout.unwrap_or(self.connect_timeout);
+        let fits =
+            |made: &&Made| made.runtime == runtime && made.connect_timeout == connect_timeout;
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, client)) = made.iter().find(|(of, _)| *of == id) {
-            return client.clone();
+        if let Some(made) = made.iter().find(fits) {
+            return made.client.clone();
         }
-        let client = (self.make)(self.connect_timeout).build().map_err(|error| {
+        let client = (self.make)(connect_timeout).build().map_err(|error| {
             let message = format!("no HTTP client could be made: {}", root_cause(&error));
             Error::new(ErrorKind::Connect, message).with_source(error)
         });
-        if made.len() == RUNTIMES {
+        if made.len() == CLIENTS {
             drop(made.remove(0));
         }
-        made.push((id, client.clone()));
+        made.push(Made { runtime, connect_timeout, client: client.clone() });
         client
     }
+}
+
+/// One request, as it is sent.
+pub(crate) struct Post<'a> {
+    pub(crate) to: &'a Endpoint,
+    pub(crate) headers: &'a [(&'static str, String)],
+    pub(crate) key: Option<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) timeouts: &'a Timeouts,
+    /// When it counts as sent.
+    pub(crate) began: Instant,
+    /// What no error shows.
+    pub(crate) secrets: &'a Arc<[Secret]>,
 }
 
 /// An address that requests go to. Its user name and password, if any, are never shown.
 #[derive(Clone)]
 pub(crate) struct Endpoint(Url);
-
-/// An answer whose head has come.
-pub struct Response {
-    /// The HTTP status.
-    pub status: u16,
-    /// The provider's id of the request.
-    pub request_id: Option<String>,
-    /// How long the provider asks to wait.
-    pub retry_after: Option<Duration>,
-    /// What the body is said to be.
-    pub content_type: Option<String>,
-    /// The body.
-    pub body: Body,
-}
 
 impl HttpClient {
     /// The client that all providers of this process share unless told otherwise.
@@ -93,7 +108,35 @@ impl HttpClient {
 
     /// What goes wrong in making one, for example no certificates, is told by the first request.
     fn of(make: fn(Duration) -> reqwest::ClientBuilder, connect_timeout: Duration) -> Self {
-        Self(Arc::new(Clients { make, connect_timeout, made: Mutex::default() }))
+        let clients = Arc::new(Clients { make, connect_timeout, made: Mutex::default() });
+        Self { clients, clock: Arc::new(SystemClock), hook: None }
+    }
+
+    /// Sets the clock by which a server's dates are read, for example that of a `retry-after`.
+    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Sets what is called with the head of every answer: where rate limits and request ids can be
+    /// read off before they become an error. It runs within the poll of the turn and should not
+    /// block. If it panics, the turn fails with [`ErrorKind::Panic`].
+    ///
+    /// ```
+    /// use turnstream::http::HttpClient;
+    ///
+    /// let http = HttpClient::shared().with_response_hook(|head| {
+    ///     if let Some(left) = head.header("x-ratelimit-remaining-requests") {
+    ///         println!("{}: {left} requests left", head.host());
+    ///     }
+    /// });
+    /// ```
+    pub fn with_response_hook(
+        mut self,
+        hook: impl Fn(&ResponseHead<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.hook = Some(Arc::new(hook));
+        self
     }
 
     fn settings(connect_timeout: Duration) -> reqwest::ClientBuilder {
@@ -105,19 +148,15 @@ impl HttpClient {
     }
 
     /// Posts JSON and waits for the head of the answer. Dropping the future cancels the request.
-    pub(crate) async fn post(
-        &self,
-        to: &Endpoint,
-        headers: &[(&'static str, String)],
-        key: Option<(&'static str, String)>,
-        body: Vec<u8>,
-        timeouts: Timeouts,
-    ) -> Result<Response, Error> {
-        let client = self.0.here()?;
+    pub(crate) async fn post(&self, post: Post<'_>) -> Result<Response, Error> {
+        let Post { to, headers, key, body, timeouts, began, secrets } = post;
+        let client = self.clients.here(timeouts.connect)?;
         let mut map = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
         map.insert(reqwest::header::CONTENT_TYPE, json);
         map.insert(reqwest::header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        // What is packed cannot be read here; without a word a server may send what it likes.
+        map.insert(reqwest::header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         for (name, value) in headers {
             map.insert(HeaderName::from_static(name), header_value(value)?);
         }
@@ -126,39 +165,31 @@ impl HttpClient {
             value.set_sensitive(true);
             map.insert(HeaderName::from_static(name), value);
         }
-        let deadline = crate::http::body::after(timeouts.first_byte);
-        let request = client.request(Method::POST, to.0.clone()).headers(map).body(body);
-        let sent = tokio::time::timeout_at(deadline, request.send()).await;
+        let first = after(began, timeouts.first_byte);
+        let sending = client.request(Method::POST, to.0.clone()).headers(map).body(body).send();
+        let sent = match first {
+            Some(at) => tokio::time::timeout_at(at, sending).await,
+            None => Ok(sending.await),
+        };
         let Ok(sent) = sent else {
-            let message = format!("{} did not answer in time", to.host());
+            let message = format!("{} did not answer within {:?}", to.host(), timeouts.first_byte);
             return Err(Error::new(ErrorKind::Timeout, message));
         };
-        let answer = sent.map_err(|error| sending_failed(to, error))?;
-        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
-        let request_id = ["request-id", "x-request-id"].iter().find_map(|name| header(name));
-        Ok(Response {
-            status: answer.status().as_u16(),
-            request_id: request_id.map(str::to_owned),
-            retry_after: retry_after(header("retry-after-ms"), header("retry-after")),
-            content_type: header("content-type").map(str::to_owned),
-            body: Body::new(answer.bytes_stream().map_err(reading_failed), deadline, timeouts.idle),
-        })
-    }
-}
-
-impl Response {
-    /// Reads the body to its end, or to `most` bytes.
-    pub(crate) async fn text(&mut self, most: usize) -> String {
-        let mut bytes: Vec<u8> = Vec::new();
-        let until = Instant::now() + REFUSAL;
-        // What cannot be read, or not soon, is left out: this is for the words of an error.
-        while bytes.len() < most
-            && let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.body.try_next()).await
-        {
-            let room = most - bytes.len();
-            bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+        let mask = |error: Error, secrets: &[Secret]| error.rewritten(|text| masked(secrets, text));
+        let mut answer = sent.map_err(|error| mask(sending_failed(to, error), secrets))?;
+        if let Some(hook) = &self.hook {
+            run(&**hook, &ResponseHead::new(&answer, &to.host(), secrets))?;
         }
-        String::from_utf8_lossy(&bytes).into_owned()
+        let (status, headers) = (answer.status().as_u16(), std::mem::take(answer.headers_mut()));
+        let secrets = secrets.clone();
+        let bytes =
+            answer.bytes_stream().map_err(move |error| mask(reading_failed(error), &secrets));
+        Ok(Response {
+            status,
+            headers,
+            now: self.clock.now(),
+            body: Body::new(bytes, first, timeouts.idle),
+        })
     }
 }
 
@@ -180,10 +211,17 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// What of the address is not to be shown: its password and the values of its query.
+    /// What of the address is not to be shown: its password, the values of its query, and what
+    /// becomes of a user name and password on their way.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
-        let query = self.0.query_pairs().map(|(_, value)| Secret::new(value));
-        self.0.password().map(Secret::new).into_iter().chain(query).collect()
+        let mut secrets: Vec<_> =
+            self.0.query_pairs().map(|(_, value)| Secret::new(value)).collect();
+        let (user, password) = (percent_decoded(self.0.username()), self.0.password());
+        let password = password.map(percent_decoded).unwrap_or_default();
+        // A user name alone is a key.
+        let key = if password.is_empty() { &user } else { &password };
+        secrets.extend([Secret::new(key), Secret::new(basic(&user, &password))]);
+        secrets
     }
 
     /// Host and port, the part that can be shown.
@@ -242,20 +280,9 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-impl fmt::Debug for Response {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Response")
-            .field("status", &self.status)
-            .field("request_id", &self.request_id)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A body for tests below this floor's users.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
 
     #[test]
     fn a_slash_at_the_end_of_a_base_url_is_ignored() {
@@ -277,35 +304,5 @@ mod tests {
             let error = Endpoint::new(base, "/v1").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{base}");
         }
-    }
-
-    #[test]
-    fn an_idle_body_times_out_and_a_busy_one_does_not() {
-        use futures::StreamExt;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let idle = Duration::from_secs(10);
-            let pieces = futures::stream::unfold(0, |n| async move {
-                if n < 5 {
-                    tokio::time::sleep(Duration::from_secs(9)).await;
-                } else {
-                    std::future::pending::<()>().await;
-                }
-                Some((Ok(Bytes::from_static(b"x")), n + 1))
-            });
-            let mut body = Body::new(pieces, Instant::now() + idle, idle);
-            let began = Instant::now();
-            for _ in 0..5 {
-                assert!(body.next().await.unwrap().is_ok());
-            }
-            let error = body.next().await.unwrap().unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Timeout);
-            assert_eq!(began.elapsed(), Duration::from_secs(55));
-            assert!(body.next().await.is_none());
-        });
     }
 }

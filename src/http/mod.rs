@@ -3,19 +3,36 @@
 //! The transport is reqwest, behind one file; none of its types is in a signature.
 
 #[cfg(feature = "http")]
+mod allowance;
+#[cfg(feature = "http")]
 mod body;
 #[cfg(feature = "http")]
 mod client;
+mod date;
+mod deadline;
+#[cfg(feature = "http")]
+mod response;
 mod retry_after;
 mod secret;
 mod timeout;
+mod wait;
 
+#[cfg(feature = "http")]
+pub(crate) use allowance::used_up;
 #[cfg(feature = "http")]
 pub use body::Body;
 #[cfg(feature = "http")]
-pub(crate) use client::Endpoint;
+pub use client::HttpClient;
 #[cfg(feature = "http")]
-pub use client::{HttpClient, Response};
+pub(crate) use client::{Endpoint, Post};
+pub(crate) use deadline::{Deadline, after, earlier};
+#[cfg(feature = "http")]
+pub(crate) use response::Response;
+#[cfg(feature = "http")]
+pub use response::ResponseHead;
 pub use retry_after::retry_after;
 pub use secret::Secret;
+#[cfg(feature = "http")]
+pub(crate) use secret::masked;
 pub use timeout::Timeouts;
+pub(crate) use wait::{span, until};

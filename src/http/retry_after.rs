@@ -1,24 +1,59 @@
-//! When the server wants to be asked again.
+//! When the server wants to be asked again, by the headers of its answer.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-/// Reads how long to wait from the values of `retry-after-ms` and `retry-after`, the former first.
+use crate::http::wait::until;
+
+/// Reads how long to wait from `retry-after-ms` and `retry-after`, the former first.
 ///
-/// `retry-after` may also be a date (RFC 9110, section 10.2.3); without a clock it says nothing.
+/// `retry-after` is a number of seconds or a date (RFC 9110, section 10.2.3), which is why it takes
+/// to know what time it is `now`. A date in the past is no wait.
 ///
 /// ```
-/// use std::time::Duration;
+/// use std::time::{Duration, UNIX_EPOCH};
 /// use turnstream::http::retry_after;
 ///
-/// assert_eq!(retry_after(None, Some("2")), Some(Duration::from_secs(2)));
-/// assert_eq!(retry_after(Some("1500"), Some("2")), Some(Duration::from_millis(1500)));
-/// assert_eq!(retry_after(None, Some("Fri, 31 Dec 1999 23:59:59 GMT")), None);
+/// let now = UNIX_EPOCH + Duration::from_secs(784_111_777);
+/// let read = |name, value| retry_after(|asked| (asked == name).then_some(value), now);
+/// assert_eq!(read("retry-after-ms", "1500"), Some(Duration::from_millis(1500)));
+/// assert_eq!(read("retry-after", "2.5"), Some(Duration::from_millis(2500)));
+/// let date = "Sun, 06 Nov 1994 08:50:37 GMT";
+/// assert_eq!(read("retry-after", date), Some(Duration::from_secs(60)));
+/// assert_eq!(read("date", date), None);
 /// ```
-pub fn retry_after(millis: Option<&str>, seconds: Option<&str>) -> Option<Duration> {
-    let read = |value: &str, unit: f64| {
-        let number: f64 = value.trim().parse().ok()?;
-        Duration::try_from_secs_f64(number / unit).ok()
-    };
-    let millis = millis.and_then(|value| read(value, 1000.0));
-    millis.or_else(|| seconds.and_then(|value| read(value, 1.0)))
+pub fn retry_after<'a>(
+    header: impl Fn(&str) -> Option<&'a str>,
+    now: SystemTime,
+) -> Option<Duration> {
+    let millis = header("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok());
+    let millis = millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
+    millis.or_else(|| until(header("retry-after")?, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    /// 2026-01-01.
+    const NOW: u64 = 1_767_225_600;
+
+    fn now() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(NOW)
+    }
+
+    fn header<'a>(headers: &'a [(&str, &'a str)]) -> impl Fn(&str) -> Option<&'a str> {
+        |asked| headers.iter().find(|(name, _)| *name == asked).map(|(_, value)| *value)
+    }
+
+    #[test]
+    fn milliseconds_win_unless_they_say_nothing() {
+        let read = |headers: &[(&str, &str)]| retry_after(header(headers), now());
+        let both = [("retry-after-ms", "1500"), ("retry-after", "2")];
+        assert_eq!(read(&both), Some(Duration::from_millis(1500)));
+        let odd = [("retry-after-ms", "-1"), ("retry-after", "2")];
+        assert_eq!(read(&odd), Some(Duration::from_secs(2)));
+        assert_eq!(read(&[("retry-after", "whenever")]), None);
+        assert_eq!(read(&[]), None);
+    }
 }

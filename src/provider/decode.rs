@@ -10,6 +10,7 @@ use pin_project::pin_project;
 use tokio::time::Sleep;
 
 use crate::error::{Error, ErrorKind};
+use crate::provider::patience::Patience;
 use crate::sse::{Frame, FrameReader};
 use crate::stream::TurnSource;
 use crate::turn::TurnBuilder;
@@ -49,7 +50,8 @@ pub enum Heard {
 ///
 /// With only a stop reason seen it waits for the wire's last word or the end of the body. A broken
 /// connection behind a stop reason does not fail the turn; before it, it is an
-/// [`IncompleteTurn`](ErrorKind::IncompleteTurn).
+/// [`IncompleteTurn`](ErrorKind::IncompleteTurn). A [`Timeout`](ErrorKind::Timeout) of the body
+/// stays one.
 #[pin_project]
 #[derive(Debug)]
 pub struct Decoding<B, D> {
@@ -58,6 +60,7 @@ pub struct Decoding<B, D> {
     decoder: D,
     frames: FrameReader,
     stage: Stage,
+    patience: Patience,
 }
 
 #[derive(Debug)]
@@ -73,9 +76,17 @@ enum Stage {
 }
 
 impl<B, D> Decoding<B, D> {
-    /// Reads `body` with `decoder`.
+    /// Reads `body` with `decoder`, for as long as it takes.
     pub fn new(body: B, decoder: D) -> Self {
-        Self { body, decoder, frames: FrameReader::new(), stage: Stage::Reading }
+        let (frames, patience) = (FrameReader::new(), Patience::default());
+        Self { body, decoder, frames, stage: Stage::Reading, patience }
+    }
+
+    /// Waits for output no longer than this.
+    #[cfg(feature = "http")]
+    pub(super) fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
     }
 }
 
@@ -110,7 +121,12 @@ where
             let frame = if ending { this.frames.finish() } else { this.frames.next_frame() };
             match frame {
                 Some(Ok(frame)) => match this.decoder.frame(frame, turn) {
-                    Ok(Heard::More) if turn.has_events() => return Poll::Ready(Some(Ok(()))),
+                    Ok(Heard::More) if turn.has_events() => {
+                        if turn.has_output() {
+                            this.patience.heard();
+                        }
+                        return Poll::Ready(Some(Ok(())));
+                    }
                     Ok(Heard::More) => {}
                     Ok(Heard::LastWord) => {
                         *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
@@ -126,7 +142,7 @@ where
                     return Poll::Ready(Some(complete(this.decoder, turn)));
                 }
                 None if ending => return Poll::Ready(None),
-                None => match ready!(this.body.as_mut().poll_next(cx)) {
+                None => match ready!(poll_piece(this.body.as_mut(), this.patience, cx)) {
                     Some(Ok(piece)) => this.frames.feed(piece),
                     None => *this.stage = Stage::Ending,
                     Some(Err(_)) if turn.is_stopped() => {
@@ -141,6 +157,18 @@ where
                 },
             }
         }
+    }
+}
+
+/// The next piece of the body, or the error of having waited for it too long.
+fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
+    body: Pin<&mut B>,
+    patience: &mut Patience,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Bytes, Error>>> {
+    match body.poll_next(cx) {
+        Poll::Pending => patience.poll(cx).map(|error| Some(Err(error))),
+        piece @ Poll::Ready(_) => piece,
     }
 }
 

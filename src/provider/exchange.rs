@@ -2,17 +2,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
-use crate::error::{Error, ErrorKind};
-use crate::http::{Body, Endpoint, HttpClient, Response, Secret, Timeouts};
+use crate::error::{AuthProblem, Error, ErrorKind};
+use crate::http::{Body, Endpoint, HttpClient, Post, Response, Secret, Timeouts, masked};
 use crate::provider::decode::{Decode, Decoding};
 use crate::provider::failure;
+use crate::provider::patience::Patience;
 use crate::stream::TurnSource;
-use crate::turn::TurnBuilder;
+use crate::turn::{PartialTurn, TurnBuilder};
 
 /// How much of an answer that is no stream is read, for its words.
 const MOST_OF_A_REFUSAL: usize = 64 << 10;
@@ -45,13 +48,27 @@ impl Caller {
     ) -> Exchange<D> {
         let mut secrets = self.endpoint.secrets();
         secrets.extend(self.key.clone());
+        let secrets: Arc<[Secret]> = secrets.into();
+        let hidden = secrets.clone();
         let sending = async move {
             let body = caught_encode(encode)?;
             let headers: Vec<_> =
                 headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
             let key = self.key.as_ref().filter(|key| !key.is_empty()).map(key_header);
-            let answer = self.http.post(&self.endpoint, &headers, key, body, self.timeouts).await?;
-            stream_of(answer).await
+            let with_key = key.is_some();
+            let began = Instant::now();
+            let patience = Patience::new(self.timeouts, began);
+            let (to, timeouts) = (&self.endpoint, &self.timeouts);
+            let (headers, secrets) = (&headers, &hidden);
+            let post = Post { to, headers, key, body, timeouts, began, secrets };
+            let answering = async { stream_of(self.http.post(post).await?, with_key).await };
+            let (body, request_id) = match patience.until() {
+                Some(at) => tokio::time::timeout_at(at, answering)
+                    .await
+                    .unwrap_or_else(|_| Err(patience.over()))?,
+                None => answering.await?,
+            };
+            Ok(Answer { body, request_id, patience })
         };
         let on_its_way = OnItsWay::Sending(sending.boxed(), Some(decoder));
         Exchange { on_its_way, secrets }
@@ -61,7 +78,7 @@ impl Caller {
 /// One request on its way. No error that leaves it shows what is secret, wherever it comes from.
 pub(super) struct Exchange<D> {
     on_its_way: OnItsWay<D>,
-    secrets: Vec<Secret>,
+    secrets: Arc<[Secret]>,
 }
 
 impl<D: Decode + Unpin> TurnSource for Exchange<D> {
@@ -72,15 +89,26 @@ impl<D: Decode + Unpin> TurnSource for Exchange<D> {
     ) -> Poll<Option<Result<(), Error>>> {
         let this = &mut *self;
         let polled = ready!(Pin::new(&mut this.on_its_way).poll_turn(cx, turn));
-        let masked = |text: &str| {
-            this.secrets.iter().fold(text.to_owned(), |text, secret| secret.masked(&text))
-        };
-        Poll::Ready(polled.map(|pushed| pushed.map_err(|error| error.rewritten(masked))))
+        let hide = |text: &str| masked(&this.secrets, text);
+        Poll::Ready(polled.map(|pushed| {
+            pushed.map_err(|error| match PartialTurn::of(&error) {
+                // What the model said is not the server's, and the cause was rewritten before.
+                Some(_) => error.reworded(hide),
+                None => error.rewritten(hide),
+            })
+        }))
     }
 }
 
+/// An answer that is a stream.
+struct Answer {
+    body: Body,
+    request_id: Option<String>,
+    patience: Patience,
+}
+
 enum OnItsWay<D> {
-    Sending(BoxFuture<'static, Result<(Body, Option<String>), Error>>, Option<D>),
+    Sending(BoxFuture<'static, Result<Answer, Error>>, Option<D>),
     Answering(Box<Decoding<Body, D>>, Option<String>),
 }
 
@@ -92,13 +120,14 @@ impl<D: Decode + Unpin> TurnSource for OnItsWay<D> {
     ) -> Poll<Option<Result<(), Error>>> {
         let this = &mut *self;
         if let Self::Sending(sending, decoder) = this {
-            let (body, request_id) = match ready!(sending.as_mut().poll(cx)) {
+            let answer = match ready!(sending.as_mut().poll(cx)) {
                 Ok(answer) => answer,
                 Err(error) => return Poll::Ready(Some(Err(error))),
             };
             // Law: the decoder is taken here and nowhere else.
             let Some(decoder) = decoder.take() else { return Poll::Ready(None) };
-            *this = Self::Answering(Box::new(Decoding::new(body, decoder)), request_id);
+            let decoding = Decoding::new(answer.body, decoder).with_patience(answer.patience);
+            *this = Self::Answering(Box::new(decoding), answer.request_id);
         }
         let Self::Answering(decoding, request_id) = this else { return Poll::Ready(None) };
         let polled = ready!(Pin::new(&mut **decoding).poll_turn(cx, turn));
@@ -118,30 +147,67 @@ fn caught_encode<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 }
 
 /// Gives the body of an answer that is a stream, or the error that it is instead.
-async fn stream_of(mut answer: Response) -> Result<(Body, Option<String>), Error> {
-    // What a body is said to be is often wrong. Its first byte tells: no line of a stream of
-    // events that anybody sends begins so.
-    let first = if answer.status == 200 { answer.body.first_byte().await } else { None };
-    let is_json = matches!(first, Some(b'{' | b'['));
-    if answer.status == 200 && !is_json && first != Some(b'<') {
-        return Ok((answer.body, answer.request_id));
-    }
-    let said = answer.text(MOST_OF_A_REFUSAL).await;
-    let error = match answer.status {
-        200 if failure::tells_of_error(&said) => failure::in_stream(&said),
-        200 => {
-            let what = if is_json { "one JSON document" } else { "a web page" };
-            let message = format!("the provider answered with {what} instead of a stream");
-            Error::new(ErrorKind::Protocol, message)
+async fn stream_of(mut answer: Response, with_key: bool) -> Result<(Body, Option<String>), Error> {
+    let request_id = answer.request_id();
+    let error = match (answer.is_success(), answer.encoding().map(str::to_owned)) {
+        (true, None) => {
+            // What a body is said to be is often wrong. Its first byte tells: no line of a stream
+            // of events that anybody sends begins so.
+            let first = answer.body.first_byte().await;
+            let what = match first {
+                Some(b'{' | b'[') => "one JSON document",
+                Some(b'<') => "a web page",
+                Some(_) | None => return Ok((answer.body, request_id)),
+            };
+            let said = answer.text(MOST_OF_A_REFUSAL).await;
+            match failure::tells_of_error(&said) {
+                true => failure::of_body(&said, answer.now),
+                false => no_stream(what),
+            }
         }
-        status => failure::of_status(status, &said),
+        (true, Some(encoding)) => {
+            no_stream(&format!("a body packed as `{encoding}`, which was not asked for,"))
+        }
+        (false, None) => {
+            let said = answer.text(MOST_OF_A_REFUSAL).await;
+            failure::of_status(answer.status, &said, answer.now)
+        }
+        // Its words cannot be read.
+        (false, Some(_)) => failure::of_status(answer.status, "", answer.now),
     };
-    let error = match answer.retry_after {
-        Some(wait) => error.with_retry_after(wait),
-        None => error,
+    let error = with_headers(error, &answer);
+    Err(match error.kind() {
+        ErrorKind::Auth if !with_key && answer.status == 401 => {
+            error.with_auth(AuthProblem::MissingKey)
+        }
+        _ => error,
+    })
+}
+
+fn no_stream(what: &str) -> Error {
+    let message = format!("the provider answered with {what} instead of a stream");
+    Error::new(ErrorKind::Protocol, message)
+}
+
+/// Adds what the headers say: in full about waiting, and else what the body did not say better.
+fn with_headers(mut error: Error, answer: &Response) -> Error {
+    let transient = error.kind().is_transient();
+    let (scope, full_again) = match error.kind() {
+        ErrorKind::RateLimited => answer.used_up(),
+        _ => (None, None),
     };
-    Err(match answer.request_id {
+    let wait = answer.retry_after().filter(|_| transient);
+    if let Some(wait) = wait.or(error.retry_after()).or(full_again) {
+        error = error.with_retry_after(wait);
+    }
+    if let (Some(scope), None) = (scope, error.scope()) {
+        error = error.with_scope(scope);
+    }
+    if let Some(retryable) = answer.should_retry().filter(|_| !answer.is_success()) {
+        error = error.with_retryable(retryable);
+    }
+    match answer.request_id() {
         Some(id) => error.with_request_id(id),
         None => error,
-    })
+    }
 }

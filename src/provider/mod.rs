@@ -10,6 +10,7 @@ mod fields;
 mod handoff;
 mod lenient;
 pub mod openai_chat;
+mod patience;
 mod schema;
 mod scripted;
 

@@ -43,6 +43,7 @@ impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnSource for T {
 /// - `TurnComplete` comes once and last. The source is dropped before it is given out.
 /// - A source that ends without it, and only then, gives an
 ///   [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) that carries what there was.
+/// - Any other error carries what there was as well, if there was something.
 /// - After the last event or an error comes `None`, for ever.
 ///
 /// Dropping the stream drops the source.
@@ -85,7 +86,7 @@ impl<T: TurnSource> Stream for Sealed<T> {
                 Some(Err(error)) => {
                     this.source.set(None);
                     // Behind `TurnComplete` comes nothing.
-                    *this.error = (!this.turn.is_complete()).then_some(error);
+                    *this.error = (!this.turn.is_complete()).then(|| this.turn.fail(error));
                 }
                 None => {
                     this.source.set(None);

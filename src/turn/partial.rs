@@ -1,5 +1,6 @@
 //! A turn that is not complete: the fold of its events so far.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use crate::usage::Usage;
 
 /// A turn that did not complete, and all that is known of it.
 ///
-/// It is the source of an [`ErrorKind::IncompleteTurn`]: [`PartialTurn::of`] finds it. It has no
-/// `calls()`: nothing in it may run.
+/// It is the source of an [`ErrorKind::IncompleteTurn`], and of any other error that ends a turn
+/// of which something had come: [`PartialTurn::of`] finds it. It has no `calls()`: nothing in it
+/// may run.
 ///
 /// It is also the plain fold of turn events: [`absorb`](Self::absorb) takes one event after the
 /// other.
@@ -21,7 +23,7 @@ pub struct PartialTurn {
     pub(super) usage: Usage,
     pub(super) model: Option<String>,
     pub(super) response_id: Option<String>,
-    cause: Option<Error>,
+    cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// What becomes an item of the turn.
@@ -118,12 +120,18 @@ impl PartialTurn {
             Some(cause) => format!("the turn was cut off: {cause}"),
         };
         let request_id = cause.as_ref().and_then(Error::request_id).map(str::to_owned);
-        self.cause = cause;
+        self.cause = cause.map(|cause| Arc::new(cause) as _);
         let error = Error::new(ErrorKind::IncompleteTurn, message).with_source(self);
         match request_id {
             Some(id) => error.with_request_id(id),
             None => error,
         }
+    }
+
+    /// The same with what the turn was broken off by as its source.
+    pub(super) fn with_cause(mut self, cause: Option<Arc<dyn StdError + Send + Sync>>) -> Self {
+        self.cause = cause;
+        self
     }
 
     pub(super) fn push_text(&mut self, index: u32, piece: &str) {
@@ -194,8 +202,8 @@ impl fmt::Display for PartialTurn {
     }
 }
 
-impl std::error::Error for PartialTurn {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.cause.as_ref().map(|cause| cause as &(dyn std::error::Error + 'static))
+impl StdError for PartialTurn {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.as_deref().map(|cause| cause as &(dyn StdError + 'static))
     }
 }

@@ -342,6 +342,32 @@ impl TurnBuilder {
         std::mem::take(&mut self.partial).into_error(cause)
     }
 
+    /// Ends the turn by an error. If something of the turn was there, the error carries it as a
+    /// [`PartialTurn`] before its own source, so that nothing paid for is lost.
+    pub(crate) fn fail(&mut self, error: Error) -> Error {
+        self.finished = true;
+        let partial = std::mem::take(&mut self.partial);
+        if partial.is_empty() || PartialTurn::of(&error).is_some() {
+            return error;
+        }
+        error.map_source(|cause| partial.with_cause(cause))
+    }
+
+    /// Whether a piece of the model's own answer waits to be taken out, and not only counts.
+    pub(crate) fn has_output(&self) -> bool {
+        self.events.iter().any(|event| match event {
+            TurnEvent::TextDelta { .. }
+            | TurnEvent::ReasoningDelta { .. }
+            | TurnEvent::RefusalDelta { .. }
+            | TurnEvent::ToolCallStart { .. }
+            | TurnEvent::ToolCallArgsDelta { .. }
+            | TurnEvent::ToolCallEnd { .. } => true,
+            TurnEvent::UsageUpdate { .. }
+            | TurnEvent::Retracted { .. }
+            | TurnEvent::TurnComplete { .. } => false,
+        })
+    }
+
     /// Whether there is an event to take out.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()

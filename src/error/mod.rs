@@ -1,11 +1,19 @@
 //! One error type. Its kind says what a caller can do, its source what happened.
 
+mod detail;
+mod kind;
+#[cfg(feature = "http")]
+mod rewritten;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use detail::{AuthProblem, ContextLimits, RateLimitScope};
+pub use kind::ErrorKind;
 
 /// What went wrong, cheap to clone.
 ///
@@ -43,91 +51,14 @@ struct Shown {
     request_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parameter: Option<String>,
-}
-
-/// What a caller can act on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// No connection could be made, or it broke before the answer had begun. Whether the provider
-    /// got the request is not known in the latter case.
-    Connect,
-    /// Nothing came in time.
-    Timeout,
-    /// The key is missing, wrong, or not allowed to do this.
-    Auth,
-    /// The account cannot pay.
-    Billing,
-    /// Too many requests or tokens; [`Error::retry_after`] may say when to come back.
-    RateLimited,
-    /// The provider has no room at the moment.
-    Overloaded,
-    /// The provider failed.
-    Server,
-    /// The request does not fit the model's context window.
-    ContextWindow,
-    /// The provider refuses the request as it is; sending it again will not help.
-    InvalidRequest,
-    /// The wire or the model cannot express what was asked for.
-    Unsupported,
-    /// The provider's filter refused the request.
-    Filtered,
-    /// A turn ended without its terminal marker; its source is a
-    /// [`PartialTurn`](crate::turn::PartialTurn).
-    IncompleteTurn,
-    /// The provider sent what its protocol does not allow.
-    Protocol,
-    /// Something was larger than a limit of this crate.
-    TooLarge,
-    /// A hook failed or took too long.
-    Hook,
-    /// Code that was handed in panicked.
-    Panic,
-    /// A store failed.
-    Store,
-    /// Somebody else wrote first.
-    Conflict,
-    /// A run ended in another way than `completed`; its source is the
-    /// [`Outcome`](crate::event::Outcome).
-    Unfinished,
-    /// Anything else, and kinds of a later version.
-    #[serde(other)]
-    Other,
-}
-
-impl ErrorKind {
-    /// Returns the kind as it is written on the wire, for example `rate_limited`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Timeout => "timeout",
-            Self::Auth => "auth",
-            Self::Billing => "billing",
-            Self::RateLimited => "rate_limited",
-            Self::Overloaded => "overloaded",
-            Self::Server => "server",
-            Self::ContextWindow => "context_window",
-            Self::InvalidRequest => "invalid_request",
-            Self::Unsupported => "unsupported",
-            Self::Filtered => "filtered",
-            Self::IncompleteTurn => "incomplete_turn",
-            Self::Protocol => "protocol",
-            Self::TooLarge => "too_large",
-            Self::Hook => "hook",
-            Self::Panic => "panic",
-            Self::Store => "store",
-            Self::Conflict => "conflict",
-            Self::Unfinished => "unfinished",
-            Self::Other => "other",
-        }
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope: Option<RateLimitScope>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    auth: Option<AuthProblem>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    context_limits: Option<ContextLimits>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retryable: Option<bool>,
 }
 
 impl Error {
@@ -141,6 +72,10 @@ impl Error {
                 retry_after_ms: None,
                 request_id: None,
                 parameter: None,
+                scope: None,
+                auth: None,
+                context_limits: None,
+                retryable: None,
             },
             source: None,
         }))
@@ -177,6 +112,30 @@ impl Error {
         self
     }
 
+    /// Adds what there was too much of.
+    pub fn with_scope(mut self, scope: RateLimitScope) -> Self {
+        self.inner().shown.scope = Some(scope);
+        self
+    }
+
+    /// Adds what is wrong with the key.
+    pub fn with_auth(mut self, problem: AuthProblem) -> Self {
+        self.inner().shown.auth = Some(problem);
+        self
+    }
+
+    /// Adds by how much the request is too long.
+    pub fn with_context_limits(mut self, limits: ContextLimits) -> Self {
+        self.inner().shown.context_limits = Some(limits);
+        self
+    }
+
+    /// Adds whether the provider wants to be asked again, whatever the kind makes of it.
+    pub fn with_retryable(mut self, retryable: bool) -> Self {
+        self.inner().shown.retryable = Some(retryable);
+        self
+    }
+
     /// What a caller can act on.
     pub fn kind(&self) -> ErrorKind {
         self.0.shown.kind
@@ -207,6 +166,36 @@ impl Error {
         self.0.shown.parameter.as_deref()
     }
 
+    /// What there was too much of, if this is a [rate limit](ErrorKind::RateLimited) and the
+    /// provider says so.
+    pub fn scope(&self) -> Option<RateLimitScope> {
+        self.0.shown.scope
+    }
+
+    /// What is wrong with the key, if this is a matter of [keys](ErrorKind::Auth) and it is known.
+    pub fn auth(&self) -> Option<AuthProblem> {
+        self.0.shown.auth
+    }
+
+    /// By how much the request is too long, if it [is](ErrorKind::ContextWindow) and the provider
+    /// gives numbers.
+    pub fn context_limits(&self) -> Option<ContextLimits> {
+        self.0.shown.context_limits
+    }
+
+    /// Whether the same request, sent again later, may succeed.
+    ///
+    /// What the provider says about it counts first ([`with_retryable`](Self::with_retryable)),
+    /// then whether the [kind](ErrorKind::is_transient) passes by itself. A request that is larger
+    /// than the whole of an allowance ([`RateLimitScope::RequestSize`]) never fits it.
+    ///
+    /// It says nothing of whether a consumer has seen a part of the answer already, nor of when to
+    /// come back: that is [`retry_after`](Self::retry_after), where the provider says so.
+    pub fn is_retryable(&self) -> bool {
+        let fits = self.scope() != Some(RateLimitScope::RequestSize);
+        self.0.shown.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
+    }
+
     /// Returns the first source of type `T` in the chain of sources.
     pub fn find_source<T: StdError + 'static>(&self) -> Option<&T> {
         let mut source = self.source();
@@ -219,13 +208,35 @@ impl Error {
         None
     }
 
-    /// The same with its texts, all that a server may have written, passed through `f`.
+    /// The same with its texts, all that a server may have written, passed through `f`. Sources
+    /// that `f` would change are replaced by what they show.
     #[cfg(feature = "http")]
     pub(crate) fn rewritten(mut self, f: impl Fn(&str) -> String) -> Self {
+        if let Some(source) =
+            self.0.source.as_deref().and_then(|of| rewritten::Rewritten::of(of, &f))
+        {
+            self = self.with_source(source);
+        }
+        self.reworded(f)
+    }
+
+    /// The same with its own texts, and not its sources, passed through `f`.
+    #[cfg(feature = "http")]
+    pub(crate) fn reworded(mut self, f: impl Fn(&str) -> String) -> Self {
         let shown = &mut self.inner().shown;
         shown.message = f(&shown.message);
         shown.request_id = shown.request_id.as_deref().map(&f);
         shown.parameter = shown.parameter.as_deref().map(&f);
+        self
+    }
+
+    /// The same with another source, made of the one it has.
+    pub(crate) fn map_source<S: StdError + Send + Sync + 'static>(
+        mut self,
+        f: impl FnOnce(Option<Arc<dyn StdError + Send + Sync>>) -> S,
+    ) -> Self {
+        let inner = self.inner();
+        inner.source = Some(Arc::new(f(inner.source.take())));
         self
     }
 
@@ -268,6 +279,21 @@ impl fmt::Debug for Error {
         if let Some(id) = &shown.request_id {
             out.field("request_id", id);
         }
+        if let Some(name) = &shown.parameter {
+            out.field("parameter", name);
+        }
+        if let Some(scope) = &shown.scope {
+            out.field("scope", scope);
+        }
+        if let Some(problem) = &shown.auth {
+            out.field("auth", problem);
+        }
+        if let Some(limits) = &shown.context_limits {
+            out.field("context_limits", limits);
+        }
+        if let Some(retryable) = &shown.retryable {
+            out.field("retryable", retryable);
+        }
         if let Some(source) = &self.0.source {
             out.field("source", source);
         }
@@ -301,43 +327,4 @@ impl<'de> Deserialize<'de> for Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_reads_back_as_it_was_written() {
-        let error = Error::new(ErrorKind::RateLimited, "slow down")
-            .with_status(429)
-            .with_retry_after(Duration::from_secs(1))
-            .with_request_id("req_1");
-        let json = serde_json::to_string(&error).unwrap();
-        assert_eq!(
-            json,
-            r#"{"kind":"rate_limited","message":"slow down","status":429,"retry_after_ms":1000,"request_id":"req_1"}"#
-        );
-        assert_eq!(serde_json::from_str::<Error>(&json).unwrap(), error);
-    }
-
-    #[test]
-    fn a_kind_of_a_later_version_is_other() {
-        let error: Error = serde_json::from_str(r#"{"kind":"moon_phase","message":"m"}"#).unwrap();
-        assert_eq!(error.kind(), ErrorKind::Other);
-    }
-
-    #[test]
-    fn every_kind_is_named_as_it_is_serialised() {
-        for kind in [ErrorKind::Connect, ErrorKind::IncompleteTurn, ErrorKind::TooLarge] {
-            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
-        }
-    }
-
-    #[test]
-    fn the_source_is_found_through_the_chain() {
-        let inner = Error::new(ErrorKind::Connect, "inner");
-        let middle = Error::new(ErrorKind::Other, "middle").with_source(std::fmt::Error);
-        let outer = Error::new(ErrorKind::Server, "outer").with_source(middle.clone());
-        assert_eq!(outer.find_source::<Error>(), Some(&middle));
-        assert!(outer.find_source::<std::fmt::Error>().is_some());
-        assert!(inner.find_source::<std::fmt::Error>().is_none());
-    }
-}
+mod tests;

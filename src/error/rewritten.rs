@@ -1,0 +1,36 @@
+//! Sources that would show what must not be shown.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// What a source showed before it was rewritten, and those below it.
+#[derive(Debug)]
+pub(super) struct Rewritten(String);
+
+impl Rewritten {
+    /// `None` if nothing in the chain of sources would change.
+    pub(super) fn of(
+        source: &(dyn StdError + 'static),
+        f: impl Fn(&str) -> String,
+    ) -> Option<Self> {
+        let below = std::iter::successors(Some(source), |source| StdError::source(*source));
+        let same = |text: &str| f(text) == text;
+        // The short and the long form of `Debug` differ in more than line ends.
+        let clean = |error: &dyn StdError| {
+            same(&error.to_string()) && same(&format!("{error:?}")) && same(&format!("{error:#?}"))
+        };
+        if below.clone().all(clean) {
+            return None;
+        }
+        let shown: Vec<String> = below.map(|error| f(&error.to_string())).collect();
+        Some(Self(shown.join(": ")))
+    }
+}
+
+impl fmt::Display for Rewritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl StdError for Rewritten {}

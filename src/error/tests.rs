@@ -1,0 +1,111 @@
+use super::*;
+
+#[test]
+fn an_error_reads_back_as_it_was_written() {
+    let error = Error::new(ErrorKind::RateLimited, "slow down")
+        .with_status(429)
+        .with_retry_after(Duration::from_secs(1))
+        .with_request_id("req_1");
+    let json = serde_json::to_string(&error).unwrap();
+    assert_eq!(
+        json,
+        r#"{"kind":"rate_limited","message":"slow down","status":429,"retry_after_ms":1000,"request_id":"req_1"}"#
+    );
+    assert_eq!(serde_json::from_str::<Error>(&json).unwrap(), error);
+}
+
+#[test]
+fn a_kind_of_a_later_version_is_other() {
+    let error: Error = serde_json::from_str(r#"{"kind":"moon_phase","message":"m"}"#).unwrap();
+    assert_eq!(error.kind(), ErrorKind::Other);
+}
+
+#[test]
+fn every_kind_is_named_as_it_is_serialised() {
+    use ErrorKind::*;
+    for kind in [
+        Connect,
+        Timeout,
+        Auth,
+        Billing,
+        RateLimited,
+        Overloaded,
+        Server,
+        ContextWindow,
+        InvalidRequest,
+        Unsupported,
+        Filtered,
+        GenerationFailed,
+        IncompleteTurn,
+        Protocol,
+        TooLarge,
+        Hook,
+        Panic,
+        Store,
+        Conflict,
+        Unfinished,
+        Other,
+    ] {
+        assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
+    }
+}
+
+#[test]
+fn the_source_is_found_through_the_chain() {
+    let inner = Error::new(ErrorKind::Connect, "inner");
+    let middle = Error::new(ErrorKind::Other, "middle").with_source(std::fmt::Error);
+    let outer = Error::new(ErrorKind::Server, "outer").with_source(middle.clone());
+    assert_eq!(outer.find_source::<Error>(), Some(&middle));
+    assert!(outer.find_source::<std::fmt::Error>().is_some());
+    assert!(inner.find_source::<std::fmt::Error>().is_none());
+}
+
+#[test]
+fn details_are_written_where_there_are_some_and_read_back() {
+    let limits = ContextLimits::new(Some(200), Some(210));
+    let error = Error::new(ErrorKind::ContextWindow, "too long").with_context_limits(limits);
+    let json = serde_json::to_string(&error).unwrap();
+    assert_eq!(
+        json,
+        r#"{"kind":"context_window","message":"too long","context_limits":{"limit":200,"requested":210}}"#
+    );
+    assert_eq!(serde_json::from_str::<Error>(&json).unwrap(), error);
+    let error = Error::new(ErrorKind::RateLimited, "m").with_scope(RateLimitScope::InputTokens);
+    let error = error.with_auth(AuthProblem::ExpiredKey).with_retryable(false);
+    let json = serde_json::to_string(&error).unwrap();
+    assert!(json.ends_with(r#""scope":"input_tokens","auth":"expired_key","retryable":false}"#));
+    assert_eq!(serde_json::from_str::<Error>(&json).unwrap(), error);
+}
+
+#[test]
+fn details_of_a_later_version_are_read() {
+    let json = r#"{"kind":"auth","message":"m","scope":"per_moon","auth":"tired_key",
+        "context_limits":{"limit":5,"colour":"red"},"mood":1}"#;
+    let error: Error = serde_json::from_str(json).unwrap();
+    assert_eq!(error.scope(), Some(RateLimitScope::Other));
+    assert_eq!(error.auth(), Some(AuthProblem::Other));
+    assert_eq!(error.context_limits(), Some(ContextLimits::new(Some(5), None)));
+}
+
+#[test]
+fn what_passes_by_itself_is_retryable_unless_the_provider_says_otherwise() {
+    let error = |kind| Error::new(kind, "m");
+    assert!(error(ErrorKind::Overloaded).is_retryable());
+    assert!(!error(ErrorKind::InvalidRequest).is_retryable());
+    assert!(!error(ErrorKind::Overloaded).with_retryable(false).is_retryable());
+    assert!(error(ErrorKind::InvalidRequest).with_retryable(true).is_retryable());
+    let limited = error(ErrorKind::RateLimited);
+    assert!(limited.clone().with_scope(RateLimitScope::Daily).is_retryable());
+    assert!(!limited.with_scope(RateLimitScope::RequestSize).is_retryable());
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_source_that_shows_what_is_rewritten_is_replaced_and_another_is_kept() {
+    let cause = Error::new(ErrorKind::Other, "open sesame");
+    let outer = Error::new(ErrorKind::Server, "m").with_source(cause);
+    let hidden = outer.clone().rewritten(|text| text.replace("sesame", "…"));
+    assert!(!format!("{hidden:?} {hidden:#?}").contains("sesame"));
+    assert_eq!(std::error::Error::source(&hidden).unwrap().to_string(), "open …");
+    assert!(outer.rewritten(str::to_owned).find_source::<Error>().is_some());
+}

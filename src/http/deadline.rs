@@ -1,0 +1,53 @@
+//! A limit on waiting that costs no timer while nothing is waited for.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep};
+
+/// A moment at which a wait is over. It may be moved as often as one likes: its one timer is made
+/// when there is something to wait for, and set again only when it fires too early.
+#[derive(Default)]
+pub(crate) struct Deadline(Option<Pin<Box<Sleep>>>);
+
+impl Deadline {
+    /// Ready when `at` has come. `None` never comes.
+    pub(crate) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = at else { return Poll::Pending };
+        loop {
+            let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+            // A later one than before is looked at when the timer fires.
+            if sleep.deadline() > at {
+                sleep.as_mut().reset(at);
+            }
+            ready!(sleep.as_mut().poll(cx));
+            if Instant::now() >= at {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(at);
+        }
+    }
+}
+
+/// When a wait that begins at `from` is over. One that ends farther away than clocks go never is.
+pub(crate) fn after(from: Instant, wait: Duration) -> Option<Instant> {
+    // A timer that is farther away than this would only be in the way.
+    const FAR: Duration = Duration::from_hours(24 * 365);
+    (wait < FAR).then(|| from.checked_add(wait)).flatten()
+}
+
+/// The earlier of two, of which none may ever come.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+impl fmt::Debug for Deadline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deadline").field("waiting", &self.0.is_some()).finish()
+    }
+}

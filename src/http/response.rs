@@ -1,0 +1,159 @@
+//! The head of an answer, and the words of one that is an error.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, SystemTime};
+
+use futures::TryStreamExt;
+use reqwest::header::HeaderMap;
+use serde::de::IgnoredAny;
+use tokio::time::Instant;
+
+use crate::error::{Error, RateLimitScope};
+use crate::http::{Body, Secret, masked, retry_after, used_up};
+
+/// How long the words of an error are waited for, once its status is known. The limits on the
+/// first byte and on silence hold as well.
+const REFUSAL: Duration = Duration::from_secs(5);
+
+/// How long the end of a body is waited for behind its words; it lets the connection be used again.
+const READ_ON: Duration = Duration::from_millis(50);
+
+/// Where the id of a request stands, in the order of preference: Anthropic, OpenAI and many
+/// others, Azure, Mistral, AWS, and the edge that many of them stand behind.
+const REQUEST_IDS: &[&str] = &[
+    "request-id",
+    "x-request-id",
+    "apim-request-id",
+    "x-ms-request-id",
+    "mistral-correlation-id",
+    "x-kong-request-id",
+    "x-amzn-requestid",
+    "cf-ray",
+];
+
+/// What a hook is: see [`HttpClient::with_response_hook`](crate::http::HttpClient::with_response_hook).
+pub(super) type Hook = dyn Fn(&ResponseHead<'_>) + Send + Sync;
+
+/// Runs a hook; a panic in it is an error of the turn.
+pub(super) fn run(hook: &Hook, head: &ResponseHead<'_>) -> Result<(), Error> {
+    catch_unwind(AssertUnwindSafe(|| hook(head)))
+        .map_err(|payload| Error::panic("the response hook", &*payload))
+}
+
+/// The head of an answer: what a server says before its body. No key is in it, whatever the server
+/// echoes.
+pub struct ResponseHead<'a> {
+    status: u16,
+    host: &'a str,
+    headers: Vec<(&'a str, String)>,
+}
+
+impl<'a> ResponseHead<'a> {
+    pub(super) fn new(answer: &'a reqwest::Response, host: &'a str, secrets: &[Secret]) -> Self {
+        let shown = |value: &reqwest::header::HeaderValue| {
+            masked(secrets, &String::from_utf8_lossy(value.as_bytes()))
+        };
+        let headers = answer.headers().iter();
+        let headers = headers.map(|(name, value)| (name.as_str(), shown(value))).collect();
+        Self { status: answer.status().as_u16(), host, headers }
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Who answers: host and port.
+    pub fn host(&self) -> &str {
+        self.host
+    }
+
+    /// The first value of a header, whose case does not matter.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// All headers, their names in lower case.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.headers.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// The provider's id of the request, under whatever name it has.
+    pub fn request_id(&self) -> Option<&str> {
+        REQUEST_IDS.iter().find_map(|name| self.header(name))
+    }
+}
+
+impl fmt::Debug for ResponseHead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseHead")
+            .field("status", &self.status)
+            .field("host", &self.host)
+            .field("headers", &self.headers)
+            .finish()
+    }
+}
+
+/// An answer whose head has come.
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(super) headers: HeaderMap,
+    /// When the head came.
+    pub(crate) now: SystemTime,
+    pub(crate) body: Body,
+}
+
+impl Response {
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The provider's id of the request.
+    pub(crate) fn request_id(&self) -> Option<String> {
+        REQUEST_IDS.iter().find_map(|name| self.header(name)).map(str::to_owned)
+    }
+
+    /// How long the provider asks to wait.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        retry_after(|name| self.header(name), self.now)
+    }
+
+    /// What is used up, and when it is full again.
+    pub(crate) fn used_up(&self) -> (Option<RateLimitScope>, Option<Duration>) {
+        used_up(|name| self.header(name), self.now)
+    }
+
+    /// Whether the provider wants to be asked again: a header of Anthropic and of OpenAI.
+    pub(crate) fn should_retry(&self) -> Option<bool> {
+        self.header("x-should-retry")?.trim().parse().ok()
+    }
+
+    /// How the body is packed, if it is.
+    pub(crate) fn encoding(&self) -> Option<&str> {
+        let encoding = self.header("content-encoding").map(str::trim);
+        encoding.filter(|encoding| !matches!(*encoding, "" | "identity"))
+    }
+
+    /// Reads the body to its end, or to `most` bytes.
+    pub(crate) async fn text(&mut self, most: usize) -> String {
+        let mut bytes: Vec<u8> = Vec::new();
+        let mut until = Instant::now() + REFUSAL;
+        // What cannot be read, or not soon, is left out: this is for the words of an error.
+        while bytes.len() < most
+            && let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.body.try_next()).await
+        {
+            let room = most - bytes.len();
+            bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+            let whole = bytes.ends_with(b"}") || bytes.ends_with(b"]") || bytes.ends_with(b"\n");
+            if whole && serde_json::from_slice::<IgnoredAny>(&bytes).is_ok() {
+                until = until.min(Instant::now() + READ_ON);
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

@@ -1,0 +1,118 @@
+//! How long to wait, in the ways servers say it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::http::date::{http_date, rfc3339};
+
+/// Reads a span with its units, `6m0s`, `1.57s`, `88ms`, `1h2m`, or `2 minutes 3 seconds`, as far
+/// as the text is one. Gives what is behind it as well.
+pub(crate) fn span(text: &str) -> Option<(Duration, &str)> {
+    let mut total = Duration::ZERO;
+    let mut rest = text.trim_start();
+    let mut read = None;
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        // A full stop behind a number ends the sentence.
+        let number = rest[..digits].trim_end_matches('.');
+        let Ok(number) = number.parse::<f64>() else { return read };
+        let behind = rest[digits..].trim_start();
+        let letters = behind.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(behind.len());
+        let seconds = match behind[..letters].to_ascii_lowercase().as_str() {
+            "ms" | "millisecond" | "milliseconds" => 0.001,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
+            "d" | "day" | "days" => 86_400.0,
+            _ => return read,
+        };
+        let part = Duration::try_from_secs_f64(number * seconds).ok()?;
+        total = total.checked_add(part)?;
+        rest = behind[letters..].trim_start();
+        read = Some((total, rest));
+    }
+}
+
+/// Reads when to come back: a number of seconds, a span with units, a date, or the seconds or
+/// milliseconds since 1970. What lies in the past is no wait.
+pub(crate) fn until(text: &str, now: SystemTime) -> Option<Duration> {
+    /// No server asks for thirty years; so many seconds are a date.
+    const DATE: f64 = 1e9;
+    const DATE_IN_MILLIS: f64 = 1e12;
+    let text = text.trim();
+    if let Ok(number) = text.parse::<f64>() {
+        let since = |seconds| Some(UNIX_EPOCH + Duration::try_from_secs_f64(seconds).ok()?);
+        return match number {
+            number if number >= DATE_IN_MILLIS => Some(from(now, since(number / 1000.0)?)),
+            number if number >= DATE => Some(from(now, since(number)?)),
+            number => Duration::try_from_secs_f64(number).ok(),
+        };
+    }
+    if let Some((wait, "")) = span(text) {
+        return Some(wait);
+    }
+    Some(from(now, rfc3339(text).or_else(|| http_date(text, now))?))
+}
+
+fn from(now: SystemTime, date: SystemTime) -> Duration {
+    date.duration_since(now).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-01-01.
+    const NOW: u64 = 1_767_225_600;
+
+    #[track_caller]
+    fn check(text: &str, millis: impl Into<Option<u64>>) {
+        let now = UNIX_EPOCH + Duration::from_secs(NOW);
+        assert_eq!(until(text, now), millis.into().map(Duration::from_millis), "{text}");
+    }
+
+    #[test]
+    fn every_way_to_say_it_is_read() {
+        check("2", 2_000);
+        check(" 0.5 ", 500);
+        check("0", 0);
+        check("6m0s", 360_000);
+        check("1s", 1_000);
+        check("88ms", 88);
+        check("1.57s", 1_570);
+        check("1h2m3.5s", 3_723_500);
+        check("2 minutes 3 seconds", 123_000);
+        check("1d", 86_400_000);
+        check("1767225630", 30_000);
+        check("1767225630000", 30_000);
+        check("1767225600500", 500);
+        check("2026-01-01T00:01:00Z", 60_000);
+        check("Thu, 01 Jan 2026 00:01:00 GMT", 60_000);
+        check("Thursday, 01-Jan-26 00:01:00 GMT", 60_000);
+        check("Thu Jan  1 00:01:00 2026", 60_000);
+    }
+
+    #[test]
+    fn a_date_in_the_past_is_no_wait() {
+        check("1767225599", 0);
+        check("2025-12-31T23:59:59Z", 0);
+        check("Fri, 31 Dec 1999 23:59:59 GMT", 0);
+    }
+
+    #[test]
+    fn what_says_nothing_is_none() {
+        for text in
+            ["", "-1", "soon", "NaN", "inf", "1e400", "5 bananas", "s", "99999999999999999d"]
+        {
+            check(text, None);
+        }
+        check("1s later", None);
+    }
+
+    #[test]
+    fn a_span_ends_where_its_units_end() {
+        let text = "2m3.5s. Visit us at 5 o'clock";
+        assert_eq!(span(text), Some((Duration::from_millis(123_500), ". Visit us at 5 o'clock")));
+        assert_eq!(span("in 5s"), None);
+        assert_eq!(span("30."), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! By how much a request is too long, read from the messages that say so.
+
+use crate::error::ContextLimits;
+
+/// The messages, in lower case. `{limit}` and `{requested}` are numbers, two `{requested}` are
+/// added up, `*` is anything in between, and what stands before and behind does not count.
+const MESSAGES: &[&str] = &[
+    // Anthropic.
+    "prompt is too long: {requested} tokens > {limit} maximum",
+    "exceed context limit: {requested} + {requested} > {limit}",
+    // vLLM: a prompt and what is asked for on top of it.
+    "maximum context length is {limit} tokens*for a total of at least {requested} tokens",
+    "maximum context length is {limit} tokens*your request has {requested} input tokens",
+    // OpenAI, DeepSeek, OpenRouter, vLLM: "you requested", "you requested about", "your messages
+    // resulted in", "your prompt contains at least".
+    "maximum context length is {limit} tokens*requested {requested} tokens",
+    "maximum context length is {limit} tokens*requested about {requested} tokens",
+    "maximum context length is {limit} tokens*resulted in {requested} tokens",
+    "maximum context length is {limit} tokens*contains at least {requested} input tokens",
+    "maximum context length is {limit} tokens*{requested} tokens",
+    "maximum context length of {limit} tokens",
+    "maximum context length is {limit}",
+    // Mistral.
+    "prompt contains {requested} tokens*too large for model with {limit} maximum context length",
+    // Together.
+    "must be <= {limit}. given: {requested} `inputs` tokens and {requested} `max_new_tokens`",
+    "input ({requested} tokens) is longer than the model's context length ({limit} tokens)",
+    // Google.
+    "input token count ({requested}) exceeds the maximum number of tokens allowed ({limit})",
+    "input token count exceeds the maximum number of tokens allowed {limit}",
+    "input token count exceeds the maximum number of tokens allowed ({limit})",
+    "input token count is {requested} but model only supports up to {limit}",
+    // llama.cpp, and LM Studio on top of it.
+    "request ({requested} tokens) exceeds the available context size ({limit} tokens)",
+    "keep the first {requested} tokens*loaded with context length of only {limit} tokens",
+    "requested tokens ({requested}) exceed context window of {limit}",
+    // vLLM.
+    "(length {requested}) is longer than the maximum model length of {limit}",
+    // xAI, Moonshot, GitHub.
+    "maximum prompt length is {limit} but the request contains {requested} tokens",
+    "exceeded model token limit: {limit} (requested: {requested})",
+    "prompt token count of {requested} exceeds the limit of {limit}",
+];
+
+/// Reads a message that is in lower case.
+pub(super) fn read(text: &str) -> Option<ContextLimits> {
+    MESSAGES.iter().find_map(|message| fit(message, text))
+}
+
+/// A place for a number.
+#[derive(Clone, Copy)]
+enum Slot {
+    Limit,
+    Requested,
+}
+
+fn fit(message: &str, text: &str) -> Option<ContextLimits> {
+    let first = message.split(['{', '*']).next()?;
+    let begins = text.match_indices(first).map(|(at, _)| at);
+    begins.filter_map(|at| text.get(at..)).find_map(|text| fit_here(message, text))
+}
+
+fn fit_here(message: &str, mut text: &str) -> Option<ContextLimits> {
+    let mut limits = ContextLimits::default();
+    let mut message = message;
+    loop {
+        let end = message.find(['{', '*']).unwrap_or(message.len());
+        let (words, rest) = message.split_at_checked(end)?;
+        text = text.strip_prefix(words)?;
+        let (slot, behind) = if let Some(behind) = rest.strip_prefix("{limit}") {
+            (Slot::Limit, behind)
+        } else if let Some(behind) = rest.strip_prefix("{requested}") {
+            (Slot::Requested, behind)
+        } else if let Some(behind) = rest.strip_prefix('*') {
+            return fit_behind(behind, text, limits);
+        } else {
+            return Some(limits);
+        };
+        let (number, left) = number(text)?;
+        match slot {
+            Slot::Limit => limits.limit = Some(number),
+            Slot::Requested => {
+                let sum = limits.requested.unwrap_or_default().checked_add(number)?;
+                limits.requested = Some(sum);
+            }
+        }
+        (message, text) = (behind, left);
+    }
+}
+
+/// Behind a `*` it may go on at any place, also at a number.
+fn fit_behind(message: &str, text: &str, so_far: ContextLimits) -> Option<ContextLimits> {
+    let at_number = |(at, c): (usize, char)| {
+        let before = text[..at].chars().next_back();
+        (c.is_ascii_digit() && !before.is_some_and(|c| c.is_ascii_digit() || c == ','))
+            .then_some(at)
+    };
+    let places: Vec<usize> = match message.split(['{', '*']).next()? {
+        "" => text.char_indices().filter_map(at_number).collect(),
+        words => text.match_indices(words).map(|(at, _)| at).collect(),
+    };
+    let found = places.into_iter().filter_map(|at| text.get(at..));
+    let mut found = found.filter_map(|text| fit_here(message, text));
+    let rest = found.next()?;
+    let requested = match (so_far.requested, rest.requested) {
+        (Some(a), Some(b)) => a.checked_add(b),
+        (a, b) => a.or(b),
+    };
+    Some(ContextLimits::new(so_far.limit.or(rest.limit), requested))
+}
+
+/// A number, also one with commas in it, and what stands behind it.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
+    let written = text[..end].trim_end_matches(',');
+    let digits: String = written.chars().filter(char::is_ascii_digit).collect();
+    Some((digits.parse().ok()?, &text[written.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, limit: impl Into<Option<u64>>, requested: impl Into<Option<u64>>) {
+        let expected = ContextLimits::new(limit.into(), requested.into());
+        assert_eq!(read(&text.to_lowercase()), Some(expected), "{text}");
+    }
+
+    #[test]
+    fn numbers_are_read_from_every_message() {
+        check("prompt is too long: 210000 tokens > 200000 maximum", 200_000, 210_000);
+        check(
+            "input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease",
+            200_000,
+            242_959,
+        );
+        check(
+            "This model's maximum context length is 128000 tokens. However, your messages resulted \
+             in 130000 tokens. Please reduce the length of the messages.",
+            128_000,
+            130_000,
+        );
+        check(
+            "This model's maximum context length is 4097 tokens, however you requested 6539 tokens \
+             (6283 in your prompt; 256 for the completion).",
+            4_097,
+            6_539,
+        );
+        check(
+            "This endpoint's maximum context length is 32768 tokens. However, you requested about \
+             40041 tokens (40041 of text input).",
+            32_768,
+            40_041,
+        );
+        check(
+            "This model's maximum context length is 262144 tokens. However, you requested 128000 \
+             output tokens and your prompt contains at least 134145 input tokens, for a total of \
+             at least 262145 tokens.",
+            262_144,
+            262_145,
+        );
+        check(
+            "'max_tokens' is too large: 2000. This model's maximum context length is 4096 tokens \
+             and your request has 2104 input tokens (2000 > 4096 - 2104).",
+            4_096,
+            2_104,
+        );
+        check(
+            "Requested token count exceeds the model's maximum context length of 131,072 tokens.",
+            131_072,
+            None,
+        );
+        check(
+            "Prompt contains 65673 tokens and 0 draft tokens, too large for model with 32768 \
+             maximum context length",
+            32_768,
+            65_673,
+        );
+        check(
+            "`inputs` tokens + `max_new_tokens` must be <= 4097. Given: 80125 `inputs` tokens and \
+             4096 `max_new_tokens`",
+            4_097,
+            84_221,
+        );
+        check(
+            "The input (516368 tokens) is longer than the model's context length (262144 tokens).",
+            262_144,
+            516_368,
+        );
+        check(
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            1_048_576,
+            1_200_000,
+        );
+        check(
+            "The input token count exceeds the maximum number of tokens allowed 1048576.",
+            1_048_576,
+            None,
+        );
+        check(
+            "request (14429 tokens) exceeds the available context size (8192 tokens), try \
+             increasing it",
+            8_192,
+            14_429,
+        );
+        check(
+            "Trying to keep the first 10136 tokens when context the overflows. However, the model \
+             is loaded with context length of only 7866 tokens, which is not enough.",
+            7_866,
+            10_136,
+        );
+        check("Requested tokens (516) exceed context window of 512", 512, 516);
+        check(
+            "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+            4_096,
+            5_000,
+        );
+        check(
+            "maximum prompt length is 131072 but the request contains 537812 tokens",
+            131_072,
+            537_812,
+        );
+        check("exceeded model token limit: 262144 (requested: 300000)", 262_144, 300_000);
+        check("prompt token count of 93854 exceeds the limit of 90000", 90_000, 93_854);
+    }
+
+    #[test]
+    fn what_gives_no_numbers_gives_no_limits() {
+        for text in [
+            "",
+            "your input exceeds the context window of this model",
+            "prompt is too long: many tokens > few maximum",
+            "prompt is too long: 99999999999999999999999 tokens > 5 maximum",
+            "exceed context limit: 18446744073709551615 + 1 > 5",
+            "maximum context length is ",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! From what a provider says went wrong to an error that a caller can act on.
+
+mod codes;
+mod limits;
+mod retry_delay;
+mod said;
+mod words;
+
+use std::time::SystemTime;
+
+use crate::error::{AuthProblem, Error, ErrorKind};
+use said::Said;
+
+/// Reads the body of an answer that is an error by its status. `now` is for the dates in it.
+#[cfg(any(feature = "http", test))]
+pub(super) fn of_status(status: u16, body: &str, now: SystemTime) -> Error {
+    let said = Said::in_body(body);
+    let message = match said.message.as_str() {
+        "" => format!("the provider answered with status {status}"),
+        message => format!("the provider answered with status {status}: {message}"),
+    };
+    let kind = words::kind(Some(status), &said);
+    detailed(Error::new(kind, message).with_status(status), &said, Some(status), Some(now))
+}
+
+/// Reads an error that stands in a body whose status was fine and that is no stream.
+#[cfg(feature = "http")]
+pub(super) fn of_body(json: &str, now: SystemTime) -> Error {
+    broken_off(json, Some(now))
+}
+
+/// Reads an error that stands in a stream whose status was fine. `json` is the value of `error`,
+/// or an object that holds it.
+pub(super) fn in_stream(json: &str) -> Error {
+    broken_off(json, None)
+}
+
+/// Whether a JSON body tells of an error.
+#[cfg(feature = "http")]
+pub(super) fn tells_of_error(json: &str) -> bool {
+    said::tells_of_error(json)
+}
+
+fn broken_off(json: &str, now: Option<SystemTime>) -> Error {
+    let said = Said::in_json(json).unwrap_or_default();
+    let kind = match words::kind(said.status, &said) {
+        // What a server says in the middle of its own answer is its own failure.
+        ErrorKind::Other | ErrorKind::Protocol => ErrorKind::Server,
+        kind => kind,
+    };
+    let message = match said.message.as_str() {
+        "" => "the provider broke off with an error".to_owned(),
+        message => format!("the provider broke off: {message}"),
+    };
+    detailed(Error::new(kind, message), &said, said.status, now)
+}
+
+/// Adds what else was said, as far as it belongs to the kind.
+fn detailed(mut error: Error, said: &Said, status: Option<u16>, now: Option<SystemTime>) -> Error {
+    if let Some(id) = &said.request_id {
+        error = error.with_request_id(id);
+    }
+    match error.kind() {
+        ErrorKind::RateLimited => {
+            if let Some(scope) = words::scope(said) {
+                error = error.with_scope(scope);
+            }
+        }
+        ErrorKind::Auth => {
+            let by_status = match status {
+                Some(403) => Some(AuthProblem::Forbidden),
+                Some(401) => Some(AuthProblem::InvalidKey),
+                _ => None,
+            };
+            if let Some(problem) = words::auth(said).or(by_status) {
+                error = error.with_auth(problem);
+            }
+        }
+        ErrorKind::ContextWindow => {
+            if let Some(limits) = said.limits.or_else(|| limits::read(&said.text)) {
+                error = error.with_context_limits(limits);
+            }
+        }
+        ErrorKind::InvalidRequest | ErrorKind::Unsupported => {
+            let parameter = said.parameter.clone().or_else(|| words::parameter(&said.message));
+            if let Some(name) = parameter {
+                error = error.with_parameter(name);
+            }
+        }
+        _ => {}
+    }
+    let transient = matches!(
+        error.kind(),
+        ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::Server | ErrorKind::Timeout
+    );
+    match retry_delay::read(said, now).filter(|_| transient) {
+        Some(wait) => error.with_retry_after(wait),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! How long to wait, by the body of an error.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::http::{span, until};
+use crate::provider::failure::said::Said;
+
+/// What stands before a span in a message, in lower case.
+const BEFORE: &[&str] = &[
+    "retry in ",
+    "retry after ",
+    "try again in ",
+    "try again after ",
+    "retry your request after ",
+];
+
+/// Reads `retryDelay` of Google's `RetryInfo`, the message ("Please try again in 1.5s"), or the
+/// headers that a gateway was given. Dates say nothing without knowing what time it is.
+pub(super) fn read(said: &Said, now: Option<SystemTime>) -> Option<Duration> {
+    // Without knowing what time it is, a date is as far away as 1970 is.
+    let read = |text: &str| match now {
+        Some(now) => until(text, now),
+        None => until(text, UNIX_EPOCH).filter(|wait| wait.as_secs() < 1_000_000_000),
+    };
+    let delay = said.delay.as_deref().and_then(read);
+    delay.or_else(|| in_message(&said.text)).or_else(|| said.reset.as_deref().and_then(read))
+}
+
+fn in_message(text: &str) -> Option<Duration> {
+    let spans = BEFORE.iter().flat_map(|before| {
+        text.match_indices(before).filter_map(|(at, _)| text.get(at + before.len()..))
+    });
+    spans.filter_map(span).map(|(wait, _)| wait).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-01-01.
+    const NOW: u64 = 1_767_225_600;
+
+    #[track_caller]
+    fn check(json: &str, millis: impl Into<Option<u64>>) {
+        let now = UNIX_EPOCH + Duration::from_secs(NOW);
+        let said = Said::in_json(json).unwrap();
+        let expected = millis.into().map(Duration::from_millis);
+        assert_eq!(read(&said, Some(now)), expected, "{json}");
+    }
+
+    #[test]
+    fn every_form_in_a_body_is_read() {
+        let info = r#"{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}"#;
+        check(&format!(r#"{{"error":{{"details":[{info}]}}}}"#), 34_400);
+        check(r#"{"error":{"message":"Quota exceeded. Please retry in 12.3s."}}"#, 12_300);
+        check(r#"{"error":"Please retry in 547ms"}"#, 547);
+        check(r#"{"error":{"message":"Limit 5. Please try again in 1.5s. Need more?"}}"#, 1_500);
+        check(r#"{"error":{"message":"Please try again in 300ms."}}"#, 300);
+        check(r#"{"error":{"message":"Please try again in 2m3s."}}"#, 123_000);
+        check(r#"{"error":{"message":"Please try again in 7m12s. Visit"}}"#, 432_000);
+        check(r#"{"error":{"message":"Please retry after 86400 seconds."}}"#, 86_400_000);
+        check(r#"{"statusCode":429,"message":"Try again in 3 seconds."}"#, 3_000);
+        let headers = r#"{"X-RateLimit-Remaining":"0","X-RateLimit-Reset":"1767225630000"}"#;
+        check(&format!(r#"{{"error":{{"metadata":{{"headers":{headers}}}}}}}"#), 30_000);
+        let headers = r#"{"Retry-After":7}"#;
+        check(&format!(r#"{{"error":{{"metadata":{{"headers":{headers}}}}}}}"#), 7_000);
+    }
+
+    #[test]
+    fn what_names_no_time_is_none() {
+        check(r#"{"error":{"message":"Please try again in a while."}}"#, None);
+        check(r#"{"error":{"message":"Please try again later."}}"#, None);
+        check(r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#, None);
+        let said =
+            Said::in_json(r#"{"metadata":{"headers":{"x-ratelimit-reset":"1767225630000"}}}"#);
+        assert_eq!(read(&said.unwrap(), None), None);
+    }
+}

@@ -1,0 +1,234 @@
+//! What the body of an error says, in all the shapes that servers give it.
+
+use serde_json::{Map, Value};
+
+use crate::error::ContextLimits;
+
+/// How much of a message is shown.
+const LONGEST: usize = 500;
+
+/// How deep an error may be wrapped into another: gateways pass on what they were told.
+const DEEPEST: usize = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// One line for a person.
+    pub(super) message: String,
+    /// All that was written for people, in lower case, for what is looked for in it.
+    pub(super) text: String,
+    /// What was written for programs: types, codes, reasons, in lower case.
+    pub(super) words: Vec<String>,
+    /// The status that an object names, if it is one of an error.
+    pub(super) status: Option<u16>,
+    pub(super) parameter: Option<String>,
+    pub(super) limits: Option<ContextLimits>,
+    pub(super) request_id: Option<String>,
+    /// `retryDelay`, and the headers that a gateway had.
+    pub(super) delay: Option<String>,
+    pub(super) reset: Option<String>,
+}
+
+/// Whether a JSON body tells of an error.
+#[cfg(feature = "http")]
+pub(super) fn tells_of_error(json: &str) -> bool {
+    let value: Value = serde_json::from_str(json).unwrap_or_default();
+    let object = match &value {
+        Value::Array(list) => list.first().and_then(Value::as_object),
+        value => value.as_object(),
+    };
+    object.is_some_and(|object| {
+        let error = object.get("error").is_some_and(|error| !error.is_null());
+        error || object.get("object").or_else(|| object.get("type")) == Some(&"error".into())
+    })
+}
+
+impl Said {
+    /// Reads the body of an answer that is an error by its status.
+    #[cfg(any(feature = "http", test))]
+    pub(super) fn in_body(body: &str) -> Self {
+        match (Self::in_json(body), body.trim_start().chars().next()) {
+            (Some(said), _) => said,
+            // The page of a proxy says nothing of what it is in front of, and half a document is
+            // not for a person.
+            (None, None | Some('<' | '{' | '[')) => Self::default(),
+            (None, Some(_)) => {
+                let mut said = Self::default();
+                said.add_message(body);
+                said
+            }
+        }
+    }
+
+    /// Reads an error object, or what holds one. `None` if it is no JSON.
+    pub(super) fn in_json(json: &str) -> Option<Self> {
+        let mut said = Self::default();
+        said.read(&serde_json::from_str(json).ok()?, 0);
+        Some(said)
+    }
+
+    fn read(&mut self, value: &Value, depth: usize) {
+        match value {
+            _ if depth > DEEPEST => {}
+            Value::String(text) => self.read_text(text, depth),
+            // Some servers put their one error into a list; with several it is the first.
+            Value::Array(list) => {
+                if let Some(first) = list.first() {
+                    self.read(first, depth + 1);
+                }
+            }
+            Value::Object(object) => self.read_object(object, depth),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// A message may be an error object itself, written as text.
+    fn read_text(&mut self, text: &str, depth: usize) {
+        let begins = text.trim_start().starts_with(['{', '[']);
+        match serde_json::from_str::<Value>(text) {
+            Ok(inner) if begins => self.read(&inner, depth + 1),
+            _ => self.add_message(text),
+        }
+    }
+
+    fn read_object(&mut self, object: &Map<String, Value>, depth: usize) {
+        let text = |name: &str| object.get(name).and_then(Value::as_str);
+        for name in ["type", "code", "status", "reason", "error_type"] {
+            self.words.extend(text(name).map(str::to_ascii_lowercase));
+        }
+        // A code may be a word or an HTTP status in either form.
+        for name in ["code", "status", "status_code", "statusCode"] {
+            let number = match object.get(name) {
+                Some(Value::Number(number)) => number.as_u64(),
+                Some(Value::String(text)) => text.parse().ok(),
+                _ => None,
+            };
+            let status = number.and_then(|number| u16::try_from(number).ok());
+            self.status = self.status.or(status.filter(|status| (400..600).contains(status)));
+        }
+        for name in ["request_id", "requestId"] {
+            self.request_id = self.request_id.take().or_else(|| text(name).map(str::to_owned));
+        }
+        let param = ["param", "parameter"].iter().find_map(|name| text(name));
+        let param = param.filter(|name| !name.is_empty());
+        self.parameter = self.parameter.take().or_else(|| param.map(str::to_owned));
+        let number = |name: &str| object.get(name).and_then(Value::as_u64);
+        // llama.cpp.
+        if number("n_ctx").is_some() {
+            self.limits = Some(ContextLimits::new(number("n_ctx"), number("n_prompt_tokens")));
+        }
+        // Groq.
+        if object.contains_key("failed_generation") {
+            self.words.push("failed_generation".to_owned());
+        }
+        for name in ["message", "error", "detail", "errors"] {
+            match (name, object.get(name)) {
+                ("detail" | "errors", Some(Value::Array(list))) => self.read_fields(list, depth),
+                (_, Some(value)) => self.read(value, depth + 1),
+                (_, None) => {}
+            }
+        }
+        // Where a wire wraps its error: Responses, Azure.
+        for name in ["response", "innererror", "inner_error"] {
+            if let Some(Value::Object(inner)) = object.get(name) {
+                self.read_object(inner, depth + 1);
+            }
+        }
+        if let Some(Value::Array(details)) = object.get("details") {
+            details.iter().filter_map(Value::as_object).for_each(|detail| self.read_google(detail));
+        }
+        if let Some(Value::Object(metadata)) = object.get("metadata") {
+            self.read_metadata(metadata, depth);
+        }
+    }
+
+    /// What a validator found, `{"loc": ["body", "messages"], "msg": "field required"}`: Mistral,
+    /// and servers that are made with `FastAPI`.
+    fn read_fields(&mut self, list: &[Value], depth: usize) {
+        let Some(Value::Object(first)) = list.first() else {
+            return list.first().map_or((), |first| self.read(first, depth + 1));
+        };
+        if let Some(Value::Array(place)) = first.get("loc") {
+            let place = place.iter().map(|part| match part {
+                Value::String(name) => name.clone(),
+                part => part.to_string(),
+            });
+            let place: Vec<_> = place.skip_while(|name| name == "body").collect();
+            self.parameter = self.parameter.take().or(Some(place.join(".")));
+        }
+        if let Some(Value::String(message)) = first.get("msg") {
+            self.add_message(message);
+        }
+    }
+
+    /// A detail of Google's, <https://cloud.google.com/apis/design/errors#error_details>.
+    fn read_google(&mut self, detail: &Map<String, Value>) {
+        let text = |object: &Map<String, Value>, name: &str| {
+            object.get(name).and_then(Value::as_str).map(str::to_owned)
+        };
+        self.words.extend(text(detail, "reason").map(|reason| reason.to_ascii_lowercase()));
+        self.delay = self.delay.take().or_else(|| text(detail, "retryDelay"));
+        for name in ["violations", "fieldViolations"] {
+            let Some(Value::Array(violations)) = detail.get(name) else { continue };
+            for violation in violations.iter().filter_map(Value::as_object) {
+                self.parameter = self.parameter.take().or_else(|| text(violation, "field"));
+                let quota = [text(violation, "quotaId"), text(violation, "quotaMetric")];
+                self.text.extend(quota.iter().flatten().map(|id| id.to_lowercase() + " "));
+            }
+        }
+    }
+
+    /// What `OpenRouter` adds: the words of who is behind it, and their headers.
+    fn read_metadata(&mut self, metadata: &Map<String, Value>, depth: usize) {
+        if let Some(raw) = metadata.get("raw") {
+            self.read(raw, depth + 1);
+        }
+        for name in ["error_type", "reason"] {
+            let word = metadata.get(name).and_then(Value::as_str);
+            self.words.extend(word.map(str::to_ascii_lowercase));
+        }
+        // A prompt that was flagged.
+        if metadata.contains_key("flagged_input") {
+            self.words.push("flagged_input".to_owned());
+        }
+        let Some(Value::Object(headers)) = metadata.get("headers") else { return };
+        for (name, value) in headers {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            match name.to_ascii_lowercase().as_str() {
+                "retry-after" => self.delay = Some(value),
+                "x-ratelimit-reset" => self.reset = Some(value),
+                _ => {}
+            }
+        }
+    }
+
+    fn add_message(&mut self, text: &str) {
+        let line = one_line(text);
+        if line.is_empty() || self.message.contains(&line) {
+            return;
+        }
+        self.text.push_str(&line.to_lowercase());
+        self.text.push(' ');
+        // Two say more than one, and three are enough.
+        if self.message.is_empty() {
+            self.message = line;
+        } else if self.message.len() + line.len() < LONGEST {
+            self.message = format!("{}: {line}", self.message);
+        }
+    }
+}
+
+/// A message is one line of a length that a person reads.
+fn one_line(text: &str) -> String {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if line.len() + word.len() > LONGEST {
+            line.push('…');
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.extend(word.chars().filter(|c| !c.is_control()));
+    }
+    line
+}

@@ -1,0 +1,201 @@
+//! How long a model is waited for, in the middle of its answer.
+
+use std::task::{Context, Poll, ready};
+
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorKind};
+use crate::http::{Deadline, Timeouts, after, earlier};
+
+/// The limits on waiting that only the reader of an answer can hold: it knows what is output.
+/// Without any it waits for ever.
+#[derive(Debug, Default)]
+pub(super) struct Patience {
+    timeouts: Option<Timeouts>,
+    /// When the whole turn is over.
+    turn: Option<Instant>,
+    stage: Stage,
+    deadline: Deadline,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// The first output, until then.
+    First(Option<Instant>),
+    /// Nothing: there was output, and nobody had to wait for more yet.
+    Moving,
+    /// The next output, until then.
+    Next(Option<Instant>),
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::First(None)
+    }
+}
+
+impl Patience {
+    /// The limits of a request. `began` is when the request was sent.
+    #[cfg(feature = "http")]
+    pub(super) fn new(timeouts: Timeouts, began: Instant) -> Self {
+        Self {
+            turn: after(began, timeouts.turn),
+            stage: Stage::First(after(began, timeouts.first_output)),
+            timeouts: Some(timeouts),
+            deadline: Deadline::default(),
+        }
+    }
+
+    /// There was output.
+    pub(super) fn heard(&mut self) {
+        self.stage = Stage::Moving;
+    }
+
+    /// When the wait for what is missing is over, and for the first output before anything came.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::First(at) | Stage::Next(at) => earlier(at, self.turn),
+            Stage::Moving => self.turn,
+        }
+    }
+
+    /// Ready with the error when the wait is over.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let Some(timeouts) = self.timeouts else { return Poll::Pending };
+        if let Stage::Moving = self.stage {
+            self.stage = Stage::Next(after(Instant::now(), timeouts.idle_output));
+        }
+        ready!(self.deadline.poll(self.until(), cx));
+        Poll::Ready(self.over())
+    }
+
+    /// The error of a wait that is over.
+    pub(super) fn over(&self) -> Error {
+        let timeouts = self.timeouts.unwrap_or_default();
+        let until = self.until();
+        let message = match self.stage {
+            _ if until == self.turn => {
+                format!("the turn was not complete within {:?}", timeouts.turn)
+            }
+            Stage::First(_) => {
+                format!("the model said nothing within {:?}", timeouts.first_output)
+            }
+            Stage::Moving | Stage::Next(_) => {
+                format!("the model went silent in its answer, for {:?}", timeouts.idle_output)
+            }
+        };
+        Error::new(ErrorKind::Timeout, message)
+    }
+}
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use futures::{StreamExt, stream};
+
+    use super::*;
+    use crate::item::History;
+    use crate::provider::decode::Decoding;
+    use crate::provider::openai_chat::Decoder;
+    use crate::stream::{TurnStream, seal};
+    use crate::turn::PartialTurn;
+
+    const PING: &str = ": ping\n\n";
+    const EMPTY: &str = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n";
+    const COUNT: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5}}\n\n";
+    const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+    const THOUGHT: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\n";
+    const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
+    /// A turn whose frames come after so many seconds each, and then no more.
+    fn turn(frames: &'static [(u64, &'static str)], limits: Timeouts) -> TurnStream {
+        let body = stream::iter(frames).then(|(seconds, frame)| async move {
+            tokio::time::sleep(Duration::from_secs(*seconds)).await;
+            Ok(Bytes::from_static(frame.as_bytes()))
+        });
+        let decoding = Decoding::new(Box::pin(body.chain(stream::pending())), Decoder::new());
+        let patience = Patience::new(limits, Instant::now());
+        seal(&History::with_id("h"), decoding.with_patience(patience))
+    }
+
+    fn limits() -> Timeouts {
+        let (first_output, idle_output) = (Duration::from_mins(1), Duration::from_secs(20));
+        Timeouts { first_output, idle_output, ..Timeouts::default() }
+    }
+
+    /// The words of the error, when it came, and what had been said.
+    async fn check(mut turn: TurnStream, seconds: u64, words: &str, said: &str) {
+        let began = Instant::now();
+        let error = loop {
+            match turn.next().await.unwrap() {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{error}");
+        assert!(error.message().contains(words), "{error}");
+        let partial = PartialTurn::of(&error);
+        assert_eq!(partial.map(PartialTurn::text).unwrap_or_default(), said);
+        assert!(turn.next().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pings_and_counts_are_no_output() {
+        let pings = &[(10, PING), (10, EMPTY), (10, COUNT), (10, PING), (10, COUNT), (9, PING)];
+        check(turn(pings, limits()), 60, "said nothing", "").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_ping_between_outputs_does_not_set_their_limit_again() {
+        let frames = &[(59, TEXT), (10, PING), (9, TEXT), (15, PING), (4, PING), (9, TEXT)];
+        check(turn(frames, limits()), 59 + 10 + 9 + 20, "went silent", "hihi").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thought_is_output() {
+        let frames = &[(59, THOUGHT), (19, THOUGHT), (19, TEXT)];
+        check(turn(frames, limits()), 59 + 19 + 19 + 20, "went silent", "hi").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_whole_turn_has_a_limit_of_its_own() {
+        let frames = &[(10, TEXT), (10, TEXT), (10, TEXT), (10, TEXT)];
+        let limits = Timeouts { turn: Duration::from_secs(35), ..limits() };
+        check(turn(frames, limits), 35, "not complete within 35s", "hihihi").await;
+        let limits = Timeouts { turn: Duration::from_secs(5), ..limits };
+        check(turn(&[(10, TEXT)], limits), 5, "not complete", "").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn behind_a_stop_reason_the_turn_completes() {
+        for limits in [limits(), Timeouts { turn: Duration::from_secs(9), ..limits() }] {
+            let mut turn = turn(&[(1, TEXT), (1, FINISH)], limits);
+            let mut last = None;
+            while let Some(event) = turn.next().await {
+                last = Some(event.unwrap());
+            }
+            assert!(matches!(last, Some(crate::turn::TurnEvent::TurnComplete { .. })));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_that_a_consumer_takes_between_outputs_is_not_counted() {
+        let mut turn = turn(&[(1, TEXT), (19, TEXT)], limits());
+        assert!(turn.next().await.unwrap().is_ok());
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert!(turn.next().await.unwrap().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_limits_it_waits() {
+        let (first_output, idle_output) = (Timeouts::NEVER, Timeouts::NEVER);
+        let limits = Timeouts { first_output, idle_output, ..Timeouts::default() };
+        let mut turn = turn(&[(1_000_000, TEXT), (1_000_000, TEXT)], limits);
+        assert!(turn.next().await.unwrap().is_ok());
+        assert!(turn.next().await.unwrap().is_ok());
+    }
+}
