@@ -180,6 +180,24 @@ impl Endpoint {
         Ok(Self(url))
     }
 
+    /// An address below this one, with a parameter behind those of its query, unless it has that
+    /// one. What has a meaning in an address is written so that it has none.
+    pub(crate) fn below<'s>(
+        &self,
+        segments: impl IntoIterator<Item = &'s str>,
+        (name, value): (&str, &str),
+    ) -> Self {
+        let mut url = self.0.clone();
+        // Law: only an address that cannot be a base has no segments, and `new` refuses those.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        if url.query_pairs().all(|(known, _)| known != name) {
+            url.query_pairs_mut().append_pair(name, value);
+        }
+        Self(url)
+    }
+
     /// What of the address is not to be shown: its password and the values of its query.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         let query = self.0.query_pairs().map(|(_, value)| Secret::new(value));
