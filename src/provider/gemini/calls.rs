@@ -37,12 +37,13 @@ impl Calls {
         data: impl FnOnce(Json) -> ProviderData,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        let piece: FunctionCall<'_> = serde_json::from_str(raw.get())
-            .map_err(|error| broken("a tool call is not understood").with_source(error))?;
+        let piece =
+            FunctionCall::read(raw).ok_or_else(|| broken("a tool call is not understood"))?;
         let Some(at) = self.begun(&piece)? else { return Ok(()) };
         let key = u32::try_from(at).unwrap_or(u32::MAX);
-        if at == self.0.len() {
-            turn.tool_call_start(key, piece.id.or_empty(), piece.name.or_empty());
+        let begins = at == self.0.len();
+        if begins {
+            turn.tool_call_start(key, piece.id.or_empty(), piece.name());
             let id = piece.id.or_empty().to_owned();
             self.0.push(Call { id, signature: None, arguments: None, ended: false });
         }
@@ -51,7 +52,9 @@ impl Calls {
         if let Some(signature) = signature {
             call.signature = Some(signature.to_owned());
         }
-        if let Some(value) = call.data() {
+        if (begins || signature.is_some())
+            && let Some(value) = call.data()
+        {
             turn.tool_call_data(key, data(value));
         }
         let goes_on = piece.will_continue.unwrap_or(false);
@@ -86,7 +89,7 @@ impl Calls {
     /// The place of the call that a piece goes on with, or of the one that it begins; `None` if it
     /// is the empty end of none.
     fn begun(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
-        let (id, name) = (piece.id.or_empty(), piece.name.or_empty());
+        let (id, name) = (piece.id.or_empty(), piece.name());
         let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.ended);
         if !id.is_empty()
             && let Some((at, _)) = open.clone().find(|(_, call)| call.id == id)
@@ -121,10 +124,20 @@ impl Call {
     }
 }
 
-impl FunctionCall<'_> {
+impl<'a> FunctionCall<'a> {
+    pub(super) fn read(raw: &'a RawValue) -> Option<Self> {
+        // A list would be read field by field.
+        let object = Some(raw.get()).filter(|json| json.starts_with('{'));
+        object.and_then(|json| serde_json::from_str(json).ok())
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
     /// Whether it says nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.name.or_empty().is_empty() && self.args.is_none() && self.partial_args.is_none()
+        self.name().is_empty() && self.args.is_none() && self.partial_args.is_none()
     }
 }
 

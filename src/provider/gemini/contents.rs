@@ -64,6 +64,7 @@ struct Call<'a> {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "they are the wire's")]
 struct Response<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
@@ -264,7 +265,7 @@ fn plain(text: &str) -> impl Iterator<Item = Part<'_>> {
 fn parts(content: &Words) -> Vec<Part<'_>> {
     match content {
         Words::Text(text) => plain(text).collect(),
-        Words::Parts(parts) => parts.iter().flat_map(part).collect(),
+        Words::Parts(parts) => parts.iter().filter_map(part).collect(),
     }
 }
 

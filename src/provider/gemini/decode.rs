@@ -4,6 +4,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::calls::Calls;
+use super::finish;
 use super::wire::{Candidate, Chunk, Counted, FunctionCall, Part};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
@@ -12,6 +13,9 @@ use crate::provider::fields::Fields;
 use crate::provider::{failure, lenient};
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
+
+/// So many values of each kind are kept of where an answer comes from.
+const MOST_SOURCES: usize = 64;
 
 /// Reads the chunks of the Gemini wire. Pure: it does no I/O.
 ///
@@ -98,28 +102,31 @@ impl Decoder {
         }
         let Some(raw) = candidate.reason().filter(|_| !self.finished) else { return Ok(()) };
         let message = candidate.finish_message.or_empty();
-        if let Some(error) = generation_failed(raw, message) {
+        if let Some(error) = finish::generation_failed(raw, message) {
             return Err(error);
         }
         if !message.is_empty() {
             self.sources.insert("finishMessage".to_owned(), message.into());
         }
         self.finished = true;
-        turn.stop(self.reason(raw), raw);
+        turn.stop(finish::reason(raw, !self.calls.is_empty()), raw);
         Ok(())
     }
 
     fn part(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
         let mut room = String::new();
         // What is no object is no part.
-        let Ok(part) = read::<Part<'_>>(raw.get(), &mut room) else { return Ok(()) };
+        if !raw.get().starts_with('{') {
+            return Ok(());
+        }
+        let part: Part<'_> = read(raw.get(), &mut room)?;
         if let Some(call) = part.function_call {
             self.open = None;
             let model = &self.model;
             return self.calls.push(call, part.signature(), |value| data(model, value), turn);
         }
         match part.text.get() {
-            None if self.is_own(raw) => {
+            None if is_own(raw) => {
                 self.open = None;
                 if let Some(value) = verbatim(raw) {
                     turn.other(data(&self.model, value));
@@ -167,36 +174,20 @@ impl Decoder {
         }
     }
 
-    /// Whether a part is neither text nor call: code that the provider ran, files, and what a
-    /// later version brings.
-    fn is_own(&self, raw: &RawValue) -> bool {
-        let known = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata"];
-        let fields = Fields::parse(raw.get()).unwrap_or_default();
-        fields.names().any(|name| !known.contains(&name))
-    }
-
     /// Keeps where an answer comes from; what was said before stays.
     fn keep(&mut self, name: &str, value: &RawValue) {
-        let Ok(value) = serde_json::from_str::<Value>(value.get()) else { return };
-        let kept = self.sources.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(kept) = kept
-            && !value.is_null()
-            && !kept.contains(&value)
-        {
-            kept.push(value);
+        let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
+        if value.is_empty() {
+            return;
         }
-    }
-
-    fn reason(&self, raw: &str) -> StopReason {
-        match raw {
-            // The wire has no word of its own for a turn that wants tools.
-            "STOP" if self.calls.is_empty() => StopReason::Stop,
-            "STOP" => StopReason::ToolCalls,
-            "MAX_TOKENS" => StopReason::MaxTokens,
-            "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
-            | "MODEL_ARMOR" => StopReason::ContentFilter,
-            image if image.starts_with("IMAGE_") => StopReason::ContentFilter,
-            other => StopReason::Other(other.to_owned()),
+        let kept = self.sources.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        match kept.as_array_mut() {
+            Some(kept) if kept.len() < MOST_SOURCES => {
+                if kept.iter().all(|old| old.as_object() != Some(&value)) {
+                    kept.push(Value::Object(value));
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -232,26 +223,6 @@ impl Decode for Decoder {
     }
 }
 
-/// The error of a turn that the model or the provider could not write, where it is one.
-fn generation_failed(raw: &str, message: &str) -> Option<Error> {
-    let kind = match raw {
-        "MALFORMED_FUNCTION_CALL"
-        | "MALFORMED_RESPONSE"
-        | "UNEXPECTED_TOOL_CALL"
-        | "TOO_MANY_TOOL_CALLS" => ErrorKind::Server,
-        // "Request has at least one thought signature missing."
-        "MISSING_THOUGHT_SIGNATURE" => ErrorKind::InvalidRequest,
-        _ => return None,
-    };
-    let message = match message {
-        "" => format!("the model's turn could not be read: {raw}"),
-        message => {
-            format!("the model's turn could not be read: {raw}: {}", failure::one_line(message))
-        }
-    };
-    Some(Error::new(kind, message))
-}
-
 /// Reads JSON, with patience for what a strict reader trips over, unless there is a call in it: what
 /// is mended there could be its arguments.
 fn read<'a, T: serde::Deserialize<'a>>(json: &'a str, room: &'a mut String) -> Result<T, Error> {
@@ -269,9 +240,9 @@ fn read<'a, T: serde::Deserialize<'a>>(json: &'a str, room: &'a mut String) -> R
 fn calls_something(raw: &RawValue) -> bool {
     let mut room = String::new();
     match read::<Part<'_>>(raw.get(), &mut room) {
-        Ok(part) => part.function_call.is_some_and(|call| {
-            serde_json::from_str(call.get()).map_or(true, |call: FunctionCall<'_>| !call.is_empty())
-        }),
+        Ok(part) => part
+            .function_call
+            .is_some_and(|call| FunctionCall::read(call).is_none_or(|call| !call.is_empty())),
         Err(_) => raw.get().contains("functionCall"),
     }
 }
@@ -284,6 +255,14 @@ fn signed(signature: &str, is_empty: bool, part: &Part<'_>) -> Json {
         false => serde_json::json!({ "thoughtSignature": signature }),
     }
     .into()
+}
+
+/// Whether a part is neither text nor call: code that the provider ran, files, and what a later
+/// version brings.
+fn is_own(raw: &RawValue) -> bool {
+    let known = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata"];
+    let fields = Fields::parse(raw.get()).unwrap_or_default();
+    fields.names().any(|name| !known.contains(&name))
 }
 
 fn verbatim(raw: &RawValue) -> Option<Json> {

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::provider::context::Context;
 use crate::provider::fields::{to_bytes, unsupported};
 use crate::provider::schema;
-use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
+use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice, ToolSpec};
 
 /// How this wire is called in an error.
 const WIRE: &str = "Gemini";
@@ -88,8 +88,8 @@ struct Tools<'a> {
 struct Declaration<'a> {
     name: &'a str,
     description: &'a str,
-    /// "This field is mutually exclusive with `parameters`", which takes a dialect of OpenAPI
-    /// instead of JSON Schema.
+    /// "This field is mutually exclusive with `parameters`", which takes a subset of JSON
+    /// Schema in a form of its own.
     parameters_json_schema: Cow<'a, Value>,
 }
 
@@ -152,15 +152,15 @@ struct ThinkingConfig {
 }
 
 fn tools(request: &Request) -> Result<Vec<Tools<'_>>, Error> {
-    let declare = |tool| declaration(tool);
-    let function_declarations = request.tools.iter().map(declare).collect::<Result<Vec<_>, _>>()?;
+    let declared = request.tools.iter().map(declaration);
+    let function_declarations = declared.collect::<Result<Vec<_>, _>>()?;
     match function_declarations.is_empty() {
         true => Ok(Vec::new()),
         false => Ok(vec![Tools { function_declarations }]),
     }
 }
 
-fn declaration(tool: &crate::request::ToolSpec) -> Result<Declaration<'_>, Error> {
+fn declaration(tool: &ToolSpec) -> Result<Declaration<'_>, Error> {
     let parameters_json_schema = schema::gemini(&tool.parameters)?;
     Ok(Declaration { name: &tool.name, description: &tool.description, parameters_json_schema })
 }

@@ -4,6 +4,7 @@ mod calls;
 mod contents;
 mod decode;
 mod encode;
+mod finish;
 mod model;
 mod partial_args;
 mod wire;

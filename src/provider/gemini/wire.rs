@@ -1,5 +1,7 @@
 //! What stands on the wire, as far as it is read. Every field is optional and forgiving.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -75,8 +77,9 @@ pub(super) struct Part<'a> {
 pub(super) struct FunctionCall<'a> {
     #[serde(borrow)]
     pub(super) id: Str<'a>,
+    /// The name is not guessed: one of another type is an error.
     #[serde(borrow)]
-    pub(super) name: Str<'a>,
+    pub(super) name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) args: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -86,6 +89,7 @@ pub(super) struct FunctionCall<'a> {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "they are the wire's")]
 pub(super) struct WireUsage {
     prompt_token_count: Num,
     candidates_token_count: Num,
