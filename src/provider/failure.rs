@@ -155,7 +155,7 @@ fn kind(status: Option<u16>, words: &str, message: &str) -> ErrorKind {
 }
 
 /// A message is one line of a length that a person reads.
-pub(super) fn one_line(text: &str) -> String {
+fn one_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
         if line.len() + word.len() > LONGEST {

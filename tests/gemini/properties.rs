@@ -145,6 +145,7 @@ fn all_parts(body: &Value) -> Vec<String> {
 
 /// What a conversation goes on with between two requests: what a model wrote, and what it got.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
 struct Step {
     /// Text, thoughts and the provider's own parts, signed or not.
     said: Vec<(u8, bool)>,

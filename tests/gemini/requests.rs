@@ -12,6 +12,7 @@ use super::{MODEL, answer, contents, history, last, options, sent_to};
 
 /// The field of the body that options become.
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
 fn check(given: Options, pointer: &str, expected: Value) {
     let body = sent_to(MODEL, &options(given));
     assert_eq!(body.pointer(pointer).cloned().unwrap_or_default(), expected, "{body}");
@@ -67,7 +68,7 @@ fn neighbours_of_one_role_are_one_content() {
 
 #[test]
 fn the_user_speaks_first_and_nothing_empty_is_sent() {
-    let said = contents(vec![Item::user(""), last(Item::text("a")), Item::text("")]);
+    let said = contents(vec![Item::user(""), last(Item::text("a")), Item::text(" \n")]);
     assert_eq!(said[0]["role"], "user");
     assert_eq!(said[1], json!({ "role": "model", "parts": [{ "text": "a" }] }));
     assert_eq!(said.as_array().unwrap().len(), 2);

@@ -18,6 +18,7 @@ fn sent_back(model: &str, written: &[&str]) -> Value {
 
 /// Checks that parts go back byte for byte to their model, and what another one sees.
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
 fn check(written: &[&str], to_another: Value) {
     let parts: Vec<Value> =
         written.iter().map(|part| serde_json::from_str(part).unwrap()).collect();

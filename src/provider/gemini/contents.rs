@@ -144,7 +144,7 @@ impl<'a> Contents<'a> {
             // The wire has no system role between contents.
             ItemKind::System { text } => self.say("user", plain(text)),
             ItemKind::Text { text } => {
-                if !text.is_empty() {
+                if !text.trim().is_empty() || bound.thought_signature.is_some() {
                     let thought_signature = bound.thought_signature;
                     self.say("model", [Part::Text { text, thought: false, thought_signature }]);
                 }
@@ -256,10 +256,11 @@ fn answer(result: &ToolResult) -> Answer<'_> {
     }
 }
 
-/// A part of text, unless it is empty: that is refused.
+/// A part of text, unless it is blank: "Unable to submit request because it must have a text
+/// parameter."
 fn plain(text: &str) -> impl Iterator<Item = Part<'_>> {
     let part = Part::Text { text, thought: false, thought_signature: None };
-    (!text.is_empty()).then_some(part).into_iter()
+    (!text.trim().is_empty()).then_some(part).into_iter()
 }
 
 fn parts(content: &Words) -> Vec<Part<'_>> {

@@ -137,8 +137,9 @@ impl Decoder {
         Ok(())
     }
 
-    /// A piece of text or of a thought. One with a signature is an item of its own: "don't merge a
-    /// part containing a signature with another part", says the guide on thought signatures.
+    /// A piece of text or of a thought. One with a signature is an item of its own: "Don't merge a
+    /// `Part` containing a signature with one that does not", says
+    /// <https://ai.google.dev/gemini-api/docs/function-calling>.
     fn text(&mut self, text: &str, part: &Part<'_>, turn: &mut TurnBuilder) {
         let signature = part.signature();
         if text.is_empty() && signature.is_none() {
@@ -182,10 +183,11 @@ impl Decoder {
         }
         let kept = self.sources.entry(name).or_insert_with(|| Value::Array(Vec::new()));
         match kept.as_array_mut() {
-            Some(kept) if kept.len() < MOST_SOURCES => {
-                if kept.iter().all(|old| old.as_object() != Some(&value)) {
-                    kept.push(Value::Object(value));
-                }
+            Some(kept)
+                if kept.len() < MOST_SOURCES
+                    && kept.iter().all(|old| old.as_object() != Some(&value)) =>
+            {
+                kept.push(Value::Object(value));
             }
             _ => {}
         }

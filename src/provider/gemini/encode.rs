@@ -218,7 +218,7 @@ fn generation_config(
 fn thinking(reasoning: Reasoning, generation: Generation) -> ThinkingConfig {
     let shown = ThinkingConfig { include_thoughts: true, ..ThinkingConfig::default() };
     let (level, budget) = match reasoning {
-        // "includeThoughts is only enabled when thinking is enabled"
+        // "include_thoughts is only enabled when thinking is enabled."
         Reasoning::Off => {
             return ThinkingConfig { thinking_budget: Some(0), ..ThinkingConfig::default() };
         }

@@ -2,7 +2,9 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
-use crate::provider::failure::one_line;
+
+/// How much of a message is shown, in characters.
+const LONGEST: usize = 500;
 
 /// What the model's own word for an end means.
 pub(super) fn reason(raw: &str, calls: bool) -> StopReason {
@@ -36,4 +38,9 @@ pub(super) fn generation_failed(raw: &str, message: &str) -> Option<Error> {
         }
     };
     Some(Error::new(kind, message))
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().filter(|c| !c.is_control()).take(LONGEST).collect()
 }
