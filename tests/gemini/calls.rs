@@ -112,6 +112,8 @@ fn a_repeat_without_a_signature_takes_none_away() {
     let begun =
         r#"{"functionCall":{"id":"c","name":"f","willContinue":true},"thoughtSignature":"czE="}"#;
     check(&[begun.to_owned(), call(r#""id":"c""#)], &kept);
+    let ended = r#"{"functionCall":{"id":"c"},"thoughtSignature":"czE="}"#;
+    check(&[call(r#""id":"c","name":"f","willContinue":true"#), ended.to_owned()], &kept);
 }
 
 #[test]

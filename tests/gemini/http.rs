@@ -70,6 +70,9 @@ async fn a_base_url_keeps_its_path_and_its_query() {
     let url = format!("{}/proxy/?tenant=a%20b", server.url());
     at(&url, "m").stream_turn(history(vec![Item::user("hi")])).into_turn().await.unwrap();
     check_path(&server, "/proxy/v1beta/models/m:streamGenerateContent?tenant=a%20b&alt=sse");
+    let url = format!("{}?alt=sse", server.url());
+    at(&url, "m").stream_turn(history(vec![Item::user("hi")])).into_turn().await.unwrap();
+    check_path(&server, "/v1beta/models/m:streamGenerateContent?alt=sse");
 }
 
 #[tokio::test]
