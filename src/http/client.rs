@@ -180,6 +180,21 @@ impl Endpoint {
         Ok(Self(url))
     }
 
+    /// What of the address is not to be shown: its password and the values of its query.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        let query = self.0.query_pairs().map(|(_, value)| Secret::new(value));
+        self.0.password().map(Secret::new).into_iter().chain(query).collect()
+    }
+
+    /// Host and port, the part that can be shown.
+    pub(crate) fn host(&self) -> String {
+        let host = self.0.host_str().unwrap_or_default();
+        match self.0.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
+    }
+
     /// An address below this one, with a parameter behind those of its query, unless it has that
     /// one. What has a meaning in an address is written so that it has none.
     pub(crate) fn below<'s>(
@@ -196,21 +211,6 @@ impl Endpoint {
             url.query_pairs_mut().append_pair(name, value);
         }
         Self(url)
-    }
-
-    /// What of the address is not to be shown: its password and the values of its query.
-    pub(crate) fn secrets(&self) -> Vec<Secret> {
-        let query = self.0.query_pairs().map(|(_, value)| Secret::new(value));
-        self.0.password().map(Secret::new).into_iter().chain(query).collect()
-    }
-
-    /// Host and port, the part that can be shown.
-    pub(crate) fn host(&self) -> String {
-        let host = self.0.host_str().unwrap_or_default();
-        match self.0.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        }
     }
 }
 
