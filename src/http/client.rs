@@ -232,6 +232,24 @@ impl Endpoint {
             None => host.to_owned(),
         }
     }
+
+    /// An address below this one, with a parameter behind those of its query, unless it has that
+    /// one. What has a meaning in an address is written so that it has none.
+    pub(crate) fn below<'s>(
+        &self,
+        segments: impl IntoIterator<Item = &'s str>,
+        (name, value): (&str, &str),
+    ) -> Self {
+        let mut url = self.0.clone();
+        // Law: only an address that cannot be a base has no segments, and `new` refuses those.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        if url.query_pairs().all(|(known, _)| known != name) {
+            url.query_pairs_mut().append_pair(name, value);
+        }
+        Self(url)
+    }
 }
 
 fn header_value(value: &str) -> Result<HeaderValue, Error> {

@@ -24,6 +24,10 @@ impl Fields {
         self.0.iter().find(|(field, _)| field == name).map(|(_, value)| &**value)
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// Replaces a field, or adds it at the end.
     pub(super) fn set(&mut self, name: &str, value: Box<RawValue>) {
         match self.0.iter_mut().find(|(field, _)| field == name) {

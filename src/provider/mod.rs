@@ -7,6 +7,7 @@ mod decode;
 mod exchange;
 mod failure;
 mod fields;
+pub mod gemini;
 mod handoff;
 mod lenient;
 pub mod openai_chat;
@@ -19,6 +20,8 @@ use std::sync::Arc;
 #[cfg(feature = "http")]
 pub use anthropic::Anthropic;
 pub use decode::{Decode, Decoding, Heard};
+#[cfg(feature = "http")]
+pub use gemini::Gemini;
 pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
 pub use openai_chat::OpenAiChat;

@@ -1,0 +1,146 @@
+//! Which call a part belongs to, and when it is whole.
+
+use serde_json::value::RawValue;
+
+use super::partial_args::Arguments;
+use super::wire::FunctionCall;
+use crate::error::{Error, ErrorKind};
+use crate::item::{Json, ProviderData};
+use crate::turn::TurnBuilder;
+
+/// The calls of a turn. Their place here is their key.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Call>);
+
+#[derive(Debug)]
+struct Call {
+    id: String,
+    signature: Option<String>,
+    arguments: Option<Arguments>,
+    ended: bool,
+}
+
+impl Calls {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes a call, or the next piece of one. `data` wraps what goes back with the call.
+    ///
+    /// "Whether this is the last part of the `FunctionCall`. If true, another partial message for
+    /// the current `FunctionCall` is expected to follow", says the reference of `willContinue`.
+    pub(super) fn push(
+        &mut self,
+        raw: &RawValue,
+        signature: Option<&str>,
+        data: impl FnOnce(Json) -> ProviderData,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
+        let piece =
+            FunctionCall::read(raw).ok_or_else(|| broken("a tool call is not understood"))?;
+        let Some(at) = self.begun(&piece)? else { return Ok(()) };
+        let key = u32::try_from(at).unwrap_or(u32::MAX);
+        let begins = at == self.0.len();
+        if begins {
+            turn.tool_call_start(key, piece.id.or_empty(), piece.name());
+            let id = piece.id.or_empty().to_owned();
+            self.0.push(Call { id, signature: None, arguments: None, ended: false });
+        }
+        let Some(call) = self.0.get_mut(at) else { return Ok(()) };
+        // A piece without a signature takes none away.
+        if let Some(signature) = signature {
+            call.signature = Some(signature.to_owned());
+        }
+        if (begins || signature.is_some())
+            && let Some(value) = call.data()
+        {
+            turn.tool_call_data(key, data(value));
+        }
+        let goes_on = piece.will_continue.unwrap_or(false);
+        if call.arguments.is_none() && piece.partial_args.is_none() && !goes_on {
+            let whole = piece.args.map_or("{}", RawValue::get);
+            if !whole.starts_with('{') {
+                return Err(broken("the arguments of a tool call are no object"));
+            }
+            turn.tool_call_args(key, whole);
+            turn.tool_call_end(key);
+            call.ended = true;
+            return Ok(());
+        }
+        let arguments = call.arguments.get_or_insert_with(Arguments::new);
+        if let Some(begun) = piece.args {
+            arguments.begin(begun.get())?;
+        }
+        for piece in piece.partial_args.iter().flatten() {
+            arguments.push(piece)?;
+        }
+        if !goes_on {
+            call.ended = true;
+            // Otherwise the call stays open, and the turn may not run it.
+            if let Some(whole) = call.arguments.take().and_then(Arguments::into_text) {
+                turn.tool_call_args(key, &whole);
+                turn.tool_call_end(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of the call that a piece goes on with, or of the one that it begins; `None` if it
+    /// is the empty end of none.
+    fn begun(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
+        let (id, name) = (piece.id.or_empty(), piece.name());
+        let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.ended);
+        if !id.is_empty()
+            && let Some((at, _)) = open.clone().find(|(_, call)| call.id == id)
+        {
+            return Ok(Some(at));
+        }
+        if !name.is_empty() {
+            return Ok(Some(self.0.len()));
+        }
+        match (open.next(), open.next()) {
+            (Some((at, call)), None) if id.is_empty() || call.id.is_empty() => Ok(Some(at)),
+            (Some(_), Some(_)) if id.is_empty() => {
+                Err(broken("a piece of a tool call belongs to one of several"))
+            }
+            (None, _) if piece.is_empty() => Ok(None),
+            _ => Err(broken("a tool call has no name")),
+        }
+    }
+}
+
+impl Call {
+    /// What the wire wants to see again.
+    fn data(&self) -> Option<Json> {
+        let mut value = serde_json::Map::new();
+        if !self.id.is_empty() {
+            value.insert("id".to_owned(), self.id.as_str().into());
+        }
+        if let Some(signature) = &self.signature {
+            value.insert("thoughtSignature".to_owned(), signature.as_str().into());
+        }
+        (!value.is_empty()).then(|| serde_json::Value::Object(value).into())
+    }
+}
+
+impl<'a> FunctionCall<'a> {
+    pub(super) fn read(raw: &'a RawValue) -> Option<Self> {
+        // A list would be read field by field.
+        let object = Some(raw.get()).filter(|json| json.starts_with('{'));
+        object.and_then(|json| serde_json::from_str(json).ok())
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it says nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.name().is_empty() && self.args.is_none() && self.partial_args.is_none()
+    }
+}
+
+fn broken(how: &str) -> Error {
+    Error::new(ErrorKind::Protocol, how)
+}

@@ -1,0 +1,286 @@
+//! From items to contents: roles that alternate, results together and in the order of their calls.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::NAME;
+use super::model::Generation;
+use crate::item::{Content as Words, Part as Word};
+use crate::item::{Item, ItemKind, Media, MediaSource, ProviderData, ToolCall, ToolResult};
+use crate::provider::context::{object_or_wrapped, wire_name};
+use crate::provider::handoff;
+
+/// What stands for the user's words before those of the model, if there are none.
+const NOT_SHOWN: &str = "(What was said before is not shown.)";
+
+/// The signature of a call that nobody signed, as the guide on thought signatures has it:
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+const UNSIGNED: &str = "skip_thought_signature_validator";
+
+/// What one side says before the other does.
+#[derive(Serialize)]
+pub(super) struct Content<'a> {
+    role: &'static str,
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+enum Part<'a> {
+    Text {
+        text: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        thought: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thought_signature: Option<String>,
+    },
+    Call {
+        function_call: Call<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thought_signature: Option<Cow<'static, str>>,
+    },
+    Response {
+        function_response: Response<'a>,
+    },
+    Inline {
+        inline_data: Inline<'a>,
+    },
+    File {
+        file_data: File<'a>,
+    },
+    Verbatim(Box<RawValue>),
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "they are the wire's")]
+struct Response<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: Cow<'a, str>,
+    response: Answer<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part<'a>>,
+}
+
+/// "Use `output` key to specify function output and `error` key to specify error details."
+///
+/// The text of a tool stays a text, also where it is JSON: as an object its numbers would become
+/// doubles on the way.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer<'a> {
+    Output(Cow<'a, str>),
+    Error(Cow<'a, str>),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inline<'a> {
+    mime_type: &'a str,
+    data: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'a> {
+    mime_type: &'a str,
+    file_uri: &'a str,
+}
+
+/// What goes back with an item to the model that wrote it.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Bound {
+    thought_signature: Option<String>,
+    /// The wire gave the call an id.
+    id: Option<String>,
+    /// The part is one of text, not of a thought.
+    text: Option<String>,
+}
+
+/// A call that waits for its result, or had it.
+struct Called<'a> {
+    order: usize,
+    id: Option<&'a str>,
+    name: &'a str,
+}
+
+/// The contents so far.
+pub(super) struct Contents<'a> {
+    model: &'a str,
+    generation: Generation,
+    done: Vec<Content<'a>>,
+    calls: HashMap<&'a str, Called<'a>>,
+    /// Results of the calls of one turn, with the places of the calls.
+    results: Vec<(usize, Part<'a>)>,
+    /// Files of these results that the wire takes behind them only.
+    media: Vec<Part<'a>>,
+}
+
+impl<'a> Contents<'a> {
+    pub(super) fn new(model: &'a str) -> Self {
+        let (done, results, media) = (Vec::new(), Vec::new(), Vec::new());
+        let generation = Generation::of(model);
+        Self { model, generation, done, calls: HashMap::new(), results, media }
+    }
+
+    pub(super) fn push(&mut self, item: &'a Item) {
+        let data = handoff(item, NAME, self.model).data();
+        let bound = data.and_then(|data| data.value.get::<Bound>().ok()).unwrap_or_default();
+        match &item.kind {
+            ItemKind::User { content } => self.say("user", parts(content)),
+            // The wire has no system role between contents.
+            ItemKind::System { text } => self.say("user", plain(text)),
+            ItemKind::Text { text } => {
+                if !text.trim().is_empty() || bound.thought_signature.is_some() {
+                    let thought_signature = bound.thought_signature;
+                    self.say("model", [Part::Text { text, thought: false, thought_signature }]);
+                }
+            }
+            // A thought that nobody signed proves nothing.
+            ItemKind::Reasoning { text } => {
+                if bound.thought_signature.is_some() {
+                    let thought = bound.text.is_none();
+                    let thought_signature = bound.thought_signature;
+                    self.say("model", [Part::Text { text, thought, thought_signature }]);
+                }
+            }
+            ItemKind::ToolCall(call) => self.call(call, bound),
+            ItemKind::ToolResult(result) => self.result(result),
+            ItemKind::Other => {
+                let raw = |data: &ProviderData| RawValue::from_string(data.value.to_string()).ok();
+                self.say("model", data.and_then(raw).map(Part::Verbatim));
+            }
+        }
+    }
+
+    /// An id goes back where the wire gave one: Vertex has no such field, and refuses it.
+    fn call(&mut self, call: &'a ToolCall, bound: Bound) {
+        let id = bound.id.map(|_| call.call_id.as_str());
+        let order = self.calls.len();
+        self.calls.insert(&call.call_id, Called { order, id, name: &call.name });
+        let args = RawValue::from_string(object_or_wrapped(call).into_owned()).ok();
+        let function_call = Call { id, name: wire_name(&call.name), args };
+        // Only the first of several calls is signed.
+        let parts = &self.open("model").parts;
+        let is_first = !parts.iter().any(|part| matches!(part, Part::Call { .. }));
+        let unsigned = is_first && self.generation == Generation::Third;
+        let thought_signature = match bound.thought_signature {
+            Some(signature) => Some(signature.into()),
+            None => unsigned.then_some(UNSIGNED.into()),
+        };
+        self.say("model", [Part::Call { function_call, thought_signature }]);
+    }
+
+    fn result(&mut self, result: &'a ToolResult) {
+        let called = self.calls.get(result.call_id.as_str());
+        let order = called.map_or(usize::MAX, |called| called.order);
+        let name = called.map_or(result.name.as_str(), |called| called.name);
+        let mut response = Response {
+            id: called.and_then(|called| called.id),
+            name: wire_name(name),
+            response: answer(result),
+            parts: Vec::new(),
+        };
+        for part in parts(&result.content) {
+            match part {
+                Part::Text { .. } => {}
+                // A file by its address "is not supported in Gemini API" there.
+                Part::Inline { .. } if self.generation == Generation::Third => {
+                    response.parts.push(part);
+                }
+                part => self.media.push(part),
+            }
+        }
+        self.results.push((order, Part::Response { function_response: response }));
+    }
+
+    fn say(&mut self, role: &'static str, parts: impl IntoIterator<Item = Part<'a>>) {
+        let mut parts = parts.into_iter().peekable();
+        if parts.peek().is_some() {
+            self.open(role).parts.extend(parts);
+        }
+    }
+
+    /// The content that is being written. What answers the calls before it is written first.
+    fn open(&mut self, role: &'static str) -> &mut Content<'a> {
+        if !self.results.is_empty() {
+            self.results.sort_by_key(|(order, _)| *order);
+            let results = std::mem::take(&mut self.results).into_iter().map(|(_, part)| part);
+            let media = std::mem::take(&mut self.media);
+            self.turn_to("user").parts.extend(results.chain(media));
+        }
+        self.turn_to(role)
+    }
+
+    fn turn_to(&mut self, role: &'static str) -> &mut Content<'a> {
+        if self.done.last().is_none_or(|content| content.role != role) {
+            if self.done.is_empty() && role == "model" {
+                self.done.push(Content { role: "user", parts: plain(NOT_SHOWN).collect() });
+            }
+            self.done.push(Content { role, parts: Vec::new() });
+        }
+        let last = self.done.len() - 1;
+        &mut self.done[last]
+    }
+
+    pub(super) fn finish(mut self) -> Vec<Content<'a>> {
+        if !self.results.is_empty() {
+            self.open("user");
+        }
+        self.done
+    }
+}
+
+fn answer(result: &ToolResult) -> Answer<'_> {
+    let text = match &result.content {
+        Words::Text(text) => Cow::Borrowed(text.as_str()),
+        words @ Words::Parts(_) => Cow::Owned(words.text()),
+    };
+    match result.is_error() {
+        true if text.is_empty() => Answer::Error("It failed without a word.".into()),
+        true => Answer::Error(text),
+        false => Answer::Output(text),
+    }
+}
+
+/// A part of text, unless it is blank: "Unable to submit request because it must have a text
+/// parameter."
+fn plain(text: &str) -> impl Iterator<Item = Part<'_>> {
+    let part = Part::Text { text, thought: false, thought_signature: None };
+    (!text.trim().is_empty()).then_some(part).into_iter()
+}
+
+fn parts(content: &Words) -> Vec<Part<'_>> {
+    match content {
+        Words::Text(text) => plain(text).collect(),
+        Words::Parts(parts) => parts.iter().filter_map(part).collect(),
+    }
+}
+
+fn part(part: &Word) -> Option<Part<'_>> {
+    match part {
+        Word::Text { text } => plain(text).next(),
+        Word::Image(media) | Word::File(media) => Some(medium(media)),
+    }
+}
+
+fn medium(media: &Media) -> Part<'_> {
+    let mime_type = &media.media_type;
+    match &media.source {
+        MediaSource::Data(data) => Part::Inline { inline_data: Inline { mime_type, data } },
+        MediaSource::Url(file_uri) => Part::File { file_data: File { mime_type, file_uri } },
+    }
+}

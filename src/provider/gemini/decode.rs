@@ -1,0 +1,281 @@
+//! From frames to a turn.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::calls::Calls;
+use super::finish;
+use super::wire::{Candidate, Chunk, Counted, FunctionCall, Part};
+use crate::error::{Error, ErrorKind};
+use crate::item::{Json, ProviderData, StopReason};
+use crate::provider::decode::{Decode, Heard};
+use crate::provider::fields::Fields;
+use crate::provider::{failure, lenient};
+use crate::sse::Frame;
+use crate::turn::{ReasoningKind, TurnBuilder};
+
+/// So many values of each kind are kept of where an answer comes from.
+const MOST_SOURCES: usize = 64;
+
+/// Reads the chunks of the Gemini wire. Pure: it does no I/O.
+///
+/// The wire has no last word: a turn is whole when the body ends behind a `finishReason`.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// The model that was asked: what it signs is bound to this name.
+    model: String,
+    calls: Calls,
+    counted: Counted,
+    /// How many items there are: the wire has no indices for them.
+    items: u32,
+    /// The item that the next piece without a signature goes on with.
+    open: Option<Said>,
+    last_text: Option<LastText>,
+    /// Where the answer comes from, by the names of the wire.
+    sources: Map<String, Value>,
+    finished: bool,
+}
+
+/// A run of pieces of one kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Said {
+    Text(u32),
+    Thought(u32),
+}
+
+#[derive(Debug)]
+struct LastText {
+    index: u32,
+    signature: Option<String>,
+}
+
+impl Decoder {
+    /// Makes a decoder for the answer of a model.
+    pub fn new(model: &str) -> Self {
+        Self { model: model.to_owned(), ..Self::default() }
+    }
+
+    fn chunk(&mut self, json: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let mut room = String::new();
+        let chunk: Chunk<'_> = read(json, &mut room)?;
+        let told = |error: &&RawValue| !matches!(error.get(), "null" | "\"\"" | "false");
+        if let Some(error) = chunk.error.filter(told) {
+            return Err(failure::in_stream(error.get()));
+        }
+        turn.provider(super::NAME);
+        turn.model(chunk.model_version.or_empty());
+        turn.response_id(chunk.response_id.or_empty());
+        if let Some(usage) = chunk.usage_metadata.0 {
+            self.counted.replace(usage);
+            turn.usage(self.counted.usage());
+        }
+        if let Some(candidate) = chunk.candidate() {
+            return self.candidate(candidate, turn);
+        }
+        let blocked = chunk.prompt_feedback.0.as_ref();
+        let blocked = blocked.and_then(|feedback| feedback.block_reason.get());
+        if let Some(raw) = blocked.filter(|raw| !raw.is_empty() && !self.finished) {
+            self.finished = true;
+            turn.stop(StopReason::ContentFilter, raw);
+        }
+        Ok(())
+    }
+
+    fn candidate(
+        &mut self,
+        candidate: &Candidate<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
+        for raw in candidate.parts() {
+            match self.finished {
+                false => self.part(raw, turn)?,
+                // What comes behind the finish reason is passed over, but no call can be.
+                true if calls_something(raw) => {
+                    let message = "a tool call came behind the finish reason";
+                    return Err(Error::new(ErrorKind::Protocol, message));
+                }
+                true => {}
+            }
+        }
+        for (name, value) in candidate.sources() {
+            self.keep(name, value);
+        }
+        let Some(raw) = candidate.reason().filter(|_| !self.finished) else { return Ok(()) };
+        let message = candidate.finish_message.or_empty();
+        if let Some(error) = finish::generation_failed(raw, message) {
+            return Err(error);
+        }
+        if !message.is_empty() {
+            self.sources.insert("finishMessage".to_owned(), message.into());
+        }
+        self.finished = true;
+        turn.stop(finish::reason(raw, !self.calls.is_empty()), raw);
+        Ok(())
+    }
+
+    fn part(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let mut room = String::new();
+        // What is no object is no part.
+        if !raw.get().starts_with('{') {
+            return Ok(());
+        }
+        let part: Part<'_> = read(raw.get(), &mut room)?;
+        if let Some(call) = part.function_call {
+            self.open = None;
+            let model = &self.model;
+            return self.calls.push(call, part.signature(), |value| data(model, value), turn);
+        }
+        match part.text.get() {
+            None if is_own(raw) => {
+                self.open = None;
+                if let Some(value) = verbatim(raw) {
+                    turn.other(data(&self.model, value));
+                }
+            }
+            text => self.text(text.unwrap_or_default(), &part, turn),
+        }
+        Ok(())
+    }
+
+    /// A piece of text or of a thought. One with a signature is an item of its own: "Don't merge a
+    /// `Part` containing a signature with one that does not", says
+    /// <https://ai.google.dev/gemini-api/docs/function-calling>.
+    fn text(&mut self, text: &str, part: &Part<'_>, turn: &mut TurnBuilder) {
+        let signature = part.signature();
+        if text.is_empty() && signature.is_none() {
+            return;
+        }
+        let said = match (self.open, part.is_thought()) {
+            (Some(said @ Said::Text(_)), false) if signature.is_none() => said,
+            (Some(said @ Said::Thought(_)), true) if signature.is_none() => said,
+            (_, is_thought) => {
+                let index = self.items;
+                self.items = self.items.saturating_add(1);
+                if is_thought || text.is_empty() { Said::Thought(index) } else { Said::Text(index) }
+            }
+        };
+        self.open = signature.is_none().then_some(said);
+        let signed = signature.map(|signature| signed(signature, text.is_empty(), part));
+        let signed = signed.map(|value| data(&self.model, value));
+        match said {
+            Said::Text(index) => {
+                turn.text(index, text);
+                if let Some(data) = signed {
+                    turn.text_data(index, data);
+                }
+                let signature = signature.map(str::to_owned);
+                self.last_text = Some(LastText { index, signature });
+            }
+            Said::Thought(index) => {
+                turn.reasoning(index, text, ReasoningKind::Summary);
+                if let Some(data) = signed {
+                    turn.reasoning_data(index, data);
+                }
+            }
+        }
+    }
+
+    /// Keeps where an answer comes from; what was said before stays.
+    fn keep(&mut self, name: &str, value: &RawValue) {
+        let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
+        if value.is_empty() {
+            return;
+        }
+        let kept = self.sources.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        match kept.as_array_mut() {
+            Some(kept)
+                if kept.len() < MOST_SOURCES
+                    && kept.iter().all(|old| old.as_object() != Some(&value)) =>
+            {
+                kept.push(Value::Object(value));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        match frame.data.trim() {
+            "" => {}
+            // It comes from proxies.
+            "[DONE]" => return Ok(Heard::LastWord),
+            _ if frame.event == "error" => return Err(failure::in_stream(frame.data)),
+            // The form of the wire without `alt=sse`, and of errors.
+            list if list.starts_with('[') => {
+                let mut room = String::new();
+                for chunk in read::<Vec<&RawValue>>(list, &mut room)? {
+                    self.chunk(chunk.get(), turn)?;
+                }
+            }
+            chunk => self.chunk(chunk, turn)?,
+        }
+        Ok(Heard::More)
+    }
+
+    /// Where the answer comes from stands with its last text.
+    fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let mut value = std::mem::take(&mut self.sources);
+        let Some(last) = self.last_text.take().filter(|_| !value.is_empty()) else { return Ok(()) };
+        if let Some(signature) = last.signature {
+            value.insert("thoughtSignature".to_owned(), signature.into());
+        }
+        turn.text_data(last.index, data(&self.model, Value::Object(value).into()));
+        Ok(())
+    }
+}
+
+/// Reads JSON, with patience for what a strict reader trips over, unless there is a call in it: what
+/// is mended there could be its arguments.
+fn read<'a, T: serde::Deserialize<'a>>(json: &'a str, room: &'a mut String) -> Result<T, Error> {
+    let read = match serde_json::from_str(json) {
+        Err(error) if json.contains("functionCall") => Err(error),
+        Err(_) => lenient::read(json, room),
+        read => read,
+    };
+    read.map_err(|error| {
+        Error::new(ErrorKind::Protocol, format!("a chunk cannot be read: {error}"))
+            .with_source(error)
+    })
+}
+
+fn calls_something(raw: &RawValue) -> bool {
+    let mut room = String::new();
+    match read::<Part<'_>>(raw.get(), &mut room) {
+        Ok(part) => part
+            .function_call
+            .is_some_and(|call| FunctionCall::read(call).is_none_or(|call| !call.is_empty())),
+        Err(_) => raw.get().contains("functionCall"),
+    }
+}
+
+/// What goes back with a part that has a signature. One without words is a plain part of text or a
+/// thought, and which of them is known from `text`.
+fn signed(signature: &str, is_empty: bool, part: &Part<'_>) -> Json {
+    match is_empty && !part.is_thought() {
+        true => serde_json::json!({ "text": "", "thoughtSignature": signature }),
+        false => serde_json::json!({ "thoughtSignature": signature }),
+    }
+    .into()
+}
+
+/// Whether a part is neither text nor call: code that the provider ran, files, and what a later
+/// version brings.
+fn is_own(raw: &RawValue) -> bool {
+    let known = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata"];
+    let fields = Fields::parse(raw.get()).unwrap_or_default();
+    fields.names().any(|name| !known.contains(&name))
+}
+
+fn verbatim(raw: &RawValue) -> Option<Json> {
+    Json::parse(raw.get())
+        .or_else(|error| {
+            let repaired = lenient::repaired(raw.get()).ok_or(error)?;
+            Json::parse(&repaired)
+        })
+        .ok()
+}
+
+fn data(model: &str, value: Json) -> ProviderData {
+    ProviderData { provider: super::NAME.to_owned(), model: model.to_owned(), value }
+}

@@ -1,0 +1,205 @@
+//! Arguments that come in pieces, each a path and a value, as Vertex streams them:
+//! <https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling#streaming-fc>.
+
+use std::collections::BTreeSet;
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::fields::Fields;
+
+/// Nothing is nested deeper: what is read with these arguments could not be read again.
+const DEEPEST: usize = 100;
+
+/// Whole numbers below are exact as a double, which is what the wire counts in.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The arguments of a call as far as they have come.
+#[derive(Debug)]
+pub(super) struct Arguments {
+    root: Value,
+    /// Paths whose text goes on.
+    unfinished: BTreeSet<String>,
+}
+
+/// One step of a path.
+#[derive(Debug, PartialEq)]
+enum Step {
+    Field(String),
+    Element(usize),
+}
+
+impl Arguments {
+    pub(super) fn new() -> Self {
+        Self { root: Value::Object(Map::new()), unfinished: BTreeSet::new() }
+    }
+
+    /// Begins with what came in one piece.
+    pub(super) fn begin(&mut self, whole: &str) -> Result<(), Error> {
+        self.root = serde_json::from_str(whole).map_err(|_| broken("are no object"))?;
+        Ok(())
+    }
+
+    /// Puts the next piece where it belongs: "Whether this is not the last part of the same
+    /// `json_path`" says that a text goes on.
+    ///
+    /// Anything that is not understood is an error: arguments are known as a whole or not at all.
+    pub(super) fn push(&mut self, piece: &RawValue) -> Result<(), Error> {
+        let fields = Fields::parse(piece.get()).ok_or_else(|| broken("hold what is no piece"))?;
+        let path: String = read(&fields, "jsonPath")?.ok_or_else(|| broken("lack a path"))?;
+        let goes_on = read(&fields, "willContinue")?.unwrap_or(false);
+        let open = self.unfinished.contains(&path);
+        let value = match value(&fields)? {
+            None if open => Value::from(""),
+            None => return Err(broken("lack a value")),
+            Some(value) if goes_on && !value.is_string() => {
+                return Err(broken("go on with what is no text"));
+            }
+            Some(value) => value,
+        };
+        match (self.place(&path)?, value) {
+            ((place, Is::New), value) => *place = value,
+            ((Value::String(text), Is::Old), Value::String(more)) => text.push_str(&more),
+            ((_, Is::Old), _) => return Err(broken("say two things of one value")),
+        }
+        match goes_on {
+            true => self.unfinished.insert(path),
+            false => self.unfinished.remove(&path),
+        };
+        Ok(())
+    }
+
+    /// The whole as JSON text, or `None` if a text of it was to go on.
+    pub(super) fn into_text(self) -> Option<String> {
+        self.unfinished.is_empty().then(|| self.root.to_string())
+    }
+
+    /// The place of a path, made if it is not there.
+    fn place(&mut self, path: &str) -> Result<(&mut Value, Is), Error> {
+        let steps = steps(path).ok_or_else(|| broken("have a path that is not understood"))?;
+        if steps.is_empty() || steps.len() > DEEPEST {
+            return Err(broken("have a path that leads nowhere"));
+        }
+        let (mut place, mut is) = (&mut self.root, Is::Old);
+        for step in &steps {
+            if is == Is::New {
+                *place = match step {
+                    Step::Field(_) => Value::Object(Map::new()),
+                    Step::Element(_) => Value::Array(Vec::new()),
+                };
+            }
+            (place, is) = inside(place, step)?;
+        }
+        Ok((place, is))
+    }
+}
+
+/// Whether something was there before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Is {
+    New,
+    Old,
+}
+
+fn inside<'v>(outer: &'v mut Value, step: &Step) -> Result<(&'v mut Value, Is), Error> {
+    match (outer, step) {
+        (Value::Object(fields), Step::Field(name)) => {
+            let is = if fields.contains_key(name) { Is::Old } else { Is::New };
+            Ok((fields.entry(name.as_str()).or_insert(Value::Null), is))
+        }
+        (Value::Array(elements), Step::Element(at)) => {
+            let is = if *at == elements.len() { Is::New } else { Is::Old };
+            if is == Is::New {
+                elements.push(Value::Null);
+            }
+            // What stands before it, an empty object or list perhaps, was never said.
+            let element = elements.get_mut(*at).ok_or_else(|| broken("leave out an element"))?;
+            Ok((element, is))
+        }
+        _ => Err(broken("say two things of one value")),
+    }
+}
+
+/// The one value that a piece has.
+fn value(fields: &Fields) -> Result<Option<Value>, Error> {
+    let text = read::<String>(fields, "stringValue")?.map(Value::String);
+    let number = read::<Number>(fields, "numberValue")?.map(|number| Value::Number(whole(number)));
+    let flag = read::<bool>(fields, "boolValue")?.map(Value::Bool);
+    let mut given = [text, number, flag].into_iter().flatten();
+    match (given.next(), given.next(), fields.get("nullValue")) {
+        (Some(_), Some(_), _) => Err(broken("say two things of one value")),
+        (Some(value), None, _) => Ok(Some(value)),
+        (None, _, Some(_)) => Ok(Some(Value::Null)),
+        (None, _, None) => Ok(None),
+    }
+}
+
+/// A double that is a whole number is written as one: that is what the model wrote.
+fn whole(number: Number) -> Number {
+    match number.as_f64() {
+        Some(double) if number.is_f64() && double.fract() == 0.0 && double.abs() < EXACT =>
+        {
+            #[expect(clippy::cast_possible_truncation, reason = "it is whole, and not too large")]
+            Number::from(double as i64)
+        }
+        _ => number,
+    }
+}
+
+fn read<T: DeserializeOwned>(fields: &Fields, name: &str) -> Result<Option<T>, Error> {
+    let Some(raw) = fields.get(name) else { return Ok(None) };
+    serde_json::from_str(raw.get()).map_err(|_| broken("hold a piece that is not understood"))
+}
+
+/// Reads a path such as `$.a.b[0]['c.d']`, the part of RFC 9535 that names one place.
+fn steps(path: &str) -> Option<Vec<Step>> {
+    let mut rest = path.strip_prefix('$')?;
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        let step;
+        (step, rest) = match rest.strip_prefix('.') {
+            Some(named) => {
+                let (name, rest) = named.split_at(named.find(['.', '[']).unwrap_or(named.len()));
+                (!matches!(name, "" | "*")).then(|| (Step::Field(name.to_owned()), rest))?
+            }
+            None => in_brackets(rest.strip_prefix('[')?)?,
+        };
+        steps.push(step);
+    }
+    Some(steps)
+}
+
+fn in_brackets(inside: &str) -> Option<(Step, &str)> {
+    let Some(quote @ ('\'' | '"')) = inside.chars().next() else {
+        let (number, rest) = inside.split_once(']')?;
+        return Some((Step::Element(number.parse().ok()?), rest));
+    };
+    let mut json = String::from("\"");
+    let mut chars = inside.char_indices().skip(1);
+    loop {
+        match chars.next()? {
+            (_, '\\') => match chars.next()? {
+                (_, '\'') => json.push('\''),
+                (_, escaped) => json.extend(['\\', escaped]),
+            },
+            (at, end) if end == quote => {
+                json.push('"');
+                let name = serde_json::from_str(&json).ok()?;
+                let rest = inside.get(at..)?.strip_prefix(quote)?.strip_prefix(']')?;
+                return Some((Step::Field(name), rest));
+            }
+            (_, '"') => json.push_str("\\\""),
+            (_, other) => json.push(other),
+        }
+    }
+}
+
+fn broken(how: &str) -> Error {
+    let message = format!("the arguments of a tool call {how}");
+    Error::new(ErrorKind::Protocol, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use super::*;
+
+#[track_caller]
+fn check(pieces: &[&str], expected: Result<Option<&str>, &str>) {
+    let mut arguments = Arguments::new();
+    let pushed = pieces
+        .iter()
+        .try_for_each(|piece| arguments.push(&RawValue::from_string((*piece).to_owned()).unwrap()));
+    match (pushed, expected) {
+        (Ok(()), Ok(text)) => assert_eq!(arguments.into_text().as_deref(), text),
+        (Err(error), Err(end)) => assert!(error.message().ends_with(end), "{error}"),
+        (pushed, _) => panic!("{pushed:?}"),
+    }
+}
+
+#[test]
+fn each_kind_of_value_is_put_in_its_place() {
+    check(
+        &[
+            r#"{"jsonPath":"$.text","stringValue":"a \"b\""}"#,
+            r#"{"jsonPath":"$.half","numberValue":0.5}"#,
+            r#"{"jsonPath":"$.whole","numberValue":50.0}"#,
+            r#"{"jsonPath":"$.large","numberValue":1e300}"#,
+            r#"{"jsonPath":"$.yes","boolValue":true}"#,
+            r#"{"jsonPath":"$.none","nullValue":"NULL_VALUE"}"#,
+            r#"{"jsonPath":"$.null","nullValue":null,"stringValue":null}"#,
+        ],
+        Ok(Some(
+            r#"{"half":0.5,"large":1e+300,"none":null,"null":null,"text":"a \"b\"","whole":50,"yes":true}"#,
+        )),
+    );
+    check(&[], Ok(Some("{}")));
+}
+
+#[test]
+fn paths_lead_into_objects_and_lists() {
+    check(
+        &[
+            r#"{"jsonPath":"$.a.list[0].x","numberValue":1}"#,
+            r#"{"jsonPath":"$.a.list[0].y","numberValue":2}"#,
+            r#"{"jsonPath":"$.a.list[1][0]","stringValue":"z"}"#,
+            r#"{"jsonPath":"$['b.c'][\"d'\"]['e\\'']","boolValue":false}"#,
+        ],
+        Ok(Some(r#"{"a":{"list":[{"x":1,"y":2},["z"]]},"b.c":{"d'":{"e'":false}}}"#)),
+    );
+}
+
+#[test]
+fn a_text_comes_in_pieces_also_among_others() {
+    check(
+        &[
+            r#"{"jsonPath":"$.a","stringValue":"Hel","willContinue":true}"#,
+            r#"{"jsonPath":"$.b","stringValue":"W","willContinue":true}"#,
+            r#"{"jsonPath":"$.a","stringValue":"lo"}"#,
+            r#"{"jsonPath":"$.b"}"#,
+        ],
+        Ok(Some(r#"{"a":"Hello","b":"W"}"#)),
+    );
+}
+
+#[test]
+fn a_text_that_was_to_go_on_leaves_the_whole_unknown() {
+    check(&[r#"{"jsonPath":"$.a","stringValue":"Hel","willContinue":true}"#], Ok(None));
+}
+
+#[test]
+fn what_is_not_understood_is_an_error() {
+    for path in ["", "a", "$", "$.", "$..a", "$.*", "$[*]", "$[-1]", "$[0:1]", "$['a", "$[a]"] {
+        let piece = serde_json::json!({ "jsonPath": path, "numberValue": 1 }).to_string();
+        let mut arguments = Arguments::new();
+        let pushed = arguments.push(&RawValue::from_string(piece).unwrap());
+        assert_eq!(pushed.unwrap_err().kind(), ErrorKind::Protocol, "{path}");
+    }
+    let deep = format!(r#"{{"jsonPath":"${}","numberValue":1}}"#, ".a".repeat(DEEPEST + 1));
+    check(&[&deep], Err("leads nowhere"));
+    check(&["[]"], Err("what is no piece"));
+    check(&[r#"{"numberValue":1}"#], Err("lack a path"));
+    check(&[r#"{"jsonPath":"$.a"}"#], Err("lack a value"));
+    check(&[r#"{"jsonPath":"$.a","numberValue":"1"}"#], Err("is not understood"));
+    check(&[r#"{"jsonPath":"$.a","numberValue":1e999}"#], Err("is not understood"));
+    check(&[r#"{"jsonPath":"$.a","numberValue":1,"willContinue":true}"#], Err("is no text"));
+    check(&[r#"{"jsonPath":"$.a","numberValue":1,"boolValue":true}"#], Err("of one value"));
+}
+
+#[test]
+fn two_things_of_one_value_are_an_error() {
+    let a = r#"{"jsonPath":"$.a","numberValue":1}"#;
+    check(&[a, a], Err("of one value"));
+    check(&[a, r#"{"jsonPath":"$.a.b","numberValue":1}"#], Err("of one value"));
+    check(&[a, r#"{"jsonPath":"$[0]","numberValue":1}"#], Err("of one value"));
+    let null = r#"{"jsonPath":"$.a","nullValue":null}"#;
+    check(&[null, r#"{"jsonPath":"$.a","stringValue":"x"}"#], Err("of one value"));
+}
+
+#[test]
+fn an_element_that_was_never_said_is_an_error() {
+    check(&[r#"{"jsonPath":"$.a[1]","numberValue":1}"#], Err("leave out an element"));
+    check(&[r#"{"jsonPath":"$.a[4294967295]","numberValue":1}"#], Err("an element"));
+}

@@ -1,0 +1,286 @@
+//! Text, thoughts, signatures, usage, and the provider's own parts.
+
+use turnstream::item::StopReason;
+use turnstream::turn::{ReasoningKind, TurnEvent};
+use turnstream::{Usage, item::ItemKind};
+
+use super::{check_parts, end, events_of, parts, read, read_parts, shown, turn_of};
+
+#[test]
+fn text_in_pieces_is_one_item() {
+    let turn = check_parts(&[r#"{"text":"Hel"}"#, r#"{"text":"lo"}"#], &["text Hello"]);
+    assert_eq!(turn.stop_reason(), &StopReason::Stop);
+    assert_eq!(turn.raw_stop_reason(), Some("STOP"));
+}
+
+#[test]
+fn the_model_and_the_id_of_the_response_are_told() {
+    let chunk = r#"{"modelVersion":"gemini-3-flash-001","responseId":"r1"}"#;
+    let turn = read(&[chunk, &end("STOP")]).unwrap();
+    assert_eq!((turn.model(), turn.response_id()), (Some("gemini-3-flash-001"), Some("r1")));
+}
+
+#[test]
+fn thought_alone_marks_thinking_and_is_a_summary() {
+    let thought = parts(r#"{"text":"Hm.","thought":true}"#);
+    let text = parts(r#"{"text":"Yes.","thought":false}"#);
+    let events = events_of(&[&thought, &text, &end("STOP")]);
+    let summary = ReasoningKind::Summary;
+    let is_summary = |event: &TurnEvent| matches!(event, TurnEvent::ReasoningDelta { text, kind, .. } if **text == *"Hm." && *kind == summary);
+    assert!(is_summary(events[0].as_ref().unwrap()), "{events:?}");
+    check_parts(
+        &[r#"{"text":"a","thoughtSignature":"c2ln"}"#],
+        &[r#"text a | {"thoughtSignature":"c2ln"}"#],
+    );
+}
+
+#[test]
+fn an_empty_text_says_nothing_and_breaks_nothing_up() {
+    let events = events_of(&[&parts(r#"{"text":""},{"text":"","thought":true}"#), &end("STOP")]);
+    assert_eq!(events.len(), 1, "{events:?}");
+    check_parts(&[r#"{"text":"a"}"#, r#"{"text":""}"#, r#"{"text":"b"}"#], &["text ab"]);
+}
+
+#[test]
+fn a_signed_part_is_not_merged_with_its_neighbours() {
+    check_parts(
+        &[
+            r#"{"text":"a"}"#,
+            r#"{"text":"b","thoughtSignature":"czE="}"#,
+            r#"{"text":"c"}"#,
+            r#"{"text":"d"}"#,
+        ],
+        &["text a", r#"text b | {"thoughtSignature":"czE="}"#, "text cd"],
+    );
+    check_parts(
+        &[
+            r#"{"text":"a","thought":true,"thoughtSignature":"czE="}"#,
+            r#"{"text":"b","thought":true}"#,
+        ],
+        &[r#"thought a | {"thoughtSignature":"czE="}"#, "thought b"],
+    );
+}
+
+#[test]
+fn a_signature_on_a_part_without_words_is_kept_in_its_place() {
+    let turn = check_parts(
+        &[
+            r#"{"text":"a"}"#,
+            r#"{"text":"","thoughtSignature":"czE="}"#,
+            r#"{"thought":true,"thoughtSignature":"czI="}"#,
+            r#"{"text":"b"}"#,
+        ],
+        &[
+            "text a",
+            r#"thought  | {"text":"","thoughtSignature":"czE="}"#,
+            r#"thought  | {"thoughtSignature":"czI="}"#,
+            "text b",
+        ],
+    );
+    assert_eq!(turn.text(), "ab");
+}
+
+#[test]
+fn a_thought_between_texts_parts_them() {
+    check_parts(
+        &[r#"{"text":"a"}"#, r#"{"text":"h","thought":true}"#, r#"{"text":"b"}"#],
+        &["text a", "thought h", "text b"],
+    );
+}
+
+#[test]
+fn several_parts_in_one_chunk_are_read_in_order() {
+    check_parts(
+        &[r#"{"text":"h","thought":true},{"text":"a"},{"text":"b"}"#],
+        &["thought h", "text ab"],
+    );
+}
+
+#[test]
+fn every_finish_reason_is_told_apart() {
+    let filter = StopReason::ContentFilter;
+    for (raw, reason) in [
+        ("STOP", StopReason::Stop),
+        ("MAX_TOKENS", StopReason::MaxTokens),
+        ("SAFETY", filter.clone()),
+        ("RECITATION", filter.clone()),
+        ("BLOCKLIST", filter.clone()),
+        ("PROHIBITED_CONTENT", filter.clone()),
+        ("SPII", filter.clone()),
+        ("LANGUAGE", filter.clone()),
+        ("IMAGE_SAFETY", filter.clone()),
+        ("IMAGE_PROHIBITED_CONTENT", filter.clone()),
+        ("MODEL_ARMOR", filter),
+        ("OTHER", StopReason::Other("OTHER".into())),
+        ("NO_IMAGE", StopReason::Other("NO_IMAGE".into())),
+        ("NOVEL", StopReason::Other("NOVEL".into())),
+    ] {
+        let turn = read(&[&parts(r#"{"text":"a"}"#), &end(raw)]).unwrap();
+        assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&reason, Some(raw)));
+    }
+}
+
+#[test]
+fn a_finish_reason_comes_alone_or_with_the_last_text() {
+    let with_text =
+        r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}"#;
+    assert_eq!(read(&[&parts(r#"{"text":"a"}"#), with_text]).unwrap().text(), "ab");
+    assert_eq!(read(&[&parts(r#"{"text":"a"}"#), &end("STOP")]).unwrap().text(), "a");
+}
+
+#[test]
+fn a_blocked_prompt_is_a_filtered_turn() {
+    let turn = read(&[
+        r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}"#,
+    ]);
+    let turn = turn.unwrap();
+    assert_eq!(turn.stop_reason(), &StopReason::ContentFilter);
+    assert_eq!(turn.raw_stop_reason(), Some("SAFETY"));
+    assert_eq!((turn.items().len(), turn.usage().input_tokens), (0, 4));
+}
+
+#[test]
+fn a_prompt_that_was_looked_at_and_let_through_is_not_blocked() {
+    let looked = r#"{"promptFeedback":{"safetyRatings":[]}}"#;
+    assert_eq!(read(&[looked, &parts(r#"{"text":"a"}"#), &end("STOP")]).unwrap().text(), "a");
+}
+
+#[test]
+fn a_candidate_without_content_or_parts_says_nothing() {
+    for odd in [
+        r#"{"candidates":[{}]}"#,
+        r#"{"candidates":[{"content":{}}]}"#,
+        r#"{"candidates":[{"content":{"role":"model"}}]}"#,
+        r#"{"candidates":[{"content":null,"finishReason":null}]}"#,
+        r#"{"candidates":[{"content":{"parts":null}}]}"#,
+        r#"{"candidates":[{"content":{"parts":[null,1,"x",[],{}]}}]}"#,
+        r#"{"candidates":[]}"#,
+        r#"{"candidates":null}"#,
+        r#"{"candidates":[{"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#,
+        "{}",
+        "null",
+    ] {
+        let turn = read(&[odd, &parts(r#"{"text":"a"}"#), odd, &end("STOP"), odd]).unwrap();
+        assert_eq!(shown(&turn), ["text a"], "{odd}");
+    }
+}
+
+#[test]
+fn only_the_first_candidate_is_read() {
+    let two = r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"b"}]}},{"index":0,"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}"#;
+    assert_eq!(read(&[two]).unwrap().text(), "a");
+}
+
+#[test]
+fn text_behind_the_finish_reason_is_passed_over_and_usage_is_not() {
+    let usage = r#"{"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2}}"#;
+    let turn = read(&[&parts(r#"{"text":"a"}"#), &end("STOP"), &parts(r#"{"text":"b"}"#), usage]);
+    let turn = turn.unwrap();
+    assert_eq!((turn.text().as_str(), turn.usage().output_tokens), ("a", 2));
+    let twice = read(&[&parts(r#"{"text":"a"}"#), &end("STOP"), &end("MAX_TOKENS")]).unwrap();
+    assert_eq!(twice.stop_reason(), &StopReason::Stop);
+}
+
+#[test]
+fn usage_is_cumulative_and_counts_thoughts_and_tools() {
+    let first = r#"{"usageMetadata":{"trafficType":"ON_DEMAND"}}"#;
+    let second = r#"{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":1}}"#;
+    let last = r#"{"usageMetadata":{"promptTokenCount":20,"candidatesTokenCount":5,"thoughtsTokenCount":7,"toolUsePromptTokenCount":100,"cachedContentTokenCount":8,"totalTokenCount":132}}"#;
+    let turn = read(&[&parts(r#"{"text":"a"}"#), first, second, last, &end("STOP")]).unwrap();
+    let counted = Usage {
+        input_tokens: 120,
+        output_tokens: 12,
+        cache_read_input_tokens: 8,
+        cache_write_input_tokens: 0,
+        reasoning_tokens: 7,
+    };
+    assert_eq!(turn.usage(), counted);
+}
+
+#[test]
+fn where_an_answer_comes_from_stands_with_its_last_text() {
+    let grounding = |uri: &str| {
+        format!(
+            r#"{{"candidates":[{{"groundingMetadata":{{"groundingChunks":[{{"web":{{"uri":"{uri}"}}}}]}},"urlContextMetadata":{{}}}}]}}"#
+        )
+    };
+    let text = parts(r#"{"text":"a"}"#);
+    let before = read(&[&grounding("x"), &text, &grounding("x"), &end("STOP")]).unwrap();
+    let with_x = r#"text a | {"groundingMetadata":[{"groundingChunks":[{"web":{"uri":"x"}}]}]}"#;
+    assert_eq!(shown(&before), [with_x]);
+    assert_eq!(shown(&read(&[&text, &end("STOP"), &grounding("x")]).unwrap()), [with_x]);
+    let signed = parts(r#"{"text":"a","thoughtSignature":"czE="}"#);
+    let both = read(&[&signed, &grounding("x"), &grounding("y"), &end("STOP")]).unwrap();
+    let data = both.items()[0].provider_data.as_ref().unwrap().value.to_value();
+    assert_eq!(data["thoughtSignature"], "czE=");
+    assert_eq!(data["groundingMetadata"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_finish_message_stands_with_the_last_text() {
+    let end = r#"{"candidates":[{"finishReason":"SAFETY","finishMessage":"Too dark."}]}"#;
+    let turn = read(&[&parts(r#"{"text":"a"}"#), end]).unwrap();
+    assert_eq!(shown(&turn), [r#"text a | {"finishMessage":"Too dark."}"#]);
+}
+
+#[test]
+fn what_the_provider_ran_and_files_are_kept_verbatim_in_their_place() {
+    let own = [
+        r#"{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"czE="}"#,
+        r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK"}}"#,
+        r#"{"toolCall":{"toolType":"GOOGLE_SEARCH_WEB","args":{},"id":"s1"}}"#,
+        r#"{"toolResponse":{"toolType":"GOOGLE_SEARCH_WEB","response":{},"id":"s1"}}"#,
+        r#"{"inlineData":{"mimeType":"image/png","data":"AAAA"},"thought":true}"#,
+        r#"{"fileData":{"fileUri":"u","mimeType":"v"}}"#,
+        r#"{"novel":{"z":1,"a":2}}"#,
+    ];
+    let mut all = vec![r#"{"text":"a"}"#];
+    all.extend(own);
+    all.push(r#"{"text":"b"}"#);
+    let turn = read_parts(&all).unwrap();
+    let mut expected = vec!["text a".to_owned()];
+    expected.extend(own.map(|part| format!("own | {part}")));
+    expected.push("text b".to_owned());
+    assert_eq!(shown(&turn), expected);
+    // None of it is a call of ours.
+    assert_eq!(turn.stop_reason(), &StopReason::Stop);
+    assert_eq!(turn.tool_calls().count(), 0);
+}
+
+#[test]
+fn odd_values_of_known_fields_cost_nothing() {
+    for odd in ["null", "1", "[]", "{}", "true", "\"\\ud800\"", "1e999"] {
+        let part =
+            format!(r#"{{"text":"a","thought":{odd},"thoughtSignature":null,"novel":{odd}}}"#);
+        let chunk = format!(
+            r#"{{"candidates":[{{"content":{{"parts":[{part}],"role":{odd}}},"safetyRatings":{odd},"finishMessage":{odd}}}],"usageMetadata":{odd},"modelVersion":{odd},"promptFeedback":{odd}}}"#,
+        );
+        let turn = read(&[&chunk, &end("STOP")]).unwrap_or_else(|error| panic!("{odd}: {error}"));
+        assert_eq!(turn.text() + &turn.reasoning(), "a", "{odd}");
+    }
+}
+
+#[test]
+fn text_with_half_a_surrogate_pair_is_read() {
+    let turn = check_parts(&[r#"{"text":"a\ud83d"}"#], &["text a\u{fffd}"]);
+    assert!(matches!(&turn.items()[0].kind, ItemKind::Text { .. }));
+}
+
+#[test]
+fn a_list_of_chunks_in_one_frame_is_read() {
+    let list = format!("[{},{}]", parts(r#"{"text":"a"}"#), end("STOP"));
+    assert_eq!(read(&[&list]).unwrap().text(), "a");
+}
+
+#[test]
+fn frames_of_either_line_end_comments_and_a_last_word_are_read() {
+    let text = parts(r#"{"text":"a"}"#);
+    let end = end("STOP");
+    for body in [
+        format!(": hi\n\ndata: {text}\n\ndata: {end}\n\n"),
+        format!("data: {text}\r\n\r\n: hi\r\n\r\ndata: {end}\r\n\r\ndata: [DONE]\r\n\r\n"),
+        format!("data: {text}\r\rdata: {end}"),
+    ] {
+        assert_eq!(turn_of(body).unwrap().text(), "a");
+    }
+}

@@ -1,0 +1,72 @@
+//! How a turn fails.
+
+use turnstream::ErrorKind;
+use turnstream::turn::PartialTurn;
+
+use super::{end, parts, read, turn_of};
+
+#[test]
+fn a_stream_without_a_finish_reason_is_incomplete() {
+    let error = read(&[&parts(r#"{"text":"a"}"#)]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+    assert_eq!(PartialTurn::of(&error).unwrap().text(), "a");
+    let unspecified = end("FINISH_REASON_UNSPECIFIED");
+    assert_eq!(read(&[&unspecified]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn a_stream_that_is_entirely_empty_is_incomplete() {
+    for body in ["", "\r\n\r\n", ": ping\n\n", "data:\n\n"] {
+        assert_eq!(turn_of(body).unwrap_err().kind(), ErrorKind::IncompleteTurn, "{body:?}");
+    }
+}
+
+#[test]
+fn complete_calls_without_a_finish_reason_never_run() {
+    let call = parts(r#"{"functionCall":{"name":"f","args":{}}}"#);
+    assert_eq!(read(&[&call]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn an_error_in_the_stream_is_told_in_any_form() {
+    let error =
+        r#"{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}"#;
+    let text = parts(r#"{"text":"a"}"#);
+    for chunks in [vec![error], vec![&text, error], vec![&format!("[{error}]")]] {
+        let error = read(&chunks).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Overloaded);
+        assert!(error.message().ends_with("The model is overloaded."), "{error}");
+    }
+    let named = turn_of(format!("event: error\ndata: {error}\n\n")).unwrap_err();
+    assert_eq!(named.kind(), ErrorKind::Overloaded);
+    let exhausted = r#"{"error":{"code":429,"message":"used up","status":"RESOURCE_EXHAUSTED"}}"#;
+    assert_eq!(read(&[exhausted]).unwrap_err().kind(), ErrorKind::RateLimited);
+}
+
+#[test]
+fn what_the_model_could_not_write_is_an_error_that_says_why() {
+    for raw in [
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MISSING_THOUGHT_SIGNATURE",
+    ] {
+        let error = read(&[&end(raw)]).unwrap_err();
+        assert!(error.message().ends_with(raw), "{error}");
+        let told = format!(
+            r#"{{"candidates":[{{"finishReason":"{raw}","finishMessage":"print(\nf()) is no call"}}]}}"#
+        );
+        let error = read(&[&parts(r#"{"text":"a"}"#), &told]).unwrap_err();
+        assert!(error.message().ends_with("print( f()) is no call"), "{error}");
+    }
+    let kind = |raw| read(&[&end(raw)]).unwrap_err().kind();
+    assert_eq!(kind("MISSING_THOUGHT_SIGNATURE"), ErrorKind::InvalidRequest);
+}
+
+#[test]
+fn what_is_no_json_is_a_breach_of_the_protocol() {
+    for odd in ["{", "x", "[{]", "<html>"] {
+        assert_eq!(read(&[odd]).unwrap_err().kind(), ErrorKind::Protocol, "{odd}");
+    }
+}

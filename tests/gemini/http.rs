@@ -1,0 +1,105 @@
+//! Where requests go, against the loopback server.
+
+use turnstream::http::HttpClient;
+use turnstream::provider::{Gemini, Provider};
+use turnstream::stream::TurnEvents;
+use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::{Agent, ErrorKind, Item, event::Reason};
+
+use super::{end, framed, history, parts, slices};
+
+async fn serve(chunks: Vec<String>) -> LoopbackServer {
+    serve_with(200, "text/event-stream", framed(&slices(&chunks))).await
+}
+
+async fn serve_with(status: u16, content_type: &str, body: String) -> LoopbackServer {
+    let content_type = content_type.to_owned();
+    LoopbackServer::start(move |_| HttpResponse {
+        status,
+        headers: vec![("content-type".into(), content_type.clone())],
+        body: vec![Part::Bytes(body.clone().into())],
+    })
+    .await
+    .unwrap()
+}
+
+fn hello() -> Vec<String> {
+    vec![parts(r#"{"text":"hello"}"#), end("STOP")]
+}
+
+fn at(url: &str, model: &str) -> Gemini {
+    let gemini = Gemini::new(model).with_api_key("AIza-secret-key").with_base_url(url).unwrap();
+    gemini.with_http(HttpClient::without_proxy())
+}
+
+#[track_caller]
+fn check_path(server: &LoopbackServer, path: &str) {
+    assert_eq!(server.requests().last().unwrap().path, path);
+}
+
+#[tokio::test]
+async fn the_model_is_in_the_address_and_the_key_in_a_header() {
+    let server = serve(hello()).await;
+    let turn = at(&server.url(), "gemini-3-flash").stream_turn(history(vec![Item::user("hi")]));
+    assert_eq!(turn.into_turn().await.unwrap().text(), "hello");
+    check_path(&server, "/v1beta/models/gemini-3-flash:streamGenerateContent?alt=sse");
+    let request = &server.requests()[0];
+    assert_eq!(request.header("x-goog-api-key"), Some("AIza-secret-key"));
+    let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+    assert_eq!(body["contents"][0]["parts"][0]["text"], "hi");
+}
+
+#[tokio::test]
+async fn a_request_may_ask_another_model() {
+    let server = serve(hello()).await;
+    let mut request = history(vec![Item::user("hi")]);
+    for (model, path) in [
+        ("tunedModels/mine", "/v1beta/tunedModels/mine:streamGenerateContent?alt=sse"),
+        ("models/m", "/v1beta/models/m:streamGenerateContent?alt=sse"),
+        ("a?b#c%2F", "/v1beta/models/a%3Fb%23c%252F:streamGenerateContent?alt=sse"),
+    ] {
+        request.model = Some(model.into());
+        at(&server.url(), "x").stream_turn(request.clone()).into_turn().await.unwrap();
+        check_path(&server, path);
+    }
+}
+
+#[tokio::test]
+async fn a_base_url_keeps_its_path_and_its_query() {
+    let server = serve(hello()).await;
+    let url = format!("{}/proxy/?tenant=a%20b", server.url());
+    at(&url, "m").stream_turn(history(vec![Item::user("hi")])).into_turn().await.unwrap();
+    check_path(&server, "/proxy/v1beta/models/m:streamGenerateContent?tenant=a%20b&alt=sse");
+    let url = format!("{}?alt=sse", server.url());
+    at(&url, "m").stream_turn(history(vec![Item::user("hi")])).into_turn().await.unwrap();
+    check_path(&server, "/v1beta/models/m:streamGenerateContent?alt=sse");
+}
+
+#[tokio::test]
+async fn a_name_that_cannot_be_part_of_an_address_is_refused_and_nothing_is_sent() {
+    let server = serve(hello()).await;
+    for odd in ["", "../x", "a b", "a//b"] {
+        let turn = at(&server.url(), odd).stream_turn(history(vec![Item::user("hi")]));
+        let error = turn.into_turn().await.unwrap_err();
+        assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("model")));
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn an_error_as_an_array_gives_its_kind_and_no_key() {
+    let body = r#"[{"error":{"code":429,"message":"AIza-secret-key used up","status":"RESOURCE_EXHAUSTED"}}]"#;
+    let server = serve_with(429, "application/json", body.to_owned()).await;
+    let turn = at(&server.url(), "m").stream_turn(history(vec![Item::user("hi")]));
+    let error = turn.into_turn().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert!(error.message().ends_with("… used up"), "{error}");
+    assert!(!format!("{error} {error:?}").contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn an_agent_whose_prompt_is_blocked_ends_filtered() {
+    let server = serve(vec![r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#.to_owned()]).await;
+    let outcome = Agent::new(at(&server.url(), "m")).run("hi").outcome().await;
+    assert_eq!(outcome.reason, Reason::Filtered);
+}

@@ -1,0 +1,235 @@
+//! What holds for any cut, any noise and any history.
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::{StreamExt, stream};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::Value;
+use turnstream::item::{Mark, Part, ProviderData, ResultKind};
+use turnstream::provider::{Decoding, gemini};
+use turnstream::stream::seal;
+use turnstream::turn::TurnEvent;
+use turnstream::{Error, History, Item};
+
+use super::{answer, end, history, last, parts, sent_to};
+
+fn stream() -> Vec<String> {
+    let call = |fields: &str| parts(&format!(r#"{{"functionCall":{{{fields}}}}}"#));
+    vec![
+        parts(r#"{"text":"Hm é.","thought":true},{"text":"Yes","thoughtSignature":"c2ln"}"#),
+        call(r#""name":"f","willContinue":true"#),
+        call(
+            r#""partialArgs":[{"jsonPath":"$.a","stringValue":"ü","willContinue":true}],"willContinue":true"#,
+        ),
+        call(r#""partialArgs":[{"jsonPath":"$.a","stringValue":""}]"#),
+        call(r#""id":"c","name":"g","args":{"b":1}"#),
+        parts(r#"{"executableCode":{"code":"1"}}"#),
+        r#"{"usageMetadata":{"promptTokenCount":3}}"#.to_owned(),
+        end("STOP"),
+    ]
+}
+
+fn read(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
+    let body = stream::iter(pieces.into_iter().map(Ok));
+    let decoding = Decoding::new(body, gemini::Decoder::new("m"));
+    block_on(seal(&History::with_id("h"), decoding).collect())
+}
+
+fn expected() -> Vec<Result<TurnEvent, Error>> {
+    let events = read(vec![Bytes::from(super::framed(&super::slices(&stream())))]);
+    assert!(matches!(events.last(), Some(Ok(TurnEvent::TurnComplete { .. }))), "{events:?}");
+    events
+}
+
+#[test]
+fn every_cut_of_the_bytes_gives_the_same_events() {
+    let bytes = Bytes::from(super::framed(&super::slices(&stream())));
+    let expected = expected();
+    for at in 0..bytes.len() {
+        assert_eq!(read(vec![bytes.slice(..at), bytes.slice(at..)]), expected, "cut at {at}");
+    }
+    let single = (0..bytes.len()).map(|at| bytes.slice(at..=at)).collect();
+    assert_eq!(read(single), expected);
+}
+
+/// What a server may put between two frames.
+fn noise() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just(": ping\r\n\r\n".to_owned()),
+        Just("event: novel\r\ndata: {\"novel\":[1]}\r\n\r\n".to_owned()),
+        Just("data: {\"candidates\":[{\"novel\":1,\"safetyRatings\":[{}]}]}\r\n\r\n".to_owned()),
+        Just("retry: 5\n\n\n".to_owned()),
+    ]
+}
+
+/// Adds a field that nobody knows to every object of a chunk.
+fn with_unknown_fields(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            // The value of an argument is the model's own, and an unknown kind of part is kept.
+            let closed = ["args", "executableCode"];
+            let open = fields.iter_mut().filter(|(name, _)| !closed.contains(&name.as_str()));
+            open.for_each(|(_, value)| with_unknown_fields(value));
+            if !fields.contains_key("executableCode") {
+                fields.insert("novelField".into(), serde_json::json!([{ "x": null }]));
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(with_unknown_fields),
+        _ => {}
+    }
+}
+
+proptest! {
+    #[test]
+    fn comments_and_unknown_events_and_fields_change_nothing(
+        noise in vec(noise(), 9),
+        unknown in vec(any::<bool>(), 8),
+        lengths in vec(1_usize..60, 1..6),
+    ) {
+        let mut body = noise[8].clone();
+        for ((chunk, noise), unknown) in stream().iter().zip(&noise).zip(unknown) {
+            let mut chunk: Value = serde_json::from_str(chunk).unwrap();
+            if unknown {
+                with_unknown_fields(&mut chunk);
+            }
+            body.extend(["data: ", &chunk.to_string(), "\r\n\r\n", noise.as_str()]);
+        }
+        let mut rest = Bytes::from(body);
+        let mut pieces = Vec::new();
+        for length in lengths.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            pieces.push(rest.split_to((*length).min(rest.len())));
+        }
+        prop_assert_eq!(read(pieces), expected());
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(chunks in vec("[{}\\[\\]\":,a-z0-9. $]{0,40}", 0..6), cut in 0_usize..80) {
+        let mut all: Vec<String> = stream();
+        all.extend(chunks);
+        let body = super::framed(&super::slices(&all));
+        let cut = body.floor_char_boundary(body.len().saturating_sub(cut));
+        drop(read(vec![Bytes::from(body[..cut].to_owned())]));
+    }
+
+    #[test]
+    fn the_parts_of_a_request_are_a_prefix_of_those_of_the_next(
+        steps in vec(step(), 1..7),
+        third in any::<bool>(),
+    ) {
+        let model = if third { "gemini-3-pro" } else { "gemini-2.5-pro" };
+        let mut items = vec![Item::user("go")];
+        let mut before = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            step.append(at, model, &mut items);
+            let parts = all_parts(&sent_to(model, &history(items.clone())));
+            prop_assert!(parts.starts_with(&before), "{before:?} then {parts:?}");
+            before = parts;
+        }
+    }
+}
+
+/// The roles and parts of a request, each as it is written.
+fn all_parts(body: &Value) -> Vec<String> {
+    let contents = body["contents"].as_array().unwrap();
+    let parts = contents.iter().flat_map(|content| {
+        let parts = content["parts"].as_array().unwrap();
+        parts.iter().map(|part| format!("{} {part}", content["role"]))
+    });
+    parts.collect()
+}
+
+/// What a conversation goes on with between two requests: what a model wrote, and what it got.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
+struct Step {
+    /// Text, thoughts and the provider's own parts, signed or not.
+    said: Vec<(u8, bool)>,
+    calls: Vec<bool>,
+    interrupted: bool,
+    foreign: bool,
+    image: bool,
+    backwards: bool,
+    user: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let said = vec((0_u8..4, any::<bool>()), 0..4);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (said, vec(any::<bool>(), 0..4), flags, prop::bool::weighted(0.2)).prop_map(
+        |(said, calls, (foreign, image, backwards, user), interrupted)| Step {
+            said,
+            calls,
+            interrupted,
+            foreign,
+            image,
+            backwards,
+            user,
+        },
+    )
+}
+
+impl Step {
+    fn append(&self, at: usize, model: &str, items: &mut Vec<Item>) {
+        let model = if self.foreign { "another" } else { model };
+        let data = |value: Value| ProviderData {
+            provider: "gemini".into(),
+            model: model.into(),
+            value: value.into(),
+        };
+        let signed = |mut item: Item, value: Value| {
+            item.provider_data = Some(data(value).into());
+            item
+        };
+        let signature = || serde_json::json!({ "thoughtSignature": format!("s{at}") });
+        let mut turn: Vec<Item> = Vec::new();
+        for (kind, is_signed) in &self.said {
+            let item = match kind {
+                0 => Item::text(format!("text {at}")),
+                1 => Item::text(""),
+                2 => Item::reasoning("hm"),
+                _ => Item::other(data(serde_json::json!({ "executableCode": { "code": "1" } }))),
+            };
+            let sign = *is_signed && *kind < 3;
+            turn.push(if sign { signed(item, signature()) } else { item });
+        }
+        let ids: Vec<String> = (0..self.calls.len()).map(|n| format!("c{at}_{n}")).collect();
+        for (id, is_signed) in ids.iter().zip(&self.calls) {
+            let call = Item::tool_call(id.as_str(), "f", "{\"b\":1,\"a\":2}");
+            let value = serde_json::json!({ "id": id, "thoughtSignature": "s" });
+            turn.push(if *is_signed { signed(call, value) } else { call });
+        }
+        if self.interrupted {
+            items.extend(turn.into_iter().map(|item| item.marked(Mark::Interrupted)));
+            items.push(Item::user("again"));
+            return;
+        }
+        if let Some(item) = turn.pop() {
+            turn.push(last(item));
+        }
+        items.extend(turn);
+        let mut results: Vec<Item> = ids
+            .iter()
+            .map(|id| {
+                let mut result = answer(id, ResultKind::Ok, "1");
+                if let turnstream::item::ItemKind::ToolResult(result) = &mut result.kind
+                    && self.image
+                {
+                    result.content = vec!["see".into(), Part::image("image/png", "AA")].into();
+                }
+                result
+            })
+            .collect();
+        if self.backwards {
+            results.reverse();
+        }
+        items.extend(results);
+        if self.user {
+            items.push(Item::user(format!("user {at}")));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What a model wrote goes back to it as it was, and to no other.
+
+use serde_json::{Value, json};
+use turnstream::item::ResultKind;
+use turnstream::{History, Item};
+
+use super::{MODEL, answer, history, read_parts, sent_to};
+
+/// The part of the model in a request to `model` that follows a turn of `MODEL`.
+fn sent_back(model: &str, written: &[&str]) -> Value {
+    let turn = read_parts(written).unwrap();
+    let mut items = vec![Item::user("go")];
+    items.extend(turn.to_history_items());
+    let calls: Vec<_> = turn.tool_calls().map(|call| call.call_id.clone()).collect();
+    items.extend(calls.iter().map(|id| answer(id, ResultKind::Ok, "1")));
+    sent_to(model, &history(items))["contents"].take()
+}
+
+/// Checks that parts go back byte for byte to their model, and what another one sees.
+#[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
+fn check(written: &[&str], to_another: Value) {
+    let parts: Vec<Value> =
+        written.iter().map(|part| serde_json::from_str(part).unwrap()).collect();
+    assert_eq!(sent_back(MODEL, written)[1]["parts"], Value::from(parts));
+    assert_eq!(sent_back("gemini-2.5-pro", written)[1]["parts"], to_another);
+}
+
+const SIG: &str = "CiMBjz1rX+/25==";
+
+#[test]
+fn signatures_go_back_in_the_part_they_came_with() {
+    check(
+        &[
+            &format!(r#"{{"text":"Hm.","thought":true,"thoughtSignature":"{SIG}1"}}"#),
+            &format!(r#"{{"text":"a","thoughtSignature":"{SIG}2"}}"#),
+            r#"{"text":"b"}"#,
+            &format!(r#"{{"text":"","thoughtSignature":"{SIG}3"}}"#),
+            r#"{"text":"c"}"#,
+        ],
+        json!([{ "text": "a" }, { "text": "b" }, { "text": "c" }]),
+    );
+}
+
+#[test]
+fn only_the_first_of_parallel_calls_is_signed_also_on_the_way_back() {
+    check(
+        &[
+            &format!(
+                r#"{{"functionCall":{{"name":"f","args":{{"a":1}}}},"thoughtSignature":"{SIG}"}}"#
+            ),
+            r#"{"functionCall":{"name":"g","args":{}}}"#,
+        ],
+        json!([
+            { "functionCall": { "name": "f", "args": { "a": 1 } } },
+            { "functionCall": { "name": "g", "args": {} } },
+        ]),
+    );
+}
+
+#[test]
+fn an_id_goes_back_where_the_wire_gave_one_with_its_result() {
+    let written = &[r#"{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"x"}"#];
+    check(written, json!([{ "functionCall": { "name": "f", "args": {} } }]));
+    let response = |contents: Value| contents[2]["parts"][0]["functionResponse"]["id"].clone();
+    assert_eq!(response(sent_back(MODEL, written)), "c1");
+    assert_eq!(response(sent_back("gemini-2.5-pro", written)), Value::Null);
+    let without = &[r#"{"functionCall":{"name":"f","args":{}},"thoughtSignature":"x"}"#];
+    assert_eq!(response(sent_back(MODEL, without)), Value::Null);
+}
+
+#[test]
+fn calls_with_one_id_have_two_on_the_way_back() {
+    let contents = sent_back(
+        MODEL,
+        &[
+            r#"{"functionCall":{"id":"c","name":"f","args":{"a":1}},"thoughtSignature":"x"}"#,
+            r#"{"functionCall":{"id":"c","name":"f","args":{"a":2}}}"#,
+        ],
+    );
+    let ids = |content: usize, field: &str| -> Vec<Value> {
+        let parts = contents[content]["parts"].as_array().unwrap();
+        parts.iter().map(|part| part[field]["id"].clone()).collect()
+    };
+    assert_eq!(ids(1, "functionCall"), ["c", "c_dup1"]);
+    assert_eq!(ids(2, "functionResponse"), ["c", "c_dup1"]);
+}
+
+#[test]
+fn the_providers_own_parts_go_back_verbatim() {
+    check(
+        &[
+            r#"{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"x"}"#,
+            r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1\n"}}"#,
+            r#"{"toolCall":{"toolType":"T","args":{"q":1},"id":"s"},"thoughtSignature":"y"}"#,
+            r#"{"toolResponse":{"toolType":"T","response":{"r":[1]},"id":"s"}}"#,
+            r#"{"inlineData":{"mimeType":"image/png","data":"AAAA"}}"#,
+            r#"{"text":"a"}"#,
+        ],
+        json!([{ "text": "a" }]),
+    );
+}
+
+#[test]
+fn thoughts_that_nobody_signed_are_not_sent() {
+    let said = sent_back(MODEL, &[r#"{"text":"Hm.","thought":true}"#, r#"{"text":"a"}"#]);
+    assert_eq!(said[1]["parts"], json!([{ "text": "a" }]));
+}
+
+#[test]
+fn signatures_survive_a_store() {
+    let written = format!(r#"{{"text":"","thoughtSignature":"{SIG}"}}"#);
+    let turn = read_parts(&[r#"{"text":"a"}"#, &written]).unwrap();
+    let mut items = vec![Item::user("go")];
+    items.extend(turn.to_history_items());
+    let stored = serde_json::to_string(&History::from_items("h", items)).unwrap();
+    let restored: History = serde_json::from_str(&stored).unwrap();
+    let body = sent_to(MODEL, &turnstream::Request::new(restored));
+    assert_eq!(body["contents"][1]["parts"][1]["thoughtSignature"], SIG);
+}
