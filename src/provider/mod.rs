@@ -1,15 +1,22 @@
 //! Who speaks: providers stream one turn of a model.
 
 pub mod anthropic;
+mod attempt;
+mod breaker;
 mod context;
 mod decode;
 #[cfg(feature = "http")]
 mod exchange;
 mod failure;
+mod fallback;
 mod fields;
 mod handoff;
 mod lenient;
 pub mod openai_chat;
+mod record;
+mod remedy;
+mod replay;
+mod retry;
 mod schema;
 mod scripted;
 
@@ -17,10 +24,15 @@ use std::sync::Arc;
 
 #[cfg(feature = "http")]
 pub use anthropic::Anthropic;
+pub use breaker::CircuitBreaker;
 pub use decode::{Decode, Decoding, Heard};
+pub use fallback::{Fallback, FallbackFailure};
 pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
 pub use openai_chat::OpenAiChat;
+pub use record::Record;
+pub use replay::{Replay, RequestMismatch};
+pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]
 pub(crate) use scripted::Move;
 pub use scripted::{Reply, Scripted};
