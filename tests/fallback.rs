@@ -1,6 +1,7 @@
 //! `Fallback` and `CircuitBreaker`: who is asked, for what, and what a consumer sees of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
@@ -8,9 +9,10 @@ use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, proptest};
 use turnstream::event::Reason;
 use turnstream::item::{Json, ProviderData};
 use turnstream::provider::{
-    Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Reply, Retry, Scripted,
+    Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Record, Reply, Retry, Scripted,
 };
 use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};
 
@@ -269,6 +271,75 @@ async fn a_retry_around_it_waits_for_the_rest_and_is_the_probe() {
     let backoff = Backoff { base: Duration::ZERO, ..Backoff::default() };
     let turn = ask(&Retry::new(breaker).with_backoff(backoff)).await.unwrap();
     assert_eq!((turn.text().as_str(), model.requests().len()), ("fine", 2));
+}
+
+/// Every order of the four decorators, outermost last.
+fn orders() -> Vec<Vec<char>> {
+    let mut orders = vec![vec![]];
+    for layer in ['r', 'f', 'c', 'w'] {
+        orders = orders
+            .into_iter()
+            .flat_map(|order: Vec<char>| {
+                (0..=order.len()).map(move |at| {
+                    let mut order = order.clone();
+                    order.insert(at, layer);
+                    order
+                })
+            })
+            .collect();
+    }
+    orders
+}
+
+fn decorated(order: &[char], model: &Scripted) -> Arc<dyn Provider> {
+    order.iter().fold(Arc::new(model.clone()), |provider: Arc<dyn Provider>, layer| match layer {
+        'r' => Arc::new(Retry::new(provider).with_retraction()),
+        'f' => Arc::new(Fallback::new(provider).or(says("never asked"))),
+        'c' => Arc::new(CircuitBreaker::new(provider)),
+        _ => Arc::new(Record::to(provider, std::io::sink())),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_any_order_calls_run_and_a_drop_at_every_poll_leaves_nothing_behind() {
+    let orders = orders();
+    assert_eq!(orders.len(), 24);
+    for order in orders {
+        let world = || {
+            let model = Scripted::new([
+                Reply::text("so").call_raw("a", "t", "{}").call_raw("a", "t", "{\"x\":1}"),
+                Reply::text("done"),
+            ]);
+            let ran = Arc::new(AtomicUsize::new(0));
+            let (spec, count) = (serde_json::json!({ "type": "object" }), ran.clone());
+            let spec = ToolSpec { name: "t".into(), description: String::new(), parameters: spec };
+            let tool = Tool::raw(spec, move |_, _| {
+                count.fetch_add(1, Ordering::Relaxed);
+                async { "ran" }
+            });
+            let agent = Agent::new(decorated(&order, &model)).with_tools([tool.unwrap()]);
+            (agent.run_from(History::with_id("h"), "go"), model, ran)
+        };
+        let (mut run, model, ran) = world();
+        let mut events = Vec::new();
+        while let Some(Some(event)) = run.next().now_or_never() {
+            events.push(event.unwrap());
+        }
+        let outcome = events.last().unwrap().finished().unwrap();
+        assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "done"));
+        assert_eq!((ran.load(Ordering::Relaxed), model.requests().len()), (2, 2), "{order:?}");
+        for at in 0..events.len() {
+            let (mut run, model, ran) = world();
+            for _ in 0..at {
+                run.next().now_or_never();
+            }
+            drop(run);
+            let before = (model.requests().len(), ran.load(Ordering::Relaxed));
+            assert_eq!(model.in_flight(), 0);
+            tokio::time::advance(Duration::from_hours(1)).await;
+            assert_eq!((model.requests().len(), ran.load(Ordering::Relaxed)), before);
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

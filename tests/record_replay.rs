@@ -458,17 +458,17 @@ async fn a_secret_is_in_no_line_however_it_comes() {
     let paper = Paper::new();
     let arguments = json!({ "key": SECRET, "n": 1 }).to_string();
     let letters: Vec<String> = SECRET.chars().map(String::from).collect();
-    let mut reply = Reply::new().think(&format!("it is {SECRET} then"));
+    let mut said = Reply::new().think(&format!("it is {SECRET} then"));
     for letter in &letters {
-        reply = reply.say(letter);
+        said = said.say(letter);
     }
-    let reply = reply
+    let said = said
         .say(" and s3cr is none")
         .refuse(SECRET)
         .call_raw(&format!("id-{SECRET}"), "t", &arguments)
         .usage(Usage { input_tokens: 3, ..Usage::default() });
     let failing = Reply::text("s3c").fail(Error::new(ErrorKind::Server, format!("bad {SECRET}")));
-    let model = Scripted::new([reply, failing]);
+    let model = Scripted::new([said, failing]);
     let record = Record::to(model, paper.clone()).with_secret(format!("{SECRET}\n"));
     let asked = || ask(&format!("my key is {SECRET}, do not tell")).with_system(SECRET);
     let (events, _) = read(record.stream_turn(asked())).await;

@@ -128,6 +128,18 @@ async fn what_was_said_is_never_taken_back_unasked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_provider_below_took_back_is_not_said() {
+    let void = || Reply::text("void").usage(spent(3)).retract("again");
+    assert_eq!(asked(void().fail(error(ErrorKind::Server)), |retry| retry).await, 2);
+    let anew = void().say("anew").fail(error(ErrorKind::Server));
+    assert_eq!(asked(anew, |retry| retry).await, 1);
+    // It was counted once, by the retraction below.
+    let model = Scripted::new([void().fail(error(ErrorKind::Server)), Reply::text("fine")]);
+    let (events, failed) = read(Retry::new(model).stream_turn(request())).await;
+    assert_eq!((retractions(&events), failed), (vec![spent(3)], None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_retraction_it_takes_back_what_was_said_and_counts_it() {
     let model = Scripted::new([
         Reply::text("half of it").usage(spent(3)).fail(error(ErrorKind::Server)),

@@ -106,8 +106,8 @@ impl Provider for Fallback {
 
 impl fmt::Debug for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let models = std::iter::once(&self.first).chain(&*self.others);
-        let models: Vec<&str> = models.map(|provider| provider.model()).collect();
+        let models: Vec<&str> =
+            std::iter::once(&self.first).chain(&*self.others).map(Provider::model).collect();
         f.debug_struct("Fallback").field("models", &models).finish_non_exhaustive()
     }
 }

@@ -30,7 +30,8 @@ use sink::Sink;
 ///
 /// A record is a file of JSON lines with a version in its first one. Each line of a turn carries
 /// the turn's number, so turns that stream at the same time share a file. A turn that is dropped
-/// simply goes no further in it.
+/// simply goes no further in it. Each request is written whole, so the record of a run grows with the
+/// square of its turns.
 ///
 /// Keys are no part of a request and so of no record. What else is secret is named by
 /// [`with_secret`](Self::with_secret).
