@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, proptest};
 use turnstream::event::Reason;
-use turnstream::item::{Json, ProviderData};
 use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Record, Reply, Retry, Scripted,
 };
@@ -188,7 +187,7 @@ async fn it_opens_after_so_many_failures_in_a_row() {
     }
     drop(ask(&breaker).await);
     assert!(breaker.is_open());
-    tokio::time::advance(Duration::from_millis(10_000)).await;
+    tokio::time::advance(Duration::from_secs(10)).await;
     let refused = ask(&breaker).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Overloaded);
     assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
@@ -351,7 +350,8 @@ struct Try {
 
 impl Try {
     fn text(&self, who: usize) -> String {
-        (0..self.words).map(|word| format!("{who}.{word} ")).collect()
+        let words: Vec<String> = (0..self.words).map(|word| format!("{who}.{word} ")).collect();
+        words.concat()
     }
 
     fn reply(&self, who: usize) -> Reply {
@@ -430,6 +430,7 @@ proptest! {
 #[tokio::test]
 async fn what_is_bound_to_the_first_model_does_not_go_to_the_second() {
     use turnstream::http::HttpClient;
+    use turnstream::item::{Json, ProviderData};
     use turnstream::provider::Anthropic;
     use turnstream::testing::ModelServer;
 

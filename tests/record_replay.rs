@@ -406,8 +406,16 @@ async fn a_record_that_is_cut_at_any_byte_concerns_its_last_turn_alone() {
     let header = text.find('\n').unwrap();
     let file = TempFile::new("torn");
     for cut in 0..text.len() {
-        std::fs::write(&file.0, &text.as_bytes()[..cut]).unwrap();
-        let replay = match Replay::from_file(&file.0) {
+        let bytes = &text.as_bytes()[..cut];
+        // Through a file also in the middle of a character.
+        let opened = match cut % 50 == 0 || !text.is_char_boundary(cut) {
+            true => {
+                std::fs::write(&file.0, bytes).unwrap();
+                Replay::from_file(&file.0)
+            }
+            false => Replay::from_text(std::str::from_utf8(bytes).unwrap()),
+        };
+        let replay = match opened {
             Ok(replay) => replay,
             Err(refused) => {
                 assert!(cut < header, "cut at {cut}: {refused}");

@@ -370,7 +370,8 @@ fn tries() -> impl Strategy<Value = Vec<Try>> {
 
 impl Try {
     fn text(&self, n: usize) -> String {
-        (0..self.words).map(|word| format!("{n}.{word} ")).collect()
+        let words: Vec<String> = (0..self.words).map(|word| format!("{n}.{word} ")).collect();
+        words.concat()
     }
 
     fn reply(&self, n: usize) -> Reply {

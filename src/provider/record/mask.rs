@@ -165,7 +165,9 @@ mod tests {
 
     fn masker(secrets: &[&str]) -> Masker {
         let mut masker = Masker::default();
-        secrets.iter().for_each(|secret| masker.add(secret));
+        for secret in secrets {
+            masker.add(secret);
+        }
         masker
     }
 
