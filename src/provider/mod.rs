@@ -1,17 +1,24 @@
 //! Who speaks: providers stream one turn of a model.
 
 pub mod anthropic;
+mod attempt;
+mod breaker;
 mod context;
 mod decode;
 #[cfg(feature = "http")]
 mod exchange;
 mod failure;
+mod fallback;
 mod fields;
 pub mod gemini;
 mod handoff;
 mod lenient;
 pub mod openai_chat;
 mod patience;
+mod record;
+mod remedy;
+mod replay;
+mod retry;
 mod schema;
 mod scripted;
 
@@ -19,12 +26,17 @@ use std::sync::Arc;
 
 #[cfg(feature = "http")]
 pub use anthropic::Anthropic;
+pub use breaker::CircuitBreaker;
 pub use decode::{Decode, Decoding, Heard};
+pub use fallback::{Fallback, FallbackFailure};
 #[cfg(feature = "http")]
 pub use gemini::Gemini;
 pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
 pub use openai_chat::OpenAiChat;
+pub use record::Record;
+pub use replay::{Replay, RequestMismatch};
+pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]
 pub(crate) use scripted::Move;
 pub use scripted::{Reply, Scripted};

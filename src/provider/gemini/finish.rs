@@ -26,7 +26,7 @@ pub(super) fn generation_failed(raw: &str, message: &str) -> Option<Error> {
         "MALFORMED_FUNCTION_CALL"
         | "MALFORMED_RESPONSE"
         | "UNEXPECTED_TOOL_CALL"
-        | "TOO_MANY_TOOL_CALLS" => ErrorKind::Server,
+        | "TOO_MANY_TOOL_CALLS" => ErrorKind::GenerationFailed,
         // "Request has at least one thought signature missing."
         "MISSING_THOUGHT_SIGNATURE" => ErrorKind::InvalidRequest,
         _ => return None,

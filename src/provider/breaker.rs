@@ -1,0 +1,271 @@
+//! A provider that is left alone while it is down.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::attempt::Attempt;
+use crate::provider::{Provider};
+use crate::request::Request;
+use crate::stream::{TurnSource, TurnStream, seal};
+use crate::turn::TurnBuilder;
+
+/// A provider that is not asked for a while when it failed too often in a row.
+///
+/// - **Closed**: requests go through. So many failures in a row as [`after`](Self::after) says (5)
+///   open it. A failure is an error that may pass, of the kinds that
+///   [`Retry`](crate::provider::Retry) asks again behind, or what [`on`](Self::on) chooses. A turn
+///   that completes begins the count anew; another error, and a turn that is dropped, change
+///   nothing.
+/// - **Open**: each request gets an [`Overloaded`](ErrorKind::Overloaded) error at once, and nothing
+///   is sent. Its [`retry_after`](Error::retry_after) is the time that is left of the
+///   [`rest`](Self::rest) (30 s), its source the last failure.
+/// - **Half-open**, when that time is over: one request goes through, the others are answered as
+///   before, without a time. If its turn completes, the circuit is closed, if it fails, open again.
+///   If it is dropped, or ends with an error that is no failure, the next one takes its place.
+///
+/// Clones share one circuit: a small lock, never held while anything is waited for.
+///
+/// ```
+/// use turnstream::provider::{CircuitBreaker, Fallback, Provider, Reply, Scripted};
+/// use turnstream::stream::TurnEvents;
+/// use turnstream::{Error, ErrorKind, History, Request, env::SystemIds};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let down = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Server, "down")));
+/// let model = Fallback::new(CircuitBreaker::new(down.clone()).after(2))
+///     .or(Scripted::function(|_, _| "Hello!"));
+/// for _ in 0..10 {
+///     let request = Request::new(History::new(&SystemIds));
+///     assert_eq!(model.stream_turn(request).into_turn().await?.text(), "Hello!");
+/// }
+/// assert_eq!(down.requests().len(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct CircuitBreaker {
+    provider: Arc<dyn Provider>,
+    after: u32,
+    rest: Duration,
+    /// `None` is what [`Error::is_retryable`] says.
+    on: Option<Arc<Choice>>,
+    circuit: Arc<Mutex<Circuit>>,
+}
+
+type Choice = dyn Fn(&Error) -> bool + Send + Sync;
+
+#[derive(Clone, Debug)]
+enum Circuit {
+    Closed { failures: u32 },
+    Open { until: Instant, last: Error },
+    HalfOpen { last: Error },
+}
+
+impl CircuitBreaker {
+    /// Puts a breaker around a provider.
+    pub fn new(provider: impl Provider + 'static) -> Self {
+        Self {
+            provider: Arc::new(provider),
+            after: 5,
+            rest: Duration::from_secs(30),
+            on: None,
+            circuit: Arc::new(Mutex::new(Circuit::Closed { failures: 0 })),
+        }
+    }
+
+    /// Opens after so many failures in a row. 0 is read as 1.
+    pub fn after(mut self, failures: u32) -> Self {
+        self.after = failures.max(1);
+        self
+    }
+
+    /// Lets the provider rest for so long.
+    pub fn rest(mut self, rest: Duration) -> Self {
+        self.rest = rest;
+        self
+    }
+
+    /// Counts the errors for which this is true as failures, and no others.
+    pub fn on(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
+        self.on = Some(Arc::new(choose));
+        self
+    }
+
+    /// Whether the next request would be refused.
+    pub fn is_open(&self) -> bool {
+        self.with(|circuit| match circuit {
+            Circuit::Closed { .. } => false,
+            Circuit::Open { until, .. } => Instant::now() < *until,
+            Circuit::HalfOpen { .. } => true,
+        })
+    }
+
+    /// Lets a request through, or says why not.
+    fn enter(&self) -> Result<Pass, Error> {
+        let probes = self.with(|circuit| match circuit {
+            Circuit::Closed { .. } => Ok(false),
+            Circuit::Open { until, last } => {
+                match until.saturating_duration_since(Instant::now()) {
+                    Duration::ZERO => {
+                        *circuit = Circuit::HalfOpen { last: last.clone() };
+                        Ok(true)
+                    }
+                    left => Err(refusal(last).with_retry_after(whole_millis(left))),
+                }
+            }
+            Circuit::HalfOpen { last } => Err(refusal(last)),
+        })?;
+        Ok(Pass { breaker: self.clone(), probes })
+    }
+
+    fn is_failure(&self, error: &Error) -> bool {
+        match &self.on {
+            Some(choose) => choose(error),
+            None => error.is_retryable(),
+        }
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Circuit) -> T) -> T {
+        // Nothing of a user runs while the lock is held.
+        f(&mut self.circuit.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn refusal(last: &Error) -> Error {
+    let message = format!("the provider failed too often and is not asked for a while: {last}");
+    Error::new(ErrorKind::Overloaded, message).with_source(last.clone())
+}
+
+/// Rounded up: who waits for so long is not early.
+fn whole_millis(time: Duration) -> Duration {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
+/// The permission to ask. The probe's is given back when it is dropped.
+struct Pass {
+    breaker: CircuitBreaker,
+    probes: bool,
+}
+
+impl Pass {
+    fn succeeded(mut self) {
+        let probes = std::mem::take(&mut self.probes);
+        self.breaker.with(|circuit| match circuit {
+            Circuit::Closed { .. } => *circuit = Circuit::Closed { failures: 0 },
+            Circuit::HalfOpen { .. } if probes => *circuit = Circuit::Closed { failures: 0 },
+            // It was asked before the circuit opened and says nothing of now.
+            Circuit::Open { .. } | Circuit::HalfOpen { .. } => {}
+        });
+    }
+
+    fn failed(mut self, error: &Error) {
+        if !self.breaker.is_failure(error) {
+            return;
+        }
+        let probes = std::mem::take(&mut self.probes);
+        let (after, rest) = (self.breaker.after, self.breaker.rest);
+        let now = Instant::now();
+        self.breaker.with(|circuit| {
+            let opens = match circuit {
+                Circuit::Closed { failures } => {
+                    *failures = failures.saturating_add(1);
+                    *failures >= after
+                }
+                Circuit::HalfOpen { .. } => probes,
+                Circuit::Open { .. } => false,
+            };
+            if opens {
+                // A rest beyond the end of time never ends in this process.
+                let until = now.checked_add(rest).unwrap_or(now + Duration::from_secs(1 << 32));
+                *circuit = Circuit::Open { until, last: error.clone() };
+            }
+        });
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if !self.probes {
+            return;
+        }
+        let now = Instant::now();
+        self.breaker.with(|circuit| {
+            if let Circuit::HalfOpen { last } = circuit {
+                *circuit = Circuit::Open { until: now, last: last.clone() };
+            }
+        });
+    }
+}
+
+impl Provider for CircuitBreaker {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let history = request.history.clone();
+        let stage = Stage::Unasked(self.clone(), Box::new(request));
+        seal(&history, Guarded { stage })
+    }
+
+    fn model(&self) -> &str {
+        self.provider.model()
+    }
+}
+
+impl fmt::Debug for CircuitBreaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CircuitBreaker")
+            .field("model", &self.model())
+            .field("after", &self.after)
+            .field("rest", &self.rest)
+            .field("circuit", &self.with(|circuit| circuit.clone()))
+            .finish_non_exhaustive()
+    }
+}
+
+/// One turn behind a breaker.
+struct Guarded {
+    stage: Stage,
+}
+
+enum Stage {
+    Unasked(CircuitBreaker, Box<Request>),
+    Asking(Attempt, Pass),
+    Over,
+}
+
+impl TurnSource for Guarded {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        if let Stage::Unasked(breaker, request) = &self.stage {
+            let pass = match breaker.enter() {
+                Ok(pass) => pass,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            let attempt = Attempt::new(&*breaker.provider, (**request).clone());
+            self.stage = Stage::Asking(attempt, pass);
+        }
+        let Stage::Asking(attempt, _) = &mut self.stage else { return Poll::Ready(None) };
+        let pushed = ready!(attempt.poll(cx, turn));
+        let over = match &pushed {
+            Some(Ok(())) => turn.is_complete(),
+            Some(Err(_)) | None => true,
+        };
+        if over && let Stage::Asking(_, pass) = std::mem::replace(&mut self.stage, Stage::Over) {
+            match &pushed {
+                Some(Ok(())) => pass.succeeded(),
+                Some(Err(error)) => pass.failed(error),
+                None => {}
+            }
+        }
+        Poll::Ready(pushed)
+    }
+}

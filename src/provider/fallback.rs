@@ -1,0 +1,221 @@
+//! A provider that asks the next one.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use crate::error::Error;
+use crate::provider::attempt::Attempt;
+use crate::provider::{Provider, remedy};
+use crate::request::Request;
+use crate::stream::{TurnSource, TurnStream, seal};
+use crate::turn::TurnBuilder;
+
+/// Providers in an order: where one fails, the next one is asked.
+///
+/// It goes on behind what another provider could do better, or what [`on`](Self::on) chooses:
+/// errors of the kinds `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`,
+/// `server`, `context_window`, `incomplete_turn`, `protocol` and `too_large`. What is wrong with
+/// the request itself is given at once.
+///
+/// What the failed provider had said is taken back first by a
+/// [`Retracted`](crate::TurnEvent::Retracted), which also counts what it has cost. Each turn begins
+/// with the first provider; put a [`CircuitBreaker`](crate::provider::CircuitBreaker) around it to
+/// pass it over while it is down.
+///
+/// - [`model`](Provider::model) is the first provider's.
+/// - A model that a request names ([`Request::model`]) is meant for the first provider; the others
+///   are asked for their own.
+/// - What of the history is bound to another model, such as signatures, is handed over by
+///   [`handoff`](crate::provider::handoff()), in the encoder of each provider.
+/// - If all fail, the error is that of the last one asked, and its source is a
+///   [`FallbackFailure`], which has them all.
+///
+/// Dropping the stream cancels the turn; nobody is asked afterwards. Clones share the providers.
+///
+/// ```
+/// use turnstream::provider::{Fallback, Provider, Reply, Scripted};
+/// use turnstream::stream::TurnEvents;
+/// use turnstream::{Error, ErrorKind, History, Request, env::SystemIds};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let down = Scripted::new([Reply::error(Error::new(ErrorKind::Overloaded, "busy"))]);
+/// let model = Fallback::new(down).or(Scripted::new(["Hello!"]));
+/// let turn = model.stream_turn(Request::new(History::new(&SystemIds))).into_turn().await?;
+/// assert_eq!(turn.text(), "Hello!");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Fallback {
+    first: Arc<dyn Provider>,
+    others: Arc<[Arc<dyn Provider>]>,
+    /// `None` is what [`remedy::another_could`] says.
+    on: Option<Arc<Choice>>,
+}
+
+type Choice = dyn Fn(&Error) -> bool + Send + Sync;
+
+impl Fallback {
+    /// Begins with the provider that is asked first.
+    pub fn new(first: impl Provider + 'static) -> Self {
+        Self { first: Arc::new(first), others: Arc::default(), on: None }
+    }
+
+    /// Adds the provider that is asked when all before it have failed.
+    pub fn or(mut self, next: impl Provider + 'static) -> Self {
+        let next: Arc<dyn Provider> = Arc::new(next);
+        self.others = self.others.iter().cloned().chain([next]).collect();
+        self
+    }
+
+    /// Goes on behind the errors for which this is true, and behind no others.
+    pub fn on(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
+        self.on = Some(Arc::new(choose));
+        self
+    }
+
+    fn get(&self, at: usize) -> Option<&Arc<dyn Provider>> {
+        match at {
+            0 => Some(&self.first),
+            _ => self.others.get(at - 1),
+        }
+    }
+
+    fn goes_on(&self, error: &Error) -> bool {
+        match &self.on {
+            Some(choose) => choose(error),
+            None => remedy::another_could(error.kind()),
+        }
+    }
+}
+
+impl Provider for Fallback {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let history = request.history.clone();
+        let fallback = self.clone();
+        seal(&history, Falling { fallback, request, attempt: None, failed: Vec::new() })
+    }
+
+    fn model(&self) -> &str {
+        self.first.model()
+    }
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let models: Vec<&str> =
+            std::iter::once(&self.first).chain(&*self.others).map(Provider::model).collect();
+        f.debug_struct("Fallback").field("models", &models).finish_non_exhaustive()
+    }
+}
+
+/// One turn that goes from provider to provider.
+struct Falling {
+    fallback: Fallback,
+    request: Request,
+    /// `None` before each is asked.
+    attempt: Option<Attempt>,
+    /// What each that was asked has failed with.
+    failed: Vec<(String, Error)>,
+}
+
+impl TurnSource for Falling {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let this = &mut *self;
+        loop {
+            let Some(provider) = this.fallback.get(this.failed.len()) else {
+                return Poll::Ready(None);
+            };
+            let Some(attempt) = &mut this.attempt else {
+                let request = this.request.clone();
+                this.attempt = Some(Attempt::new(&**provider, request));
+                continue;
+            };
+            let error = match ready!(attempt.poll(cx, turn)) {
+                Some(Err(error)) => error,
+                pushed => return Poll::Ready(pushed),
+            };
+            let model = this.request.model.take().unwrap_or_else(|| provider.model().to_owned());
+            this.failed.push((model, error.clone()));
+            let goes_on = this.fallback.goes_on(&error);
+            if !goes_on || this.fallback.get(this.failed.len()).is_none() {
+                let failed = std::mem::take(&mut this.failed);
+                return Poll::Ready(Some(Err(FallbackFailure::wrap(error, failed))));
+            }
+            if let Some(failed) = this.attempt.take() {
+                failed.void(&error, turn);
+            }
+            if turn.has_events() {
+                return Poll::Ready(Some(Ok(())));
+            }
+        }
+    }
+}
+
+/// What every provider of a [`Fallback`] that was asked has failed with.
+///
+/// It is the source of the error where more than one was asked; behind it in the chain stands the
+/// last one's error with its own sources.
+///
+/// ```
+/// use turnstream::provider::{Fallback, FallbackFailure, Provider, Reply, Scripted};
+/// use turnstream::stream::TurnEvents;
+/// use turnstream::{Error, ErrorKind, History, Request, env::SystemIds};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let fails = |kind| Scripted::new([Reply::error(Error::new(kind, "no"))]);
+/// let model = Fallback::new(fails(ErrorKind::Overloaded)).or(fails(ErrorKind::Billing));
+/// let request = Request::new(History::new(&SystemIds));
+/// let error = model.stream_turn(request).into_turn().await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Billing);
+/// let all = FallbackFailure::of(&error).unwrap();
+/// assert_eq!(all.errors().next().unwrap().1.kind(), ErrorKind::Overloaded);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FallbackFailure {
+    failed: Vec<(String, Error)>,
+}
+
+impl FallbackFailure {
+    /// Finds the list that an error carries.
+    pub fn of(error: &Error) -> Option<&Self> {
+        error.find_source()
+    }
+
+    /// The model that was asked, and the error it gave, in order.
+    pub fn errors(&self) -> impl Iterator<Item = (&str, &Error)> {
+        self.failed.iter().map(|(model, error)| (model.as_str(), error))
+    }
+
+    fn wrap(error: Error, failed: Vec<(String, Error)>) -> Error {
+        match failed.len() {
+            0 | 1 => error,
+            _ => error.with_source(Self { failed }),
+        }
+    }
+}
+
+impl fmt::Display for FallbackFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} providers failed", self.failed.len())?;
+        for (at, (model, error)) in self.errors().enumerate() {
+            write!(f, "{} {model}: {error}", if at == 0 { ":" } else { ";" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for FallbackFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.failed.last().map(|(_, error)| error as &(dyn std::error::Error + 'static))
+    }
+}

@@ -1,0 +1,220 @@
+//! What takes secrets out of a text, also out of one that comes in pieces.
+
+use std::ops::Range;
+
+/// Stands for a secret.
+const MASK: &str = "…";
+
+/// Shorter ones are no secrets, and taking them out of a text would only garble it.
+const SHORTEST: usize = 4;
+
+/// Takes secrets out of texts. It never shows them.
+#[derive(Clone, Default)]
+pub(in crate::provider) struct Masker {
+    /// The secrets, and how they look inside a JSON string, and inside one in a JSON string.
+    patterns: Vec<String>,
+}
+
+impl Masker {
+    pub(in crate::provider) fn add(&mut self, secret: &str) {
+        let secret = secret.trim();
+        if secret.len() < SHORTEST {
+            return;
+        }
+        let once = escaped(secret);
+        let twice = escaped(&once);
+        for pattern in [twice, once, secret.to_owned()] {
+            if !self.patterns.contains(&pattern) {
+                self.patterns.push(pattern);
+            }
+        }
+    }
+
+    pub(in crate::provider) fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// How many there are, with their escaped forms.
+    pub(in crate::provider) fn len(&self) -> usize {
+        self.patterns.len()
+    }
+
+    /// Takes the secrets out of the strings of a JSON text. The other strings stay as they are
+    /// written.
+    pub(in crate::provider) fn json(&self, json: String) -> String {
+        if self.is_empty() {
+            return json;
+        }
+        let mut out = String::with_capacity(json.len());
+        let mut rest = json.as_str();
+        while let Some(begin) = rest.find('"') {
+            let (before, string) = rest.split_at(begin);
+            let (string, behind) = string.split_at(string_len(string));
+            out.push_str(before);
+            match serde_json::from_str::<String>(string).ok().and_then(|text| self.text(&text)) {
+                Some(masked) => {
+                    out.push('"');
+                    out.push_str(&escaped(&masked));
+                    out.push('"');
+                }
+                None => out.push_str(string),
+            }
+            rest = behind;
+        }
+        out.push_str(rest);
+        out
+    }
+
+    /// Takes the secrets out of a text; `None` if there are none.
+    fn text(&self, text: &str) -> Option<String> {
+        let mut pieces = [text.to_owned()];
+        let [masked] = &mut pieces;
+        let found = self.matches(text);
+        cut_out(std::slice::from_mut(masked), &found);
+        (!found.is_empty()).then(|| std::mem::take(masked))
+    }
+
+    /// Takes the secrets out of a text that is in pieces. `tail` bytes at its end go, too.
+    pub(super) fn pieces(&self, pieces: &mut [String], tail: usize) {
+        let text: String = pieces.concat();
+        let mut found = self.matches(&text);
+        let end = text.len();
+        let covered = found.last().map_or(0, |last| last.end);
+        let from = covered.max(end.saturating_sub(tail));
+        if from < end && tail > 0 {
+            found.push(from..end);
+        }
+        cut_out(pieces, &found);
+    }
+
+    /// The end of a text that a secret may begin with.
+    pub(super) fn open_end<'a>(&self, text: &'a str) -> &'a str {
+        let begins = |end: &&str| {
+            let longer = |pattern: &String| pattern.len() > end.len() && pattern.starts_with(end);
+            self.patterns.iter().any(longer)
+        };
+        let longest = self.patterns.iter().map(String::len).max().unwrap_or_default();
+        let from = text.len().saturating_sub(longest);
+        let ends = text.char_indices().map(|(at, _)| at).filter(|at| *at >= from);
+        ends.map(|at| &text[at..]).find(begins).unwrap_or_default()
+    }
+
+    /// Where the secrets are, from left to right, the longest where two begin at one place.
+    fn matches(&self, text: &str) -> Vec<Range<usize>> {
+        let mut found: Vec<Range<usize>> = Vec::new();
+        let mut from = 0;
+        loop {
+            let next = self.patterns.iter().filter_map(|pattern| {
+                let at = from + text[from..].find(pattern.as_str())?;
+                Some(at..at + pattern.len())
+            });
+            let first = |range: &Range<usize>| (range.start, std::cmp::Reverse(range.end));
+            let Some(range) = next.min_by_key(first) else { return found };
+            from = range.end;
+            found.push(range);
+        }
+    }
+}
+
+/// Replaces ranges of a text that is in pieces. The mask stands where a range begins.
+fn cut_out(pieces: &mut [String], ranges: &[Range<usize>]) {
+    let mut begin = 0;
+    for piece in pieces {
+        let end = begin + piece.len();
+        let hit = |range: &&Range<usize>| range.start < end && range.end > begin;
+        if ranges.iter().any(|range| hit(&range)) {
+            let mut left = String::new();
+            let mut at = begin;
+            for range in ranges.iter().filter(hit) {
+                // Law: both ends of a range are boundaries of characters of the whole text.
+                left.push_str(&piece[at - begin..range.start.max(at) - begin]);
+                if range.start >= begin {
+                    left.push_str(MASK);
+                }
+                at = range.end.min(end);
+            }
+            left.push_str(&piece[at - begin..]);
+            *piece = left;
+        }
+        begin = end;
+    }
+}
+
+/// How it is written inside a JSON string.
+fn escaped(text: &str) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    json[1..json.len() - 1].to_owned()
+}
+
+/// The bytes of the JSON string that a text begins with.
+fn string_len(text: &str) -> usize {
+    let mut bytes = text.bytes().enumerate().skip(1);
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'\\' => drop(bytes.next()),
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masker(secrets: &[&str]) -> Masker {
+        let mut masker = Masker::default();
+        for secret in secrets {
+            masker.add(secret);
+        }
+        masker
+    }
+
+    #[test]
+    fn a_secret_goes_out_of_strings_and_nothing_else_changes() {
+        let masker = masker(&["1234", "pa\"ss"]);
+        let check = |json: &str, expected: &str| assert_eq!(masker.json(json.into()), expected);
+        check(r#"{"a":1234,"b":"x1234y","1234":[]}"#, r#"{"a":1234,"b":"x…y","…":[]}"#);
+        check(r#"{"z":"\u0041","a":"\\"}"#, r#"{"z":"\u0041","a":"\\"}"#);
+        check(r#""my pa\"ss""#, r#""my …""#);
+        // Once and twice more in a string.
+        check(r#""{\"k\":\"pa\\\"ss\"}""#, r#""{\"k\":\"…\"}""#);
+        check(r#""\u0031234""#, r#""…""#);
+        check(r#""cut off in 1234"#, r#""cut off in 1234"#);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn in_pieces_it_is_masked_as_it_is_whole(
+            text in "[aäbc]{0,30}",
+            cuts in proptest::collection::vec(0_usize..40, 0..6),
+        ) {
+            let masker = masker(&["abab", "äabc", "cabäc"]);
+            let whole = masker.text(&text).unwrap_or_else(|| text.clone());
+            let mut cuts: Vec<usize> = cuts.into_iter().filter(|at| text.is_char_boundary(*at)).collect();
+            cuts.push(text.len());
+            cuts.sort_unstable();
+            let mut pieces = Vec::new();
+            let mut from = 0;
+            for at in cuts.into_iter().filter(|at| *at <= text.len()) {
+                pieces.push(text[from..at].to_owned());
+                from = at;
+            }
+            masker.pieces(&mut pieces, 0);
+            proptest::prop_assert_eq!(pieces.concat(), whole);
+        }
+
+        #[test]
+        fn what_may_begin_a_secret_is_found_also_piece_by_piece(text in "[ab ]{0,20}") {
+            let masker = masker(&["abab b", "bbbb"]);
+            let mut tail = String::new();
+            for c in text.chars() {
+                tail.push(c);
+                tail = masker.open_end(&tail).to_owned();
+            }
+            proptest::prop_assert_eq!(tail.as_str(), masker.open_end(&text));
+            proptest::prop_assert!(text.is_empty() || "abab b".starts_with(&*tail) || "bbbb".starts_with(&*tail));
+        }
+    }
+}

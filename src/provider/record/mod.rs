@@ -1,0 +1,251 @@
+//! A provider that writes down what is asked and what is said.
+
+pub(super) mod line;
+pub(super) mod mask;
+mod pending;
+mod sink;
+
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::Provider;
+use crate::request::Request;
+use crate::stream::{TurnSource, TurnStream, seal};
+use crate::turn::{StopReason, TurnBuilder, TurnEvent};
+use line::{Asked, Written};
+use mask::Masker;
+use pending::Pending;
+use sink::Sink;
+
+/// A provider that writes each turn down: what was asked, every event as it came, and the error if
+/// there is one. [`Replay`](crate::provider::Replay) plays it back.
+///
+/// A record is a file of JSON lines with a version in its first one. Each line of a turn carries
+/// the turn's number, so turns that stream at the same time share a file. A turn that is dropped
+/// simply goes no further in it. Each request is written whole, so the record of a run grows with the
+/// square of its turns.
+///
+/// Keys are no part of a request and so of no record. What else is secret is named by
+/// [`with_secret`](Self::with_secret).
+///
+/// The lines are written as they come, each in the poll that gives the event, by a small
+/// synchronous append; a turn's first and last line are flushed. Wrap the writer in a `BufWriter` to
+/// write less often.
+///
+/// What cannot be written never breaks a turn that streams: it goes on unrecorded, as do those that
+/// stream beside it. The failure is told once, as an error of kind [`Store`](ErrorKind::Store): by
+/// the request whose first line cannot be written, else by the next request. Nothing is sent for that
+/// one. Requests behind it are sent and not recorded; [`failure`](Self::failure) tells at any time.
+///
+/// Clones share the record.
+///
+/// ```
+/// use turnstream::provider::{Provider, Record, Replay, Scripted};
+/// use turnstream::stream::TurnEvents;
+/// use turnstream::{Agent, History, Request, env::SystemIds};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let path = std::env::temp_dir().join(format!("turnstream-record-{}.jsonl", std::process::id()));
+/// let recorded = Record::to_file(Scripted::new(["Hello!"]), &path)?.with_secret("hunter2");
+/// let outcome = Agent::new(recorded).run("My password is hunter2.").outcome().await;
+///
+/// let replay = Replay::from_file(&path)?.with_secret("hunter2");
+/// let again = Agent::new(replay).run("My password is hunter2.").outcome().await;
+/// assert_eq!(again.text, outcome.text);
+/// assert!(!std::fs::read_to_string(&path).unwrap().contains("hunter2"));
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Record {
+    provider: Arc<dyn Provider>,
+    masker: Arc<Masker>,
+    sink: Arc<Sink>,
+}
+
+impl Record {
+    /// Records into a file. One that is there is replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if the file cannot be made.
+    pub fn to_file(
+        provider: impl Provider + 'static,
+        path: impl AsRef<Path>,
+    ) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let file = File::create(path).map_err(|error| {
+            let message = format!("the record {} cannot be made: {error}", path.display());
+            Error::new(ErrorKind::Store, message).with_source(error)
+        })?;
+        Ok(Self::to(provider, file))
+    }
+
+    /// Records into any writer. It is called in the polls of the turns and must not block for long.
+    pub fn to(provider: impl Provider + 'static, out: impl Write + Send + 'static) -> Self {
+        let sink = Arc::new(Sink::new(out));
+        Self { provider: Arc::new(provider), masker: Arc::default(), sink }
+    }
+
+    /// Takes a secret out of everything that is written: as it is, and as it looks inside a JSON
+    /// string. It is found also where it comes in several pieces; where a turn is cut off in what may
+    /// be the beginning of one, that goes, too.
+    ///
+    /// White space around it is dropped. Less than four bytes are no secret and change nothing.
+    pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
+        Arc::make_mut(&mut self.masker).add(secret.as_ref());
+        self
+    }
+
+    /// What went wrong with the writing. Nothing is written behind it.
+    pub fn failure(&self) -> Option<Error> {
+        self.sink.failure()
+    }
+}
+
+impl Provider for Record {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let history = request.history.clone();
+        let stage = Stage::Unasked(Box::new(request));
+        seal(&history, Recording { record: self.clone(), stage })
+    }
+
+    fn model(&self) -> &str {
+        self.provider.model()
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("model", &self.model())
+            .field("turns", &self.sink.turns())
+            .field("secrets", &self.masker.len())
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One turn that is written down.
+struct Recording {
+    record: Record,
+    stage: Stage,
+}
+
+enum Stage {
+    Unasked(Box<Request>),
+    /// With the turn's writer, `None` if nothing is written any more.
+    Asking(TurnStream, Option<TurnWriter>),
+}
+
+impl TurnSource for Recording {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let this = &mut *self;
+        if let Stage::Unasked(request) = &this.stage {
+            let writer = match TurnWriter::begin(&this.record, request) {
+                Ok(writer) => writer,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            let events = this.record.provider.stream_turn((**request).clone());
+            this.stage = Stage::Asking(events, writer);
+        }
+        let Stage::Asking(events, writer) = &mut this.stage else { return Poll::Ready(None) };
+        Poll::Ready(match ready!(Pin::new(events).poll_next(cx)) {
+            Some(Ok(event)) => {
+                if let Some(writer) = writer {
+                    writer.event(&event);
+                }
+                turn.absorb(event);
+                Some(Ok(()))
+            }
+            Some(Err(error)) => {
+                if let Some(writer) = writer {
+                    writer.error(&error);
+                }
+                Some(Err(error))
+            }
+            None => None,
+        })
+    }
+}
+
+/// Writes the lines of one turn.
+struct TurnWriter {
+    masker: Arc<Masker>,
+    sink: Arc<Sink>,
+    turn: u32,
+    pending: Pending,
+    over: bool,
+}
+
+impl TurnWriter {
+    fn begin(record: &Record, request: &Request) -> Result<Option<Self>, Error> {
+        let (masker, sink) = (Arc::clone(&record.masker), Arc::clone(&record.sink));
+        let turn = sink.begin(record.model(), &Asked::of(request), &masker)?;
+        let pending = Pending::default();
+        Ok(turn.map(|turn| Self { masker, sink, turn, pending, over: false }))
+    }
+
+    fn event(&mut self, event: &TurnEvent) {
+        match self.masker.is_empty() {
+            true => self.write(std::slice::from_ref(event)),
+            false => {
+                let ready = self.pending.push(event.clone(), &self.masker);
+                self.write(&ready);
+            }
+        }
+        if matches!(event, TurnEvent::TurnComplete { .. }) {
+            self.sink.flush();
+            self.over = true;
+        }
+    }
+
+    fn error(&mut self, error: &Error) {
+        self.cut();
+        self.sink.write(&[Written::Error { turn: self.turn, error }], &self.masker);
+        self.sink.flush();
+        self.over = true;
+    }
+
+    fn cut(&mut self) {
+        let left = self.pending.cut(&self.masker);
+        self.write(&left);
+    }
+
+    fn write(&self, events: &[TurnEvent]) {
+        let line = |event| Written::Event { turn: self.turn, vetoed: is_vetoed(event), event };
+        let lines: Vec<Written<'_>> = events.iter().map(line).collect();
+        self.sink.write(&lines, &self.masker);
+    }
+}
+
+/// A turn that is dropped goes no further.
+impl Drop for TurnWriter {
+    fn drop(&mut self) {
+        if !self.over {
+            self.cut();
+            self.sink.flush();
+        }
+    }
+}
+
+/// Whether calls that the stop reason allows could not run, because no builder made the turn.
+fn is_vetoed(event: &TurnEvent) -> bool {
+    let TurnEvent::TurnComplete { turn } = event else { return false };
+    let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);
+    allows && turn.calls().veto().is_some()
+}

@@ -1,0 +1,33 @@
+//! Whether somebody else could do better.
+
+use crate::error::ErrorKind;
+
+/// Whether another provider could do better: what failed is the provider, its account or its
+/// model, not the request.
+pub(super) fn another_could(kind: ErrorKind) -> bool {
+    match kind {
+        ErrorKind::Connect
+        | ErrorKind::Timeout
+        | ErrorKind::Auth
+        | ErrorKind::Billing
+        | ErrorKind::RateLimited
+        | ErrorKind::Overloaded
+        | ErrorKind::Server
+        | ErrorKind::GenerationFailed
+        | ErrorKind::ContextWindow
+        | ErrorKind::IncompleteTurn
+        | ErrorKind::Protocol
+        | ErrorKind::TooLarge => true,
+        // A mistake of the caller shows itself rather than being paid for elsewhere, and going
+        // around a filter is the caller's own decision.
+        ErrorKind::InvalidRequest
+        | ErrorKind::Unsupported
+        | ErrorKind::Filtered
+        | ErrorKind::Hook
+        | ErrorKind::Panic
+        | ErrorKind::Store
+        | ErrorKind::Conflict
+        | ErrorKind::Unfinished
+        | ErrorKind::Other => false,
+    }
+}

@@ -1,0 +1,62 @@
+//! Whether a request is the recorded one, and what differs first.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::item::Json;
+use crate::provider::record::line::PARTS;
+
+/// What differs first between a request and the recorded one.
+///
+/// It is the source of the error that [`Replay`](crate::provider::Replay) gives; the error's
+/// message and its [`parameter`](crate::Error::parameter) name the path alone, because the values
+/// may be private.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestMismatch {
+    /// The turn of the record, from 1.
+    pub turn: u32,
+    /// Where they differ, for example `context[2].content`.
+    pub path: String,
+    /// What stands there in the record; `null` for nothing.
+    pub recorded: Json,
+    /// What stands there in the request; `null` for nothing.
+    pub asked: Json,
+}
+
+impl fmt::Display for RequestMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { turn, path, .. } = self;
+        write!(f, "the request is not that of turn {turn} of the record: `{path}` differs")
+    }
+}
+
+impl std::error::Error for RequestMismatch {}
+
+/// Compares what a model is told, part by part.
+pub(super) fn first(turn: u32, recorded: &Value, asked: &Value) -> Option<RequestMismatch> {
+    PARTS.iter().find_map(|part| {
+        let (path, recorded, asked) = differ(part.to_string(), &recorded[part], &asked[part])?;
+        Some(RequestMismatch { turn, path, recorded: recorded.into(), asked: asked.into() })
+    })
+}
+
+fn differ<'a>(
+    path: String,
+    recorded: &'a Value,
+    asked: &'a Value,
+) -> Option<(String, &'a Value, &'a Value)> {
+    match (recorded, asked) {
+        (Value::Object(a), Value::Object(b)) => {
+            let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys.into_iter()
+                .find_map(|key| differ(format!("{path}.{key}"), &recorded[key], &asked[key]))
+        }
+        (Value::Array(a), Value::Array(b)) => (0..a.len().max(b.len()))
+            .find_map(|at| differ(format!("{path}[{at}]"), &recorded[at], &asked[at])),
+        _ => (recorded != asked).then_some((path, recorded, asked)),
+    }
+}

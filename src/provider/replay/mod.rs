@@ -1,0 +1,226 @@
+//! A provider that plays a record.
+
+mod differ;
+mod read;
+mod rebuild;
+
+use std::fmt;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use serde_json::Value;
+
+pub use differ::RequestMismatch;
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::Provider;
+use crate::provider::record::line::Asked;
+use crate::provider::record::mask::Masker;
+use crate::request::Request;
+use crate::stream::{TurnSource, TurnStream, seal};
+use crate::turn::{TurnBuilder, TurnEvent};
+use read::{Ending, Recorded, Said};
+use rebuild::rebuild;
+
+/// A provider that answers from a [`Record`](crate::provider::Record): the same events, and the
+/// same error, for the same request. No network, no waiting.
+///
+/// A request is answered by the first turn of the record that was not played yet and was asked with
+/// the same model, system prompt, tools, options and context, in whatever order the requests come.
+/// The ids of the histories may differ. Where there is none, the error is of kind
+/// [`InvalidRequest`](ErrorKind::InvalidRequest) and its source a [`RequestMismatch`] with the first
+/// turn that was not played: it says what differs.
+///
+/// - The calls of a turn can run, as they could when it was recorded: the turn is put together anew
+///   from its items, by its recorded end.
+/// - A turn that was dropped while it was recorded is an
+///   [`IncompleteTurn`](ErrorKind::IncompleteTurn), and so is one whose last line is cut off.
+/// - An error comes with its data; of its sources only the
+///   [`PartialTurn`](crate::turn::PartialTurn) is there.
+/// - What was masked in the record is played as it stands there. Name the secrets again by
+///   [`with_secret`](Self::with_secret), so that they are masked in the requests, too.
+///
+/// Clones share the record; each turn of it is played once.
+///
+/// ```
+/// use turnstream::provider::{Provider, Replay, RequestMismatch};
+/// use turnstream::stream::TurnEvents;
+/// use turnstream::{ErrorKind, History, Item, Request};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let replay = Replay::from_text(
+///     r#"{"type":"recording","version":1,"model":"m"}
+/// {"type":"asked","turn":1,"request":{"history":{"id":"h","items":[{"type":"user","content":"Hi"}]}}}
+/// {"type":"event","turn":1,"event":{"type":"text_delta","index":0,"text":"Hello!"}}
+/// {"type":"event","turn":1,"event":{"type":"turn_complete","turn":{"items":[{"type":"text","text":"Hello!"}],"stop_reason":"stop"}}}
+/// "#,
+/// )?;
+/// let ask = |text: &str| {
+///     let request = Request::new(History::from_items("another", [Item::user(text)]));
+///     replay.stream_turn(request).into_turn()
+/// };
+/// let error = ask("Ho").await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+/// assert_eq!(error.find_source::<RequestMismatch>().unwrap().path, "context[0].content");
+/// assert_eq!(ask("Hi").await?.text(), "Hello!");
+/// assert_eq!(replay.remaining(), 0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Replay {
+    model: Arc<str>,
+    torn: bool,
+    masker: Arc<Masker>,
+    /// Those that were not played yet.
+    turns: Arc<Mutex<Vec<Recorded>>>,
+}
+
+impl Replay {
+    /// Reads a record from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if it cannot be read, or is no record of a version that is known.
+    /// A last line that is cut off is no error; it concerns the turns that had not ended, and only
+    /// when they are played.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|error| {
+            let message = format!("the record {} cannot be read: {error}", path.display());
+            Error::new(ErrorKind::Store, message).with_source(error)
+        })?;
+        // A cut may go through a character; what comes of it is no JSON.
+        Self::from_text(&String::from_utf8_lossy(&bytes))
+    }
+
+    /// Reads a record from its text.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_file`](Self::from_file).
+    pub fn from_text(text: &str) -> Result<Self, Error> {
+        let tape = read::tape(text)?;
+        Ok(Self {
+            model: tape.model.into(),
+            torn: tape.torn,
+            masker: Arc::default(),
+            turns: Arc::new(Mutex::new(tape.turns)),
+        })
+    }
+
+    /// Masks a secret before requests are compared, as
+    /// [`Record::with_secret`](crate::provider::Record::with_secret) did before they were written.
+    pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
+        Arc::make_mut(&mut self.masker).add(secret.as_ref());
+        self
+    }
+
+    /// How many turns were not played yet.
+    pub fn remaining(&self) -> usize {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Takes the turn that answers a request.
+    fn take(&self, request: &Request) -> Result<Recorded, Error> {
+        let unreadable = |error: serde_json::Error| read::refusal(&error.to_string());
+        let value = |told: String| serde_json::from_str::<Value>(&self.masker.json(told));
+        let asked = Asked::of(request).told().and_then(value).map_err(unreadable)?;
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mismatch = None;
+        for at in 0..turns.len() {
+            let recorded = value(turns[at].told.clone()).map_err(unreadable)?;
+            match differ::first(turns[at].turn, &recorded, &asked) {
+                None => return Ok(turns.remove(at)),
+                Some(differs) => drop(mismatch.get_or_insert(differs)),
+            }
+        }
+        Err(match mismatch {
+            Some(mismatch) => Error::new(ErrorKind::InvalidRequest, mismatch.to_string())
+                .with_parameter(mismatch.path.clone())
+                .with_source(mismatch),
+            None => {
+                let torn = if self.torn { ", and its last line is cut off" } else { "" };
+                let message = format!("every turn of the record was played already{torn}");
+                Error::new(ErrorKind::InvalidRequest, message)
+            }
+        })
+    }
+}
+
+impl Provider for Replay {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let history = request.history.clone();
+        seal(&history, Playing::Unasked(self.clone(), Box::new(request)))
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay")
+            .field("model", &self.model)
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One turn that is played.
+enum Playing {
+    /// Nothing was taken yet.
+    Unasked(Replay, Box<Request>),
+    Events(std::vec::IntoIter<Said>, Ending),
+}
+
+impl TurnSource for Playing {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let this = &mut *self;
+        if let Self::Unasked(replay, request) = this {
+            match replay.take(request) {
+                Ok(taken) => *this = Self::Events(taken.events.into_iter(), taken.ending),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+        let Self::Events(events, ending) = this else { return Poll::Ready(None) };
+        Poll::Ready(match events.next() {
+            Some(said) => Some(said.play(turn)),
+            None => end(ending, turn).map(Err),
+        })
+    }
+}
+
+impl Said {
+    fn play(self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        turn.absorb(match self.event {
+            TurnEvent::TurnComplete { turn } if !self.vetoed => {
+                TurnEvent::TurnComplete { turn: rebuild(&turn)? }
+            }
+            event => event,
+        });
+        Ok(())
+    }
+}
+
+/// The error that a turn ends with, where the end alone does not say it.
+fn end(ending: &Ending, turn: &mut TurnBuilder) -> Option<Error> {
+    match ending {
+        Ending::Complete | Ending::Dropped => None,
+        Ending::Failed(error) if error.kind() == ErrorKind::IncompleteTurn => {
+            Some(error.clone().with_source(turn.incomplete(None)))
+        }
+        Ending::Failed(error) => Some(error.clone()),
+        Ending::Torn => {
+            Some(turn.incomplete(Some(read::refusal("its last line, of this turn, is cut off"))))
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! From the lines of a record to its turns.
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::record::line::{Asked, Line, VERSION};
+use crate::turn::TurnEvent;
+
+/// A record, read.
+pub(super) struct Tape {
+    pub(super) model: String,
+    pub(super) turns: Vec<Recorded>,
+    /// The last line is cut off.
+    pub(super) torn: bool,
+}
+
+/// A turn of a record.
+pub(super) struct Recorded {
+    pub(super) turn: u32,
+    /// What the model was told, as JSON.
+    pub(super) told: String,
+    pub(super) events: Vec<Said>,
+    pub(super) ending: Ending,
+}
+
+pub(super) struct Said {
+    pub(super) event: TurnEvent,
+    /// The calls of the turn could not run when it was recorded.
+    pub(super) vetoed: bool,
+}
+
+pub(super) enum Ending {
+    /// `TurnComplete` is the last of the events.
+    Complete,
+    /// It failed.
+    Failed(Error),
+    /// It goes no further: it was dropped.
+    Dropped,
+    /// Its next line may be the one that is cut off.
+    Torn,
+}
+
+/// Reads the lines. A last one that is cut off is passed over, and noted.
+pub(super) fn tape(text: &str) -> Result<Tape, Error> {
+    let mut tape: Option<Tape> = None;
+    for (at, line) in text.split_inclusive('\n').enumerate() {
+        let refused = |why: &dyn std::fmt::Display| refusal(&format!("line {}: {why}", at + 1));
+        if line.trim().is_empty() {
+            continue;
+        }
+        let read = match serde_json::from_str::<Line>(line) {
+            Ok(read) => read,
+            // Without its end it was never written to its end.
+            Err(_) if !line.ends_with('\n') && tape.is_some() => {
+                if let Some(tape) = &mut tape {
+                    tape.tear(turn_of(line));
+                }
+                break;
+            }
+            Err(error) => return Err(refused(&error)),
+        };
+        match (read, &mut tape) {
+            (Line::Recording { version: VERSION, model }, None) => {
+                tape = Some(Tape { model, turns: Vec::new(), torn: false });
+            }
+            (Line::Recording { version, .. }, None) => {
+                return Err(refused(&format!("version {version} of the format is not known")));
+            }
+            (_, None) => return Err(refused(&"a record begins with a line `recording`")),
+            (line, Some(tape)) => tape.push(line).map_err(|why| refused(&why))?,
+        }
+    }
+    tape.ok_or_else(|| refusal("it is empty"))
+}
+
+impl Tape {
+    fn push(&mut self, line: Line) -> Result<(), String> {
+        match line {
+            Line::Recording { .. } => return Err("a second record begins".to_owned()),
+            Line::Asked { turn, request } => self.begin(turn, &request)?,
+            Line::Event { turn, vetoed, event } => {
+                let recorded = self.open(turn)?;
+                if matches!(event, TurnEvent::TurnComplete { .. }) {
+                    recorded.ending = Ending::Complete;
+                }
+                recorded.events.push(Said { event, vetoed });
+            }
+            Line::Error { turn, error } => self.open(turn)?.ending = Ending::Failed(error),
+            Line::Unknown => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, turn: u32, request: &Asked) -> Result<(), String> {
+        if self.turns.iter().any(|recorded| recorded.turn == turn) {
+            return Err(format!("turn {turn} is asked for twice"));
+        }
+        let told = request.told().map_err(|error| error.to_string())?;
+        self.turns.push(Recorded { turn, told, events: Vec::new(), ending: Ending::Dropped });
+        Ok(())
+    }
+
+    /// The turn that a line goes on with.
+    fn open(&mut self, turn: u32) -> Result<&mut Recorded, String> {
+        let recorded = self.turns.iter_mut().rfind(|recorded| recorded.turn == turn);
+        match recorded {
+            Some(recorded) if matches!(recorded.ending, Ending::Dropped) => Ok(recorded),
+            Some(_) => Err(format!("turn {turn} goes on behind its end")),
+            None => Err(format!("turn {turn} was not asked for")),
+        }
+    }
+
+    /// Notes that the last line is cut off: that of a turn, or of any that had not ended.
+    fn tear(&mut self, turn: Option<u32>) {
+        self.torn = true;
+        for recorded in &mut self.turns {
+            let concerned = turn.is_none_or(|turn| turn == recorded.turn);
+            if concerned && matches!(recorded.ending, Ending::Dropped) {
+                recorded.ending = Ending::Torn;
+            }
+        }
+    }
+}
+
+/// The turn of a line that is cut off, where it reaches so far.
+fn turn_of(line: &str) -> Option<u32> {
+    let (_, number) = line.split_once("\"turn\":")?;
+    let (number, _) = number.split_once(',')?;
+    number.parse().ok()
+}
+
+pub(super) fn refusal(why: &str) -> Error {
+    Error::new(ErrorKind::Store, format!("the record cannot be read: {why}"))
+}

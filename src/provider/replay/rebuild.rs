@@ -1,0 +1,67 @@
+//! From a recorded turn to one whose calls may run.
+
+use std::sync::Arc;
+
+use crate::item::{Item, ItemKind};
+use crate::provider::replay::read::refusal;
+use crate::turn::{ReasoningKind, Turn, TurnBuilder, TurnEvent};
+
+use crate::error::Error;
+
+/// Puts a recorded turn together again, as a decoder does: its items are pushed one by one, and
+/// the recorded end is the terminal marker.
+///
+/// # Errors
+///
+/// If what comes out is not what was recorded.
+pub(super) fn rebuild(recorded: &Turn) -> Result<Arc<Turn>, Error> {
+    let mut turn = TurnBuilder::new();
+    turn.model(recorded.model().unwrap_or_default());
+    turn.response_id(recorded.response_id().unwrap_or_default());
+    for (at, item) in (0..).zip(recorded.items()) {
+        push(&mut turn, at, item);
+    }
+    turn.usage(recorded.usage());
+    turn.stop(recorded.stop_reason().clone(), recorded.raw_stop_reason().unwrap_or_default());
+    turn.complete()?;
+    let rebuilt = std::iter::from_fn(|| turn.next_event()).find_map(|event| match event {
+        TurnEvent::TurnComplete { turn } => Some(turn),
+        _ => None,
+    });
+    rebuilt.filter(|rebuilt| **rebuilt == *recorded).ok_or_else(|| {
+        refusal("a turn in it is none that a provider could have made, so it is not played")
+    })
+}
+
+fn push(turn: &mut TurnBuilder, at: u32, item: &Item) {
+    let data = item.provider_data.as_deref().cloned();
+    match &item.kind {
+        ItemKind::Text { text } => {
+            turn.text(at, text);
+            if let Some(data) = data {
+                turn.text_data(at, data);
+            }
+        }
+        ItemKind::Reasoning { text } => {
+            turn.reasoning(at, text, ReasoningKind::Trace);
+            if let Some(data) = data {
+                turn.reasoning_data(at, data);
+            }
+        }
+        ItemKind::ToolCall(call) => {
+            turn.tool_call_start(at, &call.call_id, &call.name);
+            turn.tool_call_args(at, &call.arguments);
+            if let Some(data) = data {
+                turn.tool_call_data(at, data);
+            }
+            turn.tool_call_end(at);
+        }
+        ItemKind::Other => {
+            if let Some(data) = data {
+                turn.other(data);
+            }
+        }
+        // No model says them; the comparison finds them missing.
+        ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_) => {}
+    }
+}

@@ -1,0 +1,111 @@
+//! How long to wait before the next try.
+
+use std::time::Duration;
+
+use crate::env::Random;
+
+/// How often a request is sent, and how long to wait in between.
+///
+/// Before try `n + 1` it waits a random time between zero and `base · factor^(n-1)`, at most
+/// `cap`: "full jitter", which spreads those who failed together. Where the provider said how long
+/// to wait, it waits at least that.
+///
+/// ```
+/// use std::time::Duration;
+/// use turnstream::provider::Backoff;
+///
+/// let patient = Backoff { attempts: 8, cap: Duration::from_secs(60), ..Backoff::default() };
+/// assert_eq!(patient.ceiling(1), Duration::from_millis(500));
+/// assert_eq!(patient.ceiling(3), Duration::from_secs(2));
+/// assert_eq!(patient.ceiling(20), Duration::from_secs(60));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    /// How often the request is sent in all; 4 by default. 0 is read as 1.
+    pub attempts: u32,
+    /// The longest wait before the second try; 500 ms by default.
+    pub base: Duration,
+    /// How much longer each next wait may be; 2 by default. Less than 1, or no number, is read
+    /// as 1.
+    pub factor: f64,
+    /// The longest wait of all that the provider did not ask for; 30 s by default.
+    pub cap: Duration,
+    /// The longest wait that the provider may ask for; 60 s by default. Where it asks for a longer
+    /// one, the error is given at once and still carries it in
+    /// [`retry_after`](crate::Error::retry_after).
+    pub retry_after_cap: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self {
+            attempts: 4,
+            base: Duration::from_millis(500),
+            factor: 2.0,
+            cap: Duration::from_secs(30),
+            retry_after_cap: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Backoff {
+    /// The longest time that is waited behind so many failed tries, from 1, unless the provider
+    /// asks for more.
+    pub fn ceiling(&self, failed: u32) -> Duration {
+        let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
+        let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
+        let seconds = self.base.as_secs_f64() * factor.powi(power);
+        // What is too large for a duration, or no number, is the cap.
+        Duration::try_from_secs_f64(seconds).unwrap_or(self.cap).min(self.cap)
+    }
+
+    /// How long to wait behind so many failed tries; `None` if the error is to be given instead.
+    pub(super) fn wait(
+        &self,
+        failed: u32,
+        retry_after: Option<Duration>,
+        random: &dyn Random,
+    ) -> Option<Duration> {
+        if failed >= self.attempts.max(1) {
+            return None;
+        }
+        let asked = retry_after.unwrap_or_default();
+        if asked > self.retry_after_cap {
+            return None;
+        }
+        let fraction = random.fraction().clamp(0.0, 1.0);
+        Some(self.ceiling(failed).mul_f64(fraction).max(asked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::SeededRandom;
+
+    #[test]
+    fn no_setting_and_no_answer_of_a_provider_makes_it_panic_or_wait_beyond_the_caps() {
+        let random = SeededRandom::new(1);
+        for factor in [f64::NAN, -1.0, 0.0, 1.0, 2.0, f64::INFINITY, f64::MAX] {
+            for base in [Duration::ZERO, Duration::from_secs(1), Duration::MAX] {
+                for failed in [0, 1, 2, 40, 2_000, u32::MAX - 1] {
+                    let backoff =
+                        Backoff { attempts: u32::MAX, base, factor, ..Backoff::default() };
+                    let wait = backoff.wait(failed, None, &random).unwrap();
+                    assert!(wait <= backoff.cap, "{backoff:?} waits {wait:?}");
+                    assert_eq!(backoff.wait(failed, Some(Duration::MAX), &random), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_jitter_is_full() {
+        let random = SeededRandom::new(1);
+        let draw = || Backoff::default().wait(2, None, &random).unwrap();
+        let drawn: Vec<Duration> = (0..200).map(|_| draw()).collect();
+        assert!(drawn.iter().all(|wait| *wait <= Duration::from_secs(1)));
+        assert!(drawn.iter().any(|wait| *wait < Duration::from_millis(100)));
+        assert!(drawn.iter().any(|wait| *wait > Duration::from_millis(900)));
+    }
+}

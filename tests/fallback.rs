@@ -1,0 +1,456 @@
+//! `Fallback` and `CircuitBreaker`: who is asked, for what, and what a consumer sees of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, proptest};
+use turnstream::event::Reason;
+use turnstream::provider::{
+    Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Record, Reply, Retry, Scripted,
+};
+use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::{PartialTurn, TurnEvent};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};
+
+fn error(kind: ErrorKind) -> Error {
+    Error::new(kind, kind.as_str())
+}
+
+fn fails(kind: ErrorKind) -> Scripted {
+    Scripted::function(move |_, _| Reply::error(error(kind)))
+}
+
+fn says(text: &str) -> Scripted {
+    let text = text.to_owned();
+    Scripted::function(move |_, _| text.clone()).with_model("second")
+}
+
+fn spent(output_tokens: u64) -> Usage {
+    Usage { input_tokens: 10, output_tokens, ..Usage::default() }
+}
+
+fn request() -> Request {
+    Request::new(History::from_items("h", [Item::user("hi")]))
+}
+
+async fn ask(provider: &dyn Provider) -> Result<Arc<Turn>, Error> {
+    provider.stream_turn(request()).into_turn().await
+}
+
+async fn read(turn: TurnStream) -> Vec<TurnEvent> {
+    turn.map(|event| event.unwrap()).collect().await
+}
+
+#[tokio::test]
+async fn the_next_is_asked_behind_what_another_could_do_better() {
+    use ErrorKind::*;
+    for kind in [
+        Connect,
+        Timeout,
+        Auth,
+        Billing,
+        RateLimited,
+        Overloaded,
+        Server,
+        ContextWindow,
+        IncompleteTurn,
+        Protocol,
+        TooLarge,
+    ] {
+        let turn = ask(&Fallback::new(fails(kind)).or(says("fine"))).await;
+        assert_eq!(turn.unwrap().text(), "fine", "{kind}");
+    }
+    for kind in [InvalidRequest, Unsupported, Filtered, Hook, Panic, Store, Conflict, Other] {
+        let second = says("fine");
+        let failed = ask(&Fallback::new(fails(kind)).or(second.clone())).await.unwrap_err();
+        assert_eq!((failed, second.requests().len()), (error(kind), 0));
+    }
+}
+
+#[tokio::test]
+async fn a_closure_chooses_other_errors() {
+    let on = |error: &Error| error.kind() == ErrorKind::Filtered;
+    let model = |kind| Fallback::new(fails(kind)).or(says("fine")).on(on);
+    assert_eq!(ask(&model(ErrorKind::Filtered)).await.unwrap().text(), "fine");
+    assert!(ask(&model(ErrorKind::Server)).await.is_err());
+}
+
+#[tokio::test]
+async fn what_the_first_said_is_taken_back_and_counted() {
+    let first = Scripted::new([Reply::new()
+        .usage(spent(3))
+        .think("hm")
+        .say("half")
+        .call_raw("a", "t", "{}")
+        .cut()]);
+    let model = Fallback::new(first).or(Scripted::new([Reply::text("all").usage(spent(5))]));
+    let mut run = Agent::new(model).run("go");
+    let mut void = Vec::new();
+    while let Some(event) = run.next().await {
+        if let Event::Turn(TurnEvent::Retracted { usage, .. }) = event.unwrap() {
+            void.push(usage);
+        }
+    }
+    assert_eq!(void, [spent(3)]);
+    assert_eq!(run.usage(), spent(3) + spent(5));
+    let history = run.history();
+    let said: Vec<&Item> = history.iter().skip(1).collect();
+    assert_eq!((said.len(), said[0].as_text()), (1, Some("all")), "nothing void is left");
+}
+
+#[tokio::test]
+async fn nothing_is_seen_of_a_provider_that_said_nothing() {
+    let model = Fallback::new(fails(ErrorKind::Server)).or(says("fine"));
+    let events = read(model.stream_turn(request())).await;
+    assert_eq!(events, read(says("fine").stream_turn(request())).await);
+}
+
+#[tokio::test]
+async fn a_model_that_the_request_names_is_for_the_first_alone() {
+    let (first, second) = (fails(ErrorKind::Server).with_model("first"), says("fine"));
+    let model = Fallback::new(first.clone()).or(second.clone());
+    assert_eq!(model.model(), "first");
+    let asked = Request { model: Some("bigger".into()), ..request() };
+    let turn = model.stream_turn(asked).into_turn().await.unwrap();
+    assert_eq!(turn.model(), Some("second"));
+    assert_eq!(first.requests()[0].model.as_deref(), Some("bigger"));
+    assert_eq!(second.requests()[0].model, None);
+}
+
+#[tokio::test]
+async fn the_error_is_the_last_ones_and_holds_them_all() {
+    let cut = Scripted::new([Reply::text("half").cut()]).with_model("third");
+    let model = Fallback::new(fails(ErrorKind::RateLimited).with_model("first"))
+        .or(fails(ErrorKind::Auth).with_model("second"))
+        .or(cut);
+    let failed = ask(&model).await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
+    assert_eq!(
+        PartialTurn::of(&failed).unwrap().text(),
+        "half",
+        "the last one's sources are there"
+    );
+    let all = FallbackFailure::of(&failed).unwrap();
+    let told: Vec<_> = all.errors().map(|(model, error)| (model, error.kind())).collect();
+    let kinds = [ErrorKind::RateLimited, ErrorKind::Auth, ErrorKind::IncompleteTurn];
+    assert_eq!(told, [("first", kinds[0]), ("second", kinds[1]), ("third", kinds[2])]);
+    assert_eq!(
+        all.to_string(),
+        "3 providers failed: first: rate_limited; second: auth; \
+         third: the turn ended without its terminal marker"
+    );
+}
+
+#[tokio::test]
+async fn an_error_that_is_not_chosen_ends_it_in_the_middle() {
+    let third = says("fine");
+    let model = Fallback::new(fails(ErrorKind::Server))
+        .or(fails(ErrorKind::InvalidRequest))
+        .or(third.clone());
+    let failed = ask(&model).await.unwrap_err();
+    assert_eq!((failed.kind(), third.requests().len()), (ErrorKind::InvalidRequest, 0));
+    assert_eq!(FallbackFailure::of(&failed).unwrap().errors().count(), 2);
+}
+
+#[tokio::test]
+async fn each_turn_begins_with_the_first() {
+    let first = Scripted::new([Reply::error(error(ErrorKind::Server)), Reply::text("back")]);
+    let model = Fallback::new(first).or(says("stand-in"));
+    assert_eq!(ask(&model).await.unwrap().text(), "stand-in");
+    assert_eq!(ask(&model).await.unwrap().text(), "back");
+}
+
+#[tokio::test]
+async fn a_call_of_the_second_runs() {
+    let call = Reply::new().call("nobody", serde_json::json!({}));
+    let model = Fallback::new(fails(ErrorKind::Server)).or(Scripted::new([call]));
+    assert!(ask(&model).await.unwrap().calls().veto().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_opens_after_so_many_failures_in_a_row() {
+    let model = Scripted::new([
+        Reply::error(error(ErrorKind::Server)),
+        Reply::text("fine"),
+        Reply::error(error(ErrorKind::Server)),
+        // Not the provider's failure: it changes nothing.
+        Reply::error(error(ErrorKind::InvalidRequest)),
+        Reply::new().cut(),
+    ]);
+    let breaker = CircuitBreaker::new(model.clone()).after(2);
+    for _ in 0..4 {
+        drop(ask(&breaker).await);
+        assert!(!breaker.is_open());
+    }
+    drop(ask(&breaker).await);
+    assert!(breaker.is_open());
+    tokio::time::advance(Duration::from_secs(10)).await;
+    let refused = ask(&breaker).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Overloaded);
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
+    let last = refused.find_source::<Error>().unwrap();
+    assert_eq!(last.kind(), ErrorKind::IncompleteTurn);
+    assert_eq!(model.requests().len(), 5, "nothing was sent");
+}
+
+/// A breaker that is open, over a script, and its rest is over.
+async fn rested(replies: impl IntoIterator<Item = Reply>) -> (CircuitBreaker, Scripted) {
+    let first = Reply::error(error(ErrorKind::Server));
+    let model = Scripted::new([first].into_iter().chain(replies));
+    let breaker = CircuitBreaker::new(model.clone()).after(1).rest(Duration::from_secs(5));
+    drop(ask(&breaker).await);
+    assert!(breaker.is_open());
+    tokio::time::advance(Duration::from_secs(5)).await;
+    assert!(!breaker.is_open());
+    (breaker, model)
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_probes_and_closes_it() {
+    let (breaker, model) = rested(["fine".into(), "fine".into()]).await;
+    let mut probe = breaker.stream_turn(request());
+    assert!(matches!(probe.next().now_or_never(), Some(Some(Ok(_)))));
+    let refused = ask(&breaker).await.unwrap_err();
+    assert_eq!((refused.kind(), refused.retry_after()), (ErrorKind::Overloaded, None));
+    assert_eq!(model.requests().len(), 2);
+    assert!(probe.next().await.unwrap().is_ok());
+    assert!(probe.next().await.is_none());
+    assert_eq!(ask(&breaker).await.unwrap().text(), "fine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_fails_opens_it_again() {
+    let (breaker, _) = rested([Reply::text("half").cut()]).await;
+    assert_eq!(ask(&breaker).await.unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    assert!(breaker.is_open());
+    let refused = ask(&breaker).await.unwrap_err();
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_dropped_or_says_nothing_of_the_provider_gives_its_place_away() {
+    let odd = Reply::error(error(ErrorKind::InvalidRequest));
+    let (breaker, model) = rested([Reply::new().hang(), odd, "fine".into()]).await;
+    let mut probe = breaker.stream_turn(request());
+    assert!(probe.next().now_or_never().is_none());
+    assert!(breaker.is_open());
+    drop(probe);
+    assert_eq!(ask(&breaker).await.unwrap_err().kind(), ErrorKind::InvalidRequest);
+    assert_eq!(ask(&breaker).await.unwrap().text(), "fine");
+    assert_eq!((model.requests().len(), model.in_flight()), (4, 0));
+    // One that was never polled takes no place.
+    let _unasked = breaker.stream_turn(request());
+    assert!(!breaker.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_from_before_it_opened_does_not_close_it() {
+    let slow = Reply::text("late").delay(Duration::from_secs(1));
+    let model = Scripted::new([slow, Reply::error(error(ErrorKind::Server))]);
+    let breaker = CircuitBreaker::new(model).after(1);
+    let mut early = breaker.stream_turn(request());
+    assert!(early.next().await.unwrap().is_ok());
+    drop(ask(&breaker).await);
+    assert!(breaker.is_open());
+    while let Some(event) = early.next().await {
+        event.unwrap();
+    }
+    assert!(breaker.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_around_it_waits_for_the_rest_and_is_the_probe() {
+    let (first, then) = (Reply::error(error(ErrorKind::Server)), Reply::text("fine"));
+    let model = Scripted::new([first, then]);
+    let breaker =
+        CircuitBreaker::new(model.clone()).after(1).rest(Duration::from_micros(7_500_300));
+    let backoff = Backoff { base: Duration::ZERO, ..Backoff::default() };
+    let turn = ask(&Retry::new(breaker).with_backoff(backoff)).await.unwrap();
+    assert_eq!((turn.text().as_str(), model.requests().len()), ("fine", 2));
+}
+
+/// Every order of the four decorators, outermost last.
+fn orders() -> Vec<Vec<char>> {
+    let mut orders = vec![vec![]];
+    for layer in ['r', 'f', 'c', 'w'] {
+        orders = orders
+            .into_iter()
+            .flat_map(|order: Vec<char>| {
+                (0..=order.len()).map(move |at| {
+                    let mut order = order.clone();
+                    order.insert(at, layer);
+                    order
+                })
+            })
+            .collect();
+    }
+    orders
+}
+
+fn decorated(order: &[char], model: &Scripted) -> Arc<dyn Provider> {
+    order.iter().fold(Arc::new(model.clone()), |provider: Arc<dyn Provider>, layer| match layer {
+        'r' => Arc::new(Retry::new(provider).with_retraction()),
+        'f' => Arc::new(Fallback::new(provider).or(says("never asked"))),
+        'c' => Arc::new(CircuitBreaker::new(provider)),
+        _ => Arc::new(Record::to(provider, std::io::sink())),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_any_order_calls_run_and_a_drop_at_every_poll_leaves_nothing_behind() {
+    let orders = orders();
+    assert_eq!(orders.len(), 24);
+    for order in orders {
+        let world = || {
+            let model = Scripted::new([
+                Reply::text("so").call_raw("a", "t", "{}").call_raw("a", "t", "{\"x\":1}"),
+                Reply::text("done"),
+            ]);
+            let ran = Arc::new(AtomicUsize::new(0));
+            let (spec, count) = (serde_json::json!({ "type": "object" }), ran.clone());
+            let spec = ToolSpec { name: "t".into(), description: String::new(), parameters: spec };
+            let tool = Tool::raw(spec, move |_, _| {
+                count.fetch_add(1, Ordering::Relaxed);
+                async { "ran" }
+            });
+            let agent = Agent::new(decorated(&order, &model)).with_tools([tool.unwrap()]);
+            (agent.run_from(History::with_id("h"), "go"), model, ran)
+        };
+        let (mut run, model, ran) = world();
+        let mut events = Vec::new();
+        while let Some(Some(event)) = run.next().now_or_never() {
+            events.push(event.unwrap());
+        }
+        let outcome = events.last().unwrap().finished().unwrap();
+        assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "done"));
+        assert_eq!((ran.load(Ordering::Relaxed), model.requests().len()), (2, 2), "{order:?}");
+        for at in 0..events.len() {
+            let (mut run, model, ran) = world();
+            for _ in 0..at {
+                run.next().now_or_never();
+            }
+            drop(run);
+            let before = (model.requests().len(), ran.load(Ordering::Relaxed));
+            assert_eq!(model.in_flight(), 0);
+            tokio::time::advance(Duration::from_hours(1)).await;
+            assert_eq!((model.requests().len(), ran.load(Ordering::Relaxed)), before);
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Try {
+    words: u32,
+    counted: Option<u64>,
+    fails: Option<ErrorKind>,
+}
+
+impl Try {
+    fn text(&self, who: usize) -> String {
+        let words: Vec<String> = (0..self.words).map(|word| format!("{who}.{word} ")).collect();
+        words.concat()
+    }
+
+    fn reply(&self, who: usize) -> Reply {
+        let reply = self.counted.map_or_else(Reply::new, |n| Reply::new().usage(spent(n)));
+        let reply = reply.say(&self.text(who));
+        match self.fails {
+            Some(ErrorKind::IncompleteTurn) => reply.cut(),
+            Some(kind) => reply.fail(error(kind)),
+            None => reply.say("done"),
+        }
+    }
+}
+
+fn tries() -> impl Strategy<Value = Vec<Try>> {
+    let kinds = [ErrorKind::Overloaded, ErrorKind::InvalidRequest, ErrorKind::IncompleteTurn];
+    let fails = proptest::option::weighted(0.8, proptest::sample::select(kinds.to_vec()));
+    let one = (0_u32..3, proptest::option::of(1_u64..100), fails)
+        .prop_map(|(words, counted, fails)| Try { words, counted, fails });
+    proptest::collection::vec(one, 1..5)
+}
+
+/// The text, the usage, how many are asked, and whether the last one completes.
+fn expected(tries: &[Try]) -> (String, Usage, usize, bool) {
+    let mut usage = Usage::default();
+    for (who, one) in tries.iter().enumerate() {
+        usage += one.counted.map(spent).unwrap_or_default();
+        match one.fails {
+            None => return (one.text(who) + "done", usage, who + 1, true),
+            Some(ErrorKind::InvalidRequest) => return (one.text(who), usage, who + 1, false),
+            Some(_) if who + 1 == tries.len() => return (one.text(who), usage, who + 1, false),
+            Some(_) => {}
+        }
+    }
+    unreachable!("there is at least one")
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+    #[test]
+    fn a_run_over_a_fallback_ends_once_says_what_survived_and_counts_every_try(tries in tries()) {
+        let world = || {
+            let models: Vec<Scripted> = tries
+                .iter()
+                .enumerate()
+                .map(|(who, one)| Scripted::new([one.reply(who)]))
+                .collect();
+            let first = Fallback::new(models[0].clone());
+            let fallback = models[1..].iter().cloned().fold(first, Fallback::or);
+            (Agent::new(fallback).run_from(History::with_id("h"), "go"), models)
+        };
+        let asked = |models: &[Scripted]| models.iter().map(|model| model.requests().len()).sum::<usize>();
+        let (mut run, models) = world();
+        let mut events = Vec::new();
+        while let Some(Some(event)) = run.next().now_or_never() {
+            events.push(event.unwrap());
+        }
+        prop_assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1);
+        let outcome = events.last().unwrap().finished().unwrap();
+        let completed = outcome.reason == Reason::Completed;
+        let told = (outcome.text.clone(), outcome.usage, asked(&models), completed);
+        prop_assert_eq!(told, expected(&tries));
+        for at in 0..events.len() {
+            let (mut run, models) = world();
+            for _ in 0..at {
+                run.next().now_or_never();
+            }
+            drop(run);
+            let sent = asked(&models);
+            prop_assert!(models.iter().all(|model| model.in_flight() == 0));
+            prop_assert!(sent <= expected(&tries).2);
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn what_is_bound_to_the_first_model_does_not_go_to_the_second() {
+    use turnstream::http::HttpClient;
+    use turnstream::item::{Json, ProviderData};
+    use turnstream::provider::Anthropic;
+    use turnstream::testing::ModelServer;
+
+    let down =
+        ModelServer::anthropic(|_, _| Reply::error(error(ErrorKind::Overloaded).with_status(529)))
+            .await
+            .unwrap();
+    let up = ModelServer::anthropic(|_, _| "fine").await.unwrap();
+    let at = |model: &str, server: &ModelServer| {
+        let model = Anthropic::new(model).with_base_url(server.url()).unwrap();
+        model.with_http(HttpClient::without_proxy())
+    };
+    let value = Json::parse(r#"{"signature":"c2ln"}"#).unwrap();
+    let data = ProviderData { provider: "anthropic".into(), model: "a".into(), value };
+    let thought = Item { provider_data: Some(data.into()), ..Item::reasoning("Hm.") };
+    let items = [Item::user("hi"), thought, Item::text("hello"), Item::user("again")];
+    let request = Request::new(History::from_items("h", items));
+    let model = Fallback::new(at("a", &down)).or(at("b", &up));
+    assert_eq!(model.stream_turn(request).into_turn().await.unwrap().text(), "fine");
+    let (first, second) = (down.requests()[0].to_string(), up.requests()[0].to_string());
+    assert!(first.contains("c2ln") && first.contains(r#""model":"a""#));
+    assert!(!second.contains("c2ln") && second.contains(r#""model":"b""#));
+}

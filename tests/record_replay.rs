@@ -1,0 +1,579 @@
+//! `Record` and `Replay`: what is written, what is played, and what goes wrong.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use futures::{FutureExt, StreamExt};
+use serde_json::{Value, json};
+use turnstream::env::CountingIds;
+use turnstream::item::{Json, ProviderData};
+use turnstream::provider::{
+    Backoff, Provider, Record, Replay, Reply, RequestMismatch, Retry, Scripted,
+};
+use turnstream::request::{Effort, Options, Reasoning};
+use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::{PartialTurn, StopReason, TurnBuilder, TurnEvent};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};
+
+/// A writer that can be read, and that takes so many bytes.
+#[derive(Clone)]
+struct Paper(Arc<Mutex<(Vec<u8>, usize)>>);
+
+impl Paper {
+    fn new() -> Self {
+        Self::of(usize::MAX)
+    }
+
+    fn of(bytes: usize) -> Self {
+        Self(Arc::new(Mutex::new((Vec::new(), bytes))))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().0.clone()).unwrap()
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut paper = self.0.lock().unwrap();
+        let taken = bytes.len().min(paper.1 - paper.0.len());
+        if taken == 0 {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "no space left"));
+        }
+        paper.0.extend(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A path in the temporary folder, removed at the end.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str) -> Self {
+        let name = format!("turnstream-{name}-{}.jsonl", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn error(kind: ErrorKind) -> Error {
+    Error::new(kind, kind.as_str())
+}
+
+fn ask(text: &str) -> Request {
+    Request::new(History::from_items("h", [Item::user(text)]))
+}
+
+async fn read(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
+    let mut events = Vec::new();
+    while let Some(event) = turn.next().await {
+        match event {
+            Ok(event) => events.push(event),
+            Err(error) => return (events, Some(error)),
+        }
+    }
+    (events, None)
+}
+
+fn turn_of(events: &[TurnEvent]) -> &Arc<Turn> {
+    match events.last() {
+        Some(TurnEvent::TurnComplete { turn }) => turn,
+        _ => panic!("no turn"),
+    }
+}
+
+/// Records one request, plays it, checks that both say the same, and gives that.
+async fn check(provider: impl Provider + 'static) -> (Vec<TurnEvent>, Option<Error>) {
+    let paper = Paper::new();
+    let record = Record::to(provider, paper.clone());
+    let said = read(record.stream_turn(ask("hi"))).await;
+    assert_eq!(record.failure(), None);
+    let replay = Replay::from_text(&paper.text()).unwrap();
+    assert_eq!(replay.model(), record.model());
+    let played = read(replay.stream_turn(ask("hi"))).await;
+    assert_eq!(played, said);
+    if let (Some(TurnEvent::TurnComplete { turn: a }), Some(TurnEvent::TurnComplete { turn: b })) =
+        (said.0.last(), played.0.last())
+    {
+        assert_eq!(a.calls().veto(), b.calls().veto(), "{}", paper.text());
+    }
+    played
+}
+
+#[tokio::test]
+async fn a_replay_says_what_was_said() {
+    let usage = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
+    let reply = || {
+        Reply::new()
+            .usage(Usage { input_tokens: 9, ..Usage::default() })
+            .think("hm, a \"thought\"\n")
+            .say("Two calls. ☃")
+            .call_raw("", "t", "{\"x\": 1}")
+            .call_raw("b", "u", "")
+            .say("And words.")
+            .usage(usage)
+    };
+    let (events, _) = check(Scripted::new([reply()])).await;
+    let turn = turn_of(&events);
+    assert_eq!((turn.usage(), turn.model()), (usage, Some("scripted")));
+    assert!(turn.calls().veto().is_none() && turn.calls().len() == 2);
+    check(Scripted::new([Reply::new().refuse("I will not.").stop(StopReason::Refusal)])).await;
+    check(Scripted::new([reply().stop(StopReason::MaxTokens)])).await;
+    check(Scripted::new([reply().stop(StopReason::Other("odd".into()))])).await;
+    check(Scripted::new([Reply::new()])).await;
+    check(Scripted::new([reply().retract("again").say("anew")])).await;
+}
+
+#[tokio::test]
+async fn a_replay_fails_as_it_failed() {
+    let limited = error(ErrorKind::RateLimited)
+        .with_status(429)
+        .with_retry_after(std::time::Duration::from_secs(3))
+        .with_request_id("req_1");
+    let (_, failed) = check(Scripted::new([Reply::text("half").fail(limited.clone())])).await;
+    assert_eq!(failed, Some(limited));
+    let (_, failed) = check(Scripted::new([Reply::text("half").cut()])).await;
+    assert_eq!(PartialTurn::of(&failed.unwrap()).unwrap().text(), "half");
+}
+
+/// A provider that says what a function pushes.
+struct Pushes(fn(&mut TurnBuilder));
+
+impl Provider for Pushes {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let mut turn = TurnBuilder::after(&request.history);
+        (self.0)(&mut turn);
+        turn.complete().unwrap();
+        let events: Vec<_> = std::iter::from_fn(|| turn.next_event()).map(Ok).collect();
+        futures::stream::iter(events).seal(&request.history)
+    }
+
+    fn model(&self) -> &'static str {
+        "pushes"
+    }
+}
+
+#[tokio::test]
+async fn what_a_provider_wants_to_see_again_is_played_byte_for_byte() {
+    fn data(json: &str) -> ProviderData {
+        let value = Json::parse(json).unwrap();
+        ProviderData { provider: "p".into(), model: "m".into(), value }
+    }
+    let (events, _) = check(Pushes(|turn| {
+        turn.model("m-1");
+        turn.response_id("r");
+        turn.other(data(r#"{"z":1,"a":[2]}"#));
+        // A thought without words, before and behind one with words.
+        turn.reasoning_data(0, data(r#"{"signature":"s0"}"#));
+        turn.reasoning(1, "hm", turnstream::turn::ReasoningKind::Summary);
+        turn.reasoning_data(1, data(r#"{"signature":"s1"}"#));
+        turn.text(7, "hi");
+        turn.text_data(7, data(r#"{"t":true}"#));
+        turn.other(data(r#"{"b":{}}"#));
+        turn.tool_call_start(3, "a", "t");
+        turn.tool_call_data(3, data(r#"{"signature":"s2"}"#));
+        turn.tool_call_args(3, "{}");
+        turn.tool_call_end(3);
+        turn.other(data(r#"{"c":1}"#));
+        turn.stop(StopReason::ToolCalls, "tool_use");
+    }))
+    .await;
+    let turn = turn_of(&events);
+    assert_eq!(turn.items().len(), 7);
+    assert_eq!((turn.raw_stop_reason(), turn.response_id()), (Some("tool_use"), Some("r")));
+    let first = turn.items()[0].provider_data.as_ref().unwrap();
+    assert_eq!(first.value.as_str(), r#"{"z":1,"a":[2]}"#);
+}
+
+#[tokio::test]
+async fn a_turn_that_could_not_run_when_it_was_recorded_cannot_run_when_it_is_played() {
+    let json = r#"{"items":[{"type":"tool_call","call_id":"a","name":"t","arguments":"{}"}],"stop_reason":"tool_calls"}"#;
+    let read_back: Turn = serde_json::from_str(json).unwrap();
+    let event = TurnEvent::TurnComplete { turn: Arc::new(read_back) };
+    let (events, _) = check(Scripted::new([Reply::new().event(event)])).await;
+    assert!(turn_of(&events).calls().veto().is_some());
+}
+
+#[tokio::test]
+async fn a_turn_that_nobody_could_have_made_is_not_played() {
+    let line = |turn: &str| {
+        format!(
+            "{{\"type\":\"recording\",\"version\":1}}\n\
+             {{\"type\":\"asked\",\"turn\":1,\"request\":{{\"history\":{{\"id\":\"h\",\"items\":[]}}}}}}\n\
+             {{\"type\":\"event\",\"turn\":1,\"event\":{{\"type\":\"turn_complete\",\"turn\":{turn}}}}}\n"
+        )
+    };
+    let turn = r#"{"items":[{"type":"user","content":"x"}],"stop_reason":"stop"}"#;
+    let replay = Replay::from_text(&line(turn)).unwrap();
+    let asked = Request::new(History::with_id("h"));
+    let failed = replay.stream_turn(asked).into_turn().await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Store);
+}
+
+fn add(ran: &Arc<Mutex<u32>>) -> Tool {
+    let spec = ToolSpec {
+        name: "add".into(),
+        description: "Adds".into(),
+        parameters: json!({ "type": "object", "properties": { "a": { "type": "number" } } }),
+    };
+    let ran = ran.clone();
+    Tool::raw(spec, move |args, _| {
+        *ran.lock().unwrap() += 1;
+        async move { args["a"].as_f64().unwrap_or(0.0) + 0.5 }
+    })
+    .unwrap()
+}
+
+async fn lines_of(agent: Agent) -> Vec<String> {
+    let events: Vec<Event> = agent.run("go").map(|event| event.unwrap()).collect().await;
+    events.iter().map(|event| serde_json::to_string(event).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn an_agent_runs_over_a_replay_as_it_ran() {
+    let file = TempFile::new("run");
+    let model = Scripted::new([
+        Reply::text("Adding.").call("add", json!({ "a": 0.7 })).call("add", json!({ "a": 2 })),
+        Reply::text("Done."),
+    ]);
+    let ran = Arc::default();
+    let options = Options {
+        temperature: Some(0.7),
+        top_p: Some(0.1),
+        seed: Some(u64::MAX),
+        reasoning: Some(Reasoning::Effort(Effort::Low)),
+        ..Options::default()
+    };
+    let agent = |provider: Arc<dyn Provider>, ids: &str| {
+        Agent::new(provider)
+            .with_system("be brief")
+            .with_options(options.clone())
+            .with_tools([add(&ran)])
+            .with_ids(CountingIds::new(ids))
+    };
+    let record: Arc<dyn Provider> = Arc::new(Record::to_file(model, &file.0).unwrap());
+    let first = lines_of(agent(record, "id")).await;
+    let replay = Replay::from_file(&file.0).unwrap();
+    let second = lines_of(agent(Arc::new(replay.clone()), "id")).await;
+    assert_eq!(second, first);
+    assert_eq!((*ran.lock().unwrap(), replay.remaining()), (4, 0), "the calls ran again");
+    // Under other ids, too.
+    let replay = Replay::from_file(&file.0).unwrap();
+    let third = lines_of(agent(Arc::new(replay.clone()), "other")).await;
+    assert_eq!((third.len(), replay.remaining()), (first.len(), 0));
+}
+
+#[tokio::test]
+async fn the_first_difference_is_told_by_its_path() {
+    let paper = Paper::new();
+    let options = Options { temperature: Some(0.5), ..Options::default() };
+    let spec = ToolSpec { name: "t".into(), description: "d".into(), parameters: json!({}) };
+    let asked = || {
+        ask("secret words")
+            .with_system("brief")
+            .with_options(options.clone())
+            .with_tools([spec.clone()])
+    };
+    let record = Record::to(Scripted::new(["fine"]), paper.clone());
+    read(record.stream_turn(asked())).await;
+    let replay = Replay::from_text(&paper.text()).unwrap();
+    let differs = async |request: Request| {
+        let failed = replay.stream_turn(request).into_turn().await.unwrap_err();
+        assert_eq!(failed.kind(), ErrorKind::InvalidRequest);
+        assert!(!failed.to_string().contains("secret words"), "{failed}");
+        let mismatch = failed.find_source::<RequestMismatch>().unwrap().clone();
+        assert_eq!((failed.parameter(), mismatch.turn), (Some(mismatch.path.as_str()), 1));
+        (mismatch.path, mismatch.recorded.to_string(), mismatch.asked.to_string())
+    };
+    let told = |path: &str, recorded: &str, asked: &str| {
+        (path.to_owned(), recorded.to_owned(), asked.to_owned())
+    };
+    let other = Request { model: Some("m".into()), ..asked() };
+    assert_eq!(differs(other).await, told("model", "null", r#""m""#));
+    let other = asked().with_system("long");
+    assert_eq!(differs(other).await, told("system.stable", r#""brief""#, r#""long""#));
+    let other = asked().with_tools([]);
+    assert_eq!(differs(other).await.0, "tools[0]");
+    let other = asked().with_options(Options::default());
+    assert_eq!(differs(other).await, told("options.temperature", "0.5", "null"));
+    let mut other = asked();
+    other.context.push(Item::text("more"));
+    let more = r#"{"text":"more","type":"text"}"#;
+    assert_eq!(differs(other).await, told("context[1]", "null", more));
+    assert_eq!(replay.remaining(), 1, "nothing was played");
+    assert!(read(replay.stream_turn(asked())).await.1.is_none());
+    let failed = replay.stream_turn(asked()).into_turn().await.unwrap_err();
+    assert_eq!(failed.to_string(), "every turn of the record was played already");
+}
+
+#[tokio::test]
+async fn turns_that_stream_at_once_share_a_record_and_are_played_in_any_order() {
+    let paper = Paper::new();
+    let model = Scripted::function(|request, _| match request.context.last().map(|i| &i.kind) {
+        Some(turnstream::item::ItemKind::User { content }) => {
+            Reply::text(&format!("you said {}", content.text()))
+        }
+        _ => Reply::new(),
+    });
+    let record = Record::to(model, paper.clone());
+    let (mut a, mut b) = (record.stream_turn(ask("a")), record.clone().stream_turn(ask("b")));
+    loop {
+        let (x, y) = (a.next().await, b.next().await);
+        if x.is_none() && y.is_none() {
+            break;
+        }
+    }
+    let turns: Vec<u64> = paper.lines().iter().filter_map(|line| line["turn"].as_u64()).collect();
+    assert!(turns.windows(2).filter(|pair| pair[0] != pair[1]).count() > 4, "{turns:?}");
+    let replay = Replay::from_text(&paper.text()).unwrap();
+    let (mut b, mut a) = (replay.stream_turn(ask("b")), replay.clone().stream_turn(ask("a")));
+    assert!(b.next().await.is_some() && a.next().await.is_some());
+    let (a, b) = (a.into_turn().await.unwrap(), b.into_turn().await.unwrap());
+    assert_eq!((a.text().as_str(), b.text().as_str()), ("you said a", "you said b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_request_twice_is_played_in_its_order() {
+    let paper = Paper::new();
+    let busy = Reply::error(error(ErrorKind::Overloaded));
+    let record = Record::to(Scripted::new([busy, "fine".into()]), paper.clone());
+    let retry = |provider: Arc<dyn Provider>| {
+        Retry::new(provider).with_backoff(Backoff::default()).stream_turn(ask("hi"))
+    };
+    let first = read(retry(Arc::new(record))).await;
+    let replay = Replay::from_text(&paper.text()).unwrap();
+    assert_eq!(replay.remaining(), 2);
+    assert_eq!(read(retry(Arc::new(replay))).await, first);
+}
+
+#[tokio::test]
+async fn a_drop_at_every_poll_leaves_a_record_that_plays_up_to_there() {
+    let model = || Scripted::function(|_, _| Reply::text("a b c").call("t", json!({ "x": 1 })));
+    let whole = read(model().stream_turn(ask("hi"))).await.0;
+    for secret in [None, Some("a b c d e")] {
+        for at in 0..=whole.len() {
+            let paper = Paper::new();
+            let mut record = Record::to(model(), paper.clone());
+            if let Some(secret) = secret {
+                record = record.with_secret(secret);
+            }
+            let mut turn = record.stream_turn(ask("hi"));
+            for _ in 0..at {
+                assert!(turn.next().now_or_never().unwrap().is_some());
+            }
+            drop(turn);
+            if at == 0 {
+                assert_eq!(paper.text(), "", "nothing was asked");
+                continue;
+            }
+            let replay = Replay::from_text(&paper.text()).unwrap();
+            let (events, failed) = read(replay.stream_turn(ask("hi"))).await;
+            assert_eq!(events.len(), at);
+            match at == whole.len() {
+                true => assert_eq!(failed, None),
+                false => assert_eq!(failed.unwrap().kind(), ErrorKind::IncompleteTurn),
+            }
+            if secret.is_none() {
+                assert_eq!(events, whole[..at]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_cut_at_any_byte_concerns_its_last_turn_alone() {
+    let paper = Paper::new();
+    let record = Record::to(Scripted::new(["first ☃", "second"]), paper.clone());
+    read(record.stream_turn(ask("1"))).await;
+    let first = paper.text().len();
+    read(record.stream_turn(ask("2"))).await;
+    let text = paper.text();
+    let header = text.find('\n').unwrap();
+    let file = TempFile::new("torn");
+    for cut in 0..text.len() {
+        let bytes = &text.as_bytes()[..cut];
+        // Through a file also in the middle of a character.
+        let opened = match cut % 50 == 0 || !text.is_char_boundary(cut) {
+            true => {
+                std::fs::write(&file.0, bytes).unwrap();
+                Replay::from_file(&file.0)
+            }
+            false => Replay::from_text(std::str::from_utf8(bytes).unwrap()),
+        };
+        let replay = match opened {
+            Ok(replay) => replay,
+            Err(refused) => {
+                assert!(cut < header, "cut at {cut}: {refused}");
+                assert_eq!(refused.kind(), ErrorKind::Store);
+                continue;
+            }
+        };
+        let (_, one) = read(replay.stream_turn(ask("1"))).await;
+        let (events, two) = read(replay.stream_turn(ask("2"))).await;
+        // Without its line feed a last line that is whole counts.
+        assert_eq!(one.is_none(), cut + 1 >= first, "cut at {cut}: {one:?}");
+        assert_eq!(two.is_none(), cut + 1 >= text.len(), "cut at {cut}: {two:?}");
+        let whole_line = text.as_bytes()[cut - 1] == b'\n' || text.as_bytes()[cut] == b'\n';
+        if cut > first && !whole_line && !events.is_empty() {
+            let told = two.unwrap().to_string();
+            assert!(told.contains("its last line, of this turn, is cut off"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_record_is_refused_with_its_line() {
+    let check = |text: &str, why: &str| {
+        let refused = Replay::from_text(text).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Store);
+        assert!(refused.to_string().contains(why), "{refused}");
+    };
+    let begin = r#"{"type":"recording","version":1,"model":"m"}"#;
+    let asked = r#"{"type":"asked","turn":1,"request":{"history":{"id":"h","items":[]}}}"#;
+    check("", "it is empty");
+    check("hello\n", "line 1");
+    check("{\"type\":\"recording\",\"version\":2}\n", "version 2");
+    check(&format!("{asked}\n"), "line 1: a record begins");
+    check(&format!("{begin}\nnonsense\n{asked}\n"), "line 2");
+    check(&format!("{begin}\n{begin}\n"), "line 2: a second record");
+    check(&format!("{begin}\n{asked}\n{asked}\n"), "line 3: turn 1 is asked for twice");
+    let event = r#"{"type":"event","turn":7,"event":{"type":"text_delta","index":0,"text":"x"}}"#;
+    check(&format!("{begin}\n{event}\n"), "turn 7 was not asked for");
+    // A line of a later version is skipped.
+    assert!(Replay::from_text(&format!("{begin}\n{{\"type\":\"weather\",\"x\":1}}\n")).is_ok());
+    let missing = std::env::temp_dir().join("turnstream-no-such-folder").join("x");
+    assert_eq!(Replay::from_file(missing).unwrap_err().kind(), ErrorKind::Store);
+}
+
+#[tokio::test]
+async fn a_secret_is_in_no_line_however_it_comes() {
+    const SECRET: &str = "s3cr\"et";
+    let paper = Paper::new();
+    let arguments = json!({ "key": SECRET, "n": 1 }).to_string();
+    let letters: Vec<String> = SECRET.chars().map(String::from).collect();
+    let mut said = Reply::new().think(&format!("it is {SECRET} then"));
+    for letter in &letters {
+        said = said.say(letter);
+    }
+    let said = said
+        .say(" and s3cr is none")
+        .refuse(SECRET)
+        .call_raw(&format!("id-{SECRET}"), "t", &arguments)
+        .usage(Usage { input_tokens: 3, ..Usage::default() });
+    let failing = Reply::text("s3c").fail(Error::new(ErrorKind::Server, format!("bad {SECRET}")));
+    let model = Scripted::new([said, failing]);
+    let record = Record::to(model, paper.clone()).with_secret(format!("{SECRET}\n"));
+    let asked = || ask(&format!("my key is {SECRET}, do not tell")).with_system(SECRET);
+    let (events, _) = read(record.stream_turn(asked())).await;
+    assert!(turn_of(&events).text().contains(SECRET), "what is streamed is not touched");
+    read(record.stream_turn(asked())).await;
+    let text = paper.text();
+    for line in text.lines() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        assert!(!value.to_string().contains("s3cr\\\"et"), "{line}");
+        assert!(!line.contains("cr\\\\\\\"et") && !line.contains("s3c\""), "{line}");
+    }
+    // What comes of the pieces is what is in the turn, and the arguments are JSON still.
+    let replay = Replay::from_text(&text).unwrap().with_secret(SECRET);
+    let (played, _) = read(replay.stream_turn(asked())).await;
+    let said: String = played
+        .iter()
+        .filter_map(|event| match event {
+            TurnEvent::TextDelta { text, .. } | TurnEvent::RefusalDelta { text, .. } => {
+                Some(text.as_str())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(said, "… and s3cr is none…");
+    let turn = turn_of(&played);
+    assert_eq!((turn.text(), turn.reasoning().as_str()), (said, "it is … then"));
+    assert_eq!(turn.tool_calls().next().unwrap().arguments, r#"{"key":"…","n":1}"#);
+    assert_eq!(played.len(), events.len());
+    let (_, failed) = read(replay.stream_turn(asked())).await;
+    assert_eq!(failed.unwrap().message(), "bad …");
+    // Without the secret the request is another one.
+    let strict = Replay::from_text(&text).unwrap();
+    assert!(read(strict.stream_turn(asked())).await.1.is_some());
+}
+
+#[test]
+fn a_path_that_cannot_be_written_is_told_before_anything_is_asked() {
+    let missing = std::env::temp_dir().join("turnstream-no-such-folder").join("x");
+    let refused = Record::to_file(Scripted::new(["hi"]), missing).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Store);
+}
+
+#[tokio::test]
+async fn a_full_disk_never_breaks_a_turn_and_is_told_once() {
+    let whole = {
+        let paper = Paper::new();
+        let record = Record::to(Scripted::new(["a few words"]), paper.clone());
+        read(record.stream_turn(ask("hi"))).await;
+        paper.text().len()
+    };
+    let asked = {
+        let paper = Paper::new();
+        let record = Record::to(Scripted::new([Reply::new().hang()]), paper.clone());
+        assert!(record.stream_turn(ask("hi")).next().now_or_never().is_none());
+        paper.text().len()
+    };
+    for room in 0..whole {
+        let model = Scripted::function(|_, _| "a few words");
+        let record = Record::to(model.clone(), Paper::of(room));
+        let (events, failed) = read(record.stream_turn(ask("hi"))).await;
+        assert_eq!(record.failure().unwrap().kind(), ErrorKind::Store, "{room}");
+        if room < asked {
+            // It was known before anything was sent.
+            assert_eq!((model.requests().len(), events.len()), (0, 0), "{room}");
+            assert_eq!(failed, record.failure());
+        } else {
+            assert_eq!((turn_of(&events).text().as_str(), failed), ("a few words", None));
+            let (events, failed) = read(record.stream_turn(ask("hi"))).await;
+            assert_eq!((events.len(), failed), (0, record.failure()));
+            assert_eq!(model.requests().len(), 1, "nothing was sent for it");
+        }
+        let (events, failed) = read(record.stream_turn(ask("hi"))).await;
+        assert_eq!((turn_of(&events).text().as_str(), failed), ("a few words", None));
+    }
+}
+
+#[tokio::test]
+async fn each_line_is_one_object_in_a_form_that_stays() {
+    let paper = Paper::new();
+    let record = Record::to(Scripted::new(["Hi"]), paper.clone());
+    let mut asked = ask("hi");
+    asked.context.push(Item::user("more"));
+    read(record.stream_turn(asked)).await;
+    let zero = r#"{"input_tokens":0,"output_tokens":0,"cache_read_input_tokens":0,"cache_write_input_tokens":0,"reasoning_tokens":0}"#;
+    let text = paper.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], r#"{"type":"recording","version":1,"model":"scripted"}"#);
+    let begin = r#"{"type":"asked","turn":1,"request":{"system":{"stable":"","volatile":""},"tools":[],"options":{"#;
+    assert!(lines[1].starts_with(begin), "{}", lines[1]);
+    let end = r#""history":{"id":"h","items":[{"type":"user","content":"hi"}]},"context":{"id":"h","items":[{"type":"user","content":"hi"},{"type":"user","content":"more"}]}}}"#;
+    assert!(lines[1].ends_with(end), "{}", lines[1]);
+    let delta = r#"{"type":"event","turn":1,"event":{"type":"text_delta","index":0,"text":"Hi"}}"#;
+    assert_eq!(lines[2], delta);
+    let turn = r#"{"items":[{"type":"text","text":"Hi"}],"stop_reason":"stop","raw_stop_reason":"stop","usage":"#;
+    let complete = format!(
+        r#"{{"type":"event","turn":1,"event":{{"type":"turn_complete","turn":{turn}{zero},"model":"scripted"}}}}}}"#
+    );
+    assert_eq!(lines[3], complete);
+    assert_eq!(lines.len(), 4);
+}

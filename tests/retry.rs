@@ -1,0 +1,549 @@
+//! `Retry`: when it asks again, how long it waits, and what a consumer sees of it.
+
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
+use serde_json::json;
+use tokio::time::Instant;
+use turnstream::env::{Random, SeededRandom};
+use turnstream::event::Reason;
+use turnstream::provider::{Backoff, Provider, Reply, Retry, Scripted, anthropic};
+use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::{PartialTurn, TurnEvent};
+use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
+
+/// Waits the longest time there is.
+struct Longest;
+
+impl Random for Longest {
+    fn bits(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+fn error(kind: ErrorKind) -> Error {
+    Error::new(kind, kind.as_str())
+}
+
+fn busy() -> Reply {
+    Reply::error(error(ErrorKind::Overloaded))
+}
+
+fn spent(output_tokens: u64) -> Usage {
+    Usage { input_tokens: 10, output_tokens, ..Usage::default() }
+}
+
+fn request() -> Request {
+    Request::new(History::from_items("h", [Item::user("hi")]))
+}
+
+async fn read(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
+    let mut events = Vec::new();
+    while let Some(event) = turn.next().await {
+        match event {
+            Ok(event) => events.push(event),
+            Err(error) => {
+                assert!(turn.next().await.is_none());
+                return (events, Some(error));
+            }
+        }
+    }
+    (events, None)
+}
+
+fn text(events: &[TurnEvent]) -> String {
+    let mut text = String::new();
+    for event in events {
+        match event {
+            TurnEvent::TextDelta { text: piece, .. } => text.push_str(piece),
+            TurnEvent::Retracted { .. } => text.clear(),
+            _ => {}
+        }
+    }
+    text
+}
+
+fn retractions(events: &[TurnEvent]) -> Vec<Usage> {
+    let usage = |event: &TurnEvent| match event {
+        TurnEvent::Retracted { usage, .. } => Some(*usage),
+        _ => None,
+    };
+    events.iter().filter_map(usage).collect()
+}
+
+/// How often a provider is asked that fails with `reply`, then answers.
+async fn asked(reply: Reply, change: impl FnOnce(Retry) -> Retry) -> usize {
+    let model = Scripted::new([reply, Reply::text("fine")]);
+    read(change(Retry::new(model.clone())).stream_turn(request())).await;
+    model.requests().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_asks_again_behind_what_may_pass_and_nothing_else() {
+    use ErrorKind::*;
+    for kind in [Connect, Timeout, RateLimited, Overloaded, Server, IncompleteTurn] {
+        assert_eq!(asked(Reply::error(error(kind)), |retry| retry).await, 2, "{kind}");
+    }
+    assert_eq!(asked(Reply::new().cut(), |retry| retry).await, 2, "cut at once");
+    for kind in [
+        Auth,
+        Billing,
+        ContextWindow,
+        InvalidRequest,
+        Unsupported,
+        Filtered,
+        Protocol,
+        TooLarge,
+        Store,
+        Other,
+    ] {
+        assert_eq!(asked(Reply::error(error(kind)), |retry| retry).await, 1, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_chooses_other_errors() {
+    let status = |error: &Error| error.status() == Some(409);
+    let choose = move |retry: Retry| retry.retry_if(status);
+    let conflict = error(ErrorKind::InvalidRequest).with_status(409);
+    assert_eq!(asked(Reply::error(conflict), choose).await, 2);
+    assert_eq!(asked(busy(), choose).await, 1, "the closure replaces the default");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_is_never_taken_back_unasked() {
+    let model = Scripted::new([Reply::text("half of it").fail(error(ErrorKind::Server)), busy()]);
+    let (events, failed) = read(Retry::new(model.clone()).stream_turn(request())).await;
+    assert_eq!(failed.unwrap().kind(), ErrorKind::Server);
+    assert_eq!((text(&events).as_str(), model.requests().len()), ("half of it", 1));
+    assert_eq!(retractions(&events), []);
+    // Thoughts, refusals and calls are said, too.
+    let failed = || error(ErrorKind::Overloaded);
+    assert_eq!(asked(Reply::new().think("hm").fail(failed()), |retry| retry).await, 1);
+    assert_eq!(asked(Reply::new().refuse("no").fail(failed()), |retry| retry).await, 1);
+    let called = Reply::new().call_unfinished("a", "t", "").fail(failed());
+    assert_eq!(asked(called, |retry| retry).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_provider_below_took_back_is_not_said() {
+    let void = || Reply::text("void").usage(spent(3)).retract("again");
+    assert_eq!(asked(void().fail(error(ErrorKind::Server)), |retry| retry).await, 2);
+    let anew = void().say("anew").fail(error(ErrorKind::Server));
+    assert_eq!(asked(anew, |retry| retry).await, 1);
+    // It was counted once, by the retraction below.
+    let model = Scripted::new([void().fail(error(ErrorKind::Server)), Reply::text("fine")]);
+    let (events, failed) = read(Retry::new(model).stream_turn(request())).await;
+    assert_eq!((retractions(&events), failed), (vec![spent(3)], None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_retraction_it_takes_back_what_was_said_and_counts_it() {
+    let model = Scripted::new([
+        Reply::text("half of it").usage(spent(3)).fail(error(ErrorKind::Server)),
+        Reply::text("and").usage(spent(4)).cut(),
+        Reply::text("all of it").usage(spent(5)),
+    ]);
+    let outcome = {
+        let retry = Retry::new(model.clone()).with_retraction();
+        let (events, failed) = read(retry.stream_turn(request())).await;
+        assert_eq!(failed, None);
+        assert_eq!((text(&events).as_str(), retractions(&events).len()), ("all of it", 2));
+        let model = Scripted::function(move |_, n| match n {
+            0 => Reply::text("half of it").usage(spent(3)).fail(error(ErrorKind::Server)),
+            1 => Reply::text("and").usage(spent(4)).cut(),
+            _ => Reply::text("all of it").usage(spent(5)),
+        });
+        Agent::new(Retry::new(model).with_retraction()).run("go").outcome().await
+    };
+    assert_eq!((outcome.text.as_str(), outcome.usage.output_tokens), ("all of it", 12));
+    assert_eq!(outcome.turns, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_count_alone_does_not_stand_in_the_way_and_is_counted_once() {
+    let model = Scripted::new([
+        Reply::new().usage(spent(1)).usage(spent(2)).fail(error(ErrorKind::Overloaded)),
+        Reply::text("fine").usage(spent(7)),
+    ]);
+    let (events, failed) = read(Retry::new(model).stream_turn(request())).await;
+    assert_eq!(failed, None);
+    assert_eq!(retractions(&events), [spent(2)], "the count goes to the run, and no word is void");
+    let words = |event: &TurnEvent| matches!(event, TurnEvent::TextDelta { .. });
+    let void = |event: &TurnEvent| matches!(event, TurnEvent::Retracted { .. });
+    assert!(events.iter().position(void).unwrap() < events.iter().position(words).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_at_all_is_seen_of_tries_that_said_nothing() {
+    let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
+    let patient = read(Retry::new(model).stream_turn(request())).await;
+    let plain = read(Scripted::new(["fine"]).stream_turn(request())).await;
+    assert_eq!(patient, plain);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_longer_each_time_up_to_the_cap() {
+    let model = Scripted::function(|_, _| busy());
+    let backoff = Backoff {
+        attempts: 6,
+        base: Duration::from_secs(1),
+        factor: 3.0,
+        cap: Duration::from_secs(10),
+        ..Backoff::default()
+    };
+    let retry = Retry::new(model.clone()).with_backoff(backoff).with_random(Longest);
+    let began = Instant::now();
+    let (_, failed) = read(retry.stream_turn(request())).await;
+    assert_eq!(failed, Some(error(ErrorKind::Overloaded)), "the last error as it is");
+    assert_eq!(model.requests().len(), 6);
+    // 1 + 3 + 9 + 10 + 10, less what the largest fraction is short of one, plus a timer's step.
+    let waited = began.elapsed();
+    assert!(waited > Duration::from_millis(32_990) && waited < Duration::from_millis(33_010));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_chance_waits_the_same_time() {
+    let mut waited = Vec::new();
+    for seed in [1, 1, 2] {
+        let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
+        let retry = Retry::new(model).with_random(SeededRandom::new(seed));
+        let began = Instant::now();
+        read(retry.stream_turn(request())).await;
+        waited.push(began.elapsed());
+    }
+    assert_eq!(waited[0], waited[1]);
+    assert_ne!(waited[0], waited[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_as_long_as_the_provider_asks() {
+    let limited = error(ErrorKind::RateLimited).with_retry_after(Duration::from_secs(20));
+    let model = Scripted::new([Reply::error(limited), Reply::text("fine")]);
+    let began = Instant::now();
+    let (_, failed) = read(Retry::new(model).stream_turn(request())).await;
+    assert_eq!(failed, None);
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(21), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_wait_than_the_cap_gives_the_error_at_once() {
+    let limited = error(ErrorKind::RateLimited).with_retry_after(Duration::from_secs(61));
+    let said = Reply::text("half").fail(limited.clone());
+    let model = Scripted::new([said, Reply::text("fine")]);
+    let began = Instant::now();
+    let retry = Retry::new(model.clone()).with_retraction();
+    let (events, failed) = read(retry.stream_turn(request())).await;
+    assert_eq!(failed.unwrap().retry_after(), Some(Duration::from_secs(61)));
+    assert_eq!((model.requests().len(), began.elapsed()), (1, Duration::ZERO));
+    assert_eq!(text(&events), "half", "nothing is taken back for nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_error_carries_the_turn_that_it_cut_off() {
+    let model = Scripted::function(|_, n| Reply::text(&format!("try {n}")).cut());
+    let retry = Retry::new(model).with_retraction();
+    let (events, failed) = read(retry.stream_turn(request())).await;
+    let failed = failed.unwrap();
+    assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
+    assert_eq!(PartialTurn::of(&failed).unwrap().text(), "try 3");
+    assert_eq!(text(&events), "try 3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_try_sends_the_same_bytes() {
+    let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
+    let asked = request().with_system("be brief");
+    read(Retry::new(model.clone()).stream_turn(asked)).await;
+    let bodies = model.requests();
+    let bodies: Vec<_> = bodies.iter().map(|r| anthropic::encode(r, "m").unwrap()).collect();
+    assert!(bodies.len() == 3 && bodies.iter().all(|body| *body == bodies[0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_before_the_first_poll() {
+    let model = Scripted::new([busy(), Reply::text("fine")]);
+    let turn = Retry::new(model.clone()).stream_turn(request());
+    assert_eq!(model.requests().len(), 0);
+    drop(turn);
+    assert_eq!(model.requests().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drop_in_the_wait_sends_nothing_more() {
+    let model = Scripted::function(|_, _| busy());
+    let mut turn = Retry::new(model.clone()).stream_turn(request());
+    assert!(turn.next().now_or_never().is_none());
+    assert_eq!((model.requests().len(), model.in_flight()), (1, 0), "the failed try is gone");
+    drop(turn);
+    tokio::time::advance(Duration::from_hours(1)).await;
+    assert_eq!(model.requests().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_taken_back_is_so_before_the_wait() {
+    let model = Scripted::function(|_, _| Reply::text("void").fail(error(ErrorKind::Server)));
+    let mut turn = Retry::new(model).with_retraction().stream_turn(request());
+    assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::TextDelta { .. })))));
+    assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retracted { .. })))));
+    assert!(turn.next().now_or_never().is_none(), "it waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_or_doubled_id_is_the_same_through_any_number_of_retries() {
+    let script = || {
+        Scripted::function(|_, _| {
+            Reply::new()
+                .call_raw("", "t", "{}")
+                .call_raw("old", "t", "{}")
+                .call_raw("d", "t", "{}")
+                .call_raw("d", "t", "{\"x\":1}")
+                .call_raw("d", "t", "{}")
+        })
+    };
+    let held = History::from_items("h", [Item::user("x"), Item::tool_call("old", "t", "{}")]);
+    let asked = || Request::new(held.clone());
+    let plain = read(script().stream_turn(asked())).await;
+    let nested = Retry::new(Retry::new(Retry::new(script())));
+    assert_eq!(read(nested.stream_turn(asked())).await, plain);
+    let Some(TurnEvent::TurnComplete { turn }) = plain.0.last() else { panic!("no turn") };
+    let ids: Vec<&str> = turn.tool_calls().map(|call| call.call_id.as_str()).collect();
+    assert_eq!(ids, ["call_1_1", "old_dup1", "d", "d_dup1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_of_a_void_try_is_free_again() {
+    let model = Scripted::new([
+        Reply::new().call_raw("a", "t", "{}").cut(),
+        Reply::new().call_raw("a", "t", "{\"x\":2}"),
+    ]);
+    let turn =
+        Retry::new(model).with_retraction().stream_turn(request()).into_turn().await.unwrap();
+    let call = turn.tool_calls().next().unwrap();
+    assert_eq!((call.call_id.as_str(), call.arguments.as_str()), ("a", "{\"x\":2}"));
+    assert!(turn.calls().veto().is_none());
+}
+
+fn counting_tool(ran: &std::sync::Arc<std::sync::atomic::AtomicUsize>) -> Tool {
+    let parameters = json!({ "type": "object" });
+    let spec = ToolSpec { name: "t".into(), description: String::new(), parameters };
+    let ran = ran.clone();
+    Tool::raw(spec, move |_, _| {
+        ran.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        async { "ran" }
+    })
+    .unwrap()
+}
+
+#[derive(Clone, Debug)]
+struct Try {
+    words: u32,
+    counted: Option<u64>,
+    end: End,
+}
+
+#[derive(Clone, Debug)]
+enum End {
+    Fails(ErrorKind),
+    Cut,
+    Completes,
+    Calls,
+}
+
+fn tries() -> impl Strategy<Value = Vec<Try>> {
+    use proptest::prelude::{Just, prop_oneof};
+    let end = prop_oneof![
+        Just(End::Fails(ErrorKind::Overloaded)),
+        Just(End::Fails(ErrorKind::Auth)),
+        Just(End::Cut),
+        Just(End::Completes),
+        Just(End::Calls),
+    ];
+    let counted = proptest::option::of(1_u64..100);
+    let one =
+        (0_u32..3, counted, end).prop_map(|(words, counted, end)| Try { words, counted, end });
+    proptest::collection::vec(one, 0..7)
+}
+
+impl Try {
+    fn text(&self, n: usize) -> String {
+        let words: Vec<String> = (0..self.words).map(|word| format!("{n}.{word} ")).collect();
+        words.concat()
+    }
+
+    fn reply(&self, n: usize) -> Reply {
+        let reply = match self.counted {
+            Some(tokens) => Reply::new().usage(spent(tokens)),
+            None => Reply::new(),
+        };
+        let reply = reply.say(&self.text(n));
+        match self.end {
+            End::Fails(kind) => reply.fail(error(kind)),
+            End::Cut => reply.cut(),
+            End::Completes => reply.say("done"),
+            End::Calls => reply.call("t", json!({})),
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    requests: usize,
+    usage: Usage,
+    text: String,
+    tools: usize,
+    completed: bool,
+}
+
+/// The whole of what should happen, told again without any stream.
+fn expected(tries: &[Try], retracts: bool, attempts: u32) -> Told {
+    let mut told = Told::default();
+    let mut failed = 0;
+    let last = Try { words: 0, counted: None, end: End::Completes };
+    loop {
+        let one = tries.get(told.requests).unwrap_or(&last);
+        let text = one.text(told.requests);
+        told.requests += 1;
+        told.usage += one.counted.map(spent).unwrap_or_default();
+        match one.end {
+            End::Completes => return Told { text: text + "done", completed: true, ..told },
+            End::Calls => {
+                (told.tools, failed) = (told.tools + 1, 0);
+                continue;
+            }
+            End::Fails(_) | End::Cut => failed += 1,
+        }
+        let passes = !matches!(one.end, End::Fails(ErrorKind::Auth));
+        if !passes || failed >= attempts || (one.words > 0 && !retracts) {
+            return Told { text, ..told };
+        }
+    }
+}
+
+/// A run over a script of tries, pulled by hand.
+struct World {
+    model: Scripted,
+    run: turnstream::Run,
+    ran: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+    events: Vec<turnstream::Event>,
+}
+
+impl World {
+    fn new(tries: &[Try], retracts: bool, attempts: u32) -> Self {
+        let script = tries.to_vec();
+        let model = Scripted::function(move |_, n| match script.get(n) {
+            Some(one) => one.reply(n),
+            None => Reply::text("done"),
+        });
+        let backoff = Backoff { attempts, ..Backoff::default() };
+        let retry = Retry::new(model.clone()).with_backoff(backoff);
+        let retry = retry.with_random(SeededRandom::new(7));
+        let retry = if retracts { retry.with_retraction() } else { retry };
+        let ran = std::sync::Arc::default();
+        let agent = Agent::new(retry).with_tools([counting_tool(&ran)]);
+        let run = agent.run_from(History::with_id("h"), "go");
+        Self { model, run, ran, events: Vec::new() }
+    }
+
+    /// Polls so often, or to the end; gives how often.
+    async fn poll(&mut self, most: usize) -> usize {
+        for polls in 0..most {
+            match self.run.next().now_or_never() {
+                Some(Some(event)) => self.events.push(event.unwrap()),
+                Some(None) => return polls,
+                None => tokio::time::advance(Duration::from_millis(400)).await,
+            }
+        }
+        most
+    }
+
+    fn told(&self) -> Told {
+        let outcome = self.events.last().unwrap().finished().expect("finished is last");
+        Told {
+            requests: self.model.requests().len(),
+            usage: outcome.usage,
+            text: outcome.text.clone(),
+            tools: self.ran.load(std::sync::atomic::Ordering::Relaxed),
+            completed: outcome.reason == Reason::Completed,
+        }
+    }
+}
+
+fn paused() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+    #[test]
+    fn a_run_over_retries_ends_once_says_what_survived_and_counts_every_try(
+        tries in tries(),
+        retracts in any::<bool>(),
+        attempts in 1_u32..4,
+    ) {
+        let polls = paused().block_on(async {
+            let mut world = World::new(&tries, retracts, attempts);
+            let polls = world.poll(10_000).await;
+            let finished = world.events.iter().filter(|event| event.finished().is_some()).count();
+            prop_assert_eq!(finished, 1);
+            prop_assert_eq!(world.told(), expected(&tries, retracts, attempts));
+            // The fold of what was seen, through JSON, is the run's own.
+            let folded = turnstream::Journal::new(History::with_id("h"));
+            for event in &world.events {
+                let line = serde_json::to_string(event).unwrap();
+                folded.observe(&serde_json::from_str(&line).unwrap());
+            }
+            prop_assert_eq!(folded.history(), world.run.history());
+            prop_assert_eq!(folded.usage(), world.run.usage());
+            prop_assert!(world.run.history().is_lawful());
+            Ok(polls)
+        })?;
+        for at in 0..polls {
+            paused().block_on(async {
+                let mut world = World::new(&tries, retracts, attempts);
+                world.poll(at).await;
+                let handle = world.run.handle();
+                let World { run, model, ran, .. } = world;
+                drop(run);
+                let (sent, tools) = (model.requests().len(), ran.load(std::sync::atomic::Ordering::Relaxed));
+                prop_assert_eq!(model.in_flight(), 0);
+                tokio::time::advance(Duration::from_hours(1)).await;
+                prop_assert_eq!(model.requests().len(), sent, "a request behind the drop");
+                prop_assert_eq!(ran.load(std::sync::atomic::Ordering::Relaxed), tools);
+                prop_assert!(handle.history().settled().is_lawful());
+                Ok(())
+            })?;
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+mod over_http {
+    use super::*;
+    use turnstream::http::HttpClient;
+    use turnstream::provider::Anthropic;
+    use turnstream::testing::ModelServer;
+
+    #[tokio::test]
+    async fn a_busy_server_is_asked_again_with_the_same_bytes() {
+        let server = ModelServer::anthropic(|_, n| match n {
+            0 => Reply::error(error(ErrorKind::Overloaded).with_status(529)),
+            // In the stream, behind the count that every stream begins with.
+            1 => Reply::new().fail(error(ErrorKind::Overloaded)),
+            _ => Reply::text("Hello!"),
+        })
+        .await
+        .unwrap();
+        let model = Anthropic::new("m").with_base_url(server.url()).unwrap();
+        let model = model.with_http(HttpClient::without_proxy());
+        let backoff = Backoff { base: Duration::ZERO, ..Backoff::default() };
+        let retry = Retry::new(model).with_backoff(backoff);
+        let turn = retry.stream_turn(request()).into_turn().await.unwrap();
+        assert_eq!(turn.text(), "Hello!");
+        let bodies = server.http().requests();
+        assert!(bodies.len() == 3 && bodies.iter().all(|sent| sent.body == bodies[0].body));
+    }
+}
