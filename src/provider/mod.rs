@@ -10,6 +10,7 @@ mod fields;
 mod handoff;
 mod lenient;
 pub mod openai_chat;
+pub mod openai_responses;
 mod schema;
 mod scripted;
 
@@ -21,6 +22,8 @@ pub use decode::{Decode, Decoding, Heard};
 pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
 pub use openai_chat::OpenAiChat;
+#[cfg(feature = "http")]
+pub use openai_responses::OpenAiResponses;
 #[cfg(feature = "testing")]
 pub(crate) use scripted::Move;
 pub use scripted::{Reply, Scripted};
