@@ -125,7 +125,6 @@ impl Decoder {
         if self.response_model.is_empty() {
             response.model.or_empty().clone_into(&mut self.response_model);
         }
-        turn.provider(super::NAME);
         turn.response_id(&self.response_id);
         turn.model(&self.response_model);
     }
@@ -143,11 +142,10 @@ impl Decoder {
             _ if word == "done" => "completed",
             _ => word,
         };
-        if status == "failed" {
-            let error = response.error.map_or("{}", RawValue::get);
-            return Err(failure::in_stream(error));
-        }
-        let output = response.output.map_or("[]", RawValue::get);
+        let output = match status {
+            "failed" => "[]",
+            _ => response.output.map_or("[]", RawValue::get),
+        };
         let output: Vec<&RawValue> = serde_json::from_str(output).unwrap_or_default();
         self.items.backfill(&output, turn)?;
         if self.items.must_retract() {
@@ -155,8 +153,12 @@ impl Decoder {
             self.identify(response, turn);
             self.items.say_again(turn);
         }
+        // Counted behind the retraction, which would count it for the run once more.
         if let Some(usage) = &response.usage.0 {
             turn.usage(usage.usage());
+        }
+        if status == "failed" {
+            return Err(failure::in_stream(response.error.map_or("{}", RawValue::get)));
         }
         if status == "cancelled" {
             let cause = Error::new(ErrorKind::Server, "the response was cancelled");
@@ -199,6 +201,7 @@ impl Decode for Decoder {
         if data == "[DONE]" {
             return Ok(Heard::LastWord);
         }
+        turn.provider(super::NAME);
         let mut room = String::new();
         let event: Event<'_> =
             crate::provider::lenient::read(frame.data, &mut room).map_err(|error| {

@@ -154,7 +154,7 @@ impl Items {
 
     /// The newest item that is wanted and stands at a place.
     pub(super) fn find(&self, place: Place<'_>, wanted: impl Fn(&Slot) -> bool) -> Option<usize> {
-        self.slots.iter().rposition(|slot| wanted(slot) && slot.stands_at(place))
+        self.slots.iter().rposition(|slot| slot.stands_at(place) && wanted(slot))
     }
 
     /// The same; without a place, the newest one that is open.
@@ -163,7 +163,7 @@ impl Items {
         place: Place<'_>,
         wanted: impl Fn(&Slot) -> bool,
     ) -> Option<usize> {
-        let newest = || self.slots.iter().rposition(|slot| wanted(slot) && !slot.done);
+        let newest = || self.slots.iter().rposition(|slot| !slot.done && wanted(slot));
         let found = self.find(place, &wanted);
         found.or_else(|| place.index.is_none().then(newest).flatten())
     }

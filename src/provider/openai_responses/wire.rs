@@ -109,9 +109,10 @@ pub(super) struct WirePart<'a> {
 }
 
 impl<'a> WireItem<'a> {
-    /// Reads an item; what is no object is none.
+    /// Reads an item; what is no object, or has no type, is none.
     pub(super) fn read(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
-        crate::provider::lenient::read::<Lax<Self>>(raw.get(), room).ok()?.0
+        let Lax(item) = crate::provider::lenient::read::<Lax<Self>>(raw.get(), room).ok()?;
+        item.filter(|item| !item.r#type.or_empty().is_empty())
     }
 }
 
