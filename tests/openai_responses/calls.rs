@@ -167,6 +167,20 @@ fn arguments_that_are_written_in_another_way_contradict_nothing() {
 }
 
 #[test]
+fn deltas_behind_the_end_of_a_call_are_passed_over() {
+    let list = [
+        begun(0, "c"),
+        arguments_delta(0, WHOLE),
+        arguments_done(0, WHOLE),
+        arguments_delta(0, "x"),
+        arguments_delta(0, 5),
+        done(0, call("fc_1", "c", WHOLE)),
+        completed(json!([])),
+    ];
+    assert_eq!(told(&list), ["start c f", r#"args c {"path":"/x"}"#, "end c"]);
+}
+
+#[test]
 fn calls_that_stream_at_the_same_time_stay_apart() {
     check(
         &[
@@ -348,7 +362,7 @@ fn a_wrapper_that_does_not_fit_is_a_call_of_an_unknown_tool() {
 fn a_wrapper_that_was_cut_off_is_not_expanded() {
     let list = [
         added(0, wrapper("parallel", json!([]))),
-        arguments_delta(0, r#"{"tool_uses":[{"recipient_name":"f","parameters":{}}"#),
+        arguments_delta(0, r#"{"tool_uses":[{"recipient_name":"f","parameters":{}}]}"#),
         json!({ "type": "response.incomplete", "response": { "status": "incomplete",
             "incomplete_details": { "reason": "max_output_tokens" } } }),
     ];

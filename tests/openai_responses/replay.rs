@@ -136,6 +136,21 @@ fn reasoning_of_one_turn_does_not_lead_to_the_next() {
 }
 
 #[test]
+fn a_turn_without_reasoning_behind_one_with_it_goes_back_as_it_came() {
+    let (first, second) = ([reasoning("rs_1", "e1"), message("m1", "a")], [message("m2", "b")]);
+    let items = [turn(&first), turn(&second)].concat();
+    assert_eq!(replayed(items, MODEL), [&first[..], &second].concat());
+}
+
+#[test]
+fn reasoning_that_was_cut_off_from_its_follower_does_not_lead_to_the_next_turn() {
+    let error = read(&[done(0, reasoning("rs_1", "e1"))]).unwrap_err();
+    let cut_off = PartialTurn::of(&error).unwrap().items();
+    let items = [cut_off, turn(&[message("m2", "b")])].concat();
+    assert_eq!(replayed(items, MODEL), [message("m2", "b")]);
+}
+
+#[test]
 fn of_a_turn_that_was_cut_off_only_what_was_finished_goes_back_as_it_came() {
     let list = [
         done(0, reasoning("rs_1", "e1")),
