@@ -311,7 +311,7 @@ fn the_end_of_the_arguments_may_tell_the_name() {
     check(&[begun, end], &["c g {}"]);
 }
 
-fn wrapper(name: &str, uses: Value) -> Value {
+fn wrapper(name: &str, uses: &Value) -> Value {
     let mut item = call("fc_1", "c", &json!({ "tool_uses": uses }).to_string());
     item["name"] = name.into();
     item
@@ -319,9 +319,9 @@ fn wrapper(name: &str, uses: Value) -> Value {
 
 #[track_caller]
 fn check_wrapper(declared: &[&str], name: &str, uses: Value, expected: &[&str]) {
-    let item = wrapper(name, uses);
+    let item = wrapper(name, &uses);
     let list = [
-        added(0, wrapper(name, json!([]))),
+        added(0, wrapper(name, &json!([]))),
         arguments_delta(0, item["arguments"].clone()),
         done(0, item),
         completed(json!([])),
@@ -361,7 +361,7 @@ fn a_wrapper_that_does_not_fit_is_a_call_of_an_unknown_tool() {
 #[test]
 fn a_wrapper_that_was_cut_off_is_not_expanded() {
     let list = [
-        added(0, wrapper("parallel", json!([]))),
+        added(0, wrapper("parallel", &json!([]))),
         arguments_delta(0, r#"{"tool_uses":[{"recipient_name":"f","parameters":{}}]}"#),
         json!({ "type": "response.incomplete", "response": { "status": "incomplete",
             "incomplete_details": { "reason": "max_output_tokens" } } }),

@@ -151,8 +151,8 @@ fn a_request_without_anything_to_say_is_refused() {
 #[test]
 fn options_become_fields() {
     #[track_caller]
-    fn check(options: Options, expected: Value) {
-        assert_eq!(fields(options), expected);
+    fn check(options: Options, expected: impl Into<Value>) {
+        assert_eq!(fields(options), expected.into());
     }
     let default = Options::default;
     check(default(), json!({}));

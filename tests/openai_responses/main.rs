@@ -104,20 +104,23 @@ fn created() -> Value {
         { "id": "resp_1", "model": "gpt-5.1-2025", "status": "in_progress", "output": [] } })
 }
 
-fn completed(output: Value) -> Value {
+fn completed(output: impl Into<Value>) -> Value {
     terminal("completed", output)
 }
 
-fn terminal(status: &str, output: Value) -> Value {
+fn terminal(status: &str, output: impl Into<Value>) -> Value {
+    let output = output.into();
     json!({ "type": format!("response.{status}"), "response":
         { "id": "resp_1", "model": "gpt-5.1-2025", "status": status, "output": output } })
 }
 
-fn added(index: u64, item: Value) -> Value {
+fn added(index: u64, item: impl Into<Value>) -> Value {
+    let item = item.into();
     json!({ "type": "response.output_item.added", "output_index": index, "item": item })
 }
 
-fn done(index: u64, item: Value) -> Value {
+fn done(index: u64, item: impl Into<Value>) -> Value {
+    let item = item.into();
     json!({ "type": "response.output_item.done", "output_index": index, "item": item })
 }
 

@@ -79,7 +79,7 @@ proptest! {
         let list = rich().swap_remove(which);
         let mut bytes = String::new();
         for (event, noise) in list.iter().zip(noise) {
-            noise.iter().for_each(|at| bytes.push_str(NOISE[*at]));
+            bytes.extend(noise.iter().map(|at| NOISE[*at]));
             bytes.push_str(&String::from_utf8(body(std::slice::from_ref(event))).unwrap());
         }
         if crlf {

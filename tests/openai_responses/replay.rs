@@ -76,8 +76,9 @@ fn content_that_is_more_than_one_plain_text_goes_back_as_it_came() {
     ] });
     let refused = json!({ "type": "message", "id": "m", "role": "assistant", "content":
         [{ "type": "refusal", "refusal": "no" }] });
-    check(&[annotated.clone()], &[annotated.clone()]);
-    check(&[refused.clone()], &[refused]);
+    for message in [&annotated, &refused] {
+        check(std::slice::from_ref(message), std::slice::from_ref(message));
+    }
     // Words that were changed since are not those of that message.
     let mut items = turn(&[annotated]);
     items[0].kind = ItemKind::Text { text: "shorter".into() };
@@ -113,7 +114,7 @@ fn what_followed_reasoning_that_is_gone_goes_without_its_id() {
     let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
     let mut items = turn(&output);
     items[0].tombstone = true;
-    assert_eq!(replayed(items, MODEL), [plain.clone()]);
+    assert_eq!(replayed(items, MODEL), std::slice::from_ref(&plain));
     // As if somebody had cut the history there.
     assert_eq!(replayed(turn(&output).split_off(1), MODEL), [plain]);
 }

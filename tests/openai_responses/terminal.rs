@@ -4,26 +4,27 @@ use super::*;
 use turnstream::ErrorKind;
 use turnstream::turn::StopReason;
 
-fn incomplete(details: Value) -> Value {
+fn incomplete(details: impl Into<Value>) -> Value {
+    let details = details.into();
     json!({ "type": "response.incomplete", "response":
         { "status": "incomplete", "incomplete_details": details, "output": [] } })
 }
 
 #[track_caller]
-fn check(end: Value, reason: StopReason, raw: &str) {
+fn check(end: Value, reason: &StopReason, raw: &str) {
     let turn = read(&[text_delta(0, "a"), end]).unwrap();
-    assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&reason, Some(raw)));
+    assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (reason, Some(raw)));
     assert_eq!(items(&turn), ["text a"]);
 }
 
 #[test]
 fn the_terminal_event_tells_why_the_model_stopped() {
-    check(completed(json!([])), StopReason::Stop, "completed");
+    check(completed(json!([])), &StopReason::Stop, "completed");
     let reason = |reason: &str| incomplete(json!({ "reason": reason }));
-    check(reason("max_output_tokens"), StopReason::MaxTokens, "incomplete");
-    check(reason("content_filter"), StopReason::ContentFilter, "incomplete");
-    check(reason("moon_phase"), StopReason::Other("moon_phase".into()), "incomplete");
-    check(incomplete(Value::Null), StopReason::Other("incomplete".into()), "incomplete");
+    check(reason("max_output_tokens"), &StopReason::MaxTokens, "incomplete");
+    check(reason("content_filter"), &StopReason::ContentFilter, "incomplete");
+    check(reason("moon_phase"), &StopReason::Other("moon_phase".into()), "incomplete");
+    check(incomplete(Value::Null), &StopReason::Other("incomplete".into()), "incomplete");
 }
 
 #[test]
@@ -32,16 +33,16 @@ fn the_status_counts_more_than_the_name_of_the_event() {
     let details = json!({ "reason": "max_output_tokens" });
     check(
         end("response.completed", json!({ "status": "incomplete", "incomplete_details": details })),
-        StopReason::MaxTokens,
+        &StopReason::MaxTokens,
         "incomplete",
     );
     check(
         end("response.completed", json!({ "status": "completed", "incomplete_details": details })),
-        StopReason::MaxTokens,
+        &StopReason::MaxTokens,
         "completed",
     );
-    check(end("response.done", json!({ "status": "completed" })), StopReason::Stop, "completed");
-    check(end("response.completed", Value::Null), StopReason::Stop, "completed");
+    check(end("response.done", json!({ "status": "completed" })), &StopReason::Stop, "completed");
+    check(end("response.completed", Value::Null), &StopReason::Stop, "completed");
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn an_error_event_is_understood_in_both_of_its_shapes() {
     untyped.as_object_mut().unwrap().remove("type");
     for event in [flat, nested, untyped] {
         for before in [&[][..], &[created(), text_delta(0, "a")]] {
-            let error = read(&[before, &[event.clone()]].concat()).unwrap_err();
+            let error = read(&[before, std::slice::from_ref(&event)].concat()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::RateLimited, "{event}");
             assert!(error.message().ends_with("slow down"), "{error}");
             assert_eq!(error.parameter(), Some("p"));

@@ -11,7 +11,7 @@ use crate::turn::TurnBuilder;
 /// A function call: what is known of it, and how much of that the turn knows.
 #[derive(Debug, Default)]
 pub(super) struct Call {
-    pub(super) call_id: String,
+    pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
     /// Arguments that it began with; deltas win over them.
@@ -39,8 +39,8 @@ enum End {
 impl Call {
     /// Takes what an item tells of the call beside its arguments.
     pub(super) fn describe(&mut self, item: &WireItem<'_>, declared: &[String]) {
-        if self.call_id.is_empty() {
-            item.call_id.or_empty().clone_into(&mut self.call_id);
+        if self.id.is_empty() {
+            item.call_id.or_empty().clone_into(&mut self.id);
         }
         self.rename(item.name.or_empty(), declared);
     }
@@ -157,7 +157,7 @@ impl Call {
             return;
         }
         self.started = true;
-        turn.tool_call_start(key, &self.call_id, &self.name);
+        turn.tool_call_start(key, &self.id, &self.name);
         turn.tool_call_args(key, &self.arguments);
         if self.end == End::Whole {
             turn.tool_call_end(key);
@@ -174,7 +174,7 @@ impl Call {
     }
 
     fn start(&mut self, key: u32, turn: &mut TurnBuilder) {
-        if self.started || self.held || self.name.is_empty() || self.call_id.is_empty() {
+        if self.started || self.held || self.name.is_empty() || self.id.is_empty() {
             return;
         }
         self.say(key, turn);

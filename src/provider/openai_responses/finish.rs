@@ -116,7 +116,7 @@ impl Items {
         let kind = Kind::of(item);
         let call_id = item.call_id.or_empty();
         let is_this_call = |slot: &Slot| match &slot.kind {
-            Kind::Call(call) => !call_id.is_empty() && call.call_id == call_id,
+            Kind::Call(call) => !call_id.is_empty() && call.id == call_id,
             Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => false,
         };
         let may_be = |slot: &Slot| match &slot.kind {

@@ -55,12 +55,12 @@ impl Items {
         turn: &mut TurnBuilder,
     ) {
         let at = self.speaking(place, part.0);
-        let key = key(at);
-        match &mut self.slots[at] {
-            Slot { kind: Kind::Message(words) | Kind::Reasoning(words), done: false, .. } => {
-                words.delta(part, piece, key, turn);
+        let Slot { kind, done: false, .. } = &mut self.slots[at] else { return };
+        match kind {
+            Kind::Message(words) | Kind::Reasoning(words) => {
+                words.delta(part, piece, key(at), turn);
             }
-            Slot { .. } => {}
+            Kind::Call(_) | Kind::Own(_) => {}
         }
     }
 
@@ -74,15 +74,16 @@ impl Items {
     ) {
         let at = self.speaking(place, part.0);
         let key = key(at);
-        match &mut self.slots[at] {
-            Slot { kind: Kind::Message(words), done: false, .. } => {
+        let Slot { kind, done: false, .. } = &mut self.slots[at] else { return };
+        match kind {
+            Kind::Message(words) => {
                 self.differs |= words.whole(part, text, key, turn) == Agreement::Differs;
             }
-            Slot { kind: Kind::Reasoning(words), done: false, .. } => {
-                // Thoughts are for reading; what goes back is the item as it is told at its end.
+            // Thoughts are for reading; what goes back is the item as it is told at its end.
+            Kind::Reasoning(words) => {
                 let _ = words.whole(part, text, key, turn);
             }
-            Slot { .. } => {}
+            Kind::Call(_) | Kind::Own(_) => {}
         }
     }
 
@@ -128,7 +129,7 @@ impl Items {
             // Counted down, so that no item has the same.
             let key = u32::MAX - self.inner_calls;
             self.inner_calls += 1;
-            let id = match call.call_id.as_str() {
+            let id = match call.id.as_str() {
                 "" => String::new(),
                 id => format!("{id}_{nth}"),
             };

@@ -16,8 +16,8 @@ use crate::provider::lenient::{List, Str, repaired};
 #[derive(Serialize, Deserialize)]
 pub(super) struct Kept {
     item: Fields,
-    /// The id of the reasoning that was written before it. The wire links the two: "Item 'fc_…' of
-    /// type 'function_call' was provided without its required 'reasoning' item".
+    /// The id of the reasoning that was written before it. The wire links the two: "Item … was
+    /// provided without its required 'reasoning' item".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) after: Option<String>,
 }

@@ -87,8 +87,7 @@ impl Slot {
         match &self.kind {
             Kind::Call(call) => {
                 let id = item.call_id.or_empty();
-                self.kind.is_like(&other)
-                    && (id.is_empty() || call.call_id.is_empty() || call.call_id == id)
+                self.kind.is_like(&other) && (id.is_empty() || call.id.is_empty() || call.id == id)
             }
             Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => {
                 self.kind.is_like(&other) && (!self.done || self.has_id(item.id.or_empty()))
