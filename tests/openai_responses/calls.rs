@@ -318,8 +318,8 @@ fn wrapper(name: &str, uses: &Value) -> Value {
 }
 
 #[track_caller]
-fn check_wrapper(declared: &[&str], name: &str, uses: Value, expected: &[&str]) {
-    let item = wrapper(name, &uses);
+fn check_wrapper(declared: &[&str], name: &str, uses: &Value, expected: &[&str]) {
+    let item = wrapper(name, uses);
     let list = [
         added(0, wrapper(name, &json!([]))),
         arguments_delta(0, item["arguments"].clone()),
@@ -340,21 +340,21 @@ fn several_calls_wrapped_into_one_that_nobody_declared_are_the_calls_inside() {
             { "recipient_name": "g", "parameters": {} }])
     };
     for name in ["parallel", "multi_tool_use.parallel"] {
-        check_wrapper(&["f", "g"], name, uses(), &[r#"c_0 f {"x":1}"#, "c_1 g {}"]);
+        check_wrapper(&["f", "g"], name, &uses(), &[r#"c_0 f {"x":1}"#, "c_1 g {}"]);
     }
     let whole = r#"{"tool_uses":[{"parameters":{"x":1},"recipient_name":"functions.f"},{"parameters":{},"recipient_name":"g"}]}"#;
     let whole = format!("c parallel {whole}");
     // One of them is not declared; the wrapper itself is; nothing is known of the tools.
-    check_wrapper(&["f"], "parallel", uses(), &[&whole]);
-    check_wrapper(&["f", "g", "parallel"], "parallel", uses(), &[&whole]);
-    check_wrapper(&[], "parallel", uses(), &[&whole]);
+    check_wrapper(&["f"], "parallel", &uses(), &[&whole]);
+    check_wrapper(&["f", "g", "parallel"], "parallel", &uses(), &[&whole]);
+    check_wrapper(&[], "parallel", &uses(), &[&whole]);
 }
 
 #[test]
 fn a_wrapper_that_does_not_fit_is_a_call_of_an_unknown_tool() {
     for uses in [json!([]), json!([{ "recipient_name": "f", "parameters": "x" }]), json!([5])] {
         let expected = format!(r#"c parallel {{"tool_uses":{uses}}}"#);
-        check_wrapper(&["f"], "parallel", uses, &[&expected]);
+        check_wrapper(&["f"], "parallel", &uses, &[&expected]);
     }
 }
 
