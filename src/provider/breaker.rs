@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::provider::Provider;
 use crate::provider::attempt::Attempt;
-use crate::provider::{Provider};
 use crate::request::Request;
 use crate::stream::{TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;

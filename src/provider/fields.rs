@@ -36,6 +36,12 @@ impl Fields {
         }
     }
 
+    /// The same without some fields.
+    pub(super) fn without(mut self, names: &[&str]) -> Self {
+        self.0.retain(|(name, _)| !names.contains(&name.as_str()));
+        self
+    }
+
     pub(super) fn into_json(self) -> Option<Json> {
         Json::parse(&serde_json::to_string(&self).ok()?).ok()
     }

@@ -14,6 +14,7 @@ pub mod gemini;
 mod handoff;
 mod lenient;
 pub mod openai_chat;
+pub mod openai_responses;
 mod patience;
 mod record;
 mod remedy;
@@ -34,6 +35,8 @@ pub use gemini::Gemini;
 pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
 pub use openai_chat::OpenAiChat;
+#[cfg(feature = "http")]
+pub use openai_responses::OpenAiResponses;
 pub use record::Record;
 pub use replay::{Replay, RequestMismatch};
 pub use retry::{Backoff, Retry};

@@ -13,8 +13,8 @@ pub use backoff::Backoff;
 
 use crate::env::{Random, SystemRandom};
 use crate::error::Error;
+use crate::provider::Provider;
 use crate::provider::attempt::Attempt;
-use crate::provider::{Provider};
 use crate::request::Request;
 use crate::stream::{TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;

@@ -1,0 +1,187 @@
+//! One function call while it streams.
+
+use serde_json::Value;
+
+use super::parallel;
+use super::wire::{Arguments, WireItem};
+use super::words::Agreement;
+use crate::error::{Error, ErrorKind};
+use crate::turn::TurnBuilder;
+
+/// A function call: what is known of it, and how much of that the turn knows.
+#[derive(Debug, Default)]
+pub(super) struct Call {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
+    /// Arguments that it began with; deltas win over them.
+    initial: String,
+    /// Whether the turn knows of it.
+    started: bool,
+    end: End,
+    /// A piece of its arguments was none, and their whole was not told since.
+    broken: bool,
+    /// It may wrap others, so that nothing is said of it before its end.
+    held: bool,
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum End {
+    #[default]
+    Open,
+    /// Its own end was seen.
+    Whole,
+    /// The provider says that it was cut off.
+    CutOff,
+}
+
+impl Call {
+    /// Takes what an item tells of the call beside its arguments.
+    pub(super) fn describe(&mut self, item: &WireItem<'_>, declared: &[String]) {
+        if self.id.is_empty() {
+            item.call_id.or_empty().clone_into(&mut self.id);
+        }
+        self.rename(item.name.or_empty(), declared);
+    }
+
+    pub(super) fn rename(&mut self, name: &str, declared: &[String]) {
+        if self.name.is_empty() {
+            name.clone_into(&mut self.name);
+            self.held = parallel::may_be_wrapper(name, declared);
+        }
+    }
+
+    /// The item as it is added.
+    pub(super) fn begin(
+        &mut self,
+        item: &WireItem<'_>,
+        declared: &[String],
+        key: u32,
+        turn: &mut TurnBuilder,
+    ) {
+        self.describe(item, declared);
+        match Arguments::of(item.arguments) {
+            Arguments::Text(text) => self.initial = text.into_owned(),
+            Arguments::None | Arguments::Misshapen => {}
+        }
+        self.start(key, turn);
+    }
+
+    /// A piece of the arguments; `None` if there was something that is no text.
+    pub(super) fn delta(&mut self, piece: Option<&str>, key: u32, turn: &mut TurnBuilder) {
+        // Its arguments were told as a whole already.
+        if self.end != End::Open {
+            return;
+        }
+        let Some(piece) = piece else {
+            self.broken = true;
+            return;
+        };
+        self.arguments.push_str(piece);
+        match self.started {
+            true => turn.tool_call_args(key, piece),
+            false => self.start(key, turn),
+        }
+    }
+
+    /// Its own end, with all of its arguments where the event tells them.
+    ///
+    /// An end without arguments leaves those that streamed, or those that it began with.
+    pub(super) fn finish(
+        &mut self,
+        told: Arguments<'_>,
+        cut_off: bool,
+        key: u32,
+        turn: &mut TurnBuilder,
+    ) -> Result<Agreement, Error> {
+        if self.end == End::Open && self.arguments.is_empty() && matches!(told, Arguments::None) {
+            let initial = std::mem::take(&mut self.initial);
+            self.delta(Some(&initial), key, turn);
+        }
+        let agreement = match told {
+            Arguments::None => Agreement::Agrees,
+            Arguments::Misshapen => return Err(misshapen()),
+            Arguments::Text(text) => {
+                self.broken = false;
+                self.compare(&text, key, turn)
+            }
+        };
+        match (cut_off, self.end) {
+            (true, _) => self.end = End::CutOff,
+            (false, End::Open) if self.broken => return Err(misshapen()),
+            (false, End::Open) => {
+                self.end = End::Whole;
+                // One that differs is said again, and ends then; one that is unsaid is said later.
+                if self.started && agreement == Agreement::Agrees {
+                    turn.tool_call_end(key);
+                }
+            }
+            (false, End::Whole | End::CutOff) => {}
+        }
+        Ok(agreement)
+    }
+
+    fn compare(&mut self, text: &str, key: u32, turn: &mut TurnBuilder) -> Agreement {
+        let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+        match text.strip_prefix(self.arguments.as_str()) {
+            Some("") => Agreement::Agrees,
+            Some(rest) if self.end == End::Open => {
+                self.delta(Some(rest), key, turn);
+                Agreement::Agrees
+            }
+            _ if value(text).is_some_and(|told| value(&self.arguments) == Some(told)) => {
+                Agreement::Agrees
+            }
+            _ => {
+                text.clone_into(&mut self.arguments);
+                // What nobody saw need not be taken back.
+                if self.started { Agreement::Differs } else { Agreement::Agrees }
+            }
+        }
+    }
+
+    /// Whether it is written to its end.
+    pub(super) fn is_whole(&self) -> bool {
+        self.end == End::Whole && !self.name.is_empty()
+    }
+
+    /// Whether the turn does not know of it yet.
+    pub(super) fn is_unsaid(&self) -> bool {
+        !self.started
+    }
+
+    /// Says everything: late, or once more after a retraction. Nothing without a name.
+    pub(super) fn say(&mut self, key: u32, turn: &mut TurnBuilder) {
+        if self.name.is_empty() {
+            return;
+        }
+        self.started = true;
+        turn.tool_call_start(key, &self.id, &self.name);
+        turn.tool_call_args(key, &self.arguments);
+        if self.end == End::Whole {
+            turn.tool_call_end(key);
+        }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// It was said in another form.
+    pub(super) fn mark_said(&mut self) {
+        self.started = true;
+    }
+
+    fn start(&mut self, key: u32, turn: &mut TurnBuilder) {
+        if self.started || self.held || self.name.is_empty() || self.id.is_empty() {
+            return;
+        }
+        self.say(key, turn);
+    }
+}
+
+fn misshapen() -> Error {
+    let message = "the arguments of a tool call are neither text nor an object";
+    Error::new(ErrorKind::Protocol, message)
+}

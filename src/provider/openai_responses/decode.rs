@@ -1,0 +1,250 @@
+//! From frames to a turn.
+
+use serde_json::value::RawValue;
+
+use super::items::Items;
+use super::slot::Place;
+use super::wire::{Arguments, Event, Response, WirePart, string};
+use super::words::Voice;
+use crate::error::{Error, ErrorKind};
+use crate::item::StopReason;
+use crate::provider::decode::{Decode, Heard};
+use crate::provider::failure;
+use crate::sse::Frame;
+use crate::turn::TurnBuilder;
+
+/// Why a turn is begun anew when the end of an item contradicts its deltas.
+const CORRECTED: &str = "the provider corrected what it had streamed";
+
+/// Reads the events of the Responses wire. Pure: it does no I/O.
+///
+/// Items are told apart by their `output_index`. A call is finished by
+/// `response.function_call_arguments.done`, by `response.output_item.done` or by the item of that
+/// call in the terminal event, and by nothing else. Where the end of a message or a call
+/// contradicts its deltas, the end counts: the turn is
+/// [retracted](crate::turn::TurnEvent::Retracted) before it is completed, and all of it comes once
+/// more.
+///
+/// `sequence_number` is not read: a connection loses no event in the middle, some gateways count in
+/// their own way, and what a call needs is told once more at its end.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    items: Items,
+    response_id: String,
+    response_model: String,
+}
+
+impl Decoder {
+    /// Makes a decoder for the answer of a model.
+    pub fn new(model: &str) -> Self {
+        Self { items: Items::of(model), ..Self::default() }
+    }
+
+    /// Tells it which tools were declared.
+    ///
+    /// Models now and then put several calls into one of a tool `parallel` that nobody declared.
+    /// With the tools known, it is read as the calls inside, if all of them are calls of declared
+    /// tools; otherwise it stays what it is, a call of an unknown tool.
+    pub fn with_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
+        self.items.declared = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    fn event(
+        &mut self,
+        kind: &str,
+        event: &Event<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
+        let place = Place { index: event.output_index.0, id: event.item_id.or_empty() };
+        let content = event.content_index.0.unwrap_or_default();
+        let summary = event.summary_index.0.unwrap_or_default();
+        let items = &mut self.items;
+        let mut delta = |part| {
+            let piece = event.delta.and_then(string);
+            items.words(place, part, piece.as_deref().unwrap_or_default(), turn);
+        };
+        match kind {
+            "response.output_text.delta" => delta((Voice::Text, content)),
+            "response.refusal.delta" => delta((Voice::Refusal, content)),
+            "response.reasoning_summary_text.delta" => delta((Voice::Summary, summary)),
+            "response.reasoning_text.delta" => delta((Voice::Trace, content)),
+            "response.output_text.done" => {
+                items.whole_words(place, (Voice::Text, content), event.text.or_empty(), turn);
+            }
+            "response.refusal.done" => {
+                items.whole_words(place, (Voice::Refusal, content), event.refusal.or_empty(), turn);
+            }
+            "response.reasoning_summary_text.done" => {
+                items.whole_words(place, (Voice::Summary, summary), event.text.or_empty(), turn);
+            }
+            "response.reasoning_text.done" => {
+                items.whole_words(place, (Voice::Trace, content), event.text.or_empty(), turn);
+            }
+            "response.content_part.done" | "response.reasoning_summary_part.done" => {
+                if let Some((voice, text)) = event.part.0.as_deref().and_then(words_of) {
+                    let index = if voice == Voice::Summary { summary } else { content };
+                    items.whole_words(place, (voice, index), text, turn);
+                }
+            }
+            "response.function_call_arguments.delta" => {
+                if let Some(raw) = event.delta {
+                    items.arguments(place, string(raw).as_deref(), turn);
+                }
+            }
+            "response.function_call_arguments.done" => {
+                let told = Arguments::of(event.arguments);
+                items.whole_arguments(place, event.name.or_empty(), told, turn)?;
+            }
+            "response.output_item.added" => {
+                if let Some(item) = event.item {
+                    items.added(place, item, turn);
+                }
+            }
+            "response.output_item.done" => {
+                if let Some(item) = event.item {
+                    items.done(place, item, turn)?;
+                }
+            }
+            // The life cycle, what hosted tools tell on their way (it is in their items at the
+            // end), and whatever comes with a later version.
+            _ => {
+                if let Some(response) = &event.response.0 {
+                    self.identify(response, turn);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who answers. Repeated after a retraction, which forgets it.
+    fn identify(&mut self, response: &Response<'_>, turn: &mut TurnBuilder) {
+        if self.response_id.is_empty() {
+            response.id.or_empty().clone_into(&mut self.response_id);
+        }
+        if self.response_model.is_empty() {
+            response.model.or_empty().clone_into(&mut self.response_model);
+        }
+        turn.response_id(&self.response_id);
+        turn.model(&self.response_model);
+    }
+
+    /// The last word: `response.completed` and its kin.
+    fn terminal(
+        &mut self,
+        word: &str,
+        response: &Response<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
+        self.identify(response, turn);
+        let status = match response.status.or_empty() {
+            status @ ("completed" | "incomplete" | "failed" | "cancelled") => status,
+            _ if word == "done" => "completed",
+            _ => word,
+        };
+        let output = match status {
+            "failed" => "[]",
+            _ => response.output.map_or("[]", RawValue::get),
+        };
+        let output: Vec<&RawValue> = serde_json::from_str(output).unwrap_or_default();
+        self.items.backfill(&output, turn)?;
+        if self.items.must_retract() {
+            turn.retract(CORRECTED);
+            self.identify(response, turn);
+            self.items.say_again(turn);
+        }
+        // Counted behind the retraction, which would count it for the run once more.
+        if let Some(usage) = &response.usage.0 {
+            turn.usage(usage.usage());
+        }
+        if status == "failed" {
+            return Err(failure::in_stream(response.error.map_or("{}", RawValue::get)));
+        }
+        if status == "cancelled" {
+            let cause = Error::new(ErrorKind::Server, "the response was cancelled");
+            return Err(turn.incomplete(Some(cause)));
+        }
+        let details = response.incomplete_details.0.as_ref();
+        let reason = self.reason(status, details.map_or("", |details| details.reason.or_empty()));
+        if matches!(reason, StopReason::Stop | StopReason::ToolCalls) {
+            self.items.check_calls()?;
+        }
+        self.items.say_rest(turn);
+        turn.stop(reason, status);
+        Ok(())
+    }
+
+    /// What the wire tells in `incomplete_details` counts whatever the status is: it is a veto.
+    fn reason(&self, status: &str, incomplete: &str) -> StopReason {
+        match (incomplete, status) {
+            ("max_output_tokens" | "max_tokens", _) => StopReason::MaxTokens,
+            ("content_filter", _) => StopReason::ContentFilter,
+            ("", "completed") if self.items.has_calls() => StopReason::ToolCalls,
+            ("", "completed") if self.items.refuses() => StopReason::Refusal,
+            ("", "completed") => StopReason::Stop,
+            ("", status) => StopReason::Other(status.to_owned()),
+            (reason, _) => StopReason::Other(reason.to_owned()),
+        }
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        // A kind of event that this reader does not know, and what keeps the connection alive, may
+        // hold anything.
+        let known =
+            matches!(frame.event, "message" | "error") || frame.event.starts_with("response.");
+        let data = frame.data.trim();
+        if !known || data.is_empty() {
+            return Ok(Heard::More);
+        }
+        if data == "[DONE]" {
+            return Ok(Heard::LastWord);
+        }
+        turn.provider(super::NAME);
+        let mut room = String::new();
+        let event: Event<'_> =
+            crate::provider::lenient::read(frame.data, &mut room).map_err(|error| {
+                Error::new(ErrorKind::Protocol, format!("an event is not JSON: {error}"))
+                    .with_source(error)
+            })?;
+        match event.r#type.get().unwrap_or(frame.event) {
+            "error" => return Err(failure::in_stream(frame.data)),
+            "message" if is_told(event.error) => return Err(failure::in_stream(frame.data)),
+            "message" if event.choices.is_some() => {
+                let message = "the answer is in the form of Chat Completions";
+                return Err(Error::new(ErrorKind::Protocol, message));
+            }
+            kind => match kind.strip_prefix("response.") {
+                Some(word @ ("completed" | "incomplete" | "failed" | "cancelled" | "done")) => {
+                    let nothing = Response::default();
+                    let response = event.response.0.as_deref().unwrap_or(&nothing);
+                    self.terminal(word, response, turn)?;
+                    return Ok(Heard::LastWord);
+                }
+                Some(_) => self.event(kind, &event, turn)?,
+                None => {}
+            },
+        }
+        Ok(Heard::More)
+    }
+
+    fn finish(&mut self, _: &mut TurnBuilder) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+fn is_told(error: Option<&RawValue>) -> bool {
+    error.is_some_and(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
+}
+
+/// The words of a part as its end tells them.
+fn words_of<'a>(part: &'a WirePart<'_>) -> Option<(Voice, &'a str)> {
+    match part.r#type.or_empty() {
+        "output_text" => Some((Voice::Text, part.text.or_empty())),
+        "refusal" => Some((Voice::Refusal, part.refusal.or_empty())),
+        "summary_text" => Some((Voice::Summary, part.text.or_empty())),
+        "reasoning_text" => Some((Voice::Trace, part.text.or_empty())),
+        _ => None,
+    }
+}

@@ -1,0 +1,181 @@
+//! From a request to a body.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::input::Input;
+use crate::error::{Error, ErrorKind};
+use crate::provider::context::Context;
+use crate::provider::fields::{to_bytes, unsupported};
+use crate::provider::schema::openai_strict;
+use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
+
+/// The name of this wire in errors.
+const WIRE: &str = "OpenAI Responses";
+
+/// Writes the body of a request to the Responses wire.
+///
+/// Nothing is stored by the provider (`store` is false): each request holds all of its input, with
+/// the reasoning as the provider encrypted it. The stable zone of the system prompt becomes
+/// `instructions`, instructions in between messages of the `developer`; the volatile zone is such a
+/// message, too, and stands last, so that the input before it stays the beginning of the next one.
+///
+/// Reasoning and the ids of items go back to the model that wrote them, and only together: where
+/// a reasoning item is missing or would stand at the end of its turn, what followed it goes without
+/// its id. Other models get the words and the calls.
+///
+/// Encrypted reasoning is asked for (`include`) unless the model's name says that it does not
+/// reason, because such models refuse to be asked. [`extra`](Options::extra) can set `include`
+/// otherwise. [`cache`](Options::cache) does nothing: the provider caches by itself.
+///
+/// # Errors
+///
+/// [`Unsupported`](ErrorKind::Unsupported) for an option that the wire does not have:
+/// `stop_sequences`, `top_k`, `seed`, `frequency_penalty`, `presence_penalty`, and a budget of
+/// `reasoning`. [`InvalidRequest`](ErrorKind::InvalidRequest) if there is nothing to send.
+pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    let options = &request.options;
+    refuse_unsupported(options)?;
+    let context = Context::of(request);
+    let mut input = Input::default();
+    for item in context.items() {
+        input.push(item, model)?;
+    }
+    if input.is_empty() {
+        let message = "there is nothing to send: every message is empty";
+        return Err(Error::new(ErrorKind::InvalidRequest, message));
+    }
+    input.instruct(context.volatile())?;
+    let tools = request.tools.iter().map(|tool| Tool {
+        r#type: "function",
+        name: &tool.name,
+        description: &tool.description,
+        parameters: &tool.parameters,
+        strict: false,
+    });
+    let body = Body {
+        model,
+        stream: true,
+        store: false,
+        include: match may_reason(model) {
+            true => &["reasoning.encrypted_content"],
+            false => &[],
+        },
+        max_output_tokens: options.max_output_tokens,
+        temperature: options.temperature,
+        top_p: options.top_p,
+        reasoning: options.reasoning.map(reasoning).transpose()?,
+        text: text(&options.output)?,
+        instructions: context.stable(),
+        tools: tools.collect(),
+        tool_choice: tool_choice(&options.tool_choice),
+        parallel_tool_calls: options.parallel_tool_calls,
+        metadata: &options.metadata,
+        safety_identifier: options.user.as_deref(),
+        input: input.finish(),
+    };
+    to_bytes(&body, &options.extra)
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    store: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    include: &'a [&'static str],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Value>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    instructions: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    metadata: &'a std::collections::BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    safety_identifier: Option<&'a str>,
+    input: Vec<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+    /// The wire's own default is true, and changes the schema.
+    strict: bool,
+}
+
+fn refuse_unsupported(options: &Options) -> Result<(), Error> {
+    let asked = [
+        ("stop_sequences", !options.stop_sequences.is_empty()),
+        ("top_k", options.top_k.is_some()),
+        ("seed", options.seed.is_some()),
+        ("frequency_penalty", options.frequency_penalty.is_some()),
+        ("presence_penalty", options.presence_penalty.is_some()),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((option, _)) => Err(unsupported(WIRE, option)),
+        None => Ok(()),
+    }
+}
+
+/// Whether a model may reason. Those that do not answer with "Encrypted content is not supported
+/// with this model", so the vendor's are known by their names; others are not judged.
+fn may_reason(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or_default();
+    let name = name.strip_prefix("ft:").unwrap_or(name);
+    let does_not = ["gpt-3.5", "gpt-4", "chatgpt-", "gpt-5-chat"];
+    !does_not.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// A summary is asked for: it is all of the thoughts that the vendor shows.
+fn reasoning(reasoning: Reasoning) -> Result<Value, Error> {
+    let effort = match reasoning {
+        Reasoning::Off => return Ok(json!({ "effort": "none" })),
+        Reasoning::Budget(_) => return Err(unsupported(WIRE, "reasoning")),
+        Reasoning::Effort(Effort::Minimal) => "minimal",
+        Reasoning::Effort(Effort::Low) => "low",
+        Reasoning::Effort(Effort::Medium) => "medium",
+        Reasoning::Effort(Effort::High) => "high",
+        Reasoning::Effort(Effort::Max) => "xhigh",
+    };
+    Ok(json!({ "effort": effort, "summary": "auto" }))
+}
+
+fn text(output: &Output) -> Result<Option<Value>, Error> {
+    let format = match output {
+        Output::Text => return Ok(None),
+        Output::Json => json!({ "type": "json_object" }),
+        Output::Schema(schema) => json!({
+            "type": "json_schema",
+            "name": schema.name,
+            "schema": openai_strict(&schema.schema)?,
+            "strict": true,
+        }),
+    };
+    Ok(Some(json!({ "format": format })))
+}
+
+fn tool_choice(choice: &ToolChoice) -> Option<Value> {
+    match choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some(json!("none")),
+        ToolChoice::Required => Some(json!("required")),
+        ToolChoice::Tool(name) => Some(json!({ "type": "function", "name": name })),
+    }
+}

@@ -1,0 +1,237 @@
+//! From the items of a history to those of a request.
+
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+
+use super::NAME;
+use super::keep::{Kept, Thought};
+use crate::error::{Error, ErrorKind};
+use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ProviderData, ToolCall};
+use crate::item::{Json, ToolResult};
+use crate::provider::context::{object_or_wrapped, wire_id, wire_name};
+use crate::provider::handoff;
+
+/// The input so far. It only grows: what an item becomes depends on those before it alone.
+#[derive(Default)]
+pub(super) struct Input<'a> {
+    done: Vec<Box<RawValue>>,
+    /// Reasoning that waits for what follows it: "Item 'rs_…' of type 'reasoning' was provided
+    /// without its required following item". At the end of its turn it is not sent.
+    waiting: Vec<(Thought<'a>, &'a Json)>,
+    /// The id of the reasoning of this turn that was sent last.
+    sent: Option<String>,
+    /// The item before was of a turn that did not complete.
+    interrupted: bool,
+}
+
+impl<'a> Input<'a> {
+    pub(super) fn push(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
+        if std::mem::replace(&mut self.interrupted, item.interrupted) != item.interrupted {
+            self.end_turn();
+        }
+        let data = handoff(item, NAME, model).data();
+        match &item.kind {
+            ItemKind::User { content } => {
+                self.end_turn();
+                self.message("user", &content_parts(content))?;
+            }
+            ItemKind::System { text } => {
+                self.end_turn();
+                self.instruct(text)?;
+            }
+            ItemKind::Text { text } => self.text(text, data)?,
+            ItemKind::Reasoning { .. } => {
+                let thought = data.and_then(|data| Some((Thought::read(data)?, &data.value)));
+                self.waiting.extend(thought);
+            }
+            ItemKind::ToolCall(call) => self.call(call, data)?,
+            ItemKind::ToolResult(result) => {
+                self.end_turn();
+                self.result(result)?;
+            }
+            ItemKind::Other => {
+                if let Some(data) = data {
+                    self.flush();
+                    self.verbatim(&data.value);
+                }
+            }
+        }
+        if item.turn.is_some() {
+            self.end_turn();
+        }
+        Ok(())
+    }
+
+    /// An instruction that stands among what is said.
+    pub(super) fn instruct(&mut self, text: &str) -> Result<(), Error> {
+        self.message("developer", &text_part(text).into_iter().collect::<Vec<_>>())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.done.is_empty()
+    }
+
+    pub(super) fn finish(self) -> Vec<Box<RawValue>> {
+        self.done
+    }
+
+    fn text(&mut self, text: &str, data: Option<&ProviderData>) -> Result<(), Error> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let kept = data.and_then(|data| self.linked(data));
+        match kept.and_then(|kept| kept.into_message(text)) {
+            Some(message) => {
+                self.flush();
+                self.done.push(message);
+                Ok(())
+            }
+            None => {
+                self.waiting.clear();
+                self.message("assistant", &[json!({ "type": "output_text", "text": text })])
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ToolCall, data: Option<&ProviderData>) -> Result<(), Error> {
+        let (id, name) = (wire_id(&call.call_id), wire_name(&call.name));
+        let arguments = object_or_wrapped(call);
+        let kept = data.and_then(|data| self.linked(data));
+        match kept.and_then(|kept| kept.into_call(&id, &name, &arguments)) {
+            Some(call) => {
+                self.flush();
+                self.done.push(call);
+                Ok(())
+            }
+            None => {
+                self.waiting.clear();
+                self.put(&json!({
+                    "type": "function_call",
+                    "call_id": id,
+                    "name": name,
+                    "arguments": arguments,
+                }))
+            }
+        }
+    }
+
+    fn result(&mut self, result: &ToolResult) -> Result<(), Error> {
+        let output = match &result.content {
+            content if content.text().is_empty() && result.is_error() && !has_media(content) => {
+                json!("It failed without a word.")
+            }
+            content if has_media(content) => content_parts(content).into(),
+            content => json!(content.text()),
+        };
+        self.put(&json!({
+            "type": "function_call_output",
+            "call_id": wire_id(&result.call_id),
+            "output": output,
+        }))
+    }
+
+    /// What is kept of an item, if the reasoning that it belongs to goes before it: with its own
+    /// id and without that of its reasoning it would be refused.
+    fn linked(&self, data: &ProviderData) -> Option<Kept> {
+        let kept = Kept::read(data)?;
+        let waiting = self.waiting.last().map(|(thought, _)| thought.id());
+        let before = waiting.or(self.sent.as_deref());
+        (kept.after.as_deref() == before).then_some(kept)
+    }
+
+    fn flush(&mut self) {
+        for (thought, item) in std::mem::take(&mut self.waiting) {
+            self.verbatim(item);
+            self.sent = Some(thought.id().to_owned());
+        }
+    }
+
+    fn end_turn(&mut self) {
+        self.waiting.clear();
+        self.sent = None;
+    }
+
+    fn verbatim(&mut self, item: &Json) {
+        self.done.extend(RawValue::from_string(item.as_str().to_owned()));
+    }
+
+    /// An empty message says nothing.
+    fn message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
+        match content {
+            [] => Ok(()),
+            content => self.put(&json!({ "type": "message", "role": role, "content": content })),
+        }
+    }
+
+    fn put(&mut self, item: &Value) -> Result<(), Error> {
+        let raw = to_raw_value(item).map_err(|error| {
+            Error::new(ErrorKind::InvalidRequest, "an item is not JSON").with_source(error)
+        })?;
+        self.done.push(raw);
+        Ok(())
+    }
+}
+
+fn has_media(content: &Content) -> bool {
+    match content {
+        Content::Text(_) => false,
+        Content::Parts(parts) => parts.iter().any(|part| part.as_text().is_none()),
+    }
+}
+
+fn content_parts(content: &Content) -> Vec<Value> {
+    match content {
+        Content::Text(text) => text_part(text).into_iter().collect(),
+        Content::Parts(parts) => parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text { text } => text_part(text),
+                Part::Image(media) => Some(json!({
+                    "type": "input_image",
+                    "image_url": address(media),
+                    "detail": "auto",
+                })),
+                Part::File(media) => Some(file_part(media)),
+            })
+            .collect(),
+    }
+}
+
+fn text_part(text: &str) -> Option<Value> {
+    (!text.is_empty()).then(|| json!({ "type": "input_text", "text": text }))
+}
+
+fn file_part(media: &Media) -> Value {
+    match &media.source {
+        // The wire knows the type of a file by the ending of its name.
+        MediaSource::Data(_) => json!({
+            "type": "input_file",
+            "filename": format!("file.{}", ending(&media.media_type)),
+            "file_data": address(media),
+        }),
+        MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
+    }
+}
+
+fn address(media: &Media) -> String {
+    match &media.source {
+        MediaSource::Data(data) => format!("data:{};base64,{data}", media.media_type),
+        MediaSource::Url(url) => url.clone(),
+    }
+}
+
+/// The usual ending of the name of a file.
+fn ending(media_type: &str) -> &str {
+    let (of_what, subtype) = media_type.split_once('/').unwrap_or_default();
+    match subtype {
+        "plain" => "txt",
+        "markdown" => "md",
+        "javascript" => "js",
+        "vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
+        "vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
+        "vnd.openxmlformats-officedocument.presentationml.presentation" => "pptx",
+        "pdf" | "json" | "csv" | "html" | "xml" | "css" | "rtf" => subtype,
+        _ if of_what == "text" => "txt",
+        _ => "bin",
+    }
+}

@@ -1,0 +1,135 @@
+//! What is kept of an item beside its words, and goes back to the model that wrote it.
+//!
+//! Reasoning and the provider's own items are kept whole. Of a message and of a call only the
+//! fields are kept that the item of the history does not have, in the form
+//! `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::wire::WirePart;
+use crate::item::{Json, ProviderData};
+use crate::provider::fields::Fields;
+use crate::provider::lenient::{List, Str, repaired};
+
+/// The fields of a message or a call that are kept.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Kept {
+    item: Fields,
+    /// The id of the reasoning that was written before it. The wire links the two: "Item … was
+    /// provided without its required 'reasoning' item".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) after: Option<String>,
+}
+
+/// An item as a whole.
+pub(super) fn whole(raw: &RawValue) -> Option<Json> {
+    Json::parse(raw.get()).or_else(|error| Json::parse(&repaired(raw.get()).ok_or(error)?)).ok()
+}
+
+/// What is kept of a message. Its content is, where it is more than one plain text.
+pub(super) fn message(raw: &RawValue, parts: &[WirePart<'_>], after: Option<&str>) -> Option<Json> {
+    let mut item = Fields::parse(whole(raw)?.as_str())?;
+    let is_plain = |part: &WirePart<'_>| {
+        let annotations = part.annotations.map_or("[]", RawValue::get);
+        part.r#type.or_empty() == "output_text" && annotations == "[]"
+    };
+    let content = item.get("content").map(RawValue::get).map(serde_json::from_str::<Vec<Fields>>);
+    match content {
+        Some(Ok(content)) if parts.len() != 1 || !parts.iter().all(is_plain) => {
+            let without = |part: Fields| part.without(&["logprobs"]);
+            let content: Vec<Fields> = content.into_iter().map(without).collect();
+            item.set("content", to_raw_value(&content).ok()?);
+        }
+        _ => item = item.without(&["content"]),
+    }
+    kept(item, after)
+}
+
+/// What is kept of a call.
+pub(super) fn call(raw: &RawValue, after: Option<&str>) -> Option<Json> {
+    let item = Fields::parse(whole(raw)?.as_str())?;
+    kept(item.without(&["call_id", "name", "arguments"]), after)
+}
+
+fn kept(item: Fields, after: Option<&str>) -> Option<Json> {
+    let text = serde_json::to_string(&Kept { item, after: after.map(str::to_owned) }).ok()?;
+    Json::parse(&text).ok()
+}
+
+impl Kept {
+    pub(super) fn read(data: &ProviderData) -> Option<Self> {
+        data.value.get().ok()
+    }
+
+    /// The message with its text, as it came. `None` if its words are others since.
+    pub(super) fn into_message(self, text: &str) -> Option<Box<RawValue>> {
+        let mut item = self.of_type("message")?;
+        match item.get("content") {
+            None => {
+                let part =
+                    serde_json::json!({ "type": "output_text", "text": text, "annotations": [] });
+                item.set("content", to_raw_value(&[part]).ok()?);
+            }
+            Some(content) => {
+                let List(parts) = serde_json::from_str::<List<WirePart<'_>>>(content.get()).ok()?;
+                let words = |part: &WirePart<'_>| match part.r#type.or_empty() {
+                    "refusal" => part.refusal.or_empty().to_owned(),
+                    _ => part.text.or_empty().to_owned(),
+                };
+                if parts.iter().map(words).collect::<String>() != text {
+                    return None;
+                }
+            }
+        }
+        to_raw_value(&item).ok()
+    }
+
+    /// The call under its id and with its name and arguments.
+    pub(super) fn into_call(
+        self,
+        call_id: &str,
+        name: &str,
+        arguments: &str,
+    ) -> Option<Box<RawValue>> {
+        let mut item = self.of_type("function_call")?;
+        for (field, value) in [("call_id", call_id), ("name", name), ("arguments", arguments)] {
+            item.set(field, to_raw_value(value).ok()?);
+        }
+        to_raw_value(&item).ok()
+    }
+
+    fn of_type(self, wanted: &str) -> Option<Fields> {
+        let kind = self.item.get("type")?;
+        (serde_json::from_str::<&str>(kind.get()).ok()? == wanted).then_some(self.item)
+    }
+}
+
+/// What a reasoning item must have to be sent: without being stored by the provider it means
+/// nothing but for its encrypted content, or for the thoughts that some servers show as they are.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Thought<'a> {
+    #[serde(borrow)]
+    r#type: Str<'a>,
+    #[serde(borrow)]
+    id: Str<'a>,
+    #[serde(borrow)]
+    encrypted_content: Str<'a>,
+    #[serde(borrow)]
+    content: List<WirePart<'a>>,
+}
+
+impl<'a> Thought<'a> {
+    /// Reads a reasoning item that can be sent.
+    pub(super) fn read(data: &'a ProviderData) -> Option<Self> {
+        let thought: Self = data.value.get().ok()?;
+        let means_something =
+            !thought.encrypted_content.or_empty().is_empty() || !thought.content.0.is_empty();
+        (thought.r#type.or_empty() == "reasoning" && means_something).then_some(thought)
+    }
+
+    pub(super) fn id(&self) -> &str {
+        self.id.or_empty()
+    }
+}

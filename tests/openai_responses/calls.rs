@@ -1,0 +1,373 @@
+//! Function calls.
+
+use super::*;
+use turnstream::ErrorKind;
+use turnstream::item::ToolCall;
+use turnstream::turn::StopReason;
+
+const WHOLE: &str = r#"{"path":"/x"}"#;
+
+fn begun(index: u64, call_id: &str) -> Value {
+    let mut item = call(&format!("fc_{call_id}"), call_id, "");
+    item["status"] = "in_progress".into();
+    added(index, item)
+}
+
+#[track_caller]
+fn check(list: &[Value], expected: &[&str]) {
+    let list = [list, &[completed(json!([]))]].concat();
+    let turn = read(&list).unwrap();
+    assert_eq!(items(&turn), expected);
+    assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);
+    assert_eq!(turn.calls().veto(), None);
+}
+
+/// The events of calls in short.
+fn told(list: &[Value]) -> Vec<String> {
+    let short = |event: &Result<TurnEvent, Error>| match event {
+        Ok(TurnEvent::ToolCallStart { call_id, name }) => Some(format!("start {call_id} {name}")),
+        Ok(TurnEvent::ToolCallArgsDelta { call_id, delta }) => {
+            Some(format!("args {call_id} {}", &**delta))
+        }
+        Ok(TurnEvent::ToolCallEnd { call_id }) => Some(format!("end {call_id}")),
+        Ok(TurnEvent::Retracted { .. }) => Some("retracted".to_owned()),
+        _ => None,
+    };
+    events(list).iter().filter_map(short).collect()
+}
+
+#[test]
+fn a_call_in_the_vendors_own_shape_streams_its_arguments() {
+    let list = [
+        begun(0, "call_1"),
+        arguments_delta(0, r#"{"path":"#),
+        arguments_delta(0, r#""/x"}"#),
+        arguments_done(0, WHOLE),
+        done(0, call("fc_1", "call_1", WHOLE)),
+        completed(json!([call("fc_1", "call_1", WHOLE)])),
+    ];
+    assert_eq!(
+        told(&list),
+        ["start call_1 f", r#"args call_1 {"path":"#, r#"args call_1 "/x"}"#, "end call_1"]
+    );
+    let turn = read(&list).unwrap();
+    assert_eq!(items(&turn), [r#"call_1 f {"path":"/x"}"#]);
+    let kept = json!({ "item": { "type": "function_call", "id": "fc_1", "status": "completed" } });
+    assert_eq!(data(&turn.items()[0]), kept);
+}
+
+#[test]
+fn arguments_may_be_told_only_by_one_of_many_events() {
+    let whole = call("fc_1", "c", WHOLE);
+    let unfinished = call("fc_1", "c", "");
+    // Only at the end of the arguments, at that of the item, at its beginning, in pieces.
+    check(&[begun(0, "c"), arguments_done(0, WHOLE)], &[r#"c f {"path":"/x"}"#]);
+    check(&[begun(0, "c"), done(0, whole.clone())], &[r#"c f {"path":"/x"}"#]);
+    check(&[done(0, whole.clone())], &[r#"c f {"path":"/x"}"#]);
+    check(&[added(0, whole), done(0, unfinished.clone())], &[r#"c f {"path":"/x"}"#]);
+    check(
+        &[begun(0, "c"), arguments_delta(0, WHOLE), arguments_done(0, Value::Null)],
+        &[r#"c f {"path":"/x"}"#],
+    );
+    check(
+        &[begun(0, "c"), arguments_delta(0, WHOLE), done(0, unfinished)],
+        &[r#"c f {"path":"/x"}"#],
+    );
+}
+
+#[test]
+fn deltas_win_over_the_arguments_that_a_call_begins_with() {
+    check(
+        &[
+            added(0, call("fc_1", "c", "{}")),
+            arguments_delta(0, r#"{"a":1}"#),
+            done(0, call("fc_1", "c", "")),
+        ],
+        &[r#"c f {"a":1}"#],
+    );
+}
+
+#[test]
+fn a_call_without_arguments_runs_with_an_empty_object() {
+    let none = json!({ "type": "function_call", "call_id": "c", "name": "f" });
+    let turn = read(&[done(0, none), completed(json!([]))]).unwrap();
+    assert_eq!(turn.tool_calls().next().unwrap().arguments_or_empty(), "{}");
+    assert_eq!(turn.calls().veto(), None);
+}
+
+#[test]
+fn arguments_may_be_an_object_of_their_own() {
+    let mut item = call("fc_1", "c", "");
+    item["arguments"] = json!({ "a": 1 });
+    check(&[begun(0, "c"), done(0, item)], &[r#"c f {"a":1}"#]);
+}
+
+#[test]
+fn what_the_end_of_a_call_adds_to_its_deltas_is_said() {
+    let list = [
+        begun(0, "c"),
+        arguments_delta(0, r#"{"path":"#),
+        arguments_done(0, WHOLE),
+        completed(json!([])),
+    ];
+    assert_eq!(told(&list), ["start c f", r#"args c {"path":"#, r#"args c "/x"}"#, "end c"]);
+}
+
+#[test]
+fn a_call_whose_end_contradicts_its_deltas_is_taken_back_and_runs_as_the_end_tells() {
+    let list = [
+        text_delta(0, "Let me see."),
+        begun(1, "c"),
+        arguments_delta(1, r#"{"path":"/y"}"#),
+        arguments_done(1, WHOLE),
+        done(1, call("fc_1", "c", WHOLE)),
+        completed(json!([])),
+    ];
+    assert_eq!(
+        told(&list),
+        [
+            "start c f",
+            r#"args c {"path":"/y"}"#,
+            "retracted",
+            "start c f",
+            r#"args c {"path":"/x"}"#,
+            "end c"
+        ]
+    );
+    let turn = read(&list).unwrap();
+    assert_eq!(items(&turn), ["text Let me see.", r#"c f {"path":"/x"}"#]);
+    assert_eq!(data(&turn.items()[1])["item"]["id"], "fc_1");
+    assert_eq!(runs(Ok(turn)), [r#"f {"path":"/x"}"#]);
+}
+
+#[test]
+fn a_call_that_was_taken_back_does_not_run_if_the_stream_breaks_off() {
+    let list =
+        [begun(0, "c"), arguments_delta(0, r#"{"path":"/y"}"#), done(0, call("fc_1", "c", WHOLE))];
+    assert_eq!(read(&list).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn the_end_of_the_item_wins_over_that_of_the_arguments_and_the_last_word_over_both() {
+    let end = |arguments: &str| done(0, call("fc_1", "c", arguments));
+    check(&[begun(0, "c"), arguments_done(0, "{}"), end(WHOLE)], &[r#"c f {"path":"/x"}"#]);
+    let list = [begun(0, "c"), end("{}"), completed(json!([call("fc_1", "c", WHOLE)]))];
+    assert_eq!(runs(read(&list)), [r#"f {"path":"/x"}"#]);
+}
+
+#[test]
+fn arguments_that_are_written_in_another_way_contradict_nothing() {
+    let list = [
+        begun(0, "c"),
+        arguments_delta(0, r#"{"path":"/x"}"#),
+        arguments_done(0, r#"{ "path": "\/x" }"#),
+        completed(json!([])),
+    ];
+    assert_eq!(told(&list), ["start c f", r#"args c {"path":"/x"}"#, "end c"]);
+}
+
+#[test]
+fn deltas_behind_the_end_of_a_call_are_passed_over() {
+    let list = [
+        begun(0, "c"),
+        arguments_delta(0, WHOLE),
+        arguments_done(0, WHOLE),
+        arguments_delta(0, "x"),
+        arguments_delta(0, 5),
+        done(0, call("fc_1", "c", WHOLE)),
+        completed(json!([])),
+    ];
+    assert_eq!(told(&list), ["start c f", r#"args c {"path":"/x"}"#, "end c"]);
+}
+
+#[test]
+fn calls_that_stream_at_the_same_time_stay_apart() {
+    check(
+        &[
+            begun(0, "a"),
+            begun(1, "b"),
+            arguments_delta(0, r#"{"x""#),
+            arguments_delta(1, r#"{"y""#),
+            text_delta(2, "and"),
+            arguments_delta(0, ":1}"),
+            arguments_delta(1, ":2}"),
+            arguments_done(1, r#"{"y":2}"#),
+            arguments_done(0, r#"{"x":1}"#),
+        ],
+        &[r#"a f {"x":1}"#, r#"b f {"y":2}"#, "text and"],
+    );
+}
+
+#[test]
+fn the_id_of_a_call_is_not_that_of_its_item_which_may_be_missing() {
+    let mut item = call("", "call_1", WHOLE);
+    item.as_object_mut().unwrap().remove("id");
+    check(&[added(0, item.clone()), done(0, item)], &[r#"call_1 f {"path":"/x"}"#]);
+}
+
+#[test]
+fn a_call_without_an_id_gets_one() {
+    let mut item = call("fc_1", "", WHOLE);
+    item.as_object_mut().unwrap().remove("call_id");
+    let begun = added(0, item.clone());
+    check(&[begun, arguments_delta(0, WHOLE), done(0, item)], &[r#"call_1_1 f {"path":"/x"}"#]);
+}
+
+#[test]
+fn a_call_whose_beginning_was_lost_is_said_at_its_end() {
+    check(
+        &[
+            arguments_delta(0, r#"{"path":"#),
+            arguments_delta(0, r#""/x"}"#),
+            done(0, call("fc_1", "c", WHOLE)),
+        ],
+        &[r#"c f {"path":"/x"}"#],
+    );
+}
+
+#[test]
+fn calls_at_one_place_are_told_apart_by_their_ids() {
+    check(
+        &[done(0, call("fc_1", "a", "{}")), done(0, call("fc_2", "b", "{}"))],
+        &["a f {}", "b f {}"],
+    );
+}
+
+#[test]
+fn the_same_id_twice_is_two_calls_only_if_they_differ() {
+    check(
+        &[done(0, call("fc_1", "a", "{}")), done(1, call("fc_2", "a", r#"{"x":1}"#))],
+        &["a f {}", r#"a_dup1 f {"x":1}"#],
+    );
+    check(&[done(0, call("fc_1", "a", "{}")), done(1, call("fc_2", "a", "{}"))], &["a f {}"]);
+}
+
+#[test]
+fn a_call_without_its_own_end_never_runs() {
+    #[track_caller]
+    fn check(list: &[Value]) {
+        let error = read(list).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    }
+    let streamed = [begun(0, "c"), arguments_delta(0, WHOLE)];
+    // The text parses, and still nobody said that it is all.
+    check(&[&streamed[..], &[completed(json!([]))]].concat());
+    let mut cut_off = call("fc_1", "c", WHOLE);
+    cut_off["status"] = "incomplete".into();
+    check(&[&streamed[..], &[done(0, cut_off.clone()), completed(json!([]))]].concat());
+    check(&[&streamed[..], &[completed(json!([cut_off]))]].concat());
+    // The terminal event tells of another call.
+    check(&[&streamed[..], &[completed(json!([call("fc_2", "d", "{}")]))]].concat());
+}
+
+#[test]
+fn a_call_that_the_terminal_event_tells_of_is_at_its_end() {
+    let streamed = [begun(0, "c"), arguments_delta(0, r#"{"path":"#)];
+    let end = completed(json!([call("fc_1", "c", WHOLE)]));
+    assert_eq!(runs(read(&[&streamed[..], &[end]].concat())), [r#"f {"path":"/x"}"#]);
+}
+
+#[test]
+fn a_call_with_doubtful_arguments_never_runs() {
+    #[track_caller]
+    fn check(list: &[Value]) {
+        let runs = runs(read(&[list, &[completed(json!([]))]].concat()));
+        assert!(runs.iter().all(|run| run == r#"f {"path":"/x"}"#), "{runs:?}");
+    }
+    let mut listed = call("fc_1", "c", "");
+    listed["arguments"] = json!([{ "path": "/y" }]);
+    check(&[begun(0, "c"), done(0, listed.clone())]);
+    check(&[begun(0, "c"), arguments_delta(0, "{}"), done(0, listed)]);
+    check(&[begun(0, "c"), arguments_done(0, 5)]);
+    check(&[
+        begun(0, "c"),
+        arguments_delta(0, "{"),
+        arguments_delta(0, 5),
+        arguments_delta(0, "}"),
+        arguments_done(0, Value::Null),
+    ]);
+    // Another event makes good what a piece lacked.
+    check(&[begun(0, "c"), arguments_delta(0, 5), arguments_done(0, WHOLE)]);
+    // Behind the end.
+    check(&[begun(0, "c"), arguments_done(0, WHOLE), arguments_delta(0, "x")]);
+}
+
+#[test]
+fn a_call_without_a_name_is_a_breach_of_the_protocol() {
+    for end in
+        [arguments_done(0, "{}"), done(0, json!({ "type": "function_call", "call_id": "c" }))]
+    {
+        let error = read(&[end, completed(json!([]))]).unwrap_err();
+        assert_eq!(error.message(), "a tool call has no name");
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+    }
+}
+
+#[test]
+fn the_end_of_the_arguments_may_tell_the_name() {
+    let mut end = arguments_done(0, "{}");
+    end["name"] = "g".into();
+    let begun = added(0, json!({ "type": "function_call", "call_id": "c" }));
+    check(&[begun, end], &["c g {}"]);
+}
+
+fn wrapper(name: &str, uses: &Value) -> Value {
+    let mut item = call("fc_1", "c", &json!({ "tool_uses": uses }).to_string());
+    item["name"] = name.into();
+    item
+}
+
+#[track_caller]
+fn check_wrapper(declared: &[&str], name: &str, uses: &Value, expected: &[&str]) {
+    let item = wrapper(name, uses);
+    let list = [
+        added(0, wrapper(name, &json!([]))),
+        arguments_delta(0, item["arguments"].clone()),
+        done(0, item),
+        completed(json!([])),
+    ];
+    let decoder = Decoder::new(MODEL).with_tools(declared.iter().copied());
+    let turn = turn_of(read_with(decoder, body(&list))).unwrap();
+    let short = |call: &ToolCall| format!("{} {} {}", call.call_id, call.name, call.arguments);
+    let calls: Vec<String> = turn.tool_calls().map(short).collect();
+    assert_eq!(calls, expected);
+}
+
+#[test]
+fn several_calls_wrapped_into_one_that_nobody_declared_are_the_calls_inside() {
+    let uses = || {
+        json!([{ "recipient_name": "functions.f", "parameters": { "x": 1 } },
+            { "recipient_name": "g", "parameters": {} }])
+    };
+    for name in ["parallel", "multi_tool_use.parallel"] {
+        check_wrapper(&["f", "g"], name, &uses(), &[r#"c_0 f {"x":1}"#, "c_1 g {}"]);
+    }
+    let whole = r#"{"tool_uses":[{"parameters":{"x":1},"recipient_name":"functions.f"},{"parameters":{},"recipient_name":"g"}]}"#;
+    let whole = format!("c parallel {whole}");
+    // One of them is not declared; the wrapper itself is; nothing is known of the tools.
+    check_wrapper(&["f"], "parallel", &uses(), &[&whole]);
+    check_wrapper(&["f", "g", "parallel"], "parallel", &uses(), &[&whole]);
+    check_wrapper(&[], "parallel", &uses(), &[&whole]);
+}
+
+#[test]
+fn a_wrapper_that_does_not_fit_is_a_call_of_an_unknown_tool() {
+    for uses in [json!([]), json!([{ "recipient_name": "f", "parameters": "x" }]), json!([5])] {
+        let expected = format!(r#"c parallel {{"tool_uses":{uses}}}"#);
+        check_wrapper(&["f"], "parallel", &uses, &[&expected]);
+    }
+}
+
+#[test]
+fn a_wrapper_that_was_cut_off_is_not_expanded() {
+    let list = [
+        added(0, wrapper("parallel", &json!([]))),
+        arguments_delta(0, r#"{"tool_uses":[{"recipient_name":"f","parameters":{}}]}"#),
+        json!({ "type": "response.incomplete", "response": { "status": "incomplete",
+            "incomplete_details": { "reason": "max_output_tokens" } } }),
+    ];
+    let decoder = Decoder::new(MODEL).with_tools(["f"]);
+    let turn = turn_of(read_with(decoder, body(&list))).unwrap();
+    assert_eq!(turn.tool_calls().next().unwrap().name, "parallel");
+    assert!(turn.calls().veto().is_some());
+}

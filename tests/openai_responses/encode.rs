@@ -1,0 +1,266 @@
+//! What a request becomes.
+
+use super::*;
+use turnstream::ErrorKind;
+use turnstream::item::{Content, Json, Mark, Media, MediaSource, Part, ProviderData};
+use turnstream::request::{
+    Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec,
+};
+
+fn hello(options: Options) -> Request {
+    Request::new(History::from_items("h", [Item::user("hello")])).with_options(options)
+}
+
+/// The fields of the body that options make.
+fn fields(options: Options) -> Value {
+    let mut body = sent(&hello(options), MODEL).unwrap();
+    for always in ["model", "stream", "store", "include", "input"] {
+        body.as_object_mut().unwrap().remove(always).expect(always);
+    }
+    body
+}
+
+#[test]
+fn a_request_in_the_shape_of_the_wire() {
+    let mut request = Request::new(History::from_items(
+        "h",
+        [
+            Item::user("one"),
+            Item::user(vec!["look".into(), Part::image("image/png", "AAAA")]),
+            Item::reasoning("unsigned, not sent"),
+            Item::text("I'll look."),
+            Item::tool_call("a", "f", ""),
+            Item::tool_call("b", "f", "{\"x\": 1"),
+            result("a", "fine"),
+            result("b", vec!["see".into(), Part::image_url("image/png", "https://a.example/b")]),
+            Item::system("be kind"),
+            Item::text("done"),
+            Item::user(""),
+        ],
+    ))
+    .with_system("be brief")
+    .with_tools([ToolSpec {
+        name: "f".into(),
+        description: "F".into(),
+        parameters: json!({ "type": "object" }),
+    }]);
+    request.system.volatile = "today".into();
+    let message = |role: &str, text: &str| {
+        let kind = if role == "assistant" { "output_text" } else { "input_text" };
+        json!({ "type": "message", "role": role, "content": [{ "type": kind, "text": text }] })
+    };
+    let image = |url: &str| json!({ "type": "input_image", "image_url": url, "detail": "auto" });
+    assert_eq!(
+        sent(&request, MODEL).unwrap(),
+        json!({
+            "model": MODEL,
+            "stream": true,
+            "store": false,
+            "include": ["reasoning.encrypted_content"],
+            "instructions": "be brief",
+            "tools": [{ "type": "function", "name": "f", "description": "F",
+                "parameters": { "type": "object" }, "strict": false }],
+            "input": [
+                message("user", "one"),
+                { "type": "message", "role": "user", "content": [
+                    { "type": "input_text", "text": "look" },
+                    image("data:image/png;base64,AAAA"),
+                ] },
+                message("assistant", "I'll look."),
+                { "type": "function_call", "call_id": "a", "name": "f", "arguments": "{}" },
+                { "type": "function_call", "call_id": "b", "name": "f",
+                    "arguments": "{\"INVALID_JSON\":\"{\\\"x\\\": 1\"}" },
+                { "type": "function_call_output", "call_id": "a", "output": "fine" },
+                { "type": "function_call_output", "call_id": "b", "output": [
+                    { "type": "input_text", "text": "see" },
+                    image("https://a.example/b"),
+                ] },
+                message("developer", "be kind"),
+                message("assistant", "done"),
+                message("developer", "today"),
+            ],
+        })
+    );
+}
+
+#[test]
+fn files_go_in_messages_and_in_results() {
+    let file = |media_type: &str, source: MediaSource| {
+        Part::File(Media { media_type: media_type.into(), source })
+    };
+    let parts: Vec<Part> = vec![
+        file("application/pdf", MediaSource::Data("AAAA".into())),
+        file("text/x-rust", MediaSource::Data("BBBB".into())),
+        file("application/pdf", MediaSource::Url("https://a.example/b.pdf".into())),
+    ];
+    let expected = json!([
+        { "type": "input_file", "filename": "file.pdf",
+            "file_data": "data:application/pdf;base64,AAAA" },
+        { "type": "input_file", "filename": "file.txt", "file_data": "data:text/x-rust;base64,BBBB" },
+        { "type": "input_file", "file_url": "https://a.example/b.pdf" },
+    ]);
+    let input = input(
+        [
+            Item::user(parts.clone()),
+            Item::tool_call("a", "f", "{}"),
+            result("a", Content::Parts(parts)),
+        ],
+        MODEL,
+    );
+    assert_eq!((&input[0]["content"], &input[2]["output"]), (&expected, &expected));
+}
+
+#[test]
+fn a_result_that_failed_without_a_word_says_so() {
+    let mut failed = result("a", "");
+    if let ItemKind::ToolResult(result) = &mut failed.kind {
+        result.kind = ResultKind::Error;
+    }
+    let input = input([Item::tool_call("a", "f", "{}"), failed], MODEL);
+    assert_eq!(input[1]["output"], "It failed without a word.");
+}
+
+#[test]
+fn ids_and_names_are_made_legal_alike_for_a_call_and_its_result() {
+    let id = "resp_yqqp:call 0|".repeat(9);
+    let input = input([Item::tool_call(&*id, "a tool", "{}"), result(&id, "x")], MODEL);
+    let wire_id = input[0]["call_id"].as_str().unwrap();
+    assert!(wire_id.len() <= 64 && wire_id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
+    assert_eq!(input[1]["call_id"], wire_id);
+    assert_eq!(input[0]["name"], "a_tool");
+}
+
+#[test]
+fn no_orphan_of_either_kind_is_sent() {
+    let cut_off = Item::tool_call("b", "f", "{").marked(Mark::Interrupted);
+    let input = input(
+        [Item::user("x"), result("nobody", "?"), Item::tool_call("a", "f", "{}"), cut_off],
+        MODEL,
+    );
+    let types: Vec<_> = input.iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["message", "function_call", "function_call_output"]);
+    assert_eq!((&input[1]["call_id"], &input[2]["call_id"]), (&json!("a"), &json!("a")));
+}
+
+#[test]
+fn a_request_without_anything_to_say_is_refused() {
+    let request = Request::new(History::from_items("h", [Item::user("")])).with_system("s");
+    assert_eq!(encode(&request, MODEL).unwrap_err().kind(), ErrorKind::InvalidRequest);
+}
+
+#[test]
+fn options_become_fields() {
+    #[track_caller]
+    fn check(options: Options, expected: impl Into<Value>) {
+        assert_eq!(fields(options), expected.into());
+    }
+    let default = Options::default;
+    check(default(), json!({}));
+    check(
+        Options {
+            max_output_tokens: Some(99),
+            temperature: Some(0.5),
+            top_p: Some(0.25),
+            parallel_tool_calls: Some(false),
+            user: Some("u1".into()),
+            metadata: [("k".to_owned(), "v".to_owned())].into(),
+            cache: Cache::Long,
+            ..default()
+        },
+        json!({ "max_output_tokens": 99, "temperature": 0.5, "top_p": 0.25,
+            "parallel_tool_calls": false, "safety_identifier": "u1", "metadata": { "k": "v" } }),
+    );
+    for (choice, word) in [
+        (ToolChoice::None, json!("none")),
+        (ToolChoice::Required, json!("required")),
+        (ToolChoice::Tool("f".into()), json!({ "type": "function", "name": "f" })),
+    ] {
+        check(Options { tool_choice: choice, ..default() }, json!({ "tool_choice": word }));
+    }
+    for (effort, word) in [
+        (Effort::Minimal, "minimal"),
+        (Effort::Low, "low"),
+        (Effort::Medium, "medium"),
+        (Effort::High, "high"),
+        (Effort::Max, "xhigh"),
+    ] {
+        let reasoning = Some(Reasoning::Effort(effort));
+        let expected = json!({ "reasoning": { "effort": word, "summary": "auto" } });
+        check(Options { reasoning, ..default() }, expected);
+    }
+    let off = Options { reasoning: Some(Reasoning::Off), ..default() };
+    check(off, json!({ "reasoning": { "effort": "none" } }));
+    let json = Options { output: Output::Json, ..default() };
+    check(json, json!({ "text": { "format": { "type": "json_object" } } }));
+}
+
+#[test]
+fn a_schema_of_the_answer_is_strict() {
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } },
+        "required": ["a"], "additionalProperties": false });
+    let output = Output::Schema(OutputSchema { name: "answer".into(), schema: schema.clone() });
+    let format = &fields(Options { output, ..Options::default() })["text"]["format"];
+    let expected =
+        json!({ "type": "json_schema", "name": "answer", "schema": schema, "strict": true });
+    assert_eq!(format, &expected);
+}
+
+#[test]
+fn what_the_wire_does_not_have_is_refused_by_name() {
+    let default = Options::default;
+    for (options, name) in [
+        (Options { stop_sequences: vec!["x".into()], ..default() }, "stop_sequences"),
+        (Options { top_k: Some(1), ..default() }, "top_k"),
+        (Options { seed: Some(1), ..default() }, "seed"),
+        (Options { frequency_penalty: Some(0.0), ..default() }, "frequency_penalty"),
+        (Options { presence_penalty: Some(0.0), ..default() }, "presence_penalty"),
+        (Options { reasoning: Some(Reasoning::Budget(9)), ..default() }, "reasoning"),
+    ] {
+        let error = encode(&hello(options), MODEL).unwrap_err();
+        assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some(name)));
+    }
+}
+
+#[test]
+fn extra_fields_are_merged_last() {
+    let Value::Object(extra) = json!({ "store": true, "include": [], "service_tier": "flex" })
+    else {
+        unreachable!("it is written as an object")
+    };
+    let body = sent(&hello(Options { extra, ..Options::default() }), MODEL).unwrap();
+    assert_eq!((&body["store"], &body["include"]), (&json!(true), &json!([])));
+    assert_eq!(body["service_tier"], "flex");
+}
+
+#[test]
+fn models_that_do_not_reason_are_not_asked_for_encrypted_reasoning() {
+    let asks =
+        |model: &str| sent(&hello(Options::default()), model).unwrap().get("include").is_some();
+    for model in [
+        "gpt-4o-mini",
+        "gpt-4.1",
+        "chatgpt-4o-latest",
+        "gpt-5-chat-latest",
+        "openai/gpt-4o",
+        "ft:gpt-4o:x",
+    ] {
+        assert!(!asks(model), "{model}");
+    }
+    for model in ["gpt-5.1", "o3", "o4-mini", "grok-4", "openai/gpt-oss-20b", "my-deployment"] {
+        assert!(asks(model), "{model}");
+    }
+}
+
+#[test]
+fn a_providers_own_item_that_answers_another_is_sent_as_it_is() {
+    let data = |value: &str| ProviderData {
+        provider: "openai_responses".into(),
+        model: MODEL.into(),
+        value: Json::parse(value).unwrap(),
+    };
+    let call = Item::other(data(r#"{"type":"local_shell_call","id":"lsh_1","call_id":"c"}"#));
+    let answer = Item::other(data(r#"{"type":"local_shell_call_output","id":"c","output":"x"}"#));
+    let input = input([Item::user("x"), call, answer], MODEL);
+    assert_eq!(input[1]["type"], "local_shell_call");
+    assert_eq!(input[2], json!({ "type": "local_shell_call_output", "id": "c", "output": "x" }));
+}

@@ -1,0 +1,127 @@
+//! What the provider runs itself: kept as it is.
+
+use super::*;
+use turnstream::turn::StopReason;
+
+#[track_caller]
+fn check(list: &[Value], expected: &[&Value]) {
+    let turn = read(list).unwrap();
+    let kept: Vec<Value> = turn.items().iter().map(data).collect();
+    assert_eq!(kept.iter().collect::<Vec<_>>(), expected);
+    assert!(turn.items().iter().all(|item| item.kind == ItemKind::Other));
+    assert_eq!(turn.stop_reason(), &StopReason::Stop);
+}
+
+#[test]
+fn hosted_items_are_kept_as_they_are_at_their_end() {
+    for kind in [
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+        "mcp_approval_request",
+        "local_shell_call",
+        "shell_call",
+        "shell_call_output",
+        "apply_patch_call",
+        "computer_call",
+        "tool_search_call",
+        "tool_search_output",
+        "custom_tool_call",
+        "compaction",
+        "program",
+        "whatever_comes_next",
+    ] {
+        let item = json!({ "type": kind, "id": "x_1", "z": [1, { "b": 2, "a": "1" }],
+            "pending_safety_checks": [{ "id": "s" }], "status": "completed" });
+        let begun = added(0, json!({ "type": kind, "id": "x_1", "status": "in_progress" }));
+        let list = [begun, done(0, item.clone()), completed(vec![item.clone()])];
+        check(&list, &[&item]);
+    }
+}
+
+#[test]
+fn what_hosted_tools_tell_on_their_way_is_passed_over() {
+    let item = json!({ "type": "code_interpreter_call", "id": "ci_1", "code": "1+1" });
+    let on_its_way = [
+        json!({ "type": "response.code_interpreter_call.in_progress", "output_index": 0 }),
+        json!({ "type": "response.code_interpreter_call_code.delta", "output_index": 0, "delta": "1" }),
+        json!({ "type": "response.mcp_call_arguments.delta", "output_index": 0, "delta": "{" }),
+        json!({ "type": "response.image_generation_call.partial_image", "output_index": 0,
+            "partial_image_b64": "AAAA" }),
+        json!({ "type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "x" }),
+        json!({ "type": "response.custom_tool_call_input.done", "output_index": 0, "input": "x" }),
+        json!({ "type": "response.shell_call_output_content.delta", "output_index": 0,
+            "delta": { "stdout": "x" } }),
+        json!({ "type": "response.web_search_call.searching", "output_index": 0 }),
+    ];
+    let list = [&on_its_way[..], &[done(0, item.clone()), completed(json!([]))]].concat();
+    check(&list, &[&item]);
+}
+
+#[test]
+fn an_item_that_never_ended_is_left_out() {
+    let begun = added(0, json!({ "type": "web_search_call", "id": "ws_1" }));
+    check(&[begun, completed(json!([]))], &[]);
+}
+
+#[test]
+fn what_is_no_item_is_passed_over() {
+    let odd = [json!(null), json!(5), json!("x"), json!([]), json!({}), json!({ "type": 5 })];
+    let list: Vec<Value> =
+        odd.iter().flat_map(|item| [added(0, item.clone()), done(0, item.clone())]).collect();
+    check(&[&list[..], &[completed(odd.to_vec())]].concat(), &[]);
+}
+
+#[test]
+fn an_item_that_only_the_terminal_event_holds_is_taken_from_there() {
+    let own = json!({ "type": "mcp_list_tools", "id": "mcpl_1", "tools": [{ "name": "t" }] });
+    let list = [
+        added(0, json!({ "type": "mcp_list_tools", "id": "mcpl_1" })),
+        text_delta(1, "a"),
+        done(1, message("m", "a")),
+        completed(json!([own, message("m", "a"), call("fc_1", "c", "{}"), reasoning("r", "e")])),
+    ];
+    let turn = read(&list).unwrap();
+    assert_eq!(items(&turn), ["text a", "own mcp_list_tools", "c f {}", "reasoning "]);
+    assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);
+}
+
+#[test]
+fn the_tools_of_a_server_that_came_without_them_are_taken_from_the_terminal_event() {
+    let bare = json!({ "type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s" });
+    let mut whole = bare.clone();
+    whole["tools"] = json!([{ "name": "t" }]);
+    let list = |output: Value| [done(0, bare.clone()), completed(output)];
+    check(&list(json!([whole])), &[&whole]);
+    check(&list(json!([])), &[&bare]);
+}
+
+#[test]
+fn items_that_streamed_stay_when_the_terminal_event_holds_none() {
+    let own = json!({ "type": "web_search_call", "id": "ws_1" });
+    for mut end in [completed(json!([])), completed(Value::Null)] {
+        let list = [
+            done(0, own.clone()),
+            text_delta(1, "a"),
+            done(2, call("fc_1", "c", "{}")),
+            end.take(),
+        ];
+        let turn = read(&list).unwrap();
+        assert_eq!(items(&turn), ["own web_search_call", "text a", "c f {}"]);
+    }
+}
+
+#[test]
+fn an_output_that_is_numbered_in_another_way_holds_the_same_items() {
+    let list = [
+        done(0, reasoning("rs_1", "e")),
+        text_delta(1, "a"),
+        done(2, call("fc_1", "c", "{}")),
+        // Without the reasoning, under other ids, in another order.
+        completed(json!([call("fc_9", "c", "{}"), message("m_9", "a")])),
+    ];
+    let turn = read(&list).unwrap();
+    assert_eq!(items(&turn), ["reasoning ", "text a", "c f {}"]);
+}

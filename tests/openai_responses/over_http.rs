@@ -1,0 +1,151 @@
+//! The provider value, over a loopback connection.
+
+use super::*;
+use turnstream::event::Reason;
+use turnstream::http::HttpClient;
+use turnstream::provider::{OpenAiResponses, Provider};
+use turnstream::stream::TurnEvents;
+use turnstream::testing::http::Part as Piece;
+use turnstream::testing::http::{HttpResponse, LoopbackServer};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::{Agent, ErrorKind};
+
+fn answer(status: u16, media_type: &str, body: impl Into<Bytes>) -> HttpResponse {
+    HttpResponse {
+        status,
+        headers: vec![
+            ("content-type".into(), media_type.into()),
+            ("x-request-id".into(), "req_1".into()),
+        ],
+        body: vec![Piece::Bytes(body.into())],
+    }
+}
+
+fn model(server: &LoopbackServer) -> OpenAiResponses {
+    OpenAiResponses::new(MODEL)
+        .with_api_key("sk-key")
+        .with_base_url(format!("{}/v1/", server.url()))
+        .unwrap()
+        .with_http(HttpClient::without_proxy())
+}
+
+#[tokio::test]
+async fn a_tool_loop_runs_through_the_agent_and_sends_its_reasoning_back() {
+    let server = LoopbackServer::start(|request| {
+        assert_eq!(request.path, "/v1/responses");
+        let asked: Value = serde_json::from_slice(&request.body).unwrap();
+        let input = asked["input"].as_array().unwrap();
+        let list = match input.last().unwrap()["type"].as_str() {
+            Some("function_call_output") => {
+                assert_eq!(input[1], reasoning("rs_1", "e"));
+                assert_eq!(input[2]["id"], "fc_1");
+                let sum = input[3]["output"].as_str().unwrap();
+                vec![text_delta(0, sum), completed(json!([]))]
+            }
+            _ => vec![
+                created(),
+                done(0, reasoning("rs_1", "e")),
+                done(1, call("fc_1", "call_1", r#"{"a":2,"b":3}"#)),
+                completed(json!([])),
+            ],
+        };
+        answer(200, "text/event-stream", body(&list))
+    })
+    .await
+    .unwrap();
+    let spec = ToolSpec {
+        name: "f".into(),
+        description: "Adds".into(),
+        parameters: json!({ "type": "object" }),
+    };
+    let add = Tool::raw(spec, |args, _cx| async move {
+        format!("sum {}", args["a"].as_i64().unwrap() + args["b"].as_i64().unwrap())
+    })
+    .unwrap();
+    let outcome = Agent::new(model(&server)).with_tools([add]).run("2 + 3?").outcome().await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "sum 5"));
+    assert_eq!(server.connections(), 1);
+    assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-key"));
+}
+
+#[tokio::test]
+async fn a_wrapper_of_calls_is_read_with_the_tools_of_the_request() {
+    let server = LoopbackServer::start(|_| {
+        let arguments = r#"{"tool_uses":[{"recipient_name":"functions.g","parameters":{}}]}"#;
+        let mut wrapper = call("fc_1", "c", arguments);
+        wrapper["name"] = "parallel".into();
+        answer(200, "text/event-stream", body(&[done(0, wrapper), completed(json!([]))]))
+    })
+    .await
+    .unwrap();
+    let request = Request::new(History::from_items("h", [Item::user("hi")])).with_tools([
+        turnstream::request::ToolSpec {
+            name: "g".into(),
+            description: String::new(),
+            parameters: json!({}),
+        },
+    ]);
+    let turn = model(&server).stream_turn(request).into_turn().await.unwrap();
+    assert_eq!(turn.tool_calls().next().unwrap().name, "g");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_stream_is_a_clear_error() {
+    for (status, media_type, body, kind) in [
+        (
+            200,
+            "application/json",
+            r#"{"error":{"message":"m","code":"rate_limit_exceeded"}}"#,
+            ErrorKind::RateLimited,
+        ),
+        (200, "application/json", r#"{"object":"response","output":[]}"#, ErrorKind::Protocol),
+        (200, "text/html", "<html>login</html>", ErrorKind::Protocol),
+        (
+            401,
+            "application/json",
+            r#"{"error":{"message":"Incorrect API key sk-key"}}"#,
+            ErrorKind::Auth,
+        ),
+        (
+            400,
+            "application/json",
+            r#"{"error":{"message":"No tool output found","type":"invalid_request_error","param":"input"}}"#,
+            ErrorKind::InvalidRequest,
+        ),
+    ] {
+        let server =
+            LoopbackServer::start(move |_| answer(status, media_type, body)).await.unwrap();
+        let request = Request::new(History::from_items("h", [Item::user("hi")]));
+        let error = model(&server).stream_turn(request).into_turn().await.unwrap_err();
+        assert_eq!((error.kind(), error.request_id()), (kind, Some("req_1")), "{error}");
+        assert!(!error.message().contains("sk-key"));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_called_something_else_is_read() {
+    let server = LoopbackServer::start(|_| {
+        answer(200, "application/json", body(&[text_delta(0, "a"), completed(json!([]))]))
+    })
+    .await
+    .unwrap();
+    let request = Request::new(History::from_items("h", [Item::user("hi")]));
+    let turn = model(&server).stream_turn(request).into_turn().await.unwrap();
+    assert_eq!(turn.text(), "a");
+}
+
+#[tokio::test]
+async fn a_request_may_ask_another_model() {
+    let server = LoopbackServer::start(|request| {
+        let asked: Value = serde_json::from_slice(&request.body).unwrap();
+        assert_eq!(asked["model"], "gpt-5.2");
+        let list = [done(0, reasoning("rs_1", "e")), completed(json!([]))];
+        answer(200, "text/event-stream", body(&list))
+    })
+    .await
+    .unwrap();
+    let mut request = Request::new(History::from_items("h", [Item::user("hi")]));
+    request.model = Some("gpt-5.2".into());
+    let turn = model(&server).stream_turn(request).into_turn().await.unwrap();
+    assert_eq!(turn.items()[0].provider_data.as_ref().unwrap().model, "gpt-5.2");
+}

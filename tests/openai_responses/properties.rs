@@ -1,0 +1,233 @@
+//! What holds for all cuts of the bytes and for all histories.
+
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use turnstream::request::ToolSpec;
+
+/// A response with an item of every kind, and one that contradicts itself.
+fn rich() -> Vec<Vec<Value>> {
+    let own = json!({ "type": "web_search_call", "id": "ws_1" });
+    let rich = vec![
+        created(),
+        added(0, json!({ "type": "reasoning", "id": "rs_1" })),
+        json!({ "type": "response.reasoning_summary_text.delta", "output_index": 0,
+            "summary_index": 0, "delta": "hé" }),
+        done(0, reasoning("rs_1", "e")),
+        done(1, own),
+        added(2, json!({ "type": "message", "id": "m" })),
+        text_delta(2, "Grüße\n"),
+        text_delta(2, "\u{2028}🦀"),
+        done(2, message("m", "Grüße\n\u{2028}🦀")),
+        added(3, call("fc_1", "c", "")),
+        arguments_delta(3, "{\"x\":"),
+        arguments_delta(3, "\"东\"}"),
+        arguments_done(3, "{\"x\":\"东\"}"),
+        completed(json!([])),
+    ];
+    let corrected = vec![
+        text_delta(0, "a"),
+        arguments_delta(1, "{}"),
+        done(1, call("fc_1", "c", "{\"x\":1}")),
+        done(0, message("m", "b")),
+        completed(json!([])),
+    ];
+    vec![rich, corrected]
+}
+
+fn read_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
+    let body = stream::iter(pieces.into_iter().map(Ok));
+    block_on(seal(&History::with_id("h"), Decoding::new(body, Decoder::new(MODEL))).collect())
+}
+
+#[test]
+fn every_cut_of_the_bytes_gives_the_same_events() {
+    for list in rich() {
+        let bytes = Bytes::from(body(&list));
+        let whole = events(&list);
+        assert!(matches!(whole.last(), Some(Ok(TurnEvent::TurnComplete { .. }))));
+        for at in 0..=bytes.len() {
+            assert_eq!(read_pieces(vec![bytes.slice(..at), bytes.slice(at..)]), whole, "{at}");
+        }
+        let single = (0..bytes.len()).map(|at| bytes.slice(at..=at)).collect();
+        assert_eq!(read_pieces(single), whole);
+    }
+}
+
+/// What may stand between two events and says nothing.
+const NOISE: &[&str] = &[
+    ": OPENROUTER PROCESSING\n\n",
+    "\n\n",
+    ":\n",
+    "event: ping\ndata: {}\n\n",
+    "event: keepalive\ndata: not json\n\n",
+    "data: {\"type\":\"response.moon.delta\",\"output_index\":2,\"delta\":\"x\"}\n\n",
+    "data: {\"type\":\"response.in_progress\",\"response\":{\"status\":\"in_progress\"}}\n\n",
+    "data:\n\n",
+    "id: 3\nretry: 5\n\n",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn noise_between_events_gives_the_same_events(
+        which in 0..2_usize,
+        noise in vec(vec(0..NOISE.len(), 0..3), 15),
+        crlf in any::<bool>(),
+    ) {
+        let list = rich().swap_remove(which);
+        let mut bytes = String::new();
+        for (event, noise) in list.iter().zip(noise) {
+            bytes.extend(noise.iter().map(|at| NOISE[*at]));
+            bytes.push_str(&String::from_utf8(body(std::slice::from_ref(event))).unwrap());
+        }
+        if crlf {
+            bytes = bytes.replace('\n', "\r\n");
+        }
+        prop_assert_eq!(read_pieces(vec![bytes.into()]), events(&list));
+    }
+
+    #[test]
+    fn events_in_any_order_run_no_call_that_did_not_end(
+        order in vec(0..14_usize, 0..20),
+        which in 0..2_usize,
+    ) {
+        let list = rich().swap_remove(which);
+        let mixed: Vec<Value> = order.iter().filter_map(|at| list.get(*at).cloned()).collect();
+        let end = |event: &Value| {
+            let kind = event["type"].as_str().unwrap();
+            kind == "response.function_call_arguments.done"
+                || (kind == "response.output_item.done" && event["item"]["type"] == "function_call")
+        };
+        let runs = runs(read(&mixed));
+        prop_assert!(runs.is_empty() || mixed.iter().any(end), "{:?} of {:?}", runs, mixed);
+    }
+
+    #[test]
+    fn broken_bytes_give_a_turn_or_an_error(
+        which in 0..2_usize,
+        breaks in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = body(&rich().swap_remove(which));
+        for (at, byte) in breaks {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let read = read_pieces(vec![bytes.into()]);
+        prop_assert!(!read.is_empty());
+        // It is the sum of its events, or failed; `turn_of` checks that.
+        let _ = turn_of(read);
+    }
+
+    #[test]
+    fn the_input_of_a_request_is_the_beginning_of_the_next_one(
+        rounds in vec(round(), 1..6),
+        same_model in any::<bool>(),
+    ) {
+        let model = if same_model { MODEL } else { "gpt-5.2" };
+        let mut items = Vec::new();
+        let mut before: Vec<String> = Vec::new();
+        for (nth, round) in rounds.into_iter().enumerate() {
+            for step in round.items(nth) {
+                items.push(step);
+                let ends = matches!(
+                    items.last().map(|item| &item.kind),
+                    Some(ItemKind::User { .. } | ItemKind::ToolResult(_))
+                );
+                let settled = History::from_items("h", items.iter().cloned());
+                if !ends || !settled.is_lawful() {
+                    continue;
+                }
+                let mut request = Request::new(settled).with_system("stable").with_tools([ToolSpec {
+                    name: "f".into(),
+                    description: String::new(),
+                    parameters: json!({}),
+                }]);
+                request.system.volatile = format!("it is {}", items.len());
+                let mut input: Vec<String> = sent(&request, model).unwrap()["input"]
+                    .as_array().unwrap().iter().map(Value::to_string).collect();
+                let volatile = input.pop().unwrap();
+                prop_assert!(volatile.contains("it is"));
+                prop_assert!(input.starts_with(&before), "{:?} then {:?}", before, input);
+                before = input;
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_kept_goes_back_byte_equal_to_the_same_model_and_not_to_another(
+        rounds in vec(round(), 1..4),
+    ) {
+        for (nth, round) in rounds.into_iter().enumerate() {
+            let round = Round { interrupted: false, instructed: false, ..round };
+            let output = round.output(nth);
+            let items = [vec![Item::user("x")], round.items(nth).split_off(1)].concat();
+            let input = |model: &str| -> Vec<Value> {
+                let input = super::input(items.clone(), model);
+                let own = |item: &Value| item["role"] != "user" && item["type"] != "function_call_output";
+                input.into_iter().filter(own).collect()
+            };
+            // Reasoning at the end has nothing that follows it.
+            let mut expected = output;
+            while expected.last().is_some_and(|item| item["type"] == "reasoning") {
+                expected.pop();
+            }
+            let text = |items: &[Value]| serde_json::to_string(items).unwrap();
+            prop_assert_eq!(text(&input(MODEL)), text(&expected));
+            let foreign = text(&input("gpt-5.2"));
+            prop_assert!(!foreign.contains("\"id\"") && !foreign.contains("encrypted"), "{}", foreign);
+        }
+    }
+}
+
+/// What the user says and what follows: an instruction or none, and output of these kinds, whole
+/// or cut off.
+#[derive(Clone, Debug)]
+struct Round {
+    kinds: Vec<u8>,
+    interrupted: bool,
+    instructed: bool,
+}
+
+fn round() -> impl Strategy<Value = Round> {
+    (vec(0..4_u8, 0..6), prop::bool::weighted(0.1), prop::bool::weighted(0.2))
+        .prop_map(|(kinds, interrupted, instructed)| Round { kinds, interrupted, instructed })
+}
+
+impl Round {
+    fn output(&self, nth: usize) -> Vec<Value> {
+        let item = |(at, kind): (usize, &u8)| match kind {
+            0 => reasoning(&format!("rs_{nth}_{at}"), "e"),
+            1 => message(&format!("m_{nth}_{at}"), "words"),
+            2 => call(&format!("fc_{nth}_{at}"), &format!("c_{nth}_{at}"), "{}"),
+            _ => json!({ "type": "web_search_call", "id": format!("ws_{nth}_{at}") }),
+        };
+        self.kinds.iter().enumerate().map(item).collect()
+    }
+
+    /// The items that it adds to a history: the user's first.
+    fn items(&self, nth: usize) -> Vec<Item> {
+        let output = self.output(nth);
+        let mut list: Vec<Value> =
+            (0..).zip(&output).map(|(at, item)| done(at, item.clone())).collect();
+        if !self.interrupted {
+            list.push(completed(json!([])));
+        }
+        let turn = match read(&list) {
+            Ok(turn) => turn.to_history_items(),
+            Err(error) => PartialTurn::of(&error).unwrap().items(),
+        };
+        let mut items = vec![Item::user(format!("round {nth}"))];
+        if self.instructed {
+            items.push(Item::system("mind the step"));
+        }
+        let calls = turn.iter().filter(|item| !item.interrupted).filter_map(Item::as_tool_call);
+        let results: Vec<Item> = calls.map(|call| result(&call.call_id, "r")).collect();
+        items.extend(
+            turn.into_iter().filter(|item| !item.interrupted || item.as_tool_call().is_none()),
+        );
+        items.extend(results);
+        items
+    }
+}

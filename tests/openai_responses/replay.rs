@@ -1,0 +1,197 @@
+//! What was kept goes back to the model that wrote it, and only what belongs together.
+
+use super::*;
+
+const PLAIN_CALL: &str = r#"{"arguments":"{}","call_id":"c","name":"f","type":"function_call"}"#;
+
+fn assistant(text: &str) -> Value {
+    json!({ "type": "message", "role": "assistant", "content":
+        [{ "type": "output_text", "text": text }] })
+}
+
+/// The items of the turn that these items of an output make.
+fn turn(output: &[Value]) -> Vec<Item> {
+    let mut list: Vec<Value> = (0..).zip(output).map(|(at, item)| done(at, item.clone())).collect();
+    list.push(completed(json!([])));
+    read(&list).unwrap().to_history_items()
+}
+
+/// What is sent of a turn, without the user's message before and the results behind it.
+fn replayed(items: Vec<Item>, model: &str) -> Vec<Value> {
+    let results: Vec<Item> = items
+        .iter()
+        .filter_map(Item::as_tool_call)
+        .map(|call| result(&call.call_id, "r"))
+        .collect();
+    let history = [vec![Item::user("x")], items, results].concat();
+    let mut input = input(history, model);
+    input.retain(|item| item["role"] != "user" && item["type"] != "function_call_output");
+    input
+}
+
+#[track_caller]
+fn check(output: &[Value], expected: &[Value]) {
+    assert_eq!(replayed(turn(output), MODEL), expected);
+}
+
+#[test]
+fn a_turn_goes_back_as_it_came_to_the_model_that_wrote_it() {
+    let mut said = message("msg_1", "Let me see.");
+    said["phase"] = "commentary".into();
+    let own = json!({ "type": "web_search_call", "id": "ws_1", "status": "completed" });
+    let output = [
+        reasoning("rs_1", "e1"),
+        said,
+        own,
+        reasoning("rs_2", "e2"),
+        call("fc_1", "c", "{}"),
+        call("fc_2", "d", "{\"x\":1}"),
+    ];
+    check(&output, &output);
+}
+
+#[test]
+fn another_model_gets_the_words_and_the_calls() {
+    let own = json!({ "type": "web_search_call", "id": "ws_1" });
+    let output = [reasoning("rs_1", "e1"), message("msg_1", "a"), own, call("fc_1", "c", "{}")];
+    let expected = [assistant("a"), serde_json::from_str(PLAIN_CALL).unwrap()];
+    assert_eq!(replayed(turn(&output), "gpt-5.2"), expected);
+    // What came over another wire is as foreign.
+    let mut items = turn(&output);
+    for item in &mut items {
+        let data = item.provider_data.as_deref().cloned();
+        item.provider_data = data.map(|data| {
+            let provider = "openai_chat".to_owned();
+            turnstream::item::ProviderData { provider, ..data }.into()
+        });
+    }
+    assert_eq!(replayed(items, MODEL), expected);
+}
+
+#[test]
+fn content_that_is_more_than_one_plain_text_goes_back_as_it_came() {
+    let annotated = json!({ "type": "message", "id": "m", "role": "assistant", "content": [
+        { "type": "output_text", "text": "a", "annotations": [{ "type": "url_citation" }] },
+        { "type": "output_text", "text": "b", "annotations": [] },
+    ] });
+    let refused = json!({ "type": "message", "id": "m", "role": "assistant", "content":
+        [{ "type": "refusal", "refusal": "no" }] });
+    for message in [&annotated, &refused] {
+        check(std::slice::from_ref(message), std::slice::from_ref(message));
+    }
+    // Words that were changed since are not those of that message.
+    let mut items = turn(&[annotated]);
+    items[0].kind = ItemKind::Text { text: "shorter".into() };
+    assert_eq!(replayed(items, MODEL), [assistant("shorter")]);
+}
+
+#[test]
+fn reasoning_without_what_follows_it_is_not_sent() {
+    check(&[message("m", "a"), reasoning("rs_1", "e")], &[message("m", "a")]);
+    check(&[reasoning("rs_1", "e")], &[]);
+}
+
+#[test]
+fn reasoning_that_means_nothing_to_the_provider_is_not_sent_and_takes_the_ids_with_it() {
+    let empty = json!({ "type": "reasoning", "id": "rs_1", "summary":
+        [{ "type": "summary_text", "text": "hm" }] });
+    let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
+    check(&[empty.clone(), message("m", "a")], &[assistant("a")]);
+    check(&[empty, call("fc_1", "c", "{}")], &[plain]);
+}
+
+#[test]
+fn thoughts_that_a_server_shows_as_they_are_go_back_without_being_encrypted() {
+    let thought = json!({ "type": "reasoning", "id": "r", "summary": [],
+        "content": [{ "type": "reasoning_text", "text": "hm" }] });
+    let output = [thought, call("fc_1", "c", "{}")];
+    check(&output, &output);
+}
+
+#[test]
+fn what_followed_reasoning_that_is_gone_goes_without_its_id() {
+    let output = [reasoning("rs_1", "e"), call("fc_1", "c", "{}")];
+    let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
+    let mut items = turn(&output);
+    items[0].tombstone = true;
+    assert_eq!(replayed(items, MODEL), std::slice::from_ref(&plain));
+    // As if somebody had cut the history there.
+    assert_eq!(replayed(turn(&output).split_off(1), MODEL), [plain]);
+}
+
+#[test]
+fn reasoning_whose_follower_is_another_now_is_not_sent() {
+    let output = [reasoning("rs_1", "e"), message("m", "a"), call("fc_1", "c", "{}")];
+    let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
+    let mut items = turn(&output);
+    items[1].provider_data = None;
+    assert_eq!(replayed(items, MODEL), [assistant("a"), plain]);
+}
+
+#[test]
+fn reasoning_of_one_turn_does_not_lead_to_the_next() {
+    let first = turn(&[message("m1", "a"), reasoning("rs_1", "e1")]);
+    let second = turn(&[message("m2", "b")]);
+    let items = [first, second].concat();
+    assert_eq!(replayed(items, MODEL), [message("m1", "a"), message("m2", "b")]);
+}
+
+#[test]
+fn a_turn_without_reasoning_behind_one_with_it_goes_back_as_it_came() {
+    let (first, second) = ([reasoning("rs_1", "e1"), message("m1", "a")], [message("m2", "b")]);
+    let items = [turn(&first), turn(&second)].concat();
+    assert_eq!(replayed(items, MODEL), [&first[..], &second].concat());
+}
+
+#[test]
+fn reasoning_that_was_cut_off_from_its_follower_does_not_lead_to_the_next_turn() {
+    let error = read(&[done(0, reasoning("rs_1", "e1"))]).unwrap_err();
+    let cut_off = PartialTurn::of(&error).unwrap().items();
+    let items = [cut_off, turn(&[message("m2", "b")])].concat();
+    assert_eq!(replayed(items, MODEL), [message("m2", "b")]);
+}
+
+#[test]
+fn of_a_turn_that_was_cut_off_only_what_was_finished_goes_back_as_it_came() {
+    let list = [
+        done(0, reasoning("rs_1", "e1")),
+        done(1, message("m1", "a")),
+        done(2, reasoning("rs_2", "e2")),
+        text_delta(3, "half"),
+    ];
+    let error = read(&list).unwrap_err();
+    let items = PartialTurn::of(&error).unwrap().items();
+    let expected = [reasoning("rs_1", "e1"), message("m1", "a"), assistant("half")];
+    assert_eq!(replayed(items, MODEL), expected);
+}
+
+#[test]
+fn a_call_that_was_renamed_keeps_its_item_and_its_result() {
+    let mut items = turn(&[call("fc_1", "c", "{}")]);
+    items.push(result("c", "r"));
+    let before = History::from_items("h", items);
+    let list = [done(0, call("fc_2", "c", "{}")), completed(json!([]))];
+    let decoding = Decoding::new(stream::iter([Ok(Bytes::from(body(&list)))]), Decoder::new(MODEL));
+    let second = turn_of(block_on(seal(&before, decoding).collect())).unwrap();
+    let mut history = before;
+    history.extend(second.to_history_items());
+    history.push(result("c_dup1", "s"));
+    let input = sent(&Request::new(history), MODEL).unwrap()["input"].clone();
+    assert_eq!((&input[2]["id"], &input[2]["call_id"]), (&json!("fc_2"), &json!("c_dup1")));
+    assert_eq!(
+        input[3],
+        json!({ "type": "function_call_output", "call_id": "c_dup1", "output": "s" })
+    );
+    assert_eq!(input[2].get("wire_id"), None);
+}
+
+#[test]
+fn nothing_is_sent_by_reference() {
+    let items = turn(&[reasoning("rs_1", "e"), message("m", "a")]);
+    let history = [vec![Item::user("x")], items, vec![Item::user("y")]].concat();
+    let request = Request::new(History::from_items("h", history));
+    let body = sent(&request, MODEL).unwrap();
+    assert_eq!(body.get("previous_response_id"), None);
+    assert!(!body.to_string().contains("item_reference"));
+    assert_eq!(body["store"], false);
+}

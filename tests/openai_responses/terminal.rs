@@ -1,0 +1,177 @@
+//! How a response ends.
+
+use super::*;
+use turnstream::ErrorKind;
+use turnstream::turn::StopReason;
+
+fn incomplete(details: impl Into<Value>) -> Value {
+    let details = details.into();
+    json!({ "type": "response.incomplete", "response":
+        { "status": "incomplete", "incomplete_details": details, "output": [] } })
+}
+
+#[track_caller]
+fn check(end: Value, reason: &StopReason, raw: &str) {
+    let turn = read(&[text_delta(0, "a"), end]).unwrap();
+    assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (reason, Some(raw)));
+    assert_eq!(items(&turn), ["text a"]);
+}
+
+#[test]
+fn the_terminal_event_tells_why_the_model_stopped() {
+    check(completed(json!([])), &StopReason::Stop, "completed");
+    let reason = |reason: &str| incomplete(json!({ "reason": reason }));
+    check(reason("max_output_tokens"), &StopReason::MaxTokens, "incomplete");
+    check(reason("content_filter"), &StopReason::ContentFilter, "incomplete");
+    check(reason("moon_phase"), &StopReason::Other("moon_phase".into()), "incomplete");
+    check(incomplete(Value::Null), &StopReason::Other("incomplete".into()), "incomplete");
+}
+
+#[test]
+fn the_status_counts_more_than_the_name_of_the_event() {
+    let end = |kind: &str, response: Value| json!({ "type": kind, "response": response });
+    let details = json!({ "reason": "max_output_tokens" });
+    check(
+        end("response.completed", json!({ "status": "incomplete", "incomplete_details": details })),
+        &StopReason::MaxTokens,
+        "incomplete",
+    );
+    check(
+        end("response.completed", json!({ "status": "completed", "incomplete_details": details })),
+        &StopReason::MaxTokens,
+        "completed",
+    );
+    check(end("response.done", json!({ "status": "completed" })), &StopReason::Stop, "completed");
+    check(end("response.completed", Value::Null), &StopReason::Stop, "completed");
+}
+
+#[test]
+fn calls_of_a_response_that_was_cut_off_are_there_and_do_not_run() {
+    for end in ["max_output_tokens", "content_filter", "other"] {
+        let turn = read(&[
+            done(0, call("fc_1", "a", "{}")),
+            added(1, call("fc_2", "b", "")),
+            arguments_delta(1, r#"{"x":"#),
+            incomplete(json!({ "reason": end })),
+        ])
+        .unwrap();
+        assert_eq!(items(&turn), ["a f {}", r#"b f {"x":"#]);
+        assert!(turn.calls().veto().is_some());
+    }
+}
+
+#[test]
+fn a_response_that_failed_is_an_error_with_its_kind() {
+    let failed = |code: &str| {
+        json!({ "type": "response.failed", "response": { "status": "failed",
+            "error": { "code": code, "message": "it went wrong" }, "usage": null } })
+    };
+    let kind = |list: &[Value]| read(list).unwrap_err().kind();
+    for before in [&[][..], &[created(), text_delta(0, "a")]] {
+        let after = |end: Value| kind(&[before, &[end]].concat());
+        assert_eq!(after(failed("server_error")), ErrorKind::Server);
+        assert_eq!(after(failed("rate_limit_exceeded")), ErrorKind::RateLimited);
+        assert_eq!(after(failed("context_length_exceeded")), ErrorKind::ContextWindow);
+        assert_eq!(after(failed("insufficient_quota")), ErrorKind::Billing);
+    }
+    let error = read(&[failed("server_error")]).unwrap_err();
+    assert!(error.message().contains("it went wrong"), "{error}");
+    let untold =
+        json!({ "type": "response.failed", "response": { "status": "failed", "error": null } });
+    assert_eq!(kind(&[untold]), ErrorKind::Server);
+}
+
+#[test]
+fn what_a_failed_response_cost_is_counted() {
+    let failed = json!({ "type": "response.failed", "response": { "status": "failed",
+        "usage": { "input_tokens": 3, "output_tokens": 4 } } });
+    let counted = |event: &Result<TurnEvent, Error>| matches!(event, Ok(TurnEvent::UsageUpdate { usage }) if usage.total() == 7);
+    assert!(events(&[text_delta(0, "a"), failed]).iter().any(counted));
+}
+
+#[test]
+fn an_error_event_is_understood_in_both_of_its_shapes() {
+    let flat = json!({ "type": "error", "code": "rate_limit_exceeded", "message": "slow down",
+        "param": "p", "sequence_number": 3 });
+    let nested = json!({ "type": "error", "sequence_number": 3, "error":
+        { "type": "tokens", "code": "rate_limit_exceeded", "message": "slow down", "param": "p" } });
+    let mut untyped = nested.clone();
+    untyped.as_object_mut().unwrap().remove("type");
+    for event in [flat, nested, untyped] {
+        for before in [&[][..], &[created(), text_delta(0, "a")]] {
+            let error = read(&[before, std::slice::from_ref(&event)].concat()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::RateLimited, "{event}");
+            assert!(error.message().ends_with("slow down"), "{error}");
+            assert_eq!(error.parameter(), Some("p"));
+        }
+    }
+}
+
+#[test]
+fn a_response_that_was_cancelled_is_incomplete_and_carries_what_there_was() {
+    let error = read(&[text_delta(0, "half"), terminal("cancelled", json!([]))]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+    assert!(error.message().contains("cancelled"), "{error}");
+    assert_eq!(PartialTurn::of(&error).unwrap().text(), "half");
+}
+
+#[test]
+fn a_stream_without_a_terminal_event_is_incomplete() {
+    let said = [created(), done(0, message("m", "a")), done(1, call("fc_1", "c", "{}"))];
+    for end in ["", "data: [DONE]\n\n"] {
+        let mut bytes = body(&said);
+        bytes.extend(end.bytes());
+        let error = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+        let partial = PartialTurn::of(&error).unwrap();
+        assert_eq!(partial.text(), "a");
+        assert_eq!(partial.items().len(), 2);
+    }
+}
+
+#[test]
+fn what_comes_behind_the_terminal_event_is_passed_over() {
+    let mut bytes = body(&[text_delta(0, "a"), completed(json!([])), text_delta(0, "b")]);
+    bytes.extend(b"data: [DONE]\n\ndata: nonsense\n\n");
+    let turn = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap();
+    assert_eq!(items(&turn), ["text a"]);
+}
+
+#[test]
+fn a_connection_that_breaks_behind_the_terminal_event_does_not_fail_the_turn() {
+    let broken = || Err(Error::new(ErrorKind::Connect, "reset"));
+    let read = |list: &[Value]| {
+        let body = stream::iter([Ok(Bytes::from(body(list))), broken()]);
+        let decoding = Decoding::new(body, Decoder::new(MODEL));
+        turn_of(block_on(seal(&History::with_id("h"), decoding).collect()))
+    };
+    assert_eq!(items(&read(&[text_delta(0, "a"), completed(json!([]))]).unwrap()), ["text a"]);
+    let error = read(&[text_delta(0, "a")]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn usage_that_is_odd_or_missing_costs_nothing() {
+    for usage in [Value::Null, json!("none"), json!({ "input_tokens": 3.0, "output_tokens": -1 })] {
+        let end = json!({ "type": "response.completed", "response": { "usage": usage } });
+        let turn = read(&[text_delta(0, "a"), end]).unwrap();
+        assert_eq!(turn.usage().output_tokens, 0);
+    }
+}
+
+/// What was taken back counts once, not twice.
+#[test]
+fn a_retraction_carries_no_usage() {
+    let list = [
+        text_delta(0, "a"),
+        done(0, message("m", "b")),
+        json!({ "type": "response.completed", "response":
+            { "usage": { "input_tokens": 3, "output_tokens": 4 } } }),
+    ];
+    for event in events(&list) {
+        if let TurnEvent::Retracted { usage, .. } = event.unwrap() {
+            assert_eq!(usage.total(), 0);
+        }
+    }
+    assert_eq!(read(&list).unwrap().usage().total(), 7);
+}

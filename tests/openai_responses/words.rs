@@ -1,0 +1,423 @@
+//! Messages, refusals, reasoning.
+
+use super::*;
+use turnstream::turn::{ReasoningKind, StopReason};
+use turnstream::{ErrorKind, Usage};
+
+#[track_caller]
+fn check(list: &[Value], expected: &[&str]) {
+    assert_eq!(items(&read(list).unwrap()), expected);
+}
+
+/// The pieces of all deltas, a retraction as `!`.
+fn pieces(list: &[Value]) -> Vec<String> {
+    let piece = |event: &Result<TurnEvent, Error>| match event.as_ref().unwrap() {
+        TurnEvent::TextDelta { text, .. } => Some(text.to_string()),
+        TurnEvent::RefusalDelta { text, .. } => Some(format!("refusal {text:?}")),
+        TurnEvent::ReasoningDelta { text, kind: ReasoningKind::Summary, .. } => {
+            Some(format!("summary {text:?}"))
+        }
+        TurnEvent::ReasoningDelta { text, kind: ReasoningKind::Trace, .. } => {
+            Some(format!("trace {text:?}"))
+        }
+        TurnEvent::Retracted { .. } => Some("!".to_owned()),
+        _ => None,
+    };
+    events(list).iter().filter_map(piece).collect()
+}
+
+fn summary_delta(index: u64, part: u64, delta: &str) -> Value {
+    json!({ "type": "response.reasoning_summary_text.delta", "output_index": index,
+        "summary_index": part, "delta": delta })
+}
+
+#[test]
+fn a_message_in_the_vendors_own_shape() {
+    let part = json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] });
+    let list = [
+        created(),
+        json!({ "type": "response.in_progress", "response": { "id": "resp_1" } }),
+        added(0, json!({ "type": "message", "id": "msg_1", "content": [], "role": "assistant" })),
+        json!({ "type": "response.content_part.added", "output_index": 0, "part": part }),
+        text_delta(0, "Hel"),
+        text_delta(0, "lo"),
+        json!({ "type": "response.output_text.done", "output_index": 0, "text": "Hello" }),
+        json!({ "type": "response.content_part.done", "output_index": 0, "part":
+            { "type": "output_text", "text": "Hello" } }),
+        done(0, message("msg_1", "Hello")),
+        json!({ "type": "response.completed", "response": {
+            "id": "resp_1", "model": "gpt-5.1-2025", "status": "completed",
+            "service_tier": "default", "output": [message("msg_1", "Hello")],
+            "usage": { "input_tokens": 9, "input_tokens_details":
+                    { "cached_tokens": 5, "cache_write_tokens": 1 },
+                "output_tokens": 4, "output_tokens_details": { "reasoning_tokens": 2 } },
+        } }),
+    ];
+    assert_eq!(pieces(&list), ["Hel", "lo"]);
+    let turn = read(&list).unwrap();
+    assert_eq!(items(&turn), ["text Hello"]);
+    assert_eq!((turn.model(), turn.response_id()), (Some("gpt-5.1-2025"), Some("resp_1")));
+    assert_eq!(
+        (turn.stop_reason(), turn.raw_stop_reason()),
+        (&StopReason::Stop, Some("completed"))
+    );
+    assert_eq!(
+        turn.usage(),
+        Usage {
+            input_tokens: 9,
+            output_tokens: 4,
+            cache_read_input_tokens: 5,
+            cache_write_input_tokens: 1,
+            reasoning_tokens: 2,
+        }
+    );
+}
+
+#[test]
+fn a_delta_that_is_null_says_nothing() {
+    check(
+        &[text_delta(0, "a"), text_delta(0, Value::Null), text_delta(0, "b"), completed(json!([]))],
+        &["text ab"],
+    );
+}
+
+#[test]
+fn a_message_that_is_told_only_at_its_end_is_said_there() {
+    let completed = completed(json!([]));
+    let text_done = json!({ "type": "response.output_text.done", "output_index": 0, "text": "a" });
+    let part_done = json!({ "type": "response.content_part.done", "output_index": 0, "part":
+        { "type": "output_text", "text": "a" } });
+    for whole in [text_done, part_done, done(0, message("m", "a"))] {
+        check(&[whole, completed.clone()], &["text a"]);
+    }
+}
+
+#[test]
+fn what_the_end_of_a_message_adds_to_its_deltas_is_said() {
+    let list = [text_delta(0, "Hel"), done(0, message("m", "Hello")), completed(json!([]))];
+    assert_eq!(pieces(&list), ["Hel", "lo"]);
+}
+
+#[test]
+fn a_message_whose_end_contradicts_its_deltas_is_taken_back_once_and_said_anew() {
+    let list = [
+        text_delta(0, "one"),
+        done(0, message("m", "One")),
+        text_delta(1, "two"),
+        done(1, message("n", "Two")),
+        completed(json!([])),
+    ];
+    assert_eq!(pieces(&list), ["one", "two", "!", "One", "Two"]);
+    let turn = read(&list).unwrap();
+    assert_eq!(items(&turn), ["text One", "text Two"]);
+    assert_eq!((turn.model(), turn.response_id()), (Some("gpt-5.1-2025"), Some("resp_1")));
+    assert_eq!(data(&turn.items()[1])["item"]["id"], "n");
+}
+
+#[test]
+fn white_space_around_a_text_and_an_end_without_text_contradict_nothing() {
+    for whole in ["a", "a \n", ""] {
+        let list = [text_delta(0, "a "), done(0, message("m", whole)), completed(json!([]))];
+        assert_eq!(pieces(&list), ["a "], "{whole:?}");
+    }
+}
+
+#[test]
+fn deltas_behind_the_end_of_their_part_or_item_are_passed_over() {
+    let text_done = json!({ "type": "response.output_text.done", "output_index": 0, "text": "a" });
+    let list = [
+        text_done,
+        text_delta(0, "x"),
+        done(0, message("m", "a")),
+        text_delta(0, "y"),
+        completed(json!([])),
+    ];
+    assert_eq!(pieces(&list), ["a"]);
+}
+
+#[test]
+fn messages_that_stream_at_the_same_time_stay_apart() {
+    check(
+        &[text_delta(0, "a"), text_delta(1, "x"), text_delta(0, "b"), completed(json!([]))],
+        &["text ab", "text x"],
+    );
+}
+
+#[test]
+fn items_are_told_apart_by_their_place_when_their_ids_change() {
+    let delta = |id: &str, text: &str| {
+        let mut delta = text_delta(0, text);
+        delta["item_id"] = id.into();
+        delta
+    };
+    let list = [
+        added(0, json!({ "type": "message", "id": "m1" })),
+        delta("m2", "a"),
+        delta("m3", "b"),
+        done(0, message("m4", "ab")),
+        completed(json!([message("m5", "ab")])),
+    ];
+    check(&list, &["text ab"]);
+    assert_eq!(data(&read(&list).unwrap().items()[0])["item"]["id"], "m4");
+}
+
+#[test]
+fn without_a_place_an_item_is_known_by_its_id_or_is_the_newest_one() {
+    let placeless = |mut event: Value| {
+        event.as_object_mut().unwrap().remove("output_index");
+        event
+    };
+    let delta = |id: &str, text: &str| {
+        let mut delta = placeless(text_delta(0, text));
+        delta["item_id"] = id.into();
+        delta
+    };
+    check(
+        &[
+            placeless(added(0, json!({ "type": "message", "id": "m1" }))),
+            placeless(added(0, json!({ "type": "message", "id": "m2" }))),
+            delta("m1", "a"),
+            delta("m2", "x"),
+            delta("", "y"),
+            delta("m1", "b"),
+            placeless(done(0, message("m1", "ab"))),
+            completed(json!([])),
+        ],
+        &["text ab", "text xy"],
+    );
+}
+
+#[test]
+fn a_place_that_is_used_again_holds_another_item() {
+    check(
+        &[
+            added(0, json!({ "type": "message", "id": "m1" })),
+            text_delta(0, "a"),
+            done(0, message("m1", "a")),
+            added(0, json!({ "type": "message", "id": "m2" })),
+            text_delta(0, "b"),
+            done(0, message("m2", "b")),
+            completed(json!([])),
+        ],
+        &["text a", "text b"],
+    );
+}
+
+#[test]
+fn an_item_that_is_announced_or_ended_twice_is_one() {
+    check(
+        &[
+            added(0, json!({ "type": "message", "id": "m1" })),
+            added(0, json!({ "type": "message", "id": "m1" })),
+            text_delta(0, "a"),
+            done(0, message("m1", "a")),
+            done(0, message("m1", "a")),
+            completed(json!([message("m1", "a")])),
+        ],
+        &["text a"],
+    );
+}
+
+#[test]
+fn the_sequence_numbers_do_not_matter() {
+    let numbered = |mut event: Value, number: u64| {
+        event["sequence_number"] = number.into();
+        event
+    };
+    check(
+        &[
+            numbered(text_delta(0, "a"), 4),
+            numbered(text_delta(0, "b"), 9),
+            numbered(text_delta(0, "c"), 9),
+            numbered(completed(json!([])), 0),
+        ],
+        &["text abc"],
+    );
+}
+
+#[test]
+fn events_that_are_not_known_are_passed_over() {
+    let mut bytes = b": comment\n\nevent: keepalive\ndata: still here\n\n\
+        event: response.new_thing.delta\ndata: {\"type\":\"response.new_thing.delta\",\"delta\":{}}\n\n\
+        data: {\"type\":\"keepalive\",\"sequence_number\":3}\n\ndata: null\n\ndata:\n\n"
+        .to_vec();
+    bytes.extend(body(&[text_delta(0, "a"), completed(json!([]))]));
+    let turn = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap();
+    assert_eq!(items(&turn), ["text a"]);
+}
+
+/// As over a web socket, whose messages are the events without a name beside them.
+#[test]
+fn events_are_known_by_their_type_alone_or_by_their_name_alone() {
+    let list = [text_delta(0, "a"), completed(json!([]))];
+    let (mut nameless, mut typeless) = (Vec::new(), Vec::new());
+    for event in &list {
+        write_frame(&mut nameless, None, &event.to_string());
+        let mut bare = event.clone();
+        bare.as_object_mut().unwrap().remove("type");
+        write_frame(&mut typeless, event["type"].as_str(), &bare.to_string());
+    }
+    for bytes in [nameless, typeless] {
+        let turn = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap();
+        assert_eq!(items(&turn), ["text a"]);
+    }
+}
+
+#[test]
+fn odd_fields_lose_no_text() {
+    #[track_caller]
+    fn check(delta: &str) {
+        let done = completed(json!([])).to_string();
+        let bytes = format!("data: {delta}\n\ndata: {done}\n\n");
+        let turn = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap();
+        assert_eq!(items(&turn), ["text a"], "{delta:.100}");
+    }
+    let delta = |fields: &str| {
+        format!(r#"{{"type":"response.output_text.delta",{fields}"output_index":0,"delta":"a"}}"#)
+    };
+    let deep = "[".repeat(5000) + &"]".repeat(5000);
+    check(&delta(r#""output_index":0,"#));
+    check(&delta(r#""logprobs":1e999,"sequence_number":99999999999999999999999,"#));
+    check(&delta(r#""item_id":7,"content_index":"zero","item":5,"response":[],"part":true,"#));
+    check(&delta(&format!(r#""x":{deep},"item_id":{deep},"response":{deep},"#)));
+    check(&delta(r#""item_id":"\ud83d","#));
+}
+
+#[test]
+fn annotations_are_kept_and_log_probabilities_are_not() {
+    let part = json!({ "type": "output_text", "text": "a", "logprobs": [{ "token": "a" }],
+        "annotations": [{ "type": "url_citation", "url": "https://a.example" }] });
+    let item = json!({ "type": "message", "id": "m", "role": "assistant", "content": [part] });
+    let turn = read(&[
+        text_delta(0, "a"),
+        json!({ "type": "response.output_text.annotation.added", "output_index": 0,
+            "annotation": { "type": "url_citation" } }),
+        done(0, item),
+        completed(json!([])),
+    ])
+    .unwrap();
+    let kept = data(&turn.items()[0]);
+    assert_eq!(
+        kept.pointer("/item/content/0/annotations/0/url"),
+        Some(&json!("https://a.example"))
+    );
+    assert_eq!(kept.pointer("/item/content/0/logprobs"), None);
+}
+
+#[test]
+fn the_phase_of_a_message_is_kept() {
+    let mut item = message("m", "a");
+    item["phase"] = "commentary".into();
+    let turn = read(&[done(0, item), completed(json!([]))]).unwrap();
+    assert_eq!(data(&turn.items()[0])["item"]["phase"], "commentary");
+    // The words are in the item of the history already.
+    assert_eq!(data(&turn.items()[0])["item"].get("content"), None);
+}
+
+#[test]
+fn a_refusal_is_text_and_a_stop_reason_of_its_own() {
+    let refusal = |kind: &str, field: &str, text: &str| json!({ "type": format!("response.refusal.{kind}"), "output_index": 0, field: text });
+    let content = json!([{ "type": "refusal", "refusal": "I can't" }]);
+    let list = [
+        refusal("delta", "delta", "I "),
+        refusal("delta", "delta", "can"),
+        refusal("done", "refusal", "I can't"),
+        done(0, json!({ "type": "message", "id": "m", "content": content })),
+        completed(json!([])),
+    ];
+    assert_eq!(pieces(&list), [r#"refusal "I ""#, r#"refusal "can""#, r#"refusal "'t""#]);
+    let turn = read(&list).unwrap();
+    assert_eq!(items(&turn), ["text I can't"]);
+    assert_eq!(turn.stop_reason(), &StopReason::Refusal);
+    assert_eq!(turn.raw_stop_reason(), Some("completed"));
+}
+
+#[test]
+fn the_parts_of_a_summary_are_paragraphs() {
+    let part = |kind: &str, index: u64| {
+        json!({ "type": format!("response.reasoning_summary_part.{kind}"), "output_index": 0,
+            "summary_index": index, "part": { "type": "summary_text", "text": "" } })
+    };
+    let list = [
+        added(0, json!({ "type": "reasoning", "id": "rs_1", "summary": [] })),
+        part("added", 0),
+        summary_delta(0, 0, "First"),
+        summary_delta(0, 0, " I"),
+        part("done", 0),
+        part("added", 1),
+        summary_delta(0, 1, "Then"),
+        json!({ "type": "response.reasoning_summary_text.done", "output_index": 0,
+            "summary_index": 1, "text": "Then." }),
+        done(
+            0,
+            json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "gA==",
+            "summary": [{ "type": "summary_text", "text": "First I" },
+                { "type": "summary_text", "text": "Then." }] }),
+        ),
+        completed(json!([])),
+    ];
+    let summary = [
+        r#"summary "First""#,
+        r#"summary " I""#,
+        r#"summary "\n\n""#,
+        r#"summary "Then""#,
+        r#"summary ".""#,
+    ];
+    assert_eq!(pieces(&list), summary);
+    check(&list, &["reasoning First I\n\nThen."]);
+}
+
+#[test]
+fn reasoning_that_is_shown_as_it_is_is_a_trace() {
+    let delta =
+        json!({ "type": "response.reasoning_text.delta", "output_index": 0, "delta": "hm" });
+    let item = json!({ "type": "reasoning", "id": "r", "summary": [],
+        "content": [{ "type": "reasoning_text", "text": "hm" }] });
+    let list = [delta, done(0, item.clone()), completed(json!([]))];
+    assert_eq!(pieces(&list), [r#"trace "hm""#]);
+    assert_eq!(data(&read(&list).unwrap().items()[0]), item);
+}
+
+#[test]
+fn reasoning_that_is_told_only_at_its_end_is_said_there_and_not_twice() {
+    let parts = |kind: &str| json!([{ "type": kind, "text": "hm" }]);
+    let item = |summary: Value, content: Value| {
+        done(0, json!({ "type": "reasoning", "id": "r", "summary": summary, "content": content }))
+    };
+    for (item, piece) in [
+        (item(parts("summary_text"), json!([])), r#"summary "hm""#),
+        (item(json!([]), parts("reasoning_text")), r#"trace "hm""#),
+        (item(parts("summary_text"), parts("reasoning_text")), r#"summary "hm""#),
+    ] {
+        assert_eq!(pieces(&[item, completed(json!([]))]), [piece]);
+    }
+}
+
+#[test]
+fn reasoning_without_words_is_an_item_with_its_encrypted_content() {
+    let mut early = reasoning("rs_1", "early");
+    early["status"] = "in_progress".into();
+    let item = reasoning("rs_1", "gA==");
+    let turn = read(&[added(0, early), done(0, item.clone()), completed(json!([]))]).unwrap();
+    assert_eq!(items(&turn), ["reasoning "]);
+    assert_eq!(data(&turn.items()[0]), item);
+    let data = turn.items()[0].provider_data.as_ref().unwrap();
+    // Bound to the model that was asked, not to the name that answers.
+    assert_eq!((data.provider.as_str(), data.model.as_str()), ("openai_responses", MODEL));
+}
+
+#[test]
+fn an_answer_in_the_form_of_chat_completions_is_a_breach_of_the_protocol() {
+    let chunk = json!({ "id": "x", "object": "chat.completion.chunk", "choices":
+        [{ "index": 0, "delta": { "content": "a" } }] });
+    let error = read(&[chunk]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+    assert!(error.message().contains("Chat Completions"), "{error}");
+}
+
+#[test]
+fn an_event_that_is_no_json_is_a_breach_of_the_protocol() {
+    let bytes = "event: response.output_text.delta\ndata: {\"delta\":\n\n";
+    let error = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+}
