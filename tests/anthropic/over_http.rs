@@ -1,5 +1,4 @@
-//! The Anthropic wire over HTTP, against the loopback server.
-#![cfg(feature = "http")]
+//! Over HTTP, against the loopback server.
 
 use futures::StreamExt;
 use serde_json::json;
@@ -70,13 +69,30 @@ async fn a_tool_loop_runs_over_http_and_keeps_one_connection() {
                 { "type": "tool_result", "tool_use_id": "toolu_0000_2",
                   "content": [{ "type": "text", "text": "3" }] },
                 { "type": "tool_result", "tool_use_id": "toolu_0000_3",
-                  "content": [{ "type": "text", "text": "7" }] },
+                  "content": [{ "type": "text", "text": "7" }],
+                  "cache_control": { "type": "ephemeral" } },
             ] },
         ])
     );
     let headers = &server.http().requests()[0];
     assert_eq!(headers.header("x-api-key"), Some("sk-ant-secret-key"));
     assert_eq!(headers.header("anthropic-version"), Some("2023-06-01"));
+}
+
+#[tokio::test]
+async fn betas_are_asked_for_in_one_header() {
+    let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
+    let model = model(&server).with_beta("compact-2026-01-12").with_beta("files-api-2025-04-14");
+    model.stream_turn(request()).into_turn().await.unwrap();
+    let header = server.http().requests()[0].header("anthropic-beta").map(str::to_owned);
+    assert_eq!(header.as_deref(), Some("compact-2026-01-12,files-api-2025-04-14"));
+}
+
+#[tokio::test]
+async fn a_beta_that_no_header_holds_is_an_error_of_the_turn() {
+    let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
+    let turn = model(&server).with_beta("a\nb").stream_turn(request()).into_turn().await;
+    assert_eq!(turn.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
 async fn failing(reply: fn() -> Reply) -> Error {
