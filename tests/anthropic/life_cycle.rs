@@ -148,6 +148,15 @@ fn several_messages_in_one_response_are_one_turn() {
 }
 
 #[test]
+fn blocks_of_several_messages_are_not_mixed_up() {
+    let mut events = hello();
+    events.extend(hello().iter().map(|event| event.replace("msg_1", "msg_2")));
+    let turn = read(&events).unwrap();
+    let texts: Vec<_> = turn.items().iter().filter_map(|item| item.as_text()).collect();
+    assert_eq!(texts, ["Hello", "Hello"]);
+}
+
+#[test]
 fn a_message_behind_the_last_word_is_not_complete_without_its_own() {
     let mut events = hello();
     events.push(START.replace("msg_1", "msg_2"));

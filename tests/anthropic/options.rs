@@ -27,7 +27,7 @@ fn object(value: Value) -> Map<String, Value> {
 
 /// What the options add to a body that has none, but for the marks.
 #[track_caller]
-fn check_with(tools: &[&str], options: Options, expected: Value) {
+fn check_with(tools: &[&str], options: Options, expected: &Value) {
     let body = |options: Options| {
         let body = encoded(&request(options, tools), MODEL);
         object(value(&body.unwrap_or_else(|error| panic!("{error}"))))
@@ -35,16 +35,17 @@ fn check_with(tools: &[&str], options: Options, expected: Value) {
     let without = body(Options { max_output_tokens: Some(8192), ..Options::default() });
     let mut with = body(options);
     with.retain(|name, value| without.get(name) != Some(value));
-    assert_eq!(Value::Object(with), expected);
+    assert_eq!(&Value::Object(with), expected);
 }
 
 #[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "expectations are written in place")]
 fn check(options: Options, expected: Value) {
-    check_with(&["f"], options, expected);
+    check_with(&["f"], options, &expected);
 }
 
 #[track_caller]
-fn check_refused(options: Options, kind: ErrorKind, parameter: &str) {
+fn check_refused(options: &Options, kind: ErrorKind, parameter: &str) {
     let error = encoded(&request(options.clone(), &["f"]), MODEL).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (kind, Some(parameter)), "{options:?}");
 }
@@ -106,14 +107,14 @@ fn the_choice_of_tools_is_written() {
 #[test]
 fn a_choice_without_tools_is_left_out_or_refused() {
     let choose = |tool_choice| Options { tool_choice, ..Options::default() };
-    check_with(&[], choose(ToolChoice::None), json!({}));
+    check_with(&[], choose(ToolChoice::None), &json!({}));
     let error = encoded(&request(choose(ToolChoice::Required), &[]), MODEL).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("tool_choice")));
     // Tools of the server's own are tools.
     let tools = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
     let extra = object(json!({ "tools": tools }));
     let options = Options { extra, ..choose(ToolChoice::Required) };
-    check_with(&[], options, json!({ "tool_choice": { "type": "any" }, "tools": tools }));
+    check_with(&[], options, &json!({ "tool_choice": { "type": "any" }, "tools": tools }));
 }
 
 #[test]
@@ -154,19 +155,19 @@ fn what_the_vendor_refuses_beside_thinking_is_refused_at_once() {
     const INVALID: ErrorKind = ErrorKind::InvalidRequest;
     for reasoning in [Reasoning::Budget(2000), Reasoning::Effort(Effort::High)] {
         let with = || thinking(reasoning);
-        check_refused(Options { temperature: Some(0.5), ..with() }, INVALID, "temperature");
-        check_refused(Options { top_k: Some(3), ..with() }, INVALID, "top_k");
-        check_refused(Options { top_p: Some(0.9), ..with() }, INVALID, "top_p");
+        check_refused(&Options { temperature: Some(0.5), ..with() }, INVALID, "temperature");
+        check_refused(&Options { top_k: Some(3), ..with() }, INVALID, "top_k");
+        check_refused(&Options { top_p: Some(0.9), ..with() }, INVALID, "top_p");
         let fine = Options { temperature: Some(1.0), top_p: Some(0.95), ..with() };
         assert!(encoded(&request(fine, &["f"]), MODEL).is_ok());
     }
     for tool_choice in [ToolChoice::Required, ToolChoice::Tool("f".into())] {
         let with = |reasoning| Options { tool_choice: tool_choice.clone(), ..thinking(reasoning) };
-        check_refused(with(Reasoning::Budget(2000)), INVALID, "tool_choice");
+        check_refused(&with(Reasoning::Budget(2000)), INVALID, "tool_choice");
         let fine = with(Reasoning::Effort(Effort::Low));
         assert!(encoded(&request(fine, &["f"]), MODEL).is_ok());
     }
-    check_refused(thinking(Reasoning::Budget(1023)), INVALID, "reasoning");
+    check_refused(&thinking(Reasoning::Budget(1023)), INVALID, "reasoning");
     let cold = Options { temperature: Some(0.0), top_k: Some(1), ..thinking(Reasoning::Off) };
     assert!(encoded(&request(cold, &["f"]), MODEL).is_ok());
 }
@@ -190,7 +191,7 @@ fn a_schema_is_the_format_of_the_output() {
 #[test]
 fn what_the_wire_cannot_express_is_a_typed_error() {
     let check = |options: Options, parameter: &str| {
-        check_refused(options, ErrorKind::Unsupported, parameter);
+        check_refused(&options, ErrorKind::Unsupported, parameter);
     };
     check(Options { seed: Some(1), ..Options::default() }, "seed");
     check(Options { frequency_penalty: Some(0.1), ..Options::default() }, "frequency_penalty");

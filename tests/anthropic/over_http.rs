@@ -7,6 +7,7 @@ use turnstream::http::HttpClient;
 use turnstream::provider::{Anthropic, Provider, Reply};
 use turnstream::stream::TurnEvents;
 use turnstream::testing::ModelServer;
+use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request};
@@ -115,6 +116,31 @@ async fn an_error_status_gives_its_kind_and_details() {
     assert_eq!(error.status(), Some(429));
     assert_eq!(error.retry_after().unwrap().as_secs(), 7);
     assert_eq!(error.request_id(), Some("req_refused"));
+}
+
+#[tokio::test]
+async fn an_error_page_or_an_error_of_the_size_is_told_by_its_status() {
+    async fn check(status: u16, kind: &str, body: &'static str, expected: &str) {
+        let kind = kind.to_owned();
+        let server = LoopbackServer::start(move |_| HttpResponse {
+            status,
+            headers: vec![
+                ("content-type".into(), kind.clone()),
+                ("retry-after".into(), "3".into()),
+            ],
+            body: vec![Part::Bytes(body.into())],
+        });
+        let server = server.await.unwrap();
+        let model = Anthropic::new("m").with_base_url(server.url()).unwrap();
+        let model = model.with_http(HttpClient::without_proxy());
+        let error = model.stream_turn(request()).into_turn().await.unwrap_err();
+        assert_eq!(error.status(), Some(status));
+        assert_eq!(error.retry_after().unwrap().as_secs(), 3);
+        assert!(error.message().contains(expected) && !error.message().contains('<'), "{error}");
+    }
+    check(502, "text/html", "<html>Bad gateway</html>", "502").await;
+    let too_large = r#"{"type":"error","error":{"type":"request_too_large","message":"32 MB"}}"#;
+    check(413, "application/json", too_large, "32 MB").await;
 }
 
 #[tokio::test]

@@ -102,7 +102,7 @@ proptest! {
         noise in vec((any::<Index>(), noise()), 0..12),
         lengths in vec(1_usize..200, 1..6),
     ) {
-        let mut frames: Vec<String> = everything().iter().map(|e| body(&[e.clone()])).collect();
+        let mut frames: Vec<String> = everything().iter().map(|e| body(std::slice::from_ref(e))).collect();
         for (at, noise) in noise {
             frames.insert(at.index(frames.len() + 1), noise.to_owned());
         }
@@ -210,7 +210,11 @@ fn histories(scenes: Vec<Scene>) -> Vec<History> {
             Scene::Turn(said, answer) => {
                 let mut items: Vec<_> =
                     said.into_iter().map(|said| item(said, &mut calls)).collect();
-                let (usage, stop_reason) = (Usage::default(), StopReason::Stop);
+                let stop_reason = match items.len() % 2 {
+                    0 => StopReason::Pause,
+                    _ => StopReason::Stop,
+                };
+                let usage = Usage::default();
                 let turn = TurnInfo { usage, model: None, response_id: None, stop_reason };
                 items.last_mut().unwrap().turn = Some(Arc::new(turn));
                 let answers: Vec<_> = items

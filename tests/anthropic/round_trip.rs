@@ -1,7 +1,8 @@
 //! What a model wrote goes back to it as it came, and to no other.
 
+use turnstream::Event;
 use turnstream::item::{Item, ItemKind, ResultKind, ToolResult};
-use turnstream::turn::Turn;
+use turnstream::turn::{Turn, TurnEvent};
 
 use crate::fixture::*;
 
@@ -22,7 +23,7 @@ fn check_bound(block: &str, turn: &Turn) {
 
 /// A turn of this block and some words.
 fn beside_words(block: &str) -> std::sync::Arc<Turn> {
-    blocks(&[block, r#"{"type":"text","text":"So."}"#], "end_turn")
+    blocks(&[block, r#"{"type":"text","text":"So."}"#], "pause_turn")
 }
 
 #[test]
@@ -158,8 +159,20 @@ fn an_odd_block_of_the_servers_own_is_kept_and_not_dropped() {
         assert_eq!(serde_json::from_str::<Turn>(&record).unwrap(), *turn);
         let sent = sent(then_more(&turn));
         let is_float = input.contains("1234567890");
-        assert!(sent.contains(&block) || is_float, "{:.200}", sent);
+        assert!(sent.contains(&block) || is_float, "{sent:.200}");
         assert!(sent.contains("server_tool_use"));
+    }
+    // Also from the record of a run that was another's tool.
+    for depth in 50..135 {
+        let deep = "[".repeat(depth) + &"]".repeat(depth);
+        let block = format!(r#"{{"type":"server_tool_use","id":"s","name":"n","input":{deep}}}"#);
+        let turn = beside_words(&block);
+        assert!(sent(then_more(&turn)).contains(&block), "{depth}");
+        let event = Event::Turn(TurnEvent::TurnComplete { turn });
+        let (call_id, name) = (String::new(), String::new());
+        let nested = Event::Nested { call_id, name, event: Box::new(event) };
+        let record = serde_json::to_string(&nested).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&record).unwrap(), nested, "{depth}");
     }
     // The deltas are not lost, however deep.
     let block = r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#;
@@ -171,10 +184,31 @@ fn an_odd_block_of_the_servers_own_is_kept_and_not_dropped() {
 }
 
 #[test]
-fn what_was_cut_off_inside_an_own_block_is_kept_as_text() {
+fn what_was_cut_off_inside_an_own_block_is_kept_as_text_and_not_sent() {
     let block = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#;
     let turn = one_block(block, &[input(0, "{\"query\":\"q")], "max_tokens");
     assert_eq!(own(&turn), [block.replace("{}", r#""{\"query\":\"q""#)]);
+    assert!(!sent(then_more(&turn)).contains("server_tool_use"));
+}
+
+#[test]
+fn a_use_without_its_result_is_sent_only_where_the_turn_was_to_go_on() {
+    let words = r#"{"type":"text","text":"Let me see."}"#;
+    let thought = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
+    let server = |id: &str| {
+        format!(r#"{{"type":"server_tool_use","id":"{id}","name":"web_search","input":{{}}}}"#)
+    };
+    let result = r#"{"type":"web_search_tool_result","tool_use_id":"s1","content":[]}"#;
+    let came = [words, &server("s1"), result, thought, &server("s2")];
+    for (reason, goes_on) in [("max_tokens", false), ("pause_turn", true)] {
+        let turn = blocks(&came, reason);
+        let mut items = vec![Item::user("x")];
+        items.extend(turn.to_history_items());
+        let body = sent(items);
+        assert!(body.contains(&came[..3].join(",")), "{body}");
+        assert_eq!(body.contains(&came[3..].join(",")), goes_on, "{body}");
+        assert_eq!(body.contains("thinking"), goes_on, "{body}");
+    }
 }
 
 #[test]

@@ -65,20 +65,20 @@ fn the_uses_of_the_servers_own_tools_are_kept() {
 #[test]
 fn every_stop_reason_is_read_and_its_word_kept() {
     #[track_caller]
-    fn check(word: &str, expected: StopReason) {
+    fn check(word: &str, expected: &StopReason) {
         let turn = read(&ends(&format!(r#"{{"stop_reason":"{word}"}}"#), "")).unwrap();
-        assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&expected, Some(word)));
+        assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (expected, Some(word)));
     }
-    check("end_turn", StopReason::Stop);
-    check("max_tokens", StopReason::MaxTokens);
-    check("stop_sequence", StopReason::Stop);
-    check("tool_use", StopReason::ToolCalls);
-    check("pause_turn", StopReason::Pause);
-    check("compaction", StopReason::Pause);
-    check("refusal", StopReason::Refusal);
-    check("model_context_window_exceeded", StopReason::ContextWindow);
-    check("sensitive", StopReason::ContentFilter);
-    check("moon_phase", StopReason::Other("moon_phase".into()));
+    check("end_turn", &StopReason::Stop);
+    check("max_tokens", &StopReason::MaxTokens);
+    check("stop_sequence", &StopReason::Stop);
+    check("tool_use", &StopReason::ToolCalls);
+    check("pause_turn", &StopReason::Pause);
+    check("compaction", &StopReason::Pause);
+    check("refusal", &StopReason::Refusal);
+    check("model_context_window_exceeded", &StopReason::ContextWindow);
+    check("sensitive", &StopReason::ContentFilter);
+    check("moon_phase", &StopReason::Other("moon_phase".into()));
 }
 
 #[test]

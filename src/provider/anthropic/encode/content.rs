@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::messages::Block;
+use super::block::Block;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Media, MediaSource, Part};
 

@@ -1,16 +1,16 @@
 //! From items to messages.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::content::{Source, blocks, text_block};
+use super::block::{Block, field, reasoning, tool_use, verbatim};
+use super::content::{blocks, text_block};
 use crate::error::Error;
-use crate::item::{Item, ItemKind, ProviderData, ToolCall};
+use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
 use crate::provider::anthropic::NAME;
-use crate::provider::context::{object_or_wrapped, wire_id, wire_name};
+use crate::provider::context::wire_id;
 use crate::provider::handoff;
 use crate::provider::lenient::{Lax, Str};
 
@@ -23,84 +23,6 @@ pub(super) struct Message<'a> {
     pub(super) content: Vec<Block<'a>>,
 }
 
-/// One content block.
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Block<'a> {
-    Text {
-        text: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        citations: Option<Box<RawValue>>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
-    },
-    Thinking {
-        thinking: &'a str,
-        signature: String,
-    },
-    ToolUse {
-        id: Cow<'a, str>,
-        name: Cow<'a, str>,
-        input: RawJson<'a>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        caller: Option<Box<RawValue>>,
-    },
-    ToolResult {
-        tool_use_id: Cow<'a, str>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        content: Vec<Block<'a>>,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        is_error: bool,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
-    },
-    Image {
-        source: Source<'a>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
-    },
-    Document {
-        source: Source<'a>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
-    },
-    #[serde(untagged)]
-    Verbatim(Box<RawValue>),
-}
-
-/// "Create a cache control breakpoint at this content block."
-#[derive(Clone, Copy, Serialize)]
-#[serde(tag = "type", rename = "ephemeral")]
-pub(super) struct Mark {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ttl: Option<&'static str>,
-}
-
-impl Block<'_> {
-    /// Puts a cache mark on it, where it is of the user: "thinking.cache_control: Extra inputs are
-    /// not permitted".
-    pub(super) fn mark(&mut self, mark: Mark) {
-        match self {
-            Self::Text { cache_control, .. }
-            | Self::ToolResult { cache_control, .. }
-            | Self::Image { cache_control, .. }
-            | Self::Document { cache_control, .. } => *cache_control = Some(mark),
-            Self::Thinking { .. } | Self::ToolUse { .. } | Self::Verbatim(_) => {}
-        }
-    }
-}
-
-/// JSON text, written as it is.
-pub(super) struct RawJson<'a>(Cow<'a, str>);
-
-impl Serialize for RawJson<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::Error as _;
-        let raw: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
-        raw.serialize(serializer)
-    }
-}
-
 /// The messages so far, alternating roles.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
@@ -111,6 +33,9 @@ pub(super) struct Messages<'a> {
     /// Thoughts that nothing of their turn has followed yet: "the final block in an assistant
     /// message cannot be `thinking`", so those at the end of a turn are not sent.
     thoughts: Vec<Block<'a>>,
+    /// Uses of the server's own tools in the open turn that have no result, and their places in the
+    /// last message.
+    pending: Vec<(String, usize)>,
     /// The newest container that code of this model ran in.
     container: Option<String>,
 }
@@ -159,31 +84,74 @@ impl<'a> Messages<'a> {
                 }
             }
         }
+        if let Some(turn) = &item.turn {
+            self.end_turn(turn);
+        }
         // "final assistant content cannot end with trailing whitespace": what ends a turn, or was
         // cut off, may come to stand last.
         if item.turn.is_some() || item.interrupted {
             self.trim_end();
         }
-        if item.turn.is_some() {
-            self.thoughts.clear();
-        }
         Ok(())
     }
 
+    fn end_turn(&mut self, turn: &TurnInfo) {
+        self.thoughts.clear();
+        let pending = std::mem::take(&mut self.pending);
+        // Where a turn was to go on, the result may come in a later response.
+        let goes_on = match turn.stop_reason {
+            StopReason::Pause | StopReason::ToolCalls => true,
+            StopReason::Stop => !self.calls.is_empty(),
+            StopReason::MaxTokens
+            | StopReason::ContentFilter
+            | StopReason::Refusal
+            | StopReason::ContextWindow
+            | StopReason::Other(_) => false,
+        };
+        let Some(last) = self.done.last_mut() else { return };
+        if pending.is_empty() || goes_on {
+            return;
+        }
+        for (_, at) in pending.into_iter().rev() {
+            // Law: `open` empties `pending` when another message begins.
+            if at < last.content.len() {
+                last.content.remove(at);
+            }
+        }
+        if !self.calls.is_empty() {
+            return;
+        }
+        // Nothing follows these thoughts any more.
+        while last.content.last().is_some_and(Block::is_thought) {
+            last.content.pop();
+        }
+        if last.content.is_empty() {
+            self.done.pop();
+        }
+    }
+
     /// An item of the provider's own: a block, or what a message said beside its blocks, which is
-    /// none.
+    /// none. A tool's use without its result is refused where the turn does not go on, and so is
+    /// one that was cut off inside its input.
     fn own(&mut self, data: &ProviderData) {
-        let beside = data.value.get::<Beside<'_>>().unwrap_or_default();
-        if beside.r#type.get() == Some("message") {
-            let id = beside.container.0.and_then(|container| container.id.0);
+        let Some(raw) = verbatim(data) else { return };
+        let own: Own<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+        if own.r#type.get() == Some("message") {
+            let id = own.container.0.and_then(|container| container.id.0);
             self.container = id.map(Cow::into_owned).or(self.container.take());
             return;
         }
-        if let Some(raw) = verbatim(data) {
-            self.flush_thoughts();
-            self.flush_calls();
-            self.assistant(Block::Verbatim(raw));
+        let is_use = own.r#type.or_empty().ends_with("_tool_use");
+        if is_use && own.input.is_some_and(|input| input.get().starts_with('"')) {
+            return;
         }
+        self.pending.retain(|(id, _)| own.tool_use_id.get() != Some(id));
+        let used = is_use.then(|| own.id.or_empty().to_owned());
+        self.flush_thoughts();
+        self.flush_calls();
+        self.assistant(Block::Verbatim(raw));
+        let at = self.done.last().map_or(0, |message| message.content.len() - 1);
+        self.pending.extend(used.map(|id| (id, at)));
     }
 
     fn user(&mut self, content: Vec<Block<'a>>) {
@@ -209,6 +177,7 @@ impl<'a> Messages<'a> {
     fn open(&mut self, role: &'static str) -> &mut Message<'a> {
         if self.done.last().is_none_or(|message| message.role != role) {
             self.flush_calls();
+            self.pending.clear();
             if role == "user" {
                 self.thoughts.clear();
             }
@@ -248,31 +217,18 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// Reasoning is sent only with what proves it: a signature, or the redacted block itself.
-fn reasoning<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
-    if let Some(signature) = field(data, "signature") {
-        let signature = serde_json::from_str(signature.get()).ok()?;
-        return Some(Block::Thinking { thinking: text, signature });
-    }
-    let text = data.value.as_str().starts_with('"');
-    (text || field(data, "type").is_some()).then(|| verbatim(data)).flatten().map(Block::Verbatim)
-}
-
-fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
-    Block::ToolUse {
-        id: wire_id(&call.call_id),
-        name: wire_name(&call.name),
-        input: RawJson(object_or_wrapped(call)),
-        caller: data.and_then(|data| field(data, "caller")),
-    }
-}
-
-/// What a message said beside its blocks, as the decoder keeps it.
+/// What is read of an item of the provider's own.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Beside<'a> {
+struct Own<'a> {
     #[serde(borrow)]
     r#type: Str<'a>,
+    #[serde(borrow)]
+    id: Str<'a>,
+    #[serde(borrow)]
+    tool_use_id: Str<'a>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
     #[serde(borrow)]
     container: Lax<Container<'a>>,
 }
@@ -282,16 +238,4 @@ struct Beside<'a> {
 struct Container<'a> {
     #[serde(borrow)]
     id: Str<'a>,
-}
-
-/// A field of an opaque value, verbatim.
-fn field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
-    let mut fields: HashMap<String, Box<RawValue>> = data.value.get().ok()?;
-    fields.remove(name)
-}
-
-/// The whole of an opaque value, verbatim. One that is kept as a string is the JSON text in it.
-fn verbatim(data: &ProviderData) -> Option<Box<RawValue>> {
-    let text = data.value.get::<String>().unwrap_or_else(|_| data.value.as_str().to_owned());
-    RawValue::from_string(text).ok()
 }

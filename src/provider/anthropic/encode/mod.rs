@@ -1,5 +1,6 @@
 //! From a request to a body.
 
+mod block;
 mod content;
 mod messages;
 mod options;
@@ -10,7 +11,8 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use serde_json::json;
 
-use self::messages::{Block, Mark, Message, Messages};
+use self::block::{Block, Mark};
+use self::messages::{Message, Messages};
 use self::options::Settings;
 use crate::error::{Error, ErrorKind};
 use crate::provider::context::Context;
