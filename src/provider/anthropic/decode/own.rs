@@ -72,10 +72,15 @@ impl Own {
 /// A value to send back. Half of a surrogate pair is made whole; what is nested too deep to be
 /// read again is kept as a string that holds its text.
 pub(super) fn kept(text: &str) -> Json {
-    let read = |text: &str| (depth(text) <= DEEPEST).then(|| Json::parse(text).ok()).flatten();
-    read(text)
-        .or_else(|| read(&repaired(text)?))
-        .unwrap_or_else(|| Json::from(serde_json::Value::from(text)))
+    let read = || {
+        // What is repaired is an object.
+        let whole = || Fields::parse(&repaired(&format!("{{\"value\":{text}}}"))?);
+        let value = || Json::parse(whole()?.get("value")?.get()).ok();
+        Json::parse(text).ok().or_else(value)
+    };
+    let is_read_again = depth(text) <= DEEPEST;
+    let read = is_read_again.then(read).flatten();
+    read.unwrap_or_else(|| Json::from(serde_json::Value::from(text)))
 }
 
 /// How deep arrays and objects stand inside one another.
@@ -111,5 +116,6 @@ mod tests {
         assert_eq!(kept(&text).as_str(), text);
         assert_eq!(kept(r#"{"a":1,"a":2}"#).as_str(), r#"{"a":1,"a":2}"#);
         assert_eq!(kept(r#"{"a":"\ud83d"}"#).as_str(), "{\"a\":\"\u{fffd}\"}");
+        assert_eq!(kept(r#"["\ud83d",1]"#).as_str(), "[\"\u{fffd}\",1]");
     }
 }
