@@ -29,6 +29,16 @@ pub trait Decode {
     /// What ends the turn: an error that the provider tells, or a breach of its protocol.
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error>;
 
+    /// Reads a frame that came behind the wire's last word. Few wires have anything to say there:
+    /// [`Heard::More`] is for those that go on.
+    ///
+    /// # Errors
+    ///
+    /// As [`frame`](Self::frame).
+    fn behind(&mut self, _frame: Frame<'_>, _turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        Ok(Heard::LastWord)
+    }
+
     /// Called once when a turn with its terminal marker is about to be completed.
     ///
     /// # Errors
@@ -103,9 +113,18 @@ where
         let mut this = self.project();
         loop {
             if let Stage::ReadingOn { bytes, sleep } = this.stage {
+                if let Some(Ok(frame)) = this.frames.next_frame() {
+                    match this.decoder.behind(frame, turn) {
+                        Ok(Heard::LastWord) => {}
+                        Ok(Heard::More) => *this.stage = Stage::Reading,
+                        Err(error) => return Poll::Ready(Some(Err(error))),
+                    }
+                    continue;
+                }
                 match this.body.as_mut().poll_next(cx) {
                     Poll::Ready(Some(Ok(piece))) if *bytes + piece.len() <= READ_ON_BYTES => {
                         *bytes += piece.len();
+                        this.frames.feed(piece);
                         continue;
                     }
                     Poll::Ready(_) => {}

@@ -27,6 +27,8 @@ pub(super) struct Caller {
     pub(super) endpoint: Endpoint,
     pub(super) key: Option<Secret>,
     pub(super) timeouts: Timeouts,
+    /// Sent beside those that the wire always has.
+    pub(super) headers: Vec<(&'static str, String)>,
 }
 
 /// How a wire wants its key.
@@ -35,7 +37,7 @@ pub(super) type KeyHeader = fn(&Secret) -> (&'static str, String);
 impl Caller {
     pub(super) fn new(endpoint: Endpoint) -> Self {
         let (http, timeouts) = (HttpClient::shared(), Timeouts::default());
-        Self { http, endpoint, key: None, timeouts }
+        Self { http, endpoint, key: None, timeouts, headers: Vec::new() }
     }
 
     /// A source that sends nothing before its first poll. `encode` runs then, too.
@@ -52,8 +54,8 @@ impl Caller {
         let hidden = secrets.clone();
         let sending = async move {
             let body = caught_encode(encode)?;
-            let headers: Vec<_> =
-                headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+            let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned()));
+            let headers: Vec<_> = headers.chain(self.headers).collect();
             let key = self.key.as_ref().filter(|key| !key.is_empty()).map(key_header);
             let with_key = key.is_some();
             let began = Instant::now();

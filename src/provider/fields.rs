@@ -8,7 +8,6 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
-use crate::item::Json;
 
 /// The fields of an object in their order, their values as they are written.
 #[derive(Clone, Debug, Default)]
@@ -40,10 +39,6 @@ impl Fields {
     pub(super) fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| !names.contains(&name.as_str()));
         self
-    }
-
-    pub(super) fn into_json(self) -> Option<Json> {
-        Json::parse(&serde_json::to_string(&self).ok()?).ok()
     }
 
     /// Merges `extra`: objects field by field, anything else replaces what stands there.

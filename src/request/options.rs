@@ -122,7 +122,8 @@ pub enum Output {
 /// A JSON Schema that the answer is to fit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputSchema {
-    /// A name for the model: letters, digits, `_` and `-`, at most 64.
+    /// A name for the model: letters, digits, `_` and `-`, at most 64. Does nothing on a wire that
+    /// has no place for it.
     pub name: String,
     /// The schema. Each wire takes a subset; what it does not know is taken out on the way.
     pub schema: Value,

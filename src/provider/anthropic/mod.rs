@@ -81,6 +81,28 @@ mod value {
             self
         }
 
+        /// Asks for a feature that is not for everybody yet, by the name that its documentation
+        /// gives for `anthropic-beta`. Several may be asked for, one after the other.
+        ///
+        /// A name that no header can hold is an
+        /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
+        ///
+        /// ```
+        /// use turnstream::provider::Anthropic;
+        ///
+        /// let model = Anthropic::new("claude-sonnet-4-5").with_beta("compact-2026-01-12");
+        /// ```
+        pub fn with_beta(mut self, name: impl AsRef<str>) -> Self {
+            const HEADER: &str = "anthropic-beta";
+            let name = name.as_ref();
+            // "To use multiple beta features, separate their names with commas."
+            match self.caller.headers.iter_mut().find(|(header, _)| *header == HEADER) {
+                Some((_, names)) => *names = format!("{names},{name}"),
+                None => self.caller.headers.push((HEADER, name.to_owned())),
+            }
+            self
+        }
+
         /// Sets how long to wait for what.
         pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
             self.caller.timeouts = timeouts;

@@ -106,6 +106,8 @@ impl Copy for Lax<Details> {}
 /// The usage as the wire counts it: the three kinds of input tokens apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
+    /// What the messages before this one have cost.
+    before: Usage,
     input: u64,
     output: u64,
     cache_read: u64,
@@ -124,8 +126,13 @@ impl Counted {
         set(&mut self.reasoning, wire.output_tokens_details.0.unwrap_or_default().thinking_tokens);
     }
 
+    /// Counts anew, on top of what was counted.
+    pub(super) fn next_message(&mut self) {
+        *self = Self { before: self.usage(), ..Self::default() };
+    }
+
     pub(super) fn usage(self) -> Usage {
-        Usage {
+        let usage = Usage {
             input_tokens: self
                 .input
                 .saturating_add(self.cache_read)
@@ -134,6 +141,7 @@ impl Counted {
             cache_read_input_tokens: self.cache_read,
             cache_write_input_tokens: self.cache_write,
             reasoning_tokens: self.reasoning,
-        }
+        };
+        self.before + usage
     }
 }

@@ -3,8 +3,10 @@
 mod absorb;
 
 use std::borrow::Cow;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
+
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, ItemKind, Json, ProviderData, StopReason, ToolCall};
@@ -265,6 +267,14 @@ impl TurnBuilder {
         }
     }
 
+    /// The turn goes on behind a terminal marker, which does not count any more: another one is
+    /// awaited.
+    pub fn go_on(&mut self) {
+        if !self.finished {
+            self.stop = None;
+        }
+    }
+
     /// Whether the terminal marker was seen.
     pub fn is_stopped(&self) -> bool {
         self.stop.is_some()
@@ -491,16 +501,17 @@ impl TurnBuilder {
     }
 }
 
-/// Notes the id that the wire used, beside what is there.
+/// Notes the id that the wire used, beside what is there, which stays as it is written.
 fn with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
-    let mut value = data.value.to_value();
-    match &mut value {
-        serde_json::Value::Object(map) => {
-            map.insert("wire_id".to_owned(), wire_id.into());
-        }
-        other => *other = serde_json::json!({ "wire_id": wire_id, "value": other.take() }),
-    }
-    ProviderData { value: value.into(), ..data }
+    let fields = data.value.get::<BTreeMap<String, Box<RawValue>>>();
+    let noted = fields.and_then(|mut fields| {
+        fields.insert("wire_id".to_owned(), to_raw_value(wire_id)?);
+        Json::new(&fields)
+    });
+    let value = noted.unwrap_or_else(|_| {
+        serde_json::json!({ "wire_id": wire_id, "value": data.value.to_value() }).into()
+    });
+    ProviderData { value, ..data }
 }
 
 #[cfg(test)]

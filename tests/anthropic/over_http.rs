@@ -1,5 +1,4 @@
-//! The Anthropic wire over HTTP, against the loopback server.
-#![cfg(feature = "http")]
+//! Over HTTP, against the loopback server.
 
 use futures::StreamExt;
 use serde_json::json;
@@ -8,6 +7,7 @@ use turnstream::http::HttpClient;
 use turnstream::provider::{Anthropic, Provider, Reply};
 use turnstream::stream::TurnEvents;
 use turnstream::testing::ModelServer;
+use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request};
@@ -70,13 +70,30 @@ async fn a_tool_loop_runs_over_http_and_keeps_one_connection() {
                 { "type": "tool_result", "tool_use_id": "toolu_0000_2",
                   "content": [{ "type": "text", "text": "3" }] },
                 { "type": "tool_result", "tool_use_id": "toolu_0000_3",
-                  "content": [{ "type": "text", "text": "7" }] },
+                  "content": [{ "type": "text", "text": "7" }],
+                  "cache_control": { "type": "ephemeral" } },
             ] },
         ])
     );
     let headers = &server.http().requests()[0];
     assert_eq!(headers.header("x-api-key"), Some("sk-ant-secret-key"));
     assert_eq!(headers.header("anthropic-version"), Some("2023-06-01"));
+}
+
+#[tokio::test]
+async fn betas_are_asked_for_in_one_header() {
+    let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
+    let model = model(&server).with_beta("compact-2026-01-12").with_beta("files-api-2025-04-14");
+    model.stream_turn(request()).into_turn().await.unwrap();
+    let header = server.http().requests()[0].header("anthropic-beta").map(str::to_owned);
+    assert_eq!(header.as_deref(), Some("compact-2026-01-12,files-api-2025-04-14"));
+}
+
+#[tokio::test]
+async fn a_beta_that_no_header_holds_is_an_error_of_the_turn() {
+    let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
+    let turn = model(&server).with_beta("a\nb").stream_turn(request()).into_turn().await;
+    assert_eq!(turn.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
 async fn failing(reply: fn() -> Reply) -> Error {
@@ -99,6 +116,31 @@ async fn an_error_status_gives_its_kind_and_details() {
     assert_eq!(error.status(), Some(429));
     assert_eq!(error.retry_after().unwrap().as_secs(), 7);
     assert_eq!(error.request_id(), Some("req_refused"));
+}
+
+#[tokio::test]
+async fn an_error_page_or_an_error_of_the_size_is_told_by_its_status() {
+    async fn check(status: u16, kind: &str, body: &'static str, expected: &str) {
+        let kind = kind.to_owned();
+        let server = LoopbackServer::start(move |_| HttpResponse {
+            status,
+            headers: vec![
+                ("content-type".into(), kind.clone()),
+                ("retry-after".into(), "3".into()),
+            ],
+            body: vec![Part::Bytes(body.into())],
+        });
+        let server = server.await.unwrap();
+        let model = Anthropic::new("m").with_base_url(server.url()).unwrap();
+        let model = model.with_http(HttpClient::without_proxy());
+        let error = model.stream_turn(request()).into_turn().await.unwrap_err();
+        assert_eq!(error.status(), Some(status));
+        assert_eq!(error.retry_after().unwrap().as_secs(), 3);
+        assert!(error.message().contains(expected) && !error.message().contains('<'), "{error}");
+    }
+    check(502, "text/html", "<html>Bad gateway</html>", "502").await;
+    let too_large = r#"{"type":"error","error":{"type":"request_too_large","message":"32 MB"}}"#;
+    check(413, "application/json", too_large, "32 MB").await;
 }
 
 #[tokio::test]

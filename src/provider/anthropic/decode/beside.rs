@@ -1,0 +1,131 @@
+//! What a message says beside its blocks, and that its sender or its reader may want again.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::own::kept;
+use crate::item::Json;
+use crate::provider::lenient::{Lax, List, Num, Str, read};
+
+/// `message_start` or `message_delta`, as far as it is read here.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Event<'a> {
+    #[serde(borrow)]
+    message: Lax<Words<'a>>,
+    #[serde(borrow)]
+    delta: Lax<Words<'a>>,
+    #[serde(borrow)]
+    usage: Lax<Counts<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Words<'a> {
+    #[serde(borrow)]
+    container: Option<&'a RawValue>,
+    #[serde(borrow)]
+    stop_sequence: Option<&'a RawValue>,
+    #[serde(borrow)]
+    stop_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Lax<Counts<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Counts<'a> {
+    #[serde(borrow)]
+    server_tool_use: Option<&'a RawValue>,
+    #[serde(borrow)]
+    iterations: Option<&'a RawValue>,
+}
+
+/// The container that code ran in, the stop sequence, the details of a refusal, and of the usage
+/// what no turn counts: the server's own tools, and the models' passes where there were others
+/// than those of the message. What comes later replaces what came before.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Beside {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_sequence: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_details: Option<Json>,
+    #[serde(skip_serializing_if = "Usage::is_empty")]
+    usage: Usage,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Usage {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_tool_use: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iterations: Option<Json>,
+}
+
+impl Beside {
+    /// Reads the data of an event. What is no such event says nothing.
+    pub(super) fn hear(&mut self, data: &str) {
+        let mut room = String::new();
+        let Ok(event) = read::<Event<'_>>(data, &mut room) else { return };
+        let (message, delta) = (event.message.0, event.delta.0);
+        let usages =
+            [message.as_ref().and_then(|message| message.usage.0.as_ref()), event.usage.0.as_ref()];
+        usages.into_iter().flatten().for_each(|counts| self.usage.hear(counts));
+        for words in [message, delta].into_iter().flatten() {
+            set(&mut self.container, words.container);
+            set(&mut self.stop_sequence, words.stop_sequence);
+            set(&mut self.stop_details, words.stop_details);
+        }
+    }
+
+    /// All of it as one value of the type `message`, which no block has; `None` if there is
+    /// nothing to say.
+    pub(super) fn take(&mut self) -> Option<Json> {
+        #[derive(Serialize)]
+        struct Message {
+            r#type: &'static str,
+            #[serde(flatten)]
+            beside: Beside,
+        }
+        let beside = std::mem::take(self);
+        let Beside { container, stop_sequence, stop_details, usage } = &beside;
+        let says = [container, stop_sequence, stop_details].iter().any(|said| said.is_some());
+        let message = (says || !usage.is_empty()).then_some(Message { r#type: "message", beside });
+        message.and_then(|message| Json::new(&message).ok())
+    }
+}
+
+impl Usage {
+    fn hear(&mut self, counts: &Counts<'_>) {
+        let counted = |raw: &&RawValue| {
+            let counts: HashMap<String, Num> = serde_json::from_str(raw.get()).unwrap_or_default();
+            counts.values().any(|count| count.0.unwrap_or_default() > 0)
+        };
+        let others = |raw: &&RawValue| {
+            #[derive(Default, Deserialize)]
+            #[serde(default)]
+            struct Pass<'a> {
+                #[serde(borrow)]
+                r#type: Str<'a>,
+            }
+            let passes: List<Pass<'_>> = serde_json::from_str(raw.get()).unwrap_or_default();
+            passes.0.iter().any(|pass| pass.r#type.or_empty() != "message")
+        };
+        set(&mut self.server_tool_use, counts.server_tool_use.filter(counted));
+        set(&mut self.iterations, counts.iterations.filter(others));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.server_tool_use.is_none() && self.iterations.is_none()
+    }
+}
+
+fn set(to: &mut Option<Json>, from: Option<&RawValue>) {
+    if let Some(raw) = from {
+        *to = Some(kept(raw.get()));
+    }
+}

@@ -1,0 +1,147 @@
+//! One content block: how it begins, grows and ends.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::own::{Own, kept};
+use crate::error::{Error, ErrorKind};
+use crate::item::{Json, ProviderData};
+use crate::provider::anthropic::wire::{Block as WireBlock, Delta};
+use crate::provider::lenient::{Lax, read};
+use crate::turn::{ReasoningKind, TurnBuilder};
+
+/// A block that has begun and not ended.
+#[derive(Debug)]
+pub(super) enum Block {
+    Text {
+        citations: Vec<Json>,
+    },
+    Thinking {
+        signature: String,
+    },
+    ToolUse {
+        /// The input that the start held; deltas win over it.
+        input: Option<String>,
+        deltas: bool,
+    },
+    Own(Own),
+}
+
+impl Block {
+    /// Begins a block. `None` if it is whole already, or no block at all.
+    pub(super) fn begin(
+        key: u32,
+        raw: &RawValue,
+        model: &str,
+        turn: &mut TurnBuilder,
+    ) -> Result<Option<Self>, Error> {
+        let mut room = String::new();
+        // What is no object is no block.
+        let block = read::<Lax<WireBlock<'_>>>(raw.get(), &mut room).ok().and_then(|block| block.0);
+        let Some(block) = block else { return Ok(None) };
+        let begun = match block.r#type.or_empty() {
+            "text" => {
+                turn.text(key, block.text.or_empty());
+                let citations = block.citations.map_or("[]", RawValue::get);
+                let citations: Vec<&RawValue> = serde_json::from_str(citations).unwrap_or_default();
+                Self::Text { citations: citations.iter().map(|raw| kept(raw.get())).collect() }
+            }
+            "thinking" => {
+                turn.reasoning(key, block.thinking.or_empty(), ReasoningKind::Trace);
+                Self::Thinking { signature: block.signature.or_empty().to_owned() }
+            }
+            "redacted_thinking" => {
+                turn.reasoning_data(key, data(model, kept(raw.get())));
+                return Ok(None);
+            }
+            "tool_use" if block.name.or_empty().is_empty() => {
+                return Err(Error::new(ErrorKind::Protocol, "a tool call has no name"));
+            }
+            "tool_use" => {
+                turn.tool_call_start(key, block.id.or_empty(), block.name.or_empty());
+                if let Some(caller) = block.caller {
+                    turn.tool_call_data(key, said(model, "caller", &kept(caller.get())));
+                }
+                let input = block.input.map(RawValue::get);
+                let input = input.filter(|input| !matches!(*input, "null" | "{}"));
+                Self::ToolUse { input: input.map(str::to_owned), deltas: false }
+            }
+            _ => Self::Own(Own::new(raw)),
+        };
+        Ok(Some(begun))
+    }
+
+    /// Takes a delta. One of a kind that the block does not have says nothing: new kinds may come
+    /// (docs: "handle unknown event types gracefully").
+    pub(super) fn grow(&mut self, key: u32, kind: &str, delta: &Delta<'_>, turn: &mut TurnBuilder) {
+        match (kind, self) {
+            ("text_delta", Self::Text { .. }) => turn.text(key, delta.text.or_empty()),
+            ("thinking_delta", Self::Thinking { .. }) => {
+                turn.reasoning(key, delta.thinking.or_empty(), ReasoningKind::Trace);
+            }
+            ("signature_delta", Self::Thinking { signature }) => {
+                signature.push_str(delta.signature.or_empty());
+            }
+            ("input_json_delta", Self::ToolUse { deltas, .. }) => {
+                *deltas |= !delta.partial_json.or_empty().is_empty();
+                turn.tool_call_args(key, delta.partial_json.or_empty());
+            }
+            ("input_json_delta", Self::Own(own)) => own.input(delta.partial_json.or_empty()),
+            ("compaction_delta", Self::Own(own)) => own.content(delta.content.or_empty()),
+            ("citations_delta", Self::Text { citations }) => {
+                citations.extend(delta.citation.map(|citation| kept(citation.get())));
+            }
+            ("citations_delta", Self::Own(own)) => {
+                if let Some(citation) = delta.citation {
+                    own.cite(citation);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether pieces of JSON may belong to it.
+    pub(super) fn takes_json(&self) -> bool {
+        matches!(self, Self::ToolUse { .. } | Self::Own(_))
+    }
+
+    /// Whether what there is of it stands also without its end.
+    pub(super) fn stands_open(&self) -> bool {
+        matches!(self, Self::Text { .. } | Self::Thinking { .. })
+    }
+
+    pub(super) fn end(self, key: u32, model: &str, turn: &mut TurnBuilder) {
+        match self {
+            Self::Text { citations } => {
+                if !citations.is_empty() {
+                    turn.text_data(key, said(model, "citations", &citations));
+                }
+            }
+            Self::Thinking { signature } => {
+                if !signature.is_empty() {
+                    turn.reasoning_data(key, said(model, "signature", &signature));
+                }
+            }
+            Self::ToolUse { input, deltas } => {
+                if let Some(input) = input.filter(|_| !deltas) {
+                    turn.tool_call_args(key, &input);
+                }
+                turn.tool_call_end(key);
+            }
+            Self::Own(own) => turn.other(data(model, own.ended())),
+        }
+    }
+}
+
+/// A value of the wire, bound to the model that was asked.
+pub(super) fn data(model: &str, value: Json) -> ProviderData {
+    let provider = crate::provider::anthropic::NAME.to_owned();
+    ProviderData { provider, model: model.to_owned(), value }
+}
+
+/// One field of a block, its value as it is written.
+fn said(model: &str, field: &str, value: &impl Serialize) -> ProviderData {
+    let fields = std::collections::HashMap::from([(field, value)]);
+    let nothing = || Json::from(serde_json::json!({}));
+    data(model, Json::new(&fields).unwrap_or_else(|_| nothing()))
+}

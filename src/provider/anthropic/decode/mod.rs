@@ -1,0 +1,248 @@
+//! From frames to a turn.
+
+mod beside;
+mod block;
+mod own;
+
+use std::ops::Range;
+
+use serde_json::value::RawValue;
+
+use self::beside::Beside;
+use self::block::Block;
+use super::wire::{Counted, Delta, Event, Message};
+use crate::error::{Error, ErrorKind};
+use crate::item::StopReason;
+use crate::provider::decode::{Decode, Heard};
+use crate::provider::failure;
+use crate::provider::lenient::{Str, read};
+use crate::sse::Frame;
+use crate::turn::TurnBuilder;
+
+/// Reads the events of the Anthropic Messages wire. Pure: it does no I/O.
+///
+/// What a message says beside its blocks is the turn's last item, a
+/// [provider's own](crate::item::ItemKind::Other), where there is any of it: the container that
+/// code ran in, which the next request names again; the stop sequence that was met; the details of
+/// a refusal; the server's own tools in the usage, and its `iterations` if a model other than the
+/// one that was asked, or a compaction, had some. [`Usage`](crate::Usage) counts what the vendor
+/// counts at the top level: the tokens of those other passes are not among them.
+///
+/// ```json
+/// {"type":"message","container":{"id":"container_1"},"stop_sequence":"END"}
+/// ```
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// The model that was asked: what it signs is bound to this name.
+    model: String,
+    message_id: Option<String>,
+    counted: Counted,
+    beside: Beside,
+    blocks: Vec<(u64, Block)>,
+    /// The key of the open message's first block, and the one behind its last.
+    keys: Range<u32>,
+}
+
+impl Decoder {
+    /// Makes a decoder for the answer of a model.
+    pub fn new(model: &str) -> Self {
+        Self { model: model.to_owned(), ..Self::default() }
+    }
+
+    fn message_start(
+        &mut self,
+        message: &Message<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
+        let id = message.id.or_empty();
+        match &self.message_id {
+            Some(open) if open != id => {
+                let message = "a second message began inside the first";
+                return Err(Error::new(ErrorKind::Protocol, message));
+            }
+            Some(_) => return Ok(()),
+            None => self.message_id = Some(id.to_owned()),
+        }
+        turn.provider(super::NAME);
+        turn.response_id(id);
+        turn.model(message.model.or_empty());
+        if let Some(usage) = &message.usage.0 {
+            self.counted.replace(**usage);
+            turn.usage(self.counted.usage());
+        }
+        let content = message.content.map_or("[]", RawValue::get);
+        let content: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
+        for (index, block) in (0..).zip(content) {
+            self.block_start(index, block, turn)?;
+            self.block_stop(index, turn);
+        }
+        stop(&message.stop_reason, turn);
+        Ok(())
+    }
+
+    fn block_start(
+        &mut self,
+        index: u64,
+        raw: &RawValue,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
+        let key = self.key(index);
+        self.keys.end = self.keys.end.max(key.saturating_add(1));
+        if let Some(block) = Block::begin(key, raw, &self.model, turn)? {
+            self.blocks.retain(|(open, _)| *open != index);
+            self.blocks.push((index, block));
+        }
+        Ok(())
+    }
+
+    fn block_delta(
+        &mut self,
+        index: u64,
+        delta: &Delta<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
+        let key = self.key(index);
+        let open = self.blocks.iter_mut().rfind(|(open, _)| *open == index);
+        let kind = match delta.r#type.or_empty() {
+            "" if delta.partial_json.get().is_some() => "input_json_delta",
+            kind => kind,
+        };
+        // Without the whole of its arguments it is not known what a call is.
+        let fits = open.as_ref().is_some_and(|(_, block)| block.takes_json());
+        if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
+            let message = "a piece of a tool call's input belongs to no call, or is no text";
+            return Err(Error::new(ErrorKind::Protocol, message));
+        }
+        // A delta of a block that never began says nothing: its proxy lost the start.
+        if let Some((_, block)) = open {
+            block.grow(key, kind, delta, turn);
+        }
+        Ok(())
+    }
+
+    fn block_stop(&mut self, index: u64, turn: &mut TurnBuilder) {
+        if let Some(at) = self.blocks.iter().rposition(|(open, _)| *open == index) {
+            let (_, block) = self.blocks.remove(at);
+            block.end(self.key(index), &self.model, turn);
+        }
+    }
+
+    /// Ends what never ended. Blocks of the provider's own that did not are incomplete: they are
+    /// left out.
+    fn end_open(&mut self, turn: &mut TurnBuilder) {
+        for (index, block) in std::mem::take(&mut self.blocks) {
+            if block.stands_open() {
+                block.end(self.key(index), &self.model, turn);
+            }
+        }
+    }
+
+    /// The index of a block as a key of the turn; no message has as many blocks.
+    fn key(&self, index: u64) -> u32 {
+        self.keys.start.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        // A kind of event that this reader does not know, and what keeps the connection alive, may
+        // hold anything; `[DONE]` comes from proxies.
+        let known = frame.event == "message"
+            || frame.event == "error"
+            || frame.event.starts_with("message_")
+            || frame.event.starts_with("content_block_");
+        if !known || matches!(frame.data.trim(), "" | "[DONE]") {
+            return Ok(Heard::More);
+        }
+        let mut room = String::new();
+        let event: Event<'_> = read(frame.data, &mut room).map_err(|error| {
+            Error::new(ErrorKind::Protocol, format!("an event is not JSON: {error}"))
+                .with_source(error)
+        })?;
+        let index = event.index.0.unwrap_or_default();
+        match event.r#type.get().unwrap_or(frame.event) {
+            "content_block_delta" => {
+                if let Some(delta) = &event.delta.0 {
+                    self.block_delta(index, delta, turn)?;
+                }
+            }
+            "content_block_start" => {
+                if let Some(block) = event.content_block {
+                    self.block_start(index, block, turn)?;
+                }
+            }
+            "content_block_stop" => self.block_stop(index, turn),
+            "message_start" => {
+                if let Some(message) = &event.message.0 {
+                    self.beside.hear(frame.data);
+                    self.message_start(message, turn)?;
+                }
+            }
+            "message_delta" => {
+                if let Some(usage) = &event.usage.0 {
+                    self.counted.replace(**usage);
+                    turn.usage(self.counted.usage());
+                }
+                if let Some(delta) = &event.delta.0 {
+                    stop(&delta.stop_reason, turn);
+                }
+                self.beside.hear(frame.data);
+            }
+            "message_stop" => {
+                if !turn.is_stopped() {
+                    turn.stop(StopReason::Other("message_stop".to_owned()), "");
+                }
+                return Ok(Heard::LastWord);
+            }
+            "error" => return Err(failure::in_stream(frame.data)),
+            "message" if event.error.is_some() => return Err(failure::in_stream(frame.data)),
+            // `ping`, and whatever comes with a later version.
+            _ => {}
+        }
+        Ok(Heard::More)
+    }
+
+    /// Another message begins behind the end of one: programmatic tool calls come so. It belongs to
+    /// the turn, which ends as the last of them does.
+    fn behind(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        let mut room = String::new();
+        let Ok(event) = read::<Event<'_>>(frame.data, &mut room) else {
+            return Ok(Heard::LastWord);
+        };
+        let starts = event.r#type.get().unwrap_or(frame.event) == "message_start";
+        let id = event.message.0.as_ref().map(|message| message.id.or_empty());
+        if !starts || id.is_none() || id == self.message_id.as_deref() {
+            return Ok(Heard::LastWord);
+        }
+        self.end_open(turn);
+        self.message_id = None;
+        self.keys.start = self.keys.end;
+        self.counted.next_message();
+        turn.go_on();
+        self.frame(frame, turn)
+    }
+
+    fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        self.end_open(turn);
+        if let Some(beside) = self.beside.take() {
+            turn.other(block::data(&self.model, beside));
+        }
+        Ok(())
+    }
+}
+
+fn stop(reason: &Str<'_>, turn: &mut TurnBuilder) {
+    let Some(raw) = reason.get().filter(|raw| !raw.is_empty()) else { return };
+    let reason = match raw {
+        "end_turn" | "stop_sequence" => StopReason::Stop,
+        "tool_use" => StopReason::ToolCalls,
+        "max_tokens" => StopReason::MaxTokens,
+        // Either goes on when the history is sent again.
+        "pause_turn" | "compaction" => StopReason::Pause,
+        "refusal" => StopReason::Refusal,
+        "model_context_window_exceeded" => StopReason::ContextWindow,
+        "sensitive" => StopReason::ContentFilter,
+        other => StopReason::Other(other.to_owned()),
+    };
+    turn.stop(reason, raw);
+}

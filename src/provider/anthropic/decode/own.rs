@@ -1,0 +1,121 @@
+//! Blocks of the provider's own, and any other value that goes back as it came.
+
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::item::Json;
+use crate::provider::fields::Fields;
+use crate::provider::lenient::repaired;
+
+/// What is nested deeper is kept as its text: a reader of JSON stops at 128 levels, and the value
+/// stands some levels deep in the record of a run.
+const DEEPEST: usize = 64;
+
+/// A block that only the provider understands: a server tool's call or result, a compaction, a
+/// fallback, or a kind of a later version. Kept as it began, with what its deltas added.
+#[derive(Debug)]
+pub(super) struct Own {
+    began: Box<str>,
+    input: String,
+    content: String,
+    citations: Vec<Json>,
+}
+
+impl Own {
+    pub(super) fn new(began: &RawValue) -> Self {
+        let (input, content) = (String::new(), String::new());
+        Self { began: began.get().into(), input, content, citations: Vec::new() }
+    }
+
+    /// A piece of a server tool's input.
+    pub(super) fn input(&mut self, piece: &str) {
+        self.input.push_str(piece);
+    }
+
+    /// A piece of a compaction.
+    pub(super) fn content(&mut self, piece: &str) {
+        self.content.push_str(piece);
+    }
+
+    pub(super) fn cite(&mut self, citation: &RawValue) {
+        self.citations.push(kept(citation.get()));
+    }
+
+    /// The whole block. The order of its keys stays.
+    pub(super) fn ended(self) -> Json {
+        let fields = || {
+            let read = Fields::parse(&self.began);
+            read.or_else(|| Fields::parse(&repaired(&self.began)?))
+        };
+        let added =
+            !(self.input.is_empty() && self.content.is_empty() && self.citations.is_empty());
+        let Some(mut fields) = added.then(fields).flatten() else { return kept(&self.began) };
+        // An input that was cut off is kept as the text it is.
+        let input = match serde_json::from_str::<&RawValue>(&self.input) {
+            Ok(whole) => Ok(whole.to_owned()),
+            Err(_) => to_raw_value(&self.input),
+        };
+        for (name, value, is_there) in [
+            ("input", input, !self.input.is_empty()),
+            ("content", to_raw_value(&self.content), !self.content.is_empty()),
+            ("citations", to_raw_value(&self.citations), !self.citations.is_empty()),
+        ] {
+            if let Ok(value) = value
+                && is_there
+            {
+                fields.set(name, value);
+            }
+        }
+        serde_json::to_string(&fields).map_or_else(|_| kept(&self.began), |whole| kept(&whole))
+    }
+}
+
+/// A value to send back. Half of a surrogate pair is made whole; what is nested too deep to be
+/// read again is kept as a string that holds its text.
+pub(super) fn kept(text: &str) -> Json {
+    let read = || {
+        // What is repaired is an object.
+        let whole = || Fields::parse(&repaired(&format!("{{\"value\":{text}}}"))?);
+        let value = || Json::parse(whole()?.get("value")?.get()).ok();
+        Json::parse(text).ok().or_else(value)
+    };
+    let is_read_again = depth(text) <= DEEPEST;
+    let read = is_read_again.then(read).flatten();
+    read.unwrap_or_else(|| Json::from(serde_json::Value::from(text)))
+}
+
+/// How deep arrays and objects stand inside one another.
+fn depth(json: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_too_deep_becomes_text() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert_eq!(kept(&nested(DEEPEST)).as_str(), nested(DEEPEST));
+        assert_eq!(kept(&nested(DEEPEST + 1)).as_str(), format!("\"{}\"", nested(DEEPEST + 1)));
+        let text = format!(r#"{{"a":"\"{}"}}"#, nested(200));
+        assert_eq!(kept(&text).as_str(), text);
+        assert_eq!(kept(r#"{"a":1,"a":2}"#).as_str(), r#"{"a":1,"a":2}"#);
+        assert_eq!(kept(r#"{"a":"\ud83d"}"#).as_str(), "{\"a\":\"\u{fffd}\"}");
+        assert_eq!(kept(r#"["\ud83d",1]"#).as_str(), "[\"\u{fffd}\",1]");
+    }
+}

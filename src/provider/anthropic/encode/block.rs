@@ -1,0 +1,137 @@
+//! One content block of a message.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::content::Source;
+use crate::item::{ProviderData, ToolCall};
+use crate::provider::context::{object_or_wrapped, wire_id, wire_name};
+
+/// One content block.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Block<'a> {
+    Text {
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        citations: Option<Box<RawValue>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Mark>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: String,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: RawJson<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        caller: Option<Box<RawValue>>,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        content: Vec<Block<'a>>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Mark>,
+    },
+    Image {
+        source: Source<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Mark>,
+    },
+    Document {
+        source: Source<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Mark>,
+    },
+    #[serde(untagged)]
+    Redacted(Box<RawValue>),
+    #[serde(untagged)]
+    Verbatim(Box<RawValue>),
+}
+
+/// "Create a cache control breakpoint at this content block."
+#[derive(Clone, Copy, Serialize)]
+#[serde(tag = "type", rename = "ephemeral")]
+pub(super) struct Mark {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ttl: Option<&'static str>,
+}
+
+impl Block<'_> {
+    /// Whether it is thinking, in words or redacted.
+    pub(super) fn is_thought(&self) -> bool {
+        match self {
+            Self::Thinking { .. } | Self::Redacted(_) => true,
+            Self::Text { .. }
+            | Self::ToolUse { .. }
+            | Self::ToolResult { .. }
+            | Self::Image { .. }
+            | Self::Document { .. }
+            | Self::Verbatim(_) => false,
+        }
+    }
+
+    /// Puts a cache mark on it, if it is of the user: on thinking, "extra inputs are not permitted".
+    pub(super) fn mark(&mut self, mark: Mark) {
+        match self {
+            Self::Text { cache_control, .. }
+            | Self::ToolResult { cache_control, .. }
+            | Self::Image { cache_control, .. }
+            | Self::Document { cache_control, .. } => *cache_control = Some(mark),
+            Self::Thinking { .. }
+            | Self::Redacted(_)
+            | Self::ToolUse { .. }
+            | Self::Verbatim(_) => {}
+        }
+    }
+}
+
+/// JSON text, written as it is.
+pub(super) struct RawJson<'a>(Cow<'a, str>);
+
+impl Serialize for RawJson<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::Error as _;
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+/// Reasoning is sent only with what proves it: a signature, or the redacted block itself.
+pub(super) fn reasoning<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
+    if let Some(signature) = field(data, "signature") {
+        let signature = serde_json::from_str(signature.get()).ok()?;
+        return Some(Block::Thinking { thinking: text, signature });
+    }
+    let text = data.value.as_str().starts_with('"');
+    (text || field(data, "type").is_some()).then(|| verbatim(data)).flatten().map(Block::Redacted)
+}
+
+pub(super) fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
+    Block::ToolUse {
+        id: wire_id(&call.call_id),
+        name: wire_name(&call.name),
+        input: RawJson(object_or_wrapped(call)),
+        caller: data.and_then(|data| field(data, "caller")),
+    }
+}
+
+/// A field of an opaque value, verbatim.
+pub(super) fn field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
+    let mut fields: HashMap<String, Box<RawValue>> = data.value.get().ok()?;
+    fields.remove(name)
+}
+
+/// The whole of an opaque value, verbatim. One that is kept as a string is the JSON text in it.
+pub(super) fn verbatim(data: &ProviderData) -> Option<Box<RawValue>> {
+    let text = data.value.get::<String>().unwrap_or_else(|_| data.value.as_str().to_owned());
+    RawValue::from_string(text).ok()
+}

@@ -1,0 +1,160 @@
+//! What a user says and a tool returns: text, images, documents.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use super::block::Block;
+use crate::error::{Error, ErrorKind};
+use crate::item::{Content, Media, MediaSource, Part};
+
+/// Where the bytes of an image or a document are.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Source<'a> {
+    Base64 { media_type: &'static str, data: &'a str },
+    Text { media_type: &'static str, data: String },
+    Url { url: &'a str },
+}
+
+/// "Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
+const IMAGES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
+
+const PDF: &str = "application/pdf";
+
+/// What is text by other names than `text/…`.
+const TEXTS: &[&str] = &[
+    "application/json",
+    "application/xml",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/javascript",
+];
+
+/// "text content blocks must contain non-whitespace text"
+pub(super) fn text_block(text: &str) -> Option<Block<'_>> {
+    let is_there = !text.trim().is_empty();
+    is_there.then_some(Block::Text { text, citations: None, cache_control: None })
+}
+
+pub(super) fn blocks(content: &Content) -> Result<Vec<Block<'_>>, Error> {
+    match content {
+        Content::Text(text) => Ok(text_block(text).into_iter().collect()),
+        Content::Parts(parts) => parts.iter().filter_map(|part| block(part).transpose()).collect(),
+    }
+}
+
+fn block(part: &Part) -> Result<Option<Block<'_>>, Error> {
+    match part {
+        Part::Text { text } => Ok(text_block(text)),
+        Part::Image(media) => image(media, &kind(media)).map(Some),
+        Part::File(media) => {
+            let kind = kind(media);
+            if kind.starts_with("image/") {
+                return image(media, &kind).map(Some);
+            }
+            document(media, &kind)
+        }
+    }
+}
+
+/// The media type without its parameters.
+fn kind(media: &Media) -> String {
+    let kind = media.media_type.split(';').next().unwrap_or_default();
+    match kind.trim().to_ascii_lowercase().as_str() {
+        "image/jpg" => "image/jpeg".to_owned(),
+        kind => kind.to_owned(),
+    }
+}
+
+fn image<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
+    let known = IMAGES.iter().find(|image| **image == kind);
+    let source = match (&media.source, known) {
+        (MediaSource::Data(data), Some(media_type)) => Source::Base64 { media_type, data },
+        // The wire asks for no type here: the server sees what it fetches.
+        (MediaSource::Url(url), Some(_)) => Source::Url { url },
+        (MediaSource::Url(url), None) if matches!(kind, "" | "image/*") => Source::Url { url },
+        (_, None) => return Err(unsupported(kind)),
+    };
+    Ok(Block::Image { source, cache_control: None })
+}
+
+/// "Input should be 'application/pdf'" holds for base64; text goes as text. One without any words
+/// is left out, as empty text is.
+fn document<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>, Error> {
+    let is_text = kind.starts_with("text/") || TEXTS.contains(&kind);
+    let source = match &media.source {
+        MediaSource::Data(data) if kind == PDF => Source::Base64 { media_type: PDF, data },
+        MediaSource::Url(url) if matches!(kind, "" | PDF) => Source::Url { url },
+        MediaSource::Data(data) if is_text => {
+            let text = decoded(data).and_then(|bytes| String::from_utf8(bytes).ok());
+            let Some(data) = text else {
+                let message = format!("a file of type `{kind}` is not base64 of UTF-8");
+                return Err(Error::new(ErrorKind::InvalidRequest, message));
+            };
+            if data.trim().is_empty() {
+                return Ok(None);
+            }
+            Source::Text { media_type: "text/plain", data }
+        }
+        MediaSource::Data(_) | MediaSource::Url(_) => return Err(unsupported(kind)),
+    };
+    Ok(Some(Block::Document { source, cache_control: None }))
+}
+
+fn unsupported(kind: &str) -> Error {
+    let shown: Cow<'_, str> = kind.chars().take(80).collect();
+    let message = format!("the Anthropic Messages wire cannot carry a file of type `{shown}`");
+    Error::new(ErrorKind::Unsupported, message).with_parameter("media_type")
+}
+
+/// Reads base64, the standard alphabet, padded or not; white space is passed over.
+fn decoded(base64: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(base64.len() / 4 * 3);
+    let (mut bits, mut held) = (0_u32, 0_u32);
+    let text = base64.trim_end().trim_end_matches('=');
+    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(six);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            // Eight bits, and no more.
+            bytes.push(u8::try_from(bits >> held & 0xff).ok()?);
+        }
+    }
+    // One letter alone is no byte.
+    (held < 6).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(base64: &str, expected: Option<&str>) {
+        assert_eq!(decoded(base64).as_deref(), expected.map(str::as_bytes), "{base64}");
+    }
+
+    #[test]
+    fn base64_is_read_in_its_standard_form() {
+        check("", Some(""));
+        check("Zg==", Some("f"));
+        check("Zm8=", Some("fo"));
+        check("Zm9v", Some("foo"));
+        check("Zm9vYg", Some("foob"));
+        check("Zm9v\nYmFy\n", Some("foobar"));
+        check("w6k/", Some("é?"));
+        check("Z", None);
+        check("Zm9v!", None);
+        check("Zm=v", None);
+    }
+}

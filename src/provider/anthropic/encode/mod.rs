@@ -1,0 +1,157 @@
+//! From a request to a body.
+
+mod block;
+mod content;
+mod messages;
+mod options;
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use serde::Serialize;
+use serde_json::json;
+
+use self::block::{Block, Mark};
+use self::messages::{Message, Messages};
+use self::options::Settings;
+use crate::error::{Error, ErrorKind};
+use crate::provider::context::Context;
+use crate::provider::fields::to_bytes;
+use crate::request::{Cache, Request};
+
+/// Writes the body of a request to the Anthropic Messages wire.
+///
+/// Content is always written as arrays. The items of a turn become one message; tool results stand
+/// together and first in the message of the user that follows.
+///
+/// # The two zones of the system prompt
+///
+/// Both go into `system`, the volatile one behind the stable one. Whatever it is replaced by is
+/// read anew from there on: only the tools and the stable zone stay in the cache, and models that
+/// bind their thoughts to all that stood before them ("a prefix check fails if `system`, `tools`,
+/// or an earlier message changed") no longer take those of earlier turns. It stands there, and not
+/// behind the conversation, because there it would move with every request, and the same check
+/// would fail each time. What changes often is better said as a
+/// [`System`](crate::item::ItemKind::System) item of the history, in its place.
+///
+/// # Cache marks
+///
+/// At most three of the four that the wire allows: on the last tool, on the stable zone, and on the
+/// last block of the last message of the user. None with [`Cache::Off`].
+///
+/// # Options
+///
+/// - `max_output_tokens` is 8192 unless set; the wire demands a number. It counts thoughts, too:
+///   where a budget would leave nothing of it, it is raised by the budget.
+/// - `reasoning`: a budget is the wire's `enabled`, for models before Claude 4.7; an effort is
+///   `adaptive` with `output_config.effort`, for models from Claude 4.6 on, and `Minimal` is `low`,
+///   the least that there is.
+/// - `output`: a schema is `output_config.format`; its name has no place on this wire.
+/// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
+///   [`Unsupported`](ErrorKind::Unsupported).
+/// - The server's own tools go into `extra`, as `tools` that replace all others. The container that
+///   their code ran in is sent again by itself, unless `extra` has a `container`.
+///
+/// # Errors
+///
+/// [`InvalidRequest`](ErrorKind::InvalidRequest) if every message is empty, and for options that
+/// the vendor refuses beside one another: a temperature other than 1, a `top_k` or a `top_p` below
+/// 0.95 beside thinking, a forced tool call beside a budget or without tools, a budget below 1024.
+/// [`Unsupported`](ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
+/// files that are neither PDF nor text.
+pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    let context = Context::of(request);
+    let mut messages = Messages::default();
+    for item in context.items() {
+        messages.push(item, model)?;
+    }
+    let (mut messages, container) = messages.finish();
+    if messages.is_empty() {
+        let message = "there is nothing to send: every message is empty";
+        return Err(Error::new(ErrorKind::InvalidRequest, message));
+    }
+    let tools = request.tools.iter().map(|tool| Tool {
+        name: Cow::Borrowed(&tool.name),
+        description: &tool.description,
+        input_schema: &tool.parameters,
+        cache_control: None,
+    });
+    let mut tools: Vec<_> = tools.collect();
+    if tools.is_empty() {
+        tools = called(&messages);
+    }
+    let options = &request.options;
+    let has_tools = !tools.is_empty() || options.extra.contains_key("tools");
+    let settings = Settings::of(options, has_tools)?;
+    let mark = match options.cache {
+        Cache::Off => None,
+        Cache::Short => Some(Mark { ttl: None }),
+        Cache::Long => Some(Mark { ttl: Some("1h") }),
+    };
+    if let Some(mark) = mark {
+        mark_moving(&mut messages, mark);
+        if let Some(tool) = tools.last_mut() {
+            tool.cache_control = Some(mark);
+        }
+    }
+    let zones = [(context.stable(), mark), (context.volatile(), None)];
+    let system = zones.into_iter().filter(|(text, _)| !text.trim().is_empty());
+    let system =
+        system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
+    let system = system.collect();
+    let body = Body { model, stream: true, settings, container, system, tools, messages };
+    to_bytes(&body, &options.extra)
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    #[serde(flatten)]
+    settings: Settings<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Block<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    messages: Vec<Message<'a>>,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: Cow<'a, str>,
+    description: &'a str,
+    input_schema: &'a serde_json::Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Mark>,
+}
+
+/// The mark that moves on with the conversation: the next request begins with all up to here.
+fn mark_moving(messages: &mut [Message<'_>], mark: Mark) {
+    let last = messages.iter_mut().rfind(|message| message.role == "user");
+    if let Some(block) = last.and_then(|message| message.content.last_mut()) {
+        block.mark(mark);
+    }
+}
+
+/// The tools that were called: the wire demands that they are declared, also when none may be
+/// called any more.
+fn called<'a>(messages: &[Message<'a>]) -> Vec<Tool<'a>> {
+    static ANYTHING: LazyLock<serde_json::Value> = LazyLock::new(|| json!({ "type": "object" }));
+    let mut tools: Vec<Tool<'a>> = Vec::new();
+    for block in messages.iter().flat_map(|message| &message.content) {
+        if let Block::ToolUse { name, .. } = block
+            && tools.iter().all(|tool| tool.name != *name)
+        {
+            let description = "Not available any more.";
+            tools.push(Tool {
+                name: name.clone(),
+                description,
+                input_schema: &ANYTHING,
+                cache_control: None,
+            });
+        }
+    }
+    tools
+}

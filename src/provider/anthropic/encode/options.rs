@@ -1,0 +1,199 @@
+//! How a model is asked, in the words of this wire.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::fields::unsupported;
+use crate::provider::schema::anthropic_output;
+use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
+
+/// What is asked for unless a request says how many tokens; the wire demands a number.
+const MAX_TOKENS: u32 = 8192;
+
+/// "must be ≥ 1024 and less than `max_tokens`"
+const LEAST_BUDGET: u32 = 1024;
+
+const WIRE: &str = "Anthropic Messages";
+
+/// The fields of a body that follow from the options.
+#[derive(Serialize)]
+pub(super) struct Settings<'a> {
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<u32>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop_sequences: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Choice<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Metadata<'a>>,
+}
+
+#[derive(Serialize)]
+struct Choice<'a> {
+    r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    disable_parallel_tool_use: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Thinking {
+    Disabled,
+    Enabled {
+        budget_tokens: u32,
+    },
+    /// The models that know it show no thoughts unless asked to.
+    Adaptive {
+        display: &'static str,
+    },
+}
+
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format<'a> {
+    JsonSchema { schema: Cow<'a, Value> },
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    user_id: &'a str,
+}
+
+impl<'a> Settings<'a> {
+    /// `has_tools` tells whether the body declares any.
+    pub(super) fn of(options: &'a Options, has_tools: bool) -> Result<Self, Error> {
+        for (name, is_set) in [
+            ("seed", options.seed.is_some()),
+            ("frequency_penalty", options.frequency_penalty.is_some()),
+            ("presence_penalty", options.presence_penalty.is_some()),
+            ("metadata", !options.metadata.is_empty()),
+        ] {
+            if is_set {
+                return Err(unsupported(WIRE, name));
+            }
+        }
+        check(options)?;
+        let asked = options.max_output_tokens.unwrap_or(MAX_TOKENS);
+        let (thinking, effort, max_tokens) = match options.reasoning {
+            None => (None, None, asked),
+            Some(Reasoning::Off) => (Some(Thinking::Disabled), None, asked),
+            Some(Reasoning::Effort(effort)) => {
+                let thinking = Thinking::Adaptive { display: "summarized" };
+                (Some(thinking), Some(word(effort)), asked)
+            }
+            // The limit counts thoughts, too: where the budget would leave nothing of it, it is
+            // raised by the budget.
+            Some(Reasoning::Budget(budget_tokens)) => {
+                let raised = asked.saturating_add(budget_tokens);
+                let max_tokens = if budget_tokens < asked { asked } else { raised };
+                (Some(Thinking::Enabled { budget_tokens }), None, max_tokens)
+            }
+        };
+        let format = match &options.output {
+            Output::Text => None,
+            Output::Json => return Err(unsupported(WIRE, "output")),
+            Output::Schema(output) => {
+                Some(Format::JsonSchema { schema: anthropic_output(&output.schema)? })
+            }
+        };
+        let has_config = effort.is_some() || format.is_some();
+        Ok(Self {
+            max_tokens,
+            temperature: options.temperature,
+            top_p: options.top_p,
+            top_k: options.top_k,
+            stop_sequences: &options.stop_sequences,
+            tool_choice: choice(options, has_tools)?,
+            thinking,
+            output_config: has_config.then_some(OutputConfig { effort, format }),
+            metadata: options.user.as_deref().map(|user_id| Metadata { user_id }),
+        })
+    }
+}
+
+/// What the vendor refuses beside thinking: "`temperature` may only be set to 1 when thinking is
+/// enabled or in adaptive mode", "`top_k` must be unset", "`top_p` must be greater than or equal
+/// to 0.95 or unset", and a forced tool call beside a budget ("adaptive thinking supports forced
+/// tool use").
+fn check(options: &Options) -> Result<(), Error> {
+    let budget = match options.reasoning {
+        None | Some(Reasoning::Off) => return Ok(()),
+        Some(Reasoning::Effort(_)) => None,
+        Some(Reasoning::Budget(budget)) => Some(budget),
+    };
+    let forces = match &options.tool_choice {
+        ToolChoice::Auto | ToolChoice::None => false,
+        ToolChoice::Required | ToolChoice::Tool(_) => true,
+    };
+    let warm = options.temperature.is_some_and(|warmth| (warmth - 1.0).abs() > f32::EPSILON);
+    for (parameter, is_refused, why) in [
+        (
+            "reasoning",
+            budget.is_some_and(|budget| budget < LEAST_BUDGET),
+            "a budget is 1024 or more",
+        ),
+        ("temperature", warm, "beside thinking it can only be 1"),
+        ("top_k", options.top_k.is_some(), "it cannot be set beside thinking"),
+        ("top_p", options.top_p.is_some_and(|p| p < 0.95), "beside thinking it is 0.95 or more"),
+        ("tool_choice", forces && budget.is_some(), "no call can be forced beside a budget"),
+    ] {
+        if is_refused {
+            return Err(refused(parameter, why));
+        }
+    }
+    Ok(())
+}
+
+fn refused(parameter: &str, why: &str) -> Error {
+    let message = format!("the {WIRE} wire refuses `{parameter}`: {why}");
+    Error::new(ErrorKind::InvalidRequest, message).with_parameter(parameter)
+}
+
+/// "`tool_choice` may only be specified while providing `tools`"
+fn choice(options: &Options, has_tools: bool) -> Result<Option<Choice<'_>>, Error> {
+    let one_at_most = options.parallel_tool_calls == Some(false);
+    let (r#type, name, one_at_most) = match &options.tool_choice {
+        ToolChoice::Auto if one_at_most => ("auto", None, true),
+        ToolChoice::Auto => return Ok(None),
+        ToolChoice::None => ("none", None, false),
+        ToolChoice::Required => ("any", None, one_at_most),
+        ToolChoice::Tool(name) => ("tool", Some(name.as_str()), one_at_most),
+    };
+    match (has_tools, r#type) {
+        (true, _) => Ok(Some(Choice { r#type, name, disable_parallel_tool_use: one_at_most })),
+        (false, "any" | "tool") => Err(refused("tool_choice", "there is no tool to call")),
+        (false, _) => Ok(None),
+    }
+}
+
+fn word(effort: Effort) -> &'static str {
+    match effort {
+        // The least that the wire has.
+        Effort::Minimal | Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Max => "max",
+    }
+}

@@ -1,0 +1,132 @@
+//! Streams written by hand, frame by frame.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::stream;
+use serde_json::Value;
+use turnstream::item::{Part, ResultKind, ToolResult};
+use turnstream::provider::{Decoding, anthropic};
+use turnstream::stream::{TurnEvents, seal};
+use turnstream::turn::Turn;
+use turnstream::{Error, History, Item, Request};
+
+/// The model that is asked in every test.
+pub(crate) const MODEL: &str = "m";
+
+pub(crate) const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-x","content":[],"stop_reason":null,"usage":{"input_tokens":10,"output_tokens":1}}}"#;
+pub(crate) const STOP: &str = r#"{"type":"message_stop"}"#;
+
+pub(crate) fn begin(index: u32, block: &str) -> String {
+    format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#)
+}
+
+pub(crate) fn delta(index: u32, delta: &str) -> String {
+    format!(r#"{{"type":"content_block_delta","index":{index},"delta":{delta}}}"#)
+}
+
+pub(crate) fn text(index: u32, text: &str) -> String {
+    delta(index, &format!(r#"{{"type":"text_delta","text":"{text}"}}"#))
+}
+
+/// A piece of input, escaped as it stands in the delta.
+pub(crate) fn input(index: u32, piece: &str) -> String {
+    let piece = Value::from(piece);
+    delta(index, &format!(r#"{{"type":"input_json_delta","partial_json":{piece}}}"#))
+}
+
+pub(crate) fn end(index: u32) -> String {
+    format!(r#"{{"type":"content_block_stop","index":{index}}}"#)
+}
+
+pub(crate) fn stop(reason: &str) -> String {
+    format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}}}}"#)
+}
+
+/// Frames with their `event:` line, as the vendor sends them.
+pub(crate) fn body(events: &[String]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Typed {
+        r#type: Option<String>,
+    }
+    let frame = |data: &String| {
+        let event: Typed = serde_json::from_str(data).unwrap();
+        let kind = event.r#type.unwrap_or_else(|| "message".to_owned());
+        format!("event: {kind}\ndata: {data}\n\n")
+    };
+    events.iter().map(frame).collect()
+}
+
+pub(crate) fn read_body(body: impl Into<Bytes>) -> Result<Arc<Turn>, Error> {
+    let body = stream::iter([Ok(body.into())]);
+    let decoding = Decoding::new(body, anthropic::Decoder::new(MODEL));
+    block_on(seal(&History::with_id("h"), decoding).into_turn())
+}
+
+pub(crate) fn read(events: &[String]) -> Result<Arc<Turn>, Error> {
+    read_body(body(events))
+}
+
+/// A whole message of these events between its start and its stop.
+pub(crate) fn message(events: &[String], reason: &str) -> Arc<Turn> {
+    let events = [&[START.to_owned()], events, &[stop(reason), STOP.to_owned()]].concat();
+    read(&events).unwrap()
+}
+
+/// A message of one block.
+pub(crate) fn one_block(block: &str, deltas: &[String], reason: &str) -> Arc<Turn> {
+    message(&[&[begin(0, block)], deltas, &[end(0)]].concat(), reason)
+}
+
+/// A message of blocks that are whole from their beginning.
+pub(crate) fn blocks(blocks: &[&str], reason: &str) -> Arc<Turn> {
+    let events = (0..).zip(blocks).flat_map(|(at, block)| [begin(at, block), end(at)]);
+    message(&events.collect::<Vec<_>>(), reason)
+}
+
+/// The body of a request with these items.
+pub(crate) fn sent(items: Vec<Item>) -> String {
+    sent_to(MODEL, items)
+}
+
+pub(crate) fn sent_to(model: &str, items: Vec<Item>) -> String {
+    encoded(&Request::new(History::from_items("h", items)), model).unwrap()
+}
+
+pub(crate) fn encoded(request: &Request, model: &str) -> Result<String, Error> {
+    anthropic::encode(request, model).map(|body| String::from_utf8(body).unwrap())
+}
+
+pub(crate) fn value(body: &str) -> Value {
+    serde_json::from_str(body).unwrap()
+}
+
+/// What a user said, this turn, and a result for each of its calls.
+pub(crate) fn answered(turn: &Turn) -> Vec<Item> {
+    let results = turn
+        .tool_calls()
+        .map(|call| Item::tool_result(ToolResult::answering(call, ResultKind::Ok, "done")));
+    let mut items = vec![Item::user("x")];
+    items.extend(turn.to_history_items());
+    items.extend(results);
+    items
+}
+
+/// The same and another word of the user.
+pub(crate) fn then_more(turn: &Turn) -> Vec<Item> {
+    let mut items = answered(turn);
+    items.push(Item::user("go on"));
+    items
+}
+
+/// The texts of the provider's own items.
+pub(crate) fn own(turn: &Turn) -> Vec<String> {
+    let others = turn.items().iter().filter(|item| item.kind == turnstream::item::ItemKind::Other);
+    others.map(|item| item.provider_data.as_ref().unwrap().value.to_string()).collect()
+}
+
+/// A part that holds a file.
+pub(crate) fn file(media_type: &str, source: turnstream::item::MediaSource) -> Part {
+    Part::File(turnstream::item::Media { media_type: media_type.into(), source })
+}
