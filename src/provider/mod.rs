@@ -22,7 +22,7 @@ pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
 pub use openai_chat::OpenAiChat;
 #[cfg(feature = "testing")]
-pub(crate) use scripted::Move;
+pub(crate) use scripted::{Move, Signed};
 pub use scripted::{Reply, Scripted};
 
 use crate::request::Request;

@@ -1,0 +1,1 @@
+//! What each lint finds, and what it lets pass.
