@@ -5,9 +5,6 @@ use bytes::Bytes;
 /// The header: magic bytes, method "deflate", nothing else said.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
-/// How many bytes a stored block holds (RFC 1951, 3.2.4).
-const BLOCK: usize = 0xffff;
-
 /// A body that is packed while it is sent.
 #[derive(Debug)]
 pub(super) struct Gzip {
@@ -25,9 +22,20 @@ impl Gzip {
     pub(super) fn pack(&mut self, bytes: &[u8]) -> Bytes {
         let mut out = Vec::with_capacity(bytes.len() + 32);
         self.begin(&mut out);
-        for block in bytes.chunks(BLOCK) {
-            push_block(&mut out, block, 0);
+        let mut bits = Bits { out: &mut out, held: 0, count: 0 };
+        // Not the last block, with the codes that the format itself knows (RFC 1951, 3.2.6).
+        bits.push(0b010, 3);
+        for byte in bytes {
+            match u16::from(*byte) {
+                byte @ 0..144 => bits.push_code(0b0011_0000 + byte, 8),
+                byte => bits.push_code(0b1_1001_0000 + byte - 144, 9),
+            }
         }
+        bits.push_code(0, 7);
+        // An empty stored block goes to the next whole byte.
+        bits.push(0, 3);
+        bits.fill();
+        out.extend([0, 0, 0xff, 0xff]);
         self.crc = bytes.iter().fold(self.crc, |crc, byte| {
             (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
                 (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
@@ -44,7 +52,8 @@ impl Gzip {
     pub(super) fn finish(mut self) -> Bytes {
         let mut out = Vec::new();
         self.begin(&mut out);
-        push_block(&mut out, &[], 1);
+        // The last block, empty and stored.
+        out.extend([1, 0, 0, 0xff, 0xff]);
         out.extend((!self.crc).to_le_bytes());
         out.extend(self.length.to_le_bytes());
         out.into()
@@ -57,13 +66,36 @@ impl Gzip {
     }
 }
 
-/// A stored block. `last` is 1 for the last of all.
-fn push_block(out: &mut Vec<u8>, block: &[u8], last: u8) {
-    let length = u16::try_from(block.len()).unwrap_or(u16::MAX);
-    out.push(last);
-    out.extend(length.to_le_bytes());
-    out.extend((!length).to_le_bytes());
-    out.extend(block);
+/// Bits, the lowest of a byte first.
+struct Bits<'a> {
+    out: &'a mut Vec<u8>,
+    held: u32,
+    count: u32,
+}
+
+impl Bits<'_> {
+    /// A number, its lowest bit first.
+    fn push(&mut self, bits: u16, count: u32) {
+        self.held |= u32::from(bits) << self.count;
+        self.count += count;
+        while self.count >= 8 {
+            self.out.push(self.held.to_le_bytes()[0]);
+            self.held >>= 8;
+            self.count -= 8;
+        }
+    }
+
+    /// A code, its highest bit first.
+    fn push_code(&mut self, code: u16, count: u32) {
+        self.push(code.reverse_bits() >> (16 - count), count);
+    }
+
+    /// Goes to the next whole byte.
+    fn fill(&mut self) {
+        if self.count > 0 {
+            self.push(0, 8 - self.count);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -71,15 +103,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packed_body_has_its_blocks_its_sum_and_its_length() {
+    fn a_packed_body_is_what_any_reader_of_gzip_reads() {
         let mut gzip = Gzip::new();
-        let packed = [gzip.pack(b"123456"), gzip.pack(b"789"), gzip.finish()].concat();
-        let mut expected = HEADER.to_vec();
-        expected.extend(b"\x00\x06\x00\xf9\xff123456");
-        expected.extend(b"\x00\x03\x00\xfc\xff789");
-        expected.extend(b"\x01\x00\x00\xff\xff");
-        // 0xcbf43926 is the CRC of "123456789" that every description of CRC-32 gives.
-        expected.extend(b"\x26\x39\xf4\xcb\x09\x00\x00\x00");
-        assert_eq!(packed, expected);
+        let packed = [gzip.pack(b"Hi"), gzip.pack("ß".as_bytes()), gzip.finish()];
+        let hex: String = packed.concat().iter().map(|byte| format!("{byte:02x}")).collect();
+        // As zlib unpacks it to "Hiß".
+        let expected = "1f8b08000000000000ff\
+                        f2c804000000ffff3a3c1f000000ffff010000ffff395585b804000000";
+        assert_eq!(hex, expected);
     }
 }

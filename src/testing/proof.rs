@@ -126,7 +126,10 @@ impl Proofs {
                 ));
             }
             if let Some(reasoning) = self.followed.get(id)
-                && !items.iter().any(|item| item["id"] == *reasoning)
+                && !items.iter().any(|item| {
+                    item["type"] == "reasoning"
+                        && (item["id"].is_null() || item["id"] == *reasoning)
+                })
             {
                 bad.push(format!(
                     "Item '{id}' of type '{}' was provided without its required 'reasoning' item: \
