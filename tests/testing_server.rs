@@ -363,7 +363,7 @@ async fn status_and_headers_of_an_answer_are_those_of_the_script() {
 /// With every provider of the crate.
 #[cfg(feature = "http")]
 mod over_http {
-    use std::sync::Arc;
+    use std::sync::{Arc, LazyLock};
 
     use futures::StreamExt;
     use turnstream::event::Reason;
@@ -382,7 +382,9 @@ mod over_http {
 
     /// Every provider that there is, before one server.
     fn models(server: &ModelServer, idle: Duration) -> Vec<(Wire, Arc<dyn Provider>)> {
-        let http = HttpClient::without_proxy;
+        // A client is dear to make, and serves every runtime.
+        static HTTP: LazyLock<HttpClient> = LazyLock::new(HttpClient::without_proxy);
+        let http = || HTTP.clone();
         let timeouts = Timeouts { first_byte: LONG, idle };
         vec![
             (

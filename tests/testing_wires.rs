@@ -22,7 +22,7 @@ fn events(stream: &str) -> Vec<(String, Value)> {
             let mut event = (String::new(), Value::Null);
             for line in frame.lines() {
                 match line.split_once(": ") {
-                    Some(("event", name)) => event.0 = name.to_owned(),
+                    Some(("event", name)) => name.clone_into(&mut event.0),
                     Some(("data", "[DONE]")) => event.1 = "[DONE]".into(),
                     Some(("data", data)) => event.1 = serde_json::from_str(data).unwrap(),
                     _ => return None,

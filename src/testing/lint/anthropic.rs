@@ -233,7 +233,7 @@ fn block(block: &Value, place: &str, bad: &mut Complaints) {
             }
         }
         "image" | "document" => {
-            bad.unless(block["source"].is_object(), || format!("{place}.source: Field required"))
+            bad.unless(block["source"].is_object(), || format!("{place}.source: Field required"));
         }
         "" => bad.add(format!("{place}.type: Field required")),
         // The vendor's own blocks are many, and come back as they were.

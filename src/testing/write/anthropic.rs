@@ -173,7 +173,7 @@ impl Write for Writer<'_> {
     }
 }
 
-/// "input_tokens" are those that no cache had to do with.
+/// `input_tokens` are those that no cache had to do with.
 fn counted(usage: Usage) -> Value {
     let cached = usage.cache_read_input_tokens + usage.cache_write_input_tokens;
     json!({

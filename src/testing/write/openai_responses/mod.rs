@@ -1,7 +1,10 @@
 //! `OpenAI` Responses, <https://platform.openai.com/docs/api-reference/responses-streaming>.
 
+mod item;
+
 use serde_json::{Value, json};
 
+use self::item::{Open, Status};
 use super::{Frame, Role, Step, Unsayable, Write, call_id, cannot};
 use crate::item::StopReason;
 use crate::provider::{Move, Signed};
@@ -23,38 +26,6 @@ pub(super) struct Writer<'a> {
     reasoned: Option<String>,
     refused: bool,
     proofs: &'a mut Proofs,
-}
-
-/// The item that is open.
-enum Open {
-    Said { part: SaidPart, text: String },
-    Reasoning { kind: ReasoningKind, text: String, signature: Option<String> },
-    Call { call_id: String, name: String, arguments: String },
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum SaidPart {
-    OutputText,
-    Refusal,
-}
-
-impl SaidPart {
-    /// Its delta event, its done event, and the field of its words there.
-    fn names(self) -> (&'static str, &'static str, &'static str) {
-        match self {
-            Self::OutputText => ("response.output_text.delta", "response.output_text.done", "text"),
-            Self::Refusal => ("response.refusal.delta", "response.refusal.done", "refusal"),
-        }
-    }
-
-    fn part(self, text: &str) -> Value {
-        match self {
-            Self::OutputText => {
-                json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
-            }
-            Self::Refusal => json!({ "type": "refusal", "refusal": text }),
-        }
-    }
 }
 
 impl<'a> Writer<'a> {
@@ -107,105 +78,35 @@ impl<'a> Writer<'a> {
         writer
     }
 
-    /// The id of the item that is open.
-    fn id(&self, prefix: &str, index: u32) -> String {
-        format!("{prefix}_{:04}_{index}", self.n)
-    }
-
     /// Opens an item unless it is open.
     fn open(&mut self, index: u32, open: Open) {
         if self.open.as_ref().is_some_and(|(at, _)| *at == index) {
             return;
         }
         self.close();
-        let item = self.item(index, &open, "in_progress");
+        let item = open.item(self.n, index, Status::InProgress);
         self.event("response.output_item.added", json!({ "item": item }));
         let (id, at) = (item["id"].clone(), self.output.len());
-        let (name, place, part) = match &open {
-            Open::Said { part, .. } => {
-                ("response.content_part.added", "content_index", part.part(""))
-            }
-            Open::Reasoning { kind: ReasoningKind::Summary, .. } => (
-                "response.reasoning_summary_part.added",
-                "summary_index",
-                json!({ "type": "summary_text", "text": "" }),
-            ),
-            Open::Reasoning { kind: ReasoningKind::Trace, .. } => (
-                "response.content_part.added",
-                "content_index",
-                json!({ "type": "reasoning_text", "text": "" }),
-            ),
-            Open::Call { .. } => ("", "", Value::Null),
-        };
-        if !name.is_empty() {
+        if let Some((name, place)) = open.part_added() {
+            let part = open.part("");
             self.event(name, json!({ "item_id": id, "output_index": at, place: 0, "part": part }));
         }
         self.open = Some((index, open));
     }
 
-    /// An item as it is so far.
-    fn item(&self, index: u32, open: &Open, status: &str) -> Value {
-        let begun = status == "in_progress";
-        match open {
-            Open::Said { part, text } => json!({
-                "id": self.id("msg", index),
-                "type": "message",
-                "status": status,
-                "role": "assistant",
-                "content": if begun { vec![] } else { vec![part.part(text)] },
-            }),
-            Open::Reasoning { kind, text, .. } => {
-                let mut item = json!({
-                    "id": self.id("rs", index), "type": "reasoning", "summary": [],
-                });
-                let (list, part) = match kind {
-                    ReasoningKind::Summary => ("summary", "summary_text"),
-                    ReasoningKind::Trace => ("content", "reasoning_text"),
-                };
-                if !begun && !text.is_empty() {
-                    item[list] = json!([{ "type": part, "text": text }]);
-                }
-                item
-            }
-            Open::Call { call_id, name, arguments } => json!({
-                "id": self.id("fc", index),
-                "type": "function_call",
-                "status": status,
-                "call_id": call_id,
-                "name": name,
-                "arguments": arguments,
-            }),
-        }
-    }
-
     fn close(&mut self) {
         let Some((index, open)) = self.open.take() else { return };
-        let mut item = self.item(index, &open, "completed");
+        let mut item = open.item(self.n, index, Status::Completed);
         let (id, at) = (item["id"].clone(), self.output.len());
-        let done = |place: &str, field: &str, value: Value| json!({ "item_id": id, "output_index": at, place: 0, field: value });
-        match &open {
-            Open::Said { part, text } => {
-                let (_, name, field) = part.names();
-                self.event(name, done("content_index", field, text.as_str().into()));
-                let part = part.part(text);
-                self.event("response.content_part.done", done("content_index", "part", part));
+        match open.part_done() {
+            Some([(text_done, field), (part_done, place)]) => {
+                let done = |field: &str, value: Value| json!({ "item_id": id, "output_index": at, place: 0, field: value });
+                self.event(text_done, done(field, open.written().into()));
+                self.event(part_done, done("part", open.part(open.written())));
             }
-            Open::Reasoning { kind: ReasoningKind::Summary, text, .. } => {
-                let name = "response.reasoning_summary_text.done";
-                self.event(name, done("summary_index", "text", text.as_str().into()));
-                let part = json!({ "type": "summary_text", "text": text });
-                let name = "response.reasoning_summary_part.done";
-                self.event(name, done("summary_index", "part", part));
-            }
-            Open::Reasoning { kind: ReasoningKind::Trace, text, .. } => {
-                let name = "response.reasoning_text.done";
-                self.event(name, done("content_index", "text", text.as_str().into()));
-                let part = json!({ "type": "reasoning_text", "text": text });
-                self.event("response.content_part.done", done("content_index", "part", part));
-            }
-            Open::Call { arguments, .. } => self.event(
+            None => self.event(
                 "response.function_call_arguments.done",
-                json!({ "item_id": id, "output_index": at, "arguments": arguments }),
+                json!({ "item_id": id, "output_index": at, "arguments": open.written() }),
             ),
         }
         if let Open::Reasoning { signature, .. } = open {
@@ -226,8 +127,8 @@ impl<'a> Writer<'a> {
         self.output.push(item);
     }
 
-    /// "encrypted_content is populated when a response is generated with
-    /// reasoning.encrypted_content in the include parameter"
+    /// "`encrypted_content` is populated when a response is generated with
+    /// `reasoning.encrypted_content` in the include parameter"
     fn encrypt(&mut self, item: &mut Value, scripted: Option<String>) {
         if self.encrypts {
             let id = item["id"].as_str().unwrap_or_default();
@@ -237,10 +138,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn delta(&mut self, name: &'static str, place: Option<&str>, prefix: &str, piece: &str) {
-        let Some((index, _)) = &self.open else { return };
+    /// A piece of what is open.
+    fn piece(&mut self, piece: &str) {
+        let Some((index, open)) = &mut self.open else { return };
+        open.write(piece);
+        let (name, place) = open.delta();
         let mut event = json!({
-            "item_id": self.id(prefix, *index), "output_index": self.output.len(), "delta": piece,
+            "item_id": open.id(self.n, *index), "output_index": self.output.len(), "delta": piece,
         });
         if let Some(place) = place {
             event[place] = 0.into();
@@ -273,23 +177,18 @@ impl Write for Writer<'_> {
 
     fn say(&mut self, said: Move) -> Result<(), Unsayable> {
         match said {
-            Move::Text { index, piece } => self.speak(index, SaidPart::OutputText, &piece),
+            Move::Text { index, piece } => {
+                self.open(index, Open::Text(String::new()));
+                self.piece(&piece);
+            }
             Move::Refusal { index, piece } => {
                 self.refused = true;
-                self.speak(index, SaidPart::Refusal, &piece);
+                self.open(index, Open::Refusal(String::new()));
+                self.piece(&piece);
             }
             Move::Reasoning { index, piece, kind } => {
                 self.open(index, Open::Reasoning { kind, text: String::new(), signature: None });
-                if let Some((_, Open::Reasoning { text, .. })) = &mut self.open {
-                    text.push_str(&piece);
-                }
-                let (name, place) = match kind {
-                    ReasoningKind::Summary => {
-                        ("response.reasoning_summary_text.delta", "summary_index")
-                    }
-                    ReasoningKind::Trace => ("response.reasoning_text.delta", "content_index"),
-                };
-                self.delta(name, Some(place), "rs", &piece);
+                self.piece(&piece);
             }
             Move::Sign { of: Signed::Reasoning, signature, .. } => {
                 if let Some((_, Open::Reasoning { signature: scripted, .. })) = &mut self.open {
@@ -303,7 +202,7 @@ impl Write for Writer<'_> {
                 self.close();
                 let kind = ReasoningKind::Summary;
                 let hidden = Open::Reasoning { kind, text: String::new(), signature: None };
-                let mut item = self.item(index, &hidden, "completed");
+                let mut item = hidden.item(self.n, index, Status::Completed);
                 self.encrypt(&mut item, Some(data));
                 self.event("response.output_item.added", json!({ "item": item }));
                 self.finish(item);
@@ -312,12 +211,7 @@ impl Write for Writer<'_> {
                 let call_id = call_id("call", id, self.n, index);
                 self.open(index, Open::Call { call_id, name, arguments: String::new() });
             }
-            Move::CallArgs { piece, .. } => {
-                if let Some((_, Open::Call { arguments, .. })) = &mut self.open {
-                    arguments.push_str(&piece);
-                }
-                self.delta("response.function_call_arguments.delta", None, "fc", &piece);
-            }
+            Move::CallArgs { piece, .. } => self.piece(&piece),
             Move::CallEnd { .. } => self.close(),
             _ => {}
         }
@@ -343,7 +237,7 @@ impl Write for Writer<'_> {
         // A call that was not written to its end stands in the response, and nowhere says `done`.
         match self.open.take() {
             Some((index, open @ Open::Call { .. })) => {
-                let item = self.item(index, &open, "incomplete");
+                let item = open.item(self.n, index, Status::Incomplete);
                 self.output.push(item);
             }
             open => {
@@ -367,16 +261,5 @@ impl Write for Writer<'_> {
         });
         self.event(name, json!({ "response": response }));
         Ok(())
-    }
-}
-
-impl Writer<'_> {
-    fn speak(&mut self, index: u32, part: SaidPart, piece: &str) {
-        self.open(index, Open::Said { part, text: String::new() });
-        if let Some((_, Open::Said { text, .. })) = &mut self.open {
-            text.push_str(piece);
-        }
-        let (name, _, _) = part.names();
-        self.delta(name, Some("content_index"), "msg", piece);
     }
 }
