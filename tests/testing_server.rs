@@ -272,6 +272,7 @@ async fn a_reasoning_item_comes_back_as_it_was_encrypted_and_with_what_followed_
 
 #[tokio::test]
 async fn a_thought_signature_comes_back_in_the_part_it_came_with() {
+    const SKIP: &str = "skip_thought_signature_validator";
     async fn check(change: fn(&mut Value)) -> String {
         let reply = || Reply::new().call("f", json!({ "a": 1 })).call("g", json!({}));
         comes_back(Wire::Gemini, reply, "gemini-3-pro", |stream| {
@@ -301,7 +302,6 @@ async fn a_thought_signature_comes_back_in_the_part_it_came_with() {
     assert_eq!(check(|parts| parts[0]["functionCall"]["args"]["a"] = 2.into()).await, invalid);
     let gone = check(|parts| parts[0]["thoughtSignature"] = Value::Null).await;
     assert!(gone.contains("missing a thought_signature"), "{gone}");
-    const SKIP: &str = "skip_thought_signature_validator";
     assert_eq!(check(|parts| parts[0]["thoughtSignature"] = SKIP.into()).await, "");
 }
 
