@@ -41,7 +41,7 @@ pub use record::Record;
 pub use replay::{Replay, RequestMismatch};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]
-pub(crate) use scripted::Move;
+pub(crate) use scripted::{Move, Signed};
 pub use scripted::{Reply, Scripted};
 
 use crate::request::Request;

@@ -1,10 +1,53 @@
 //! What tests and examples talk to instead of a provider: a server on the loopback device.
 //!
-//! [`ModelServer`] speaks a real wire from a script, so that the whole path is run: HTTP, frames,
-//! decoding. [`http`] is the plain server below it.
+//! [`ModelServer`] speaks the real wires from a script, so that the whole path is run: HTTP,
+//! frames, decoding. An [`Answer`] is what it gives to one request; a [`Mishap`] is what goes wrong
+//! on the way. [`lint`] knows what a strict vendor refuses, and [`http`] is the plain server below.
+//!
+//! An agent over every wire, from one script, through a bad day:
+//!
+//! ```
+//! use std::time::Duration;
+//! use serde_json::json;
+//! use turnstream::provider::Reply;
+//! use turnstream::testing::{After, Answer, Mishap, ModelServer};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::io::Result<()> {
+//! let server = ModelServer::start(|asked| match asked.n {
+//!     // Come back in a second.
+//!     0 => Answer::refuse(529).with_header("retry-after", "1"),
+//!     // The connection breaks in the middle of a word.
+//!     1 => Answer::reply("Let me see.").with(Mishap::Cut(After::Bytes(300))),
+//!     // A whole turn, though a slow one.
+//!     2 => Answer::reply(Reply::new().think("A sum.").call("add", json!({ "a": 1, "b": 2 })))
+//!         .with(Mishap::Pieces(1))
+//!         .with(Mishap::Slow(Duration::from_millis(1))),
+//!     _ => Answer::reply("It is 3."),
+//! })
+//! .await?;
+//! # assert!(server.url().starts_with("http://127.0.0.1:"));
+//! # Ok(())
+//! # }
+//! ```
 
-mod anthropic;
-pub mod http;
+mod answer;
+mod asked;
+mod mishap;
 mod model_server;
+mod wire;
 
+mod disturb;
+mod gzip;
+mod proof;
+mod refusal;
+mod write;
+
+pub mod http;
+pub mod lint;
+
+pub use answer::Answer;
+pub use asked::Asked;
+pub use mishap::{After, LineEnd, Mishap, Noise};
 pub use model_server::ModelServer;
+pub use wire::Wire;

@@ -1,18 +1,27 @@
 //! A model on the loopback device.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use crate::provider::Reply;
-use crate::testing::anthropic;
+use crate::error::{Error, ErrorKind};
 use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
+use crate::testing::mishap::Mishap;
+use crate::testing::proof::Proofs;
+use crate::testing::{Answer, Asked, Wire, lint};
 
-/// A server on 127.0.0.1 that speaks a provider's wire and says what a function tells it to.
+/// A server on 127.0.0.1 that speaks the wires of the providers and says what a function tells it
+/// to.
 ///
-/// The function gets the JSON body of each request and how many came before, and gives a
-/// [`Reply`]. A reply that begins with an error that has a status is answered with that status;
-/// any other error stands in the stream.
+/// [`start`](Self::start) speaks all wires at once, by the path of a request, so that one test runs
+/// over every wire; the others speak one. The function gives an [`Answer`] or what makes one: a
+/// [`Reply`](crate::provider::Reply), a text.
+///
+/// It is strict: what the vendor would refuse with status 400 is refused, in the vendor's shape,
+/// and the function is not asked; see [`lint`]. So is a signature that it never gave, or that comes
+/// back on other words. [`lenient`](Self::lenient) turns that off.
 ///
 /// It keeps a record of every request. Dropping it closes all connections.
 ///
@@ -21,12 +30,16 @@ use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> std::io::Result<()> {
-/// let server = ModelServer::anthropic(|_body, _n| "Hello!").await?;
+/// let server = ModelServer::start(|_asked| "Hello!").await?;
 /// # #[cfg(feature = "http")] {
-/// use turnstream::{Agent, provider::Anthropic};
+/// use turnstream::provider::{Anthropic, OpenAiChat};
+/// use turnstream::Agent;
 ///
-/// let model = Anthropic::new("any").with_base_url(server.url()).expect("a URL");
-/// let outcome = Agent::new(model).run("Hi").outcome().await;
+/// let anthropic = Anthropic::new("any").with_base_url(server.url()).expect("a URL");
+/// let chat = OpenAiChat::new("any").with_base_url(server.url()).expect("a URL");
+/// let outcome = Agent::new(anthropic).run("Hi").outcome().await;
+/// assert_eq!(outcome.text, "Hello!");
+/// let outcome = Agent::new(chat).run("Hi").outcome().await;
 /// assert_eq!(outcome.text, "Hello!");
 /// assert_eq!(server.requests()[0]["messages"][0]["role"], "user");
 /// # }
@@ -35,13 +48,25 @@ use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 /// ```
 pub struct ModelServer {
     server: LoopbackServer,
+    house: Arc<House>,
+}
+
+/// What the server and its connections share. No lock in here is held while the script is asked.
+#[derive(Default)]
+struct House {
+    lenient: AtomicBool,
+    asked: AtomicUsize,
+    mishaps: Mutex<Vec<Mishap>>,
+    proofs: Mutex<Proofs>,
+    complaints: Mutex<Vec<String>>,
 }
 
 impl ModelServer {
-    /// Starts a server that speaks Anthropic Messages.
+    /// Starts a server that speaks all wires, each on its own path, with anything before it:
+    /// `/v1/messages`, `/v1/chat/completions`, `/v1/responses`,
+    /// `/v1beta/models/{model}:streamGenerateContent`.
     ///
-    /// What a reply says that this wire cannot say (a retraction, an event as it is) is answered
-    /// with status 500.
+    /// The function gets what is known of each request.
     ///
     /// # Errors
     ///
@@ -50,44 +75,191 @@ impl ModelServer {
     /// # Panics
     ///
     /// Outside a tokio runtime with I/O and time.
-    pub async fn anthropic<R: Into<Reply>>(
-        reply: impl Fn(&Value, usize) -> R + Send + Sync + 'static,
+    pub async fn start<A: Into<Answer>>(
+        script: impl Fn(&Asked) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        let asked = std::sync::atomic::AtomicUsize::new(0);
-        let handler = move |request: HttpRequest| {
-            if request.method != "POST" || !request.path.ends_with("/v1/messages") {
-                return anthropic::refusal(404, "not_found_error", "no such path");
-            }
-            let Ok(body) = serde_json::from_slice::<Value>(&request.body) else {
-                return anthropic::refusal(400, "invalid_request_error", "the body is not JSON");
-            };
-            let n = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            anthropic::response(reply(&body, n).into(), &body, n)
-        };
-        Self::start(handler).await
+        Self::open(None, move |asked| script(asked).into()).await
     }
 
-    async fn start(
-        handler: impl Fn(HttpRequest) -> HttpResponse + Send + Sync + 'static,
+    /// Starts a server that speaks Anthropic Messages. The function gets the body of each request
+    /// and how many came before.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn anthropic<A: Into<Answer>>(
+        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        Ok(Self { server: LoopbackServer::start(handler).await? })
+        let wire = Some(Wire::Anthropic);
+        Self::open(wire, move |asked| script(&asked.body, asked.n).into()).await
     }
 
-    /// The base URL for a provider of this wire.
+    /// Starts a server that speaks Chat Completions. The function gets the body of each request
+    /// and how many came before.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn openai_chat<A: Into<Answer>>(
+        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let wire = Some(Wire::OpenAiChat);
+        Self::open(wire, move |asked| script(&asked.body, asked.n).into()).await
+    }
+
+    /// Starts a server that speaks Responses. The function gets the body of each request and how
+    /// many came before.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn openai_responses<A: Into<Answer>>(
+        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let wire = Some(Wire::OpenAiResponses);
+        Self::open(wire, move |asked| script(&asked.body, asked.n).into()).await
+    }
+
+    /// Starts a server that speaks Gemini. The function gets the body of each request and how many
+    /// came before. A model whose name holds `gemini-3` gives its calls ids and signs them, and
+    /// wants the signatures back.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn gemini<A: Into<Answer>>(
+        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let wire = Some(Wire::Gemini);
+        Self::open(wire, move |asked| script(&asked.body, asked.n).into()).await
+    }
+
+    /// Takes any request whose body is a JSON object.
+    pub fn lenient(self) -> Self {
+        self.house.lenient.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Lets something go wrong with every answer from here on, also with those that are refusals
+    /// of the script.
+    pub fn with(self, mishap: Mishap) -> Self {
+        locked(&self.house.mishaps).push(mishap);
+        self
+    }
+
+    /// The base URL for a provider of any wire that is spoken, without a slash at the end. With
+    /// `/v1` or anything else behind it, it serves as well.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// The bodies of all requests, in order; `null` for one that was not JSON.
+    /// The bodies of all requests, in order, those that were refused included; `null` for one
+    /// that was not JSON.
     pub fn requests(&self) -> Vec<Value> {
         let requests = self.server.requests();
         requests.iter().map(|r| serde_json::from_slice(&r.body).unwrap_or_default()).collect()
+    }
+
+    /// What was wrong with the requests that were refused for not being lawful. A test whose agent
+    /// recovers from a refusal sees here that there was one.
+    pub fn complaints(&self) -> Vec<String> {
+        locked(&self.house.complaints).clone()
     }
 
     /// The server below, with the connections and the requests as they came.
     pub fn http(&self) -> &LoopbackServer {
         &self.server
     }
+
+    async fn open(
+        only: Option<Wire>,
+        script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let house = Arc::new(House::default());
+        let served = Arc::clone(&house);
+        let handler = move |request: HttpRequest| served.answer(only, request, &script);
+        Ok(Self { server: LoopbackServer::start(handler).await?, house })
+    }
+}
+
+impl House {
+    fn answer(
+        &self,
+        only: Option<Wire>,
+        request: HttpRequest,
+        script: &dyn Fn(&Asked) -> Answer,
+    ) -> HttpResponse {
+        let wire = Wire::of_path(&request.path);
+        let spoken = wire.filter(|wire| only.is_none_or(|only| only == *wire));
+        let Some(wire) = spoken.filter(|_| request.method == "POST") else {
+            let message = format!("no such path: {} {}", request.method, request.path);
+            let error = Error::new(ErrorKind::InvalidRequest, message).with_status(404);
+            let wire = only.or(wire).unwrap_or(Wire::OpenAiChat);
+            return Answer::from(error).response(&Asked::unknown(wire), &mut Proofs::default());
+        };
+        let mut asked = match Asked::read(wire, request) {
+            Ok(asked) => asked,
+            Err(what) => return self.refuse(&Asked::unknown(wire), vec![what]),
+        };
+        if !self.lenient.load(Ordering::Relaxed) {
+            let complaints = self.complaints(&asked);
+            if !complaints.is_empty() {
+                return self.refuse(&asked, complaints);
+            }
+        }
+        asked.n = self.asked.fetch_add(1, Ordering::Relaxed);
+        let answer = script(&asked).with_all(&locked(&self.mishaps));
+        answer.response(&asked, &mut locked(&self.proofs))
+    }
+
+    fn complaints(&self, asked: &Asked) -> Vec<String> {
+        let mut complaints = match asked.wire {
+            Wire::Gemini if asked.model.contains("gemini-3") => lint::gemini_3(&asked.body),
+            wire => lint::request(wire, &asked.body),
+        };
+        match asked.wire {
+            Wire::Anthropic => {
+                if asked.http.header("anthropic-version").is_none() {
+                    complaints.push("anthropic-version: header is required".to_owned());
+                }
+            }
+            Wire::OpenAiChat | Wire::OpenAiResponses | Wire::Gemini => {}
+        }
+        // The vendors answer with one document then; this server only streams.
+        if asked.wire != Wire::Gemini && asked.body["stream"] != Value::Bool(true) {
+            complaints.push("this server only streams, and `stream` is not true".to_owned());
+        }
+        complaints.extend(locked(&self.proofs).complaints(asked));
+        complaints
+    }
+
+    fn refuse(&self, asked: &Asked, complaints: Vec<String>) -> HttpResponse {
+        let message = complaints.join("; ");
+        locked(&self.complaints).extend(complaints);
+        let error = Error::new(ErrorKind::InvalidRequest, message).with_status(400);
+        Answer::from(error).response(asked, &mut Proofs::default())
+    }
+}
+
+/// Nothing that panics leaves what it locks half done.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for ModelServer {

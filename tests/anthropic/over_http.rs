@@ -45,6 +45,7 @@ async fn a_tool_loop_runs_over_http_and_keeps_one_connection() {
     let server = ModelServer::anthropic(|_, n| match n {
         0 => Reply::new()
             .think("Sums.")
+            .sign("c2NyaXB0ZWQ=")
             .say("Two sums.")
             .call("add", json!({ "a": 1, "b": 2 }))
             .call("add", json!({ "a": 3, "b": 4 })),

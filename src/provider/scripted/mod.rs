@@ -10,14 +10,18 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::Sleep;
 
-pub(crate) use reply::Move;
 pub use reply::Reply;
+pub(crate) use reply::{Move, Signed};
 
 use crate::error::{Error, ErrorKind};
+use crate::item::ProviderData;
 use crate::provider::Provider;
 use crate::request::Request;
 use crate::stream::{TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
+
+/// The name of this provider in provider data.
+const NAME: &str = "scripted";
 
 /// A provider that answers each request with the next [`Reply`] of a script, or with what a
 /// function makes of the request.
@@ -188,6 +192,17 @@ impl TurnSource for Turn {
             }
             Move::CallArgs { index, piece } => turn.tool_call_args(index, &piece),
             Move::CallEnd { index } => turn.tool_call_end(index),
+            Move::Sign { index, of, signature } => {
+                let data = own_data(&this.model, "signature", &signature);
+                match of {
+                    Signed::Text => turn.text_data(index, data),
+                    Signed::Reasoning => turn.reasoning_data(index, data),
+                    Signed::Call => turn.tool_call_data(index, data),
+                }
+            }
+            Move::Hidden { index, data } => {
+                turn.reasoning_data(index, own_data(&this.model, "data", &data));
+            }
             Move::Usage(usage) => turn.usage(usage),
             Move::Event(event) => turn.absorb(event),
             Move::Retract(why) => {
@@ -209,4 +224,10 @@ impl TurnSource for Turn {
         }
         Poll::Ready(Some(Ok(())))
     }
+}
+
+/// What the model wants to see again, as a provider over a wire has it.
+fn own_data(model: &str, field: &str, value: &str) -> ProviderData {
+    let value = serde_json::json!({ field: value }).into();
+    ProviderData { provider: NAME.to_owned(), model: model.to_owned(), value }
 }

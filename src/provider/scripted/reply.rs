@@ -10,7 +10,7 @@ use crate::usage::Usage;
 /// One turn of a script, told step by step.
 ///
 /// Unless told otherwise it ends with its terminal marker: `tool_calls` if it calls something,
-/// else `stop`. Text streams word by word, arguments in pieces.
+/// `refusal` if it refuses, else `stop`. Text streams word by word, arguments in pieces.
 ///
 /// ```
 /// use serde_json::json;
@@ -28,8 +28,11 @@ pub struct Reply {
     moves: Vec<Move>,
     /// The block that the last move belongs to.
     block: Option<(Block, u32)>,
+    /// The block that a signature would belong to.
+    signable: Option<(Block, u32)>,
     blocks: u32,
     calls: bool,
+    refuses: bool,
     over: bool,
 }
 
@@ -41,19 +44,60 @@ enum Block {
     Call,
 }
 
+/// What a signature belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signed {
+    Text,
+    Reasoning,
+    Call,
+}
+
 /// What a scripted model does next.
 #[derive(Clone, Debug)]
 pub(crate) enum Move {
-    Text { index: u32, piece: String },
-    Refusal { index: u32, piece: String },
-    Reasoning { index: u32, piece: String, kind: ReasoningKind },
-    CallStart { index: u32, call_id: String, name: String },
-    CallArgs { index: u32, piece: String },
-    CallEnd { index: u32 },
+    Text {
+        index: u32,
+        piece: String,
+    },
+    Refusal {
+        index: u32,
+        piece: String,
+    },
+    Reasoning {
+        index: u32,
+        piece: String,
+        kind: ReasoningKind,
+    },
+    CallStart {
+        index: u32,
+        call_id: String,
+        name: String,
+    },
+    CallArgs {
+        index: u32,
+        piece: String,
+    },
+    CallEnd {
+        index: u32,
+    },
+    /// A signature of what was just said.
+    Sign {
+        index: u32,
+        of: Signed,
+        signature: String,
+    },
+    /// Reasoning that is shown as opaque data only.
+    Hidden {
+        index: u32,
+        data: String,
+    },
     Usage(Usage),
     Event(TurnEvent),
     Retract(String),
-    Stop { reason: StopReason, raw: String },
+    Stop {
+        reason: StopReason,
+        raw: String,
+    },
     Error(Error),
     Cut,
     Delay(Duration),
@@ -87,14 +131,68 @@ impl Reply {
     /// Refuses in these words.
     pub fn refuse(mut self, text: &str) -> Self {
         let index = self.enter(Block::Refusal);
+        self.refuses = true;
         let pieces = text.split_inclusive(' ').map(str::to_owned);
         self.moves.extend(pieces.map(|piece| Move::Refusal { index, piece }));
         self
     }
 
     /// Thinks, word by word.
-    pub fn think(mut self, text: &str) -> Self {
-        let kind = ReasoningKind::Trace;
+    pub fn think(self, text: &str) -> Self {
+        self.reason(text, ReasoningKind::Trace)
+    }
+
+    /// Gives a summary of its thoughts, word by word.
+    pub fn summarize(self, text: &str) -> Self {
+        self.reason(text, ReasoningKind::Summary)
+    }
+
+    /// Thinks what is not shown: there is only this opaque data, which is to be sent back.
+    ///
+    /// On the wires it is a `redacted_thinking` block (Anthropic), a reasoning item with
+    /// `encrypted_content` and no summary (Responses, if the request asks for it), a
+    /// `reasoning.encrypted` detail (chat, as `OpenRouter` has it), and the signature of the next
+    /// part that is said (Gemini).
+    pub fn think_hidden(mut self, data: &str) -> Self {
+        self.block = None;
+        let index = self.enter(Block::Reasoning(ReasoningKind::Trace));
+        self.moves.push(Move::Hidden { index, data: data.to_owned() });
+        self.block = None;
+        self.signable = None;
+        self
+    }
+
+    /// Signs what it did last: its thoughts, its text or its call. The signature is to be sent
+    /// back with that, byte for byte. What was not said cannot be signed.
+    ///
+    /// On the wires a signature of thoughts is that of the `thinking` block (Anthropic), the
+    /// `encrypted_content` of the item (Responses, if the request asks for it), that of a
+    /// `reasoning.text` detail (chat, as `OpenRouter` has it), and that of the next part that is
+    /// said (Gemini). A call can be signed on Gemini and on the chat wire as Gemini speaks it, text
+    /// on Gemini only.
+    ///
+    /// ```
+    /// use turnstream::provider::Reply;
+    ///
+    /// let reply = Reply::new().think("A sum.").sign("c2lnbmVk").call_raw("c1", "add", "{}");
+    /// # drop(reply);
+    /// ```
+    pub fn sign(mut self, signature: &str) -> Self {
+        let of = match self.signable {
+            Some((Block::Text | Block::Refusal, index)) => Some((Signed::Text, index)),
+            Some((Block::Reasoning(_), index)) => Some((Signed::Reasoning, index)),
+            Some((Block::Call, index)) => Some((Signed::Call, index)),
+            None => None,
+        };
+        if let Some((of, index)) = of {
+            self.moves.push(Move::Sign { index, of, signature: signature.to_owned() });
+        }
+        // What comes next is another block: nothing is added to what is signed.
+        (self.block, self.signable) = (None, None);
+        self
+    }
+
+    fn reason(mut self, text: &str, kind: ReasoningKind) -> Self {
         let index = self.enter(Block::Reasoning(kind));
         let pieces = text.split_inclusive(' ').map(str::to_owned);
         self.moves.extend(pieces.map(|piece| Move::Reasoning { index, piece, kind }));
@@ -142,7 +240,8 @@ impl Reply {
     /// Voids what was said so far and starts over.
     pub fn retract(mut self, why: &str) -> Self {
         self.moves.push(Move::Retract(why.to_owned()));
-        (self.block, self.calls) = (None, false);
+        (self.block, self.signable) = (None, None);
+        (self.calls, self.refuses) = (false, false);
         self
     }
 
@@ -181,9 +280,19 @@ impl Reply {
         self
     }
 
+    /// What was scripted so far.
+    #[cfg(feature = "testing")]
+    pub(crate) fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
     pub(crate) fn into_moves(mut self) -> Vec<Move> {
         if !self.over {
-            let reason = if self.calls { StopReason::ToolCalls } else { StopReason::Stop };
+            let reason = match (self.calls, self.refuses) {
+                (true, _) => StopReason::ToolCalls,
+                (false, true) => StopReason::Refusal,
+                (false, false) => StopReason::Stop,
+            };
             self = self.stop(reason);
         }
         self.moves
@@ -191,7 +300,7 @@ impl Reply {
 
     /// The index of the block that a move of this kind belongs to.
     fn enter(&mut self, block: Block) -> u32 {
-        match self.block {
+        let index = match self.block {
             Some((current, index)) if current == block => index,
             _ => {
                 let index = self.blocks;
@@ -199,7 +308,9 @@ impl Reply {
                 self.block = Some((block, index));
                 index
             }
-        }
+        };
+        self.signable = Some((block, index));
+        index
     }
 }
 

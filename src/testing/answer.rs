@@ -1,0 +1,247 @@
+//! What a server answers to one request.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::provider::{Move, Reply};
+use crate::testing::disturb::{Body, disturb};
+use crate::testing::http::{HttpResponse, Part};
+use crate::testing::mishap::Mishap;
+use crate::testing::proof::Proofs;
+use crate::testing::{Asked, Wire, refusal, write};
+
+/// What a [`ModelServer`](crate::testing::ModelServer) answers to one request: a turn, a refusal,
+/// or something else, and what goes wrong with it on the way.
+///
+/// A [`Reply`] and an `&str` are answers, and so is an [`Error`]: a refusal in the vendor's own
+/// shape, with its status and its `retry-after`.
+///
+/// ```
+/// use serde_json::json;
+/// use turnstream::provider::Reply;
+/// use turnstream::testing::{After, Answer, LineEnd, Mishap, Noise};
+///
+/// // What a model says.
+/// Answer::reply("Hello!");
+/// Answer::reply(Reply::new().think("Two files.").call("read", json!({ "path": "a.txt" })));
+///
+/// // What a vendor says instead.
+/// Answer::refuse(429).with_header("retry-after-ms", "1500");
+/// Answer::refuse(503).with_header("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT");
+/// Answer::page(502);
+/// // A JSON error under a status that tells of none.
+/// Answer::refuse(500).with_status(200);
+///
+/// // What happens on the way.
+/// Answer::reply("Hello!").with(Mishap::Stall(After::Events(2)));
+/// Answer::reply("Hello!").with(Mishap::Between(Noise::Pings)).with(Mishap::LineEnds(LineEnd::CrLf));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "an answer does nothing unless it is given to a server"]
+pub struct Answer {
+    said: Said,
+    status: Option<u16>,
+    headers: Vec<(String, String)>,
+    mishaps: Vec<Mishap>,
+}
+
+#[derive(Clone, Debug)]
+enum Said {
+    Reply(Reply),
+    Refusal(Error),
+    /// Anything at all.
+    Raw {
+        content_type: String,
+        body: Bytes,
+    },
+}
+
+impl Answer {
+    /// A turn of the model.
+    ///
+    /// A reply that begins with an error that has a status is a refusal; any other error stands in
+    /// the stream. What a reply says that the wire cannot say is answered with status 500 and a
+    /// message that says so.
+    pub fn reply(reply: impl Into<Reply>) -> Self {
+        let moves = reply.into();
+        match moves.refusal() {
+            Some(error) => Self::of(Said::Refusal(error)),
+            None => Self::of(Said::Reply(moves)),
+        }
+    }
+
+    /// A refusal by its status, with the words that vendors have for it.
+    ///
+    /// For words of your own, make the answer of an [`Error`].
+    pub fn refuse(status: u16) -> Self {
+        Self::of(Said::Refusal(refusal::by_status(status)))
+    }
+
+    /// A web page, as a gateway in front of the provider sends it.
+    pub fn page(status: u16) -> Self {
+        let page =
+            format!("<html>\r\n<head><title>{status}</title></head>\r\n<body></body></html>\r\n");
+        Self::raw("text/html", page).with_status(status)
+    }
+
+    /// These bytes, under status 200.
+    ///
+    /// ```
+    /// use turnstream::testing::Answer;
+    ///
+    /// // One JSON document, though a stream was asked for.
+    /// Answer::raw("application/json", r#"{"choices":[]}"#);
+    /// // Events written by hand.
+    /// Answer::raw("text/event-stream", "data: [DONE]\n\n");
+    /// ```
+    pub fn raw(content_type: &str, body: impl Into<Bytes>) -> Self {
+        Self::of(Said::Raw { content_type: content_type.to_owned(), body: body.into() })
+    }
+
+    /// Answers under another status.
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// Adds a header, written as it is. It replaces one of the same name that the answer has of
+    /// itself, such as `content-type`.
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Lets something go wrong.
+    pub fn with(mut self, mishap: Mishap) -> Self {
+        self.mishaps.push(mishap);
+        self
+    }
+
+    /// The body on a wire as it is sent, up to where it ends or is broken off: for a test of a
+    /// decoder, or to learn how many places there are to cut it.
+    ///
+    /// ```
+    /// use turnstream::testing::{Answer, Wire};
+    ///
+    /// let stream = Answer::reply("Hello!").bytes(Wire::Anthropic);
+    /// assert!(stream.starts_with(b"event: message_start\ndata: {"));
+    /// ```
+    pub fn bytes(&self, wire: Wire) -> Vec<u8> {
+        let response = self.clone().response(&Asked::unknown(wire), &mut Proofs::default());
+        let bytes = response.body.into_iter().map_while(|part| match part {
+            Part::Bytes(bytes) => Some(bytes),
+            Part::Delay(_) => Some(Bytes::new()),
+            Part::Hang | Part::Cut | Part::Reset => None,
+        });
+        bytes.collect::<Vec<_>>().concat()
+    }
+
+    /// What is sent. `proofs` learns what was signed.
+    pub(super) fn response(self, asked: &Asked, proofs: &mut Proofs) -> HttpResponse {
+        let mut said = match self.said {
+            Said::Reply(reply) => match write::steps(reply.into_moves(), asked, proofs) {
+                Ok(steps) => stream(steps, asked),
+                Err(what) => refusal::of_server(asked.wire, &what),
+            },
+            Said::Refusal(error) => refusal::response(asked.wire, &error),
+            Said::Raw { content_type, body } => Response {
+                status: 200,
+                headers: vec![("content-type".to_owned(), content_type)],
+                body: Body::Raw(body),
+            },
+        };
+        if self.mishaps.contains(&Mishap::Gzip) {
+            said.headers.push(("content-encoding".to_owned(), "gzip".to_owned()));
+        }
+        let replaced = |name: &str| self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        said.headers.retain(|(name, _)| !replaced(name));
+        said.headers.extend(self.headers);
+        HttpResponse {
+            status: self.status.unwrap_or(said.status),
+            headers: said.headers,
+            body: disturb(said.body, &self.mishaps, asked.wire),
+        }
+    }
+
+    /// Adds mishaps that happen to every answer of a server.
+    pub(super) fn with_all(mut self, mishaps: &[Mishap]) -> Self {
+        self.mishaps.extend_from_slice(mishaps);
+        self
+    }
+
+    fn of(said: Said) -> Self {
+        Self { said, status: None, headers: Vec::new(), mishaps: Vec::new() }
+    }
+}
+
+/// An answer before anything goes wrong with it.
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Body,
+}
+
+impl Response {
+    /// One JSON document.
+    pub(super) fn json(status: u16, body: &Value) -> Self {
+        let kind = "application/json; charset=utf-8";
+        Self {
+            status,
+            headers: vec![("content-type".to_owned(), kind.to_owned())],
+            body: Body::Raw(body.to_string().into()),
+        }
+    }
+}
+
+fn stream(steps: Vec<write::Step>, asked: &Asked) -> Response {
+    let (kind, body) = match asked.wants_events() {
+        true => ("text/event-stream", Body::Events(steps)),
+        false => ("application/json; charset=utf-8", Body::Array(steps)),
+    };
+    let kind = match asked.wire {
+        Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses => {
+            format!("{kind}; charset=utf-8")
+        }
+        Wire::Gemini => kind.to_owned(),
+    };
+    let mut headers = vec![("content-type".to_owned(), kind)];
+    if let Some(name) = asked.wire.request_id_header() {
+        headers.push((name.to_owned(), format!("req_{:04}", asked.n)));
+    }
+    Response { status: 200, headers, body }
+}
+
+impl Reply {
+    /// The error that the server answers with before it begins to stream.
+    fn refusal(&self) -> Option<Error> {
+        match self.moves().first() {
+            Some(Move::Error(error)) if error.status().is_some() => Some(error.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        Self::reply(reply)
+    }
+}
+
+impl From<&str> for Answer {
+    fn from(text: &str) -> Self {
+        Self::reply(text)
+    }
+}
+
+impl From<String> for Answer {
+    fn from(text: String) -> Self {
+        Self::reply(text)
+    }
+}
+
+impl From<Error> for Answer {
+    fn from(error: Error) -> Self {
+        Self::of(Said::Refusal(error))
+    }
+}

@@ -1,0 +1,70 @@
+//! What a model was asked.
+
+use serde_json::Value;
+
+use crate::testing::Wire;
+use crate::testing::http::HttpRequest;
+
+/// A request to a [`ModelServer`](crate::testing::ModelServer), as its script sees it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Asked {
+    /// How many requests came to the script before, on all wires.
+    pub n: usize,
+    /// The wire that the request came over.
+    pub wire: Wire,
+    /// The model that was asked for.
+    pub model: String,
+    /// The body.
+    pub body: Value,
+    /// The request as it came, with its headers.
+    pub http: HttpRequest,
+}
+
+impl Asked {
+    /// Reads a request by its path. The error is what is wrong with it.
+    pub(super) fn read(wire: Wire, http: HttpRequest) -> Result<Self, String> {
+        let body: Value = match serde_json::from_slice(&http.body) {
+            Ok(body @ Value::Object(_)) => body,
+            Ok(_) => return Err("the body is not a JSON object".to_owned()),
+            Err(error) => return Err(format!("the body is not JSON: {error}")),
+        };
+        let model = match wire {
+            Wire::Gemini => model_in(&http.path),
+            Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses => body["model"].as_str(),
+        };
+        let model = model.unwrap_or_default().to_owned();
+        Ok(Self { n: 0, wire, model, body, http })
+    }
+
+    /// A request of which only the wire is known.
+    pub(super) fn unknown(wire: Wire) -> Self {
+        let model = String::from("scripted");
+        let body = serde_json::json!({
+            "model": model,
+            "stream_options": { "include_usage": true },
+            "include": ["reasoning.encrypted_content"],
+        });
+        let path = "/?alt=sse".to_owned();
+        Self { n: 0, wire, model, body, http: HttpRequest { path, ..HttpRequest::default() } }
+    }
+
+    /// Whether the answer is a stream of events. Gemini sends a JSON array unless asked by
+    /// `alt=sse`.
+    pub(super) fn wants_events(&self) -> bool {
+        let query = self.http.path.split_once('?').map_or("", |(_, query)| query);
+        self.wire != Wire::Gemini || query.split('&').any(|pair| pair == "alt=sse")
+    }
+
+    /// Whether the request says under `field` that it wants `word`.
+    pub(super) fn lists(&self, field: &str, word: &str) -> bool {
+        self.body[field].as_array().is_some_and(|words| words.iter().any(|w| w == word))
+    }
+}
+
+/// The `{model}` of `…/models/{model}:streamGenerateContent`.
+fn model_in(path: &str) -> Option<&str> {
+    let (path, _) = path.split_once('?').unwrap_or((path, ""));
+    let (model, _method) = path.rsplit_once('/')?.1.split_once(':')?;
+    Some(model)
+}

@@ -1,0 +1,329 @@
+//! Anthropic Messages, <https://docs.anthropic.com/en/api/messages>.
+
+use serde_json::Value;
+
+use super::complaints::{
+    Complaints, given, is_blank, is_given, is_plain, joined, list, repeated, text,
+};
+use super::options::foreign;
+
+/// What Anthropic objects to in the body of a request.
+///
+/// It is a little stricter than the vendor: two messages of one role in a row are refused, too,
+/// which the vendor joins, and others that speak its wire refuse.
+pub fn anthropic(body: &Value) -> Vec<String> {
+    let mut bad = Complaints::default();
+    options(body, &mut bad);
+    tools(body, &mut bad);
+    if let Value::Array(system) = &body["system"] {
+        for (at, block) in system.iter().enumerate() {
+            self::block(block, &format!("system.{at}"), &mut bad);
+        }
+    }
+    let messages = list(&body["messages"]);
+    bad.unless(!messages.is_empty(), || "messages: at least one message is required".to_owned());
+    for (at, message) in messages.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|at| messages.get(at));
+        self::message(message, before, at, at + 1 == messages.len(), &mut bad);
+        calls(message, messages.get(at + 1), at, &mut bad);
+        results(message, before, at, &mut bad);
+    }
+    let ids = messages.iter().flat_map(|m| blocks(m, "tool_use")).map(|b| text(&b["id"]));
+    for id in repeated(ids) {
+        bad.add(format!("messages: `tool_use` ids must be unique: {id}"));
+    }
+    caches(body, &mut bad);
+    bad.into_list()
+}
+
+fn options(body: &Value, bad: &mut Complaints) {
+    bad.unless(!text(&body["model"]).is_empty(), || "model: Field required".to_owned());
+    let limit = body["max_tokens"].as_u64().unwrap_or(0);
+    bad.unless(limit > 0, || "max_tokens: Field required, greater than or equal to 1".to_owned());
+    let temperature = body["temperature"].as_f64();
+    bad.unless(temperature.is_none_or(|t| (0.0..=1.0).contains(&t)), || {
+        "temperature: range: 0..1".to_owned()
+    });
+    for stop in list(&body["stop_sequences"]) {
+        bad.unless(!is_blank(text(stop)), || {
+            "stop_sequences: each stop sequence must contain non-whitespace".to_owned()
+        });
+    }
+    let thinking = &body["thinking"];
+    if thinking["type"] == "enabled" {
+        let budget = thinking["budget_tokens"].as_u64().unwrap_or(0);
+        bad.unless(budget >= 1024, || {
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+                .to_owned()
+        });
+        bad.unless(budget < limit, || {
+            "`max_tokens` must be greater than `thinking.budget_tokens`".to_owned()
+        });
+    }
+    if matches!(text(&thinking["type"]), "enabled" | "adaptive") {
+        bad.unless(temperature.is_none_or(|t| (t - 1.0).abs() < f64::EPSILON), || {
+            "`temperature` may only be set to 1 when thinking is enabled".to_owned()
+        });
+        bad.unless(!is_given(body, "top_k"), || {
+            "`top_k` must be unset when thinking is enabled".to_owned()
+        });
+        bad.unless(!matches!(text(&body["tool_choice"]["type"]), "any" | "tool"), || {
+            "Thinking may not be enabled when tool_choice forces tool use.".to_owned()
+        });
+    }
+    for (field, _) in given(&body["metadata"]).filter(|(field, _)| *field != "user_id") {
+        bad.add(format!("metadata.{field}: Extra inputs are not permitted"));
+    }
+    let others = [
+        "stop",
+        "seed",
+        "frequency_penalty",
+        "presence_penalty",
+        "max_completion_tokens",
+        "response_format",
+        "reasoning_effort",
+        "stream_options",
+        "parallel_tool_calls",
+        "input",
+        "instructions",
+        "contents",
+        "generationConfig",
+        "user",
+    ];
+    foreign(body, &others, bad);
+}
+
+fn tools(body: &Value, bad: &mut Complaints) {
+    let tools = list(&body["tools"]);
+    for (at, tool) in tools.iter().enumerate() {
+        let name = text(&tool["name"]);
+        bad.unless(is_plain(name, 128), || {
+            format!(
+                "tools.{at}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+            )
+        });
+        // Tools of the vendor have a type and no schema.
+        if tool.get("type").is_none_or(|kind| kind == "custom") {
+            bad.unless(tool["input_schema"]["type"] == "object", || {
+                format!("tools.{at}.custom.input_schema.type: Field required")
+            });
+        }
+    }
+    for name in repeated(tools.iter().map(|tool| text(&tool["name"]))) {
+        bad.add(format!("tools: Tool names must be unique: {name}"));
+    }
+    let choice = &body["tool_choice"];
+    if is_given(body, "tool_choice") {
+        bad.unless(!tools.is_empty(), || {
+            "tool_choice: may only be specified while providing tools".to_owned()
+        });
+        let name = text(&choice["name"]);
+        let known = tools.iter().any(|tool| tool["name"] == name);
+        bad.unless(choice["type"] != "tool" || known, || {
+            format!("Tool '{name}' not found in provided tools")
+        });
+    }
+    let messages = list(&body["messages"]).iter();
+    let mut used = messages.flat_map(|m| blocks(m, "tool_use").chain(blocks(m, "tool_result")));
+    bad.unless(!tools.is_empty() || used.next().is_none(), || {
+        "Requests which include `tool_use` or `tool_result` blocks must define tools".to_owned()
+    });
+}
+
+fn message(message: &Value, before: Option<&Value>, at: usize, last: bool, bad: &mut Complaints) {
+    let role = text(&message["role"]);
+    bad.unless(matches!(role, "user" | "assistant"), || {
+        format!("messages.{at}.role: Input should be 'user' or 'assistant'")
+    });
+    match before {
+        Some(before) => bad.unless(before["role"] != role, || {
+            format!(
+                "messages.{at}: roles must alternate between \"user\" and \"assistant\", but found \
+                 multiple \"{role}\" roles in a row"
+            )
+        }),
+        None => bad.unless(role == "user", || {
+            "messages: first message must use the \"user\" role".to_owned()
+        }),
+    }
+    let content = &message["content"];
+    let blocks = list(content);
+    match content {
+        Value::String(said) => bad.unless(!is_blank(said), || {
+            format!("messages.{at}: text content blocks must contain non-whitespace text")
+        }),
+        Value::Array(_) => bad.unless(!blocks.is_empty() || (last && role == "assistant"), || {
+            format!(
+                "messages.{at}: all messages must have non-empty content except for the optional \
+                 final assistant message"
+            )
+        }),
+        _ => bad.add(format!("messages.{at}.content: Field required")),
+    }
+    for (index, block) in blocks.iter().enumerate() {
+        let place = format!("messages.{at}.content.{index}");
+        self::block(block, &place, bad);
+        self::belongs(block, role, &place, bad);
+    }
+    if role == "assistant" {
+        bad.unless(blocks.last().is_none_or(|block| !is_thinking(block)), || {
+            format!("messages.{at}: The final block in an assistant message cannot be `thinking`.")
+        });
+        let end = content.as_str().or_else(|| blocks.last().and_then(|b| b["text"].as_str()));
+        bad.unless(!last || end.is_none_or(|end| end.trim_end() == end), || {
+            "messages: final assistant content cannot end with trailing whitespace".to_owned()
+        });
+    }
+}
+
+/// A block stands in a message of the right role.
+fn belongs(block: &Value, role: &str, place: &str, bad: &mut Complaints) {
+    let kind = text(&block["type"]);
+    let owner = match kind {
+        "tool_use" | "thinking" | "redacted_thinking" => "assistant",
+        "tool_result" | "image" | "document" => "user",
+        _ => return,
+    };
+    bad.unless(role == owner, || {
+        format!("{place}: `{kind}` blocks can only be in `{owner}` messages")
+    });
+}
+
+fn block(block: &Value, place: &str, bad: &mut Complaints) {
+    match text(&block["type"]) {
+        "text" => bad.unless(!is_blank(text(&block["text"])), || {
+            format!("{place}: text content blocks must contain non-whitespace text")
+        }),
+        "thinking" => {
+            bad.unless(block["thinking"].is_string(), || {
+                format!("{place}.thinking: Field required")
+            });
+            bad.unless(!text(&block["signature"]).is_empty(), || {
+                format!("{place}.thinking.signature: Field required")
+            });
+        }
+        "redacted_thinking" => bad.unless(!text(&block["data"]).is_empty(), || {
+            format!("{place}.redacted_thinking.data: Field required")
+        }),
+        "tool_use" => {
+            let id = text(&block["id"]);
+            bad.unless(is_plain(id, 64), || {
+                format!("{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$': {id}")
+            });
+            bad.unless(is_plain(text(&block["name"]), 128), || {
+                format!(
+                    "{place}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+                )
+            });
+            bad.unless(block["input"].is_object(), || {
+                format!("{place}.tool_use.input: Input should be a valid dictionary")
+            });
+        }
+        "tool_result" => {
+            let content = &block["content"];
+            let empty = match content {
+                Value::String(said) => said.is_empty(),
+                content => list(content).is_empty(),
+            };
+            bad.unless(!empty || block["is_error"] != Value::Bool(true), || {
+                format!("{place}: content cannot be empty if `is_error` is true")
+            });
+            for (index, inner) in list(content).iter().enumerate() {
+                self::block(inner, &format!("{place}.content.{index}"), bad);
+            }
+        }
+        "image" | "document" => {
+            bad.unless(block["source"].is_object(), || format!("{place}.source: Field required"));
+        }
+        "" => bad.add(format!("{place}.type: Field required")),
+        // The vendor's own blocks are many, and come back as they were.
+        _ => {}
+    }
+}
+
+/// Every call is answered in the next message.
+fn calls(message: &Value, next: Option<&Value>, at: usize, bad: &mut Complaints) {
+    let calls: Vec<&str> = blocks(message, "tool_use").map(|call| text(&call["id"])).collect();
+    if calls.is_empty() {
+        return;
+    }
+    let answered: Vec<&str> = next
+        .into_iter()
+        .flat_map(|next| blocks(next, "tool_result"))
+        .map(|result| text(&result["tool_use_id"]))
+        .collect();
+    let open: Vec<&str> = calls.into_iter().filter(|id| !answered.contains(id)).collect();
+    bad.unless(open.is_empty(), || {
+        format!(
+            "messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately \
+             after: {}. Each `tool_use` block must have a corresponding `tool_result` block in the \
+             next message.",
+            joined(open)
+        )
+    });
+    // "text and thinking behind a call": reported to be refused.
+    let kinds = list(&message["content"]).iter().map(|block| text(&block["type"]));
+    let mut behind = kinds.skip_while(|kind| *kind != "tool_use");
+    let late = behind.find(|kind| matches!(*kind, "text" | "thinking" | "redacted_thinking"));
+    if let Some(late) = late {
+        bad.add(format!("messages.{at}: a `{late}` block stands behind a `tool_use` block"));
+    }
+}
+
+/// Every result answers a call of the message before, once, and stands in front.
+fn results(message: &Value, before: Option<&Value>, at: usize, bad: &mut Complaints) {
+    let results: Vec<&str> =
+        blocks(message, "tool_result").map(|result| text(&result["tool_use_id"])).collect();
+    let called: Vec<&str> = before
+        .into_iter()
+        .flat_map(|before| blocks(before, "tool_use"))
+        .map(|call| text(&call["id"]))
+        .collect();
+    for id in results.iter().filter(|id| !called.contains(id)) {
+        bad.add(format!(
+            "messages.{at}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each \
+             `tool_result` block must have a corresponding `tool_use` block in the previous \
+             message."
+        ));
+    }
+    for id in repeated(results) {
+        bad.add(format!(
+            "messages.{at}: each tool_use must have a single result. Found multiple `tool_result` \
+             blocks with id: {id}"
+        ));
+    }
+    let kinds = list(&message["content"]).iter().map(|block| block["type"] == "tool_result");
+    let mut behind = kinds.skip_while(|is_result| *is_result);
+    bad.unless(!behind.any(|is_result| is_result), || {
+        format!("messages.{at}: `tool_result` blocks must come first in a message")
+    });
+}
+
+fn caches(body: &Value, bad: &mut Complaints) {
+    let messages = list(&body["messages"]).iter().flat_map(|message| list(&message["content"]));
+    let nested = messages.clone().flat_map(|block| list(&block["content"]));
+    let all =
+        list(&body["tools"]).iter().chain(list(&body["system"])).chain(messages).chain(nested);
+    let marked: Vec<&Value> = all.filter(|block| is_given(block, "cache_control")).collect();
+    bad.unless(marked.len() <= 4, || {
+        format!("A maximum of 4 blocks with cache_control may be provided. Found {}.", marked.len())
+    });
+    for block in &marked {
+        bad.unless(!is_thinking(block), || {
+            "cache_control cannot be set for thinking blocks".to_owned()
+        });
+    }
+    let long = marked.iter().map(|block| block["cache_control"]["ttl"] == "1h");
+    bad.unless(!long.skip_while(|long| *long).any(|long| long), || {
+        "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+            .to_owned()
+    });
+}
+
+fn blocks<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    list(&message["content"]).iter().filter(move |block| block["type"] == kind)
+}
+
+fn is_thinking(block: &Value) -> bool {
+    matches!(text(&block["type"]), "thinking" | "redacted_thinking")
+}

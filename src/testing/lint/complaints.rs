@@ -1,0 +1,63 @@
+//! A list of complaints, and how values are looked at for it.
+
+use serde_json::Value;
+
+/// What is wrong with a request.
+#[derive(Debug, Default)]
+pub(super) struct Complaints(Vec<String>);
+
+impl Complaints {
+    pub(super) fn add(&mut self, what: impl Into<String>) {
+        self.0.push(what.into());
+    }
+
+    /// Complains unless something holds.
+    pub(super) fn unless(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.0.push(what());
+        }
+    }
+
+    pub(super) fn into_list(self) -> Vec<String> {
+        self.0
+    }
+}
+
+/// The elements of an array; anything else has none.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The text of a string; anything else has none.
+pub(super) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// The fields of an object that are set to something.
+pub(super) fn given(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
+}
+
+pub(super) fn is_given(body: &Value, field: &str) -> bool {
+    body.get(field).is_some_and(|value| !value.is_null())
+}
+
+/// Letters, digits, `_` and `-`, from 1 to so many.
+pub(super) fn is_plain(text: &str, longest: usize) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=longest).contains(&text.len()) && text.bytes().all(plain)
+}
+
+pub(super) fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+/// Elements that came before.
+pub(super) fn repeated<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = std::collections::HashSet::new();
+    texts.into_iter().filter(|text| !seen.insert(*text)).collect()
+}
+
+pub(super) fn joined<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    texts.into_iter().collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,53 @@
+//! What a strict vendor refuses.
+//!
+//! One function per wire reads the body of a request and says what its vendor would answer with
+//! status 400, in words close to the vendor's own. An empty list is a body that would pass.
+//! A [`ModelServer`](crate::testing::ModelServer) asks them before it asks its script; they can be
+//! used alone, for a test of an encoder.
+//!
+//! What only the vendor can know is not in here: whether a model exists, whether a signature is its
+//! own (a server knows those it gave), whether a picture can be read.
+//!
+//! ```
+//! use serde_json::json;
+//! use turnstream::testing::lint;
+//!
+//! let complaints = lint::openai_chat(&json!({
+//!     "model": "gpt-5",
+//!     "messages": [{ "role": "tool", "tool_call_id": "call_1", "content": "3" }],
+//! }));
+//! assert_eq!(complaints.len(), 1);
+//! assert!(complaints[0].contains("must be a response to a preceeding message"));
+//! ```
+
+mod anthropic;
+mod gemini;
+mod openai_chat;
+mod openai_responses;
+
+mod complaints;
+mod openai;
+mod options;
+mod schema;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+pub use anthropic::anthropic;
+pub use gemini::{gemini, gemini_3};
+pub use openai_chat::openai_chat;
+pub use openai_responses::openai_responses;
+
+use crate::testing::Wire;
+
+/// What the vendor of a wire objects to in the body of a request.
+pub fn request(wire: Wire, body: &Value) -> Vec<String> {
+    match wire {
+        Wire::Anthropic => anthropic(body),
+        Wire::OpenAiChat => openai_chat(body),
+        Wire::OpenAiResponses => openai_responses(body),
+        Wire::Gemini => gemini(body),
+    }
+}

@@ -1,0 +1,210 @@
+//! `OpenAI` Chat Completions, <https://platform.openai.com/docs/api-reference/chat/create>.
+
+use serde_json::Value;
+
+use super::complaints::{Complaints, is_given, joined, list, repeated, text};
+use super::openai::{
+    CHAT_ID, check_arguments, check_id, check_name, chosen, functions, mentions_json, needs_tools,
+    output_schema, sampling,
+};
+use super::options::{at_least, foreign, within};
+
+/// What `OpenAI` objects to in the body of a Chat Completions request.
+pub fn openai_chat(body: &Value) -> Vec<String> {
+    let mut bad = Complaints::default();
+    options(body, &mut bad);
+    tools(body, &mut bad);
+    let messages = list(&body["messages"]);
+    bad.unless(!messages.is_empty(), || {
+        "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an \
+         empty array instead."
+            .to_owned()
+    });
+    for (at, message) in messages.iter().enumerate() {
+        self::message(message, at, &mut bad);
+    }
+    pairs(messages, &mut bad);
+    bad.into_list()
+}
+
+fn options(body: &Value, bad: &mut Complaints) {
+    bad.unless(!text(&body["model"]).is_empty(), || {
+        "you must provide a model parameter".to_owned()
+    });
+    sampling(body, bad);
+    within(body, "frequency_penalty", -2.0, 2.0, bad);
+    within(body, "presence_penalty", -2.0, 2.0, bad);
+    at_least(body, "max_tokens", 1, bad);
+    at_least(body, "max_completion_tokens", 1, bad);
+    bad.unless(!(is_given(body, "max_tokens") && is_given(body, "max_completion_tokens")), || {
+        "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
+            .to_owned()
+    });
+    bad.unless(!is_given(body, "stream_options") || body["stream"] == Value::Bool(true), || {
+        "The 'stream_options' parameter is only allowed when 'stream' is enabled.".to_owned()
+    });
+    bad.unless(list(&body["stop"]).len() <= 4, || {
+        "Invalid 'stop': array too long. Expected an array with maximum length 4.".to_owned()
+    });
+    let format = &body["response_format"];
+    match text(&format["type"]) {
+        "json_schema" => {
+            output_schema(&format["json_schema"], "response_format.json_schema", bad);
+        }
+        "json_object" => mentions_json(&body["messages"], "messages", bad),
+        _ => {}
+    }
+    let others = [
+        "system",
+        "input",
+        "instructions",
+        "max_output_tokens",
+        "stop_sequences",
+        "contents",
+        "generationConfig",
+        "text",
+        "include",
+    ];
+    foreign(body, &others, bad);
+}
+
+fn tools(body: &Value, bad: &mut Complaints) {
+    needs_tools(body, bad);
+    let tools = list(&body["tools"]).iter().enumerate();
+    let declared = tools.filter(|(_, tool)| tool["type"] == "function");
+    functions(
+        declared.clone().map(|(at, tool)| (format!("tools[{at}].function"), &tool["function"])),
+        bad,
+    );
+    for (at, tool) in list(&body["tools"]).iter().enumerate() {
+        bad.unless(tool["type"].is_string(), || {
+            format!("Missing required parameter: 'tools[{at}].type'.")
+        });
+    }
+    let choice = &body["tool_choice"];
+    if choice["type"] == "function" {
+        let names = declared.map(|(_, tool)| text(&tool["function"]["name"]));
+        chosen(text(&choice["function"]["name"]), names, bad);
+    }
+}
+
+fn message(message: &Value, at: usize, bad: &mut Complaints) {
+    let role = text(&message["role"]);
+    let place = format!("messages[{at}]");
+    bad.unless(
+        matches!(role, "system" | "developer" | "user" | "assistant" | "tool" | "function"),
+        || {
+            format!(
+                "Invalid value: '{role}'. Supported values for '{place}.role' are: 'system', \
+                    'assistant', 'user', 'function', 'tool', and 'developer'."
+            )
+        },
+    );
+    let calls = list(&message["tool_calls"]);
+    let speaks = role == "assistant"
+        && (!calls.is_empty() || is_given(message, "refusal") || is_given(message, "audio"));
+    match &message["content"] {
+        Value::String(_) => {}
+        Value::Array(parts) => {
+            bad.unless(!parts.is_empty(), || {
+                format!(
+                    "Invalid '{place}.content': empty array. Expected an array with minimum \
+                         length 1, but got an empty array instead."
+                )
+            });
+            for (index, part) in parts.iter().enumerate() {
+                self::part(part, role, &format!("{place}.content[{index}]"), bad);
+            }
+        }
+        Value::Null => bad.unless(speaks, || {
+            format!("Invalid value for 'content': expected a string, got null. ({place})")
+        }),
+        _ => bad.add(format!("Invalid type for '{place}.content': expected a string or an array.")),
+    }
+    bad.unless(!is_given(message, "tool_calls") || !calls.is_empty(), || {
+        format!(
+            "Invalid '{place}.tool_calls': empty array. Expected an array with minimum length \
+                 1, but got an empty array instead."
+        )
+    });
+    for (index, call) in calls.iter().enumerate() {
+        let place = format!("{place}.tool_calls[{index}]");
+        check_id(&call["id"], CHAT_ID, &format!("{place}.id"), bad);
+        if call["type"] == "function" {
+            let function = &call["function"];
+            check_name(text(&function["name"]), &format!("{place}.function.name"), bad);
+            check_arguments(&function["arguments"], &format!("{place}.function.arguments"), bad);
+        } else {
+            bad.unless(call["type"] == "custom", || format!("Invalid value for '{place}.type'."));
+        }
+    }
+    if role == "tool" {
+        check_id(&message["tool_call_id"], CHAT_ID, &format!("{place}.tool_call_id"), bad);
+    }
+}
+
+fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
+    let kind = text(&part["type"]);
+    let allowed = match role {
+        "user" => matches!(kind, "text" | "image_url" | "input_audio" | "file"),
+        "assistant" => matches!(kind, "text" | "refusal"),
+        _ => kind == "text",
+    };
+    bad.unless(allowed, || {
+        format!(
+            "Invalid '{place}': content parts of type '{kind}' are not allowed for messages \
+                 with role '{role}'."
+        )
+    });
+    match kind {
+        "text" => bad.unless(!text(&part["text"]).is_empty(), || {
+            format!("Invalid '{place}.text': text content blocks must be non-empty.")
+        }),
+        "image_url" => bad.unless(!text(&part["image_url"]["url"]).is_empty(), || {
+            format!("Missing required parameter: '{place}.image_url.url'.")
+        }),
+        "file" => {
+            let file = &part["file"];
+            bad.unless(is_given(file, "file_id") || is_given(file, "file_data"), || {
+                format!("Missing required parameter: '{place}.file.file_id'.")
+            });
+        }
+        _ => {}
+    }
+}
+
+/// Calls are answered at once, all of them, and nothing else is.
+fn pairs(messages: &[Value], bad: &mut Complaints) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut called_at = 0;
+    let close = |open: &mut Vec<&str>, at: usize, bad: &mut Complaints| {
+        if !open.is_empty() {
+            bad.add(format!(
+                "An assistant message with 'tool_calls' must be followed by tool messages \
+                 responding to each 'tool_call_id'. The following tool_call_ids did not have \
+                 response messages: {} (messages[{at}])",
+                joined(open.drain(..))
+            ));
+        }
+    };
+    for (at, message) in messages.iter().enumerate() {
+        if message["role"] == "tool" {
+            let id = text(&message["tool_call_id"]);
+            match open.iter().position(|open| *open == id) {
+                Some(answered) => drop(open.remove(answered)),
+                None => bad.add(format!(
+                    "Invalid parameter: messages with role 'tool' must be a response to a \
+                     preceeding message with 'tool_calls'. (messages[{at}], tool_call_id '{id}')"
+                )),
+            }
+            continue;
+        }
+        close(&mut open, called_at, bad);
+        let calls = list(&message["tool_calls"]).iter().map(|call| text(&call["id"]));
+        for id in repeated(calls.clone()) {
+            bad.add(format!("Invalid 'messages[{at}].tool_calls': duplicate id '{id}'."));
+        }
+        (open, called_at) = (calls.collect(), at);
+    }
+    close(&mut open, called_at, bad);
+}

@@ -1,0 +1,236 @@
+//! `OpenAI` Responses, <https://platform.openai.com/docs/api-reference/responses/create>.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::complaints::{Complaints, is_given, list, repeated, text};
+use super::openai::{
+    RESPONSES_ID, check_arguments, check_id, check_name, chosen, functions, mentions_json,
+    needs_tools, output_schema, sampling,
+};
+use super::options::{at_least, foreign};
+
+/// What `OpenAI` objects to in the body of a Responses request.
+pub fn openai_responses(body: &Value) -> Vec<String> {
+    let mut bad = Complaints::default();
+    options(body, &mut bad);
+    tools(body, &mut bad);
+    match &body["input"] {
+        Value::String(said) => bad.unless(!said.is_empty(), || "'input' is empty.".to_owned()),
+        Value::Array(items) if !items.is_empty() => {
+            for (at, item) in items.iter().enumerate() {
+                self::item(item, body, at, &mut bad);
+            }
+            // With a conversation at the vendor the calls may be there.
+            if !is_given(body, "previous_response_id") && !is_given(body, "conversation") {
+                pairs(items, &mut bad);
+            }
+            reasoning(items, &mut bad);
+        }
+        _ => bad.add("Missing required parameter: 'input'."),
+    }
+    bad.into_list()
+}
+
+fn options(body: &Value, bad: &mut Complaints) {
+    bad.unless(!text(&body["model"]).is_empty(), || {
+        "Missing required parameter: 'model'.".to_owned()
+    });
+    sampling(body, bad);
+    at_least(body, "max_output_tokens", 16, bad);
+    let format = &body["text"]["format"];
+    match text(&format["type"]) {
+        "json_schema" => output_schema(format, "text.format", bad),
+        "json_object" => mentions_json(&body["input"], "input", bad),
+        _ => {}
+    }
+    let others = [
+        "messages",
+        "max_tokens",
+        "max_completion_tokens",
+        "stop",
+        "stop_sequences",
+        "seed",
+        "frequency_penalty",
+        "presence_penalty",
+        "response_format",
+        "reasoning_effort",
+        "system",
+        "contents",
+        "generationConfig",
+    ];
+    foreign(body, &others, bad);
+    bad.unless(!is_given(&body["stream_options"], "include_usage"), || {
+        "Unknown parameter: 'stream_options.include_usage'.".to_owned()
+    });
+}
+
+fn tools(body: &Value, bad: &mut Complaints) {
+    // This wire takes an empty list.
+    if !list(&body["tools"]).is_empty() || !is_given(body, "tools") {
+        needs_tools(body, bad);
+    }
+    let tools = list(&body["tools"]).iter().enumerate();
+    let declared = tools.filter(|(_, tool)| tool["type"] == "function");
+    functions(declared.clone().map(|(at, tool)| (format!("tools[{at}]"), tool)), bad);
+    for (at, tool) in list(&body["tools"]).iter().enumerate() {
+        bad.unless(tool["type"].is_string(), || {
+            format!("Missing required parameter: 'tools[{at}].type'.")
+        });
+        bad.unless(tool.get("function").is_none(), || {
+            format!("Unknown parameter: 'tools[{at}].function'.")
+        });
+    }
+    let choice = &body["tool_choice"];
+    if choice["type"] == "function" {
+        chosen(text(&choice["name"]), declared.map(|(_, tool)| text(&tool["name"])), bad);
+    }
+}
+
+fn item(item: &Value, body: &Value, at: usize, bad: &mut Complaints) {
+    let place = format!("input[{at}]");
+    let kind = match text(&item["type"]) {
+        "" if item["role"].is_string() => "message",
+        kind => kind,
+    };
+    let begins = match kind {
+        "message" if item["role"] == "assistant" => "msg",
+        "function_call" => "fc",
+        "reasoning" => "rs",
+        _ => "",
+    };
+    if is_given(item, "id") {
+        check_id(&item["id"], RESPONSES_ID, &format!("{place}.id"), bad);
+        let id = text(&item["id"]);
+        bad.unless(id.starts_with(begins), || {
+            format!("Invalid '{place}.id': '{id}'. Expected an ID that begins with '{begins}'.")
+        });
+    }
+    let kept = body["store"] != Value::Bool(false);
+    let gone = |id: &str| {
+        format!(
+            "Item with id '{id}' not found. Items are not persisted when `store` is set to \
+                 false. Try again with `store` set to true, or remove this item from your input."
+        )
+    };
+    match kind {
+        "message" => message(item, &place, bad),
+        "function_call" => {
+            check_id(&item["call_id"], RESPONSES_ID, &format!("{place}.call_id"), bad);
+            check_name(text(&item["name"]), &format!("{place}.name"), bad);
+            check_arguments(&item["arguments"], &format!("{place}.arguments"), bad);
+        }
+        "function_call_output" => {
+            check_id(&item["call_id"], RESPONSES_ID, &format!("{place}.call_id"), bad);
+            let output = &item["output"];
+            bad.unless(output.is_string() || output.is_array(), || {
+                format!("Missing required parameter: '{place}.output'.")
+            });
+        }
+        "reasoning" => {
+            bad.unless(item["summary"].is_array(), || {
+                format!("Missing required parameter: '{place}.summary'.")
+            });
+            bad.unless(kept || is_given(item, "encrypted_content"), || gone(text(&item["id"])));
+        }
+        "item_reference" => bad.unless(kept, || gone(text(&item["id"]))),
+        "" => bad.add(format!("Missing required parameter: '{place}.type'.")),
+        // The vendor's own items are many, and come back as they were.
+        _ => {}
+    }
+}
+
+fn message(item: &Value, place: &str, bad: &mut Complaints) {
+    let role = text(&item["role"]);
+    bad.unless(matches!(role, "user" | "assistant" | "system" | "developer"), || {
+        format!(
+            "Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', \
+                 and 'user'. ({place}.role)"
+        )
+    });
+    let known: &[&str] = match role {
+        "assistant" => &["output_text", "refusal"],
+        _ => &["input_text", "input_image", "input_file", "input_audio"],
+    };
+    match &item["content"] {
+        Value::String(_) => {}
+        Value::Array(parts) => {
+            bad.unless(!parts.is_empty(), || {
+                format!(
+                    "Invalid '{place}.content': empty array. Expected an array with minimum \
+                         length 1, but got an empty array instead."
+                )
+            });
+            for (index, part) in parts.iter().enumerate() {
+                let kind = text(&part["type"]);
+                bad.unless(known.contains(&kind), || {
+                    format!(
+                        "Invalid value: '{kind}'. Supported values are: {known:?}. \
+                             ({place}.content[{index}].type)"
+                    )
+                });
+                bad.unless(kind != "input_text" || !text(&part["text"]).is_empty(), || {
+                    format!(
+                        "Invalid '{place}.content[{index}].text': text content blocks must be \
+                             non-empty."
+                    )
+                });
+            }
+        }
+        _ => bad.add(format!("Missing required parameter: '{place}.content'.")),
+    }
+}
+
+/// Every call has one output, behind it, and the reverse.
+fn pairs(items: &[Value], bad: &mut Complaints) {
+    let mut called = HashSet::new();
+    let mut answered = HashSet::new();
+    for item in items {
+        let id = text(&item["call_id"]);
+        match text(&item["type"]) {
+            "function_call" => bad.unless(called.insert(id), || {
+                format!("Duplicate function call found with call_id {id}.")
+            }),
+            "function_call_output" => {
+                bad.unless(called.contains(id), || {
+                    format!("No tool call found for function call output with call_id {id}.")
+                });
+                bad.unless(answered.insert(id), || {
+                    format!("Duplicate function call output found with call_id {id}.")
+                });
+            }
+            _ => {}
+        }
+    }
+    let calls = items.iter().filter(|item| item["type"] == "function_call");
+    for id in calls.map(|call| text(&call["call_id"])).filter(|id| !answered.contains(id)) {
+        bad.add(format!("No tool output found for function call {id}."));
+    }
+    let ids = items.iter().filter_map(|item| item["id"].as_str());
+    for id in repeated(ids) {
+        bad.add(format!(
+            "Duplicate item found with id {id}. Remove duplicate items from your input and try \
+             again."
+        ));
+    }
+}
+
+/// A reasoning item is followed by what it led to: something else of the model's own.
+fn reasoning(items: &[Value], bad: &mut Complaints) {
+    for (at, item) in items.iter().enumerate().filter(|(_, item)| item["type"] == "reasoning") {
+        let next = items[at + 1..].iter().find(|next| next["type"] != "reasoning");
+        let followed = next.is_some_and(|next| match text(&next["type"]) {
+            "" | "message" => next["role"] == "assistant",
+            "function_call_output" => false,
+            _ => true,
+        });
+        bad.unless(followed, || {
+            format!(
+                "Item '{}' of type 'reasoning' was provided without its required following item. \
+                 (input[{at}])",
+                text(&item["id"])
+            )
+        });
+    }
+}

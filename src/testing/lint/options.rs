@@ -1,0 +1,47 @@
+//! Numbers within their bounds, and fields that belong to another wire.
+
+use serde_json::Value;
+
+use super::complaints::{Complaints, is_given};
+
+/// Complains of a number outside its bounds.
+pub(super) fn within(body: &Value, field: &str, least: f64, most: f64, bad: &mut Complaints) {
+    let value = &body[field];
+    if value.is_null() {
+        return;
+    }
+    match value.as_f64() {
+        Some(number) if number < least => bad.add(format!(
+            "Invalid '{field}': decimal below minimum value. Expected a value >= {least}, but got \
+             {number} instead."
+        )),
+        Some(number) if number > most => bad.add(format!(
+            "Invalid '{field}': decimal above maximum value. Expected a value <= {most}, but got \
+             {number} instead."
+        )),
+        Some(_) => {}
+        None => bad.add(format!("Invalid type for '{field}': expected a decimal.")),
+    }
+}
+
+/// Complains of a limit that is no whole number of at least `least`.
+pub(super) fn at_least(body: &Value, field: &str, least: u64, bad: &mut Complaints) {
+    if is_given(body, field) {
+        let enough = body[field].as_u64().is_some_and(|number| number >= least);
+        bad.unless(enough, || {
+            format!(
+                "Invalid '{field}': integer below minimum value. Expected a value >= {least}, but \
+                 got {} instead.",
+                body[field]
+            )
+        });
+    }
+}
+
+/// Complains of fields that a wire does not have. Only those of the other wires are known here: a
+/// vendor adds fields faster than any list.
+pub(super) fn foreign(body: &Value, fields: &[&str], bad: &mut Complaints) {
+    for field in fields {
+        bad.unless(!is_given(body, field), || format!("Unknown parameter: '{field}'."));
+    }
+}

@@ -1,0 +1,514 @@
+//! What each lint finds, and what it lets pass.
+
+use serde_json::{Value, json};
+
+use super::{anthropic, gemini, gemini_3, openai_chat, openai_responses};
+
+/// A body with some places changed; `null` takes a place out.
+fn changed(mut body: Value, changes: &[(&str, Value)]) -> Value {
+    for (place, value) in changes {
+        match body.pointer_mut(place) {
+            Some(at) => *at = value.clone(),
+            None => {
+                let (parent, field) = place.rsplit_once('/').unwrap();
+                let parent = body.pointer_mut(parent).unwrap();
+                match parent {
+                    Value::Array(list) => list.push(value.clone()),
+                    parent => parent[field] = value.clone(),
+                }
+            }
+        }
+    }
+    body
+}
+
+/// A lint and a body that it lets pass.
+struct Door(fn(&Value) -> Vec<String>, Value);
+
+impl Door {
+    #[track_caller]
+    fn passes(&self, changes: &[(&str, Value)]) {
+        assert_eq!((self.0)(&changed(self.1.clone(), changes)), Vec::<String>::new());
+    }
+
+    /// One complaint, which says this.
+    #[track_caller]
+    fn refuses(&self, changes: &[(&str, Value)], says: &str) {
+        let complaints = (self.0)(&changed(self.1.clone(), changes));
+        assert!(
+            complaints.len() == 1 && complaints[0].contains(says),
+            "`{says}` is not the one complaint in {complaints:#?}"
+        );
+    }
+}
+
+fn messages() -> Door {
+    let call = |id: &str| json!({ "type": "tool_use", "id": id, "name": "add", "input": {} });
+    let result = |id: &str| json!({ "type": "tool_result", "tool_use_id": id, "content": "3" });
+    let body = json!({
+        "model": "claude", "max_tokens": 4096, "stream": true,
+        "system": [{ "type": "text", "text": "Be brief." }],
+        "tools": [{ "name": "add", "description": "Adds", "input_schema": { "type": "object" } }],
+        "messages": [
+            { "role": "user", "content": [{ "type": "text", "text": "1 + 2" }] },
+            { "role": "assistant", "content": [
+                { "type": "thinking", "thinking": "Hm", "signature": "c2ln" },
+                { "type": "text", "text": "I add." },
+                call("a"),
+                call("b"),
+            ] },
+            { "role": "user", "content": [
+                result("a"), result("b"), { "type": "text", "text": "And?" },
+            ] },
+        ],
+    });
+    Door(anthropic, body)
+}
+
+#[test]
+fn anthropic_wants_every_call_answered_at_once_and_nothing_else() {
+    let door = messages();
+    door.passes(&[]);
+    let text = || json!({ "type": "text", "text": "x" });
+    let other = json!({ "type": "tool_result", "tool_use_id": "z", "content": "3" });
+    let without = "without `tool_result` blocks immediately after: b";
+    door.refuses(&[("/messages/2/content/1", text()), ("/messages/2/content/2", text())], without);
+    door.refuses(&[("/messages/2/content/2", other)], "unexpected `tool_use_id`");
+    let again = json!({ "type": "tool_result", "tool_use_id": "a", "content": "3" });
+    door.refuses(&[("/messages/2/content/2", again)], "must have a single result");
+    let swapped =
+        [("/messages/2/content/0/type", json!("text")), ("/messages/2/content/0/text", json!("x"))];
+    let complaints = anthropic(&changed(door.1.clone(), &swapped));
+    assert!(complaints.iter().any(|c| c.contains("must come first")), "{complaints:?}");
+    door.refuses(&[("/messages/1/content/4", text())], "`text` block stands behind a `tool_use`");
+    let twins = [
+        ("/messages/1/content/3/id", json!("a")),
+        ("/messages/2/content/1", json!({ "type": "text", "text": "x" })),
+    ];
+    door.refuses(&twins, "ids must be unique: a");
+    door.refuses(&[("/tools", Value::Null)], "must define tools");
+}
+
+#[test]
+fn anthropic_wants_roles_in_turn_and_words_in_blocks() {
+    let door = messages();
+    door.refuses(&[("/messages/3", json!({ "role": "user", "content": "x" }))], "must alternate");
+    door.refuses(&[("/messages", json!([]))], "at least one message");
+    let only = json!([{ "role": "assistant", "content": "x" }]);
+    door.refuses(&[("/messages", only)], "first message must use the \"user\" role");
+    let system = json!({ "role": "system", "content": "x" });
+    door.refuses(&[("/messages/3", system)], "'user' or 'assistant'");
+    door.refuses(&[("/messages/0/content/0/text", json!(" \n"))], "non-whitespace");
+    door.refuses(&[("/messages/0/content", json!(""))], "non-whitespace");
+    door.refuses(&[("/messages/0/content", json!([]))], "non-empty content");
+    door.refuses(&[("/system/0/text", json!(""))], "system.0: text content blocks");
+    let end =
+        |text: &str| json!({ "role": "assistant", "content": [{ "type": "text", "text": text }] });
+    door.passes(&[("/messages/3", end("So"))]);
+    door.refuses(&[("/messages/3", end("So "))], "trailing whitespace");
+    let thought = json!({ "role": "assistant", "content": [
+        { "type": "thinking", "thinking": "x", "signature": "c2ln" },
+    ] });
+    door.refuses(&[("/messages/3", thought)], "cannot be `thinking`");
+    door.refuses(&[("/messages/1/content/0/signature", json!(""))], "signature: Field required");
+    let failed = json!({ "type": "tool_result", "tool_use_id": "a", "is_error": true });
+    door.refuses(&[("/messages/2/content/0", failed)], "cannot be empty if `is_error`");
+    let picture = json!({ "type": "image", "source": {} });
+    door.passes(&[("/messages/2/content/3", picture.clone())]);
+    door.refuses(&[("/messages/1/content/1", picture)], "only be in `user` messages");
+}
+
+#[test]
+fn anthropic_wants_plain_ids_and_names() {
+    let door = messages();
+    let rename = |id: &str| {
+        [("/messages/1/content/2/id", json!(id)), ("/messages/2/content/0/tool_use_id", json!(id))]
+    };
+    door.passes(&rename(&"x".repeat(64)));
+    door.refuses(&rename(&"x".repeat(65)), "tool_use.id: String should match");
+    door.refuses(&rename("a:b"), "tool_use.id: String should match");
+    door.refuses(&[("/messages/1/content/2/name", json!("a b"))], "tool_use.name");
+    door.refuses(&[("/messages/1/content/2/input", json!("{}"))], "valid dictionary");
+    door.refuses(&[("/tools/0/name", json!(""))], "tools.0.custom.name");
+    door.refuses(&[("/tools/0/input_schema", json!({}))], "input_schema.type");
+    let same = json!({ "name": "add", "input_schema": { "type": "object" } });
+    door.refuses(&[("/tools/1", same)], "Tool names must be unique: add");
+}
+
+#[test]
+fn anthropic_wants_options_that_go_together() {
+    let door = messages();
+    door.refuses(&[("/max_tokens", Value::Null)], "max_tokens");
+    door.refuses(&[("/temperature", json!(1.5))], "range: 0..1");
+    door.refuses(&[("/seed", json!(1))], "Unknown parameter: 'seed'");
+    door.refuses(&[("/metadata", json!({ "run": "1" }))], "Extra inputs");
+    let thinking = ("/thinking", json!({ "type": "enabled", "budget_tokens": 1024 }));
+    door.passes(&[thinking.clone(), ("/temperature", json!(1))]);
+    door.refuses(&[thinking.clone(), ("/temperature", json!(0.5))], "set to 1");
+    door.refuses(
+        &[thinking.clone(), ("/tool_choice", json!({ "type": "any" }))],
+        "forces tool use",
+    );
+    door.refuses(&[thinking, ("/max_tokens", json!(1000))], "must be greater than");
+    let tool = |name: &str| json!({ "type": "tool", "name": name });
+    door.passes(&[("/tool_choice", tool("add"))]);
+    door.refuses(&[("/tool_choice", tool("sub"))], "not found in provided tools");
+    let mark = || json!({ "type": "ephemeral" });
+    let marks: Vec<(&str, Value)> = [
+        "/tools/0/cache_control",
+        "/system/0/cache_control",
+        "/messages/0/content/0/cache_control",
+        "/messages/1/content/1/cache_control",
+        "/messages/2/content/2/cache_control",
+    ]
+    .into_iter()
+    .map(|place| (place, mark()))
+    .collect();
+    door.passes(&marks[..4]);
+    door.refuses(&marks, "A maximum of 4 blocks with cache_control may be provided. Found 5.");
+    door.refuses(&[("/messages/1/content/0/cache_control", mark())], "for thinking blocks");
+    let long = || json!({ "type": "ephemeral", "ttl": "1h" });
+    door.passes(&[("/tools/0/cache_control", long()), ("/system/0/cache_control", mark())]);
+    let late = [("/tools/0/cache_control", mark()), ("/system/0/cache_control", long())];
+    door.refuses(&late, "must not come after");
+}
+
+fn chat() -> Door {
+    let call = |id: &str| json!({ "id": id, "type": "function", "function": { "name": "add", "arguments": "{}" } });
+    let body = json!({
+        "model": "gpt", "stream": true, "stream_options": { "include_usage": true },
+        "tools": [{ "type": "function", "function": {
+            "name": "add", "description": "Adds", "parameters": { "type": "object" },
+        } }],
+        "messages": [
+            { "role": "system", "content": "Be brief." },
+            { "role": "user", "content": "1 + 2" },
+            { "role": "assistant", "content": null, "tool_calls": [call("a"), call("b")] },
+            { "role": "tool", "tool_call_id": "b", "content": "3" },
+            { "role": "tool", "tool_call_id": "a", "content": "3" },
+            { "role": "user", "content": [{ "type": "text", "text": "And?" }] },
+        ],
+    });
+    Door(openai_chat, body)
+}
+
+#[test]
+fn chat_wants_every_call_answered_at_once_and_nothing_else() {
+    let door = chat();
+    door.passes(&[]);
+    let user = || json!({ "role": "user", "content": "x" });
+    door.refuses(&[("/messages/4", user())], "did not have response messages: a");
+    let early = [("/messages/3", user()), ("/messages/4", user())];
+    door.refuses(&early, "did not have response messages: a, b");
+    let stray = json!({ "role": "tool", "tool_call_id": "z", "content": "3" });
+    door.refuses(&[("/messages/6", stray)], "must be a response to a preceeding message");
+    let twice = json!({ "role": "tool", "tool_call_id": "b", "content": "3" });
+    let twice = openai_chat(&changed(door.1.clone(), &[("/messages/4", twice)]));
+    assert_eq!(twice.len(), 2, "one answered twice, one not at all: {twice:?}");
+    let twins = openai_chat(&changed(door.1, &[("/messages/2/tool_calls/1/id", json!("a"))]));
+    assert!(twins.iter().any(|c| c.contains("duplicate id 'a'")), "{twins:?}");
+}
+
+#[test]
+fn chat_wants_content_where_it_is_due() {
+    let door = chat();
+    let assistant = json!({ "role": "assistant", "content": null });
+    door.refuses(&[("/messages/6", assistant)], "expected a string, got null");
+    door.refuses(&[("/messages/1/content", Value::Null)], "expected a string, got null");
+    door.refuses(&[("/messages/5/content", json!([]))], "empty array");
+    door.refuses(&[("/messages/5/content/0/text", json!(""))], "non-empty");
+    door.refuses(&[("/messages/1/role", json!("model"))], "Invalid value: 'model'");
+    let picture = json!({ "type": "image_url", "image_url": { "url": "data:image/png;base64," } });
+    door.passes(&[("/messages/5/content/1", picture.clone())]);
+    door.refuses(&[("/messages/3/content", json!([picture]))], "not allowed for messages");
+    let empty = json!({ "role": "assistant", "content": "x", "tool_calls": [] });
+    door.refuses(&[("/messages/6", empty)], "tool_calls': empty array");
+}
+
+#[test]
+fn chat_wants_plain_ids_and_names() {
+    let door = chat();
+    let rename = |id: &str| {
+        [("/messages/2/tool_calls/0/id", json!(id)), ("/messages/4/tool_call_id", json!(id))]
+    };
+    door.passes(&rename(&"x".repeat(40)));
+    let complaints = openai_chat(&changed(door.1.clone(), &rename(&"x".repeat(41))));
+    assert_eq!(complaints.len(), 2, "{complaints:?}");
+    assert!(complaints[0].contains("maximum length 40"), "{complaints:?}");
+    let name = "/messages/2/tool_calls/0/function/name";
+    door.refuses(&[(name, json!("a.b"))], "does not match pattern");
+    let arguments = "/messages/2/tool_calls/0/function/arguments";
+    door.refuses(&[(arguments, json!("{\"a\":"))], "holds a JSON object");
+    door.refuses(&[(arguments, json!({}))], "holds a JSON object");
+    door.refuses(&[("/tools/0/function/name", json!("ä"))], "does not match pattern");
+    door.refuses(&[("/tools/0/function/parameters", json!({}))], "of 'type: \"object\"'");
+    let same = json!({ "type": "function", "function": { "name": "add" } });
+    door.refuses(&[("/tools/1", same)], "Duplicate function name");
+}
+
+#[test]
+fn chat_wants_options_that_go_together() {
+    let door = chat();
+    let limits = [("/max_tokens", json!(9)), ("/max_completion_tokens", json!(9))];
+    door.refuses(&limits, "at the same time");
+    door.refuses(&[("/stream", json!(false))], "only allowed when 'stream'");
+    door.refuses(&[("/temperature", json!(2.5))], "'temperature'");
+    door.refuses(&[("/stop", json!(["a", "b", "c", "d", "e"]))], "maximum length 4");
+    door.refuses(&[("/tools", json!([]))], "Invalid 'tools': empty array");
+    let alone = [("/tools", Value::Null), ("/parallel_tool_calls", json!(false))];
+    door.refuses(&alone, "only allowed when 'tools'");
+    let choice = |name: &str| json!({ "type": "function", "function": { "name": name } });
+    door.passes(&[("/tool_choice", choice("add"))]);
+    door.refuses(&[("/tool_choice", choice("sub"))], "not found in 'tools'");
+    door.refuses(&[("/response_format", json!({ "type": "json_object" }))], "the word 'json'");
+    let format = |schema: Value| {
+        let schema = json!({ "name": "sum", "strict": true, "schema": schema });
+        [("/response_format", json!({ "type": "json_schema", "json_schema": schema }))]
+    };
+    let open = json!({ "type": "object", "properties": { "a": {} }, "required": ["a"] });
+    door.passes(&format(changed(open.clone(), &[("/additionalProperties", json!(false))])));
+    door.refuses(&format(open), "'additionalProperties' is required");
+    let inner =
+        json!({ "type": "object", "properties": { "b": {} }, "additionalProperties": false });
+    let list = json!({
+        "type": "object", "additionalProperties": false, "required": ["a"],
+        "properties": { "a": { "type": "array", "items": inner } },
+    });
+    door.refuses(&format(list), "Missing 'b'");
+}
+
+fn responses() -> Door {
+    let call = |n: u32| {
+        json!({ "type": "function_call", "id": format!("fc_{n}"), "call_id": format!("call_{n}"),
+                "name": "add", "arguments": "{}" })
+    };
+    let result = |n: u32| json!({ "type": "function_call_output", "call_id": format!("call_{n}"), "output": "3" });
+    let body = json!({
+        "model": "gpt", "stream": true, "store": false, "instructions": "Be brief.",
+        "tools": [{ "type": "function", "name": "add", "parameters": { "type": "object" } }],
+        "input": [
+            { "role": "user", "content": [{ "type": "input_text", "text": "1 + 2" }] },
+            { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "b3Bh" },
+            { "type": "message", "id": "msg_1", "role": "assistant",
+              "content": [{ "type": "output_text", "text": "I add." }] },
+            call(1),
+            call(2),
+            result(1),
+            result(2),
+        ],
+    });
+    Door(openai_responses, body)
+}
+
+#[test]
+fn responses_want_every_call_answered_behind_it_and_nothing_else() {
+    let door = responses();
+    door.passes(&[]);
+    let user = || json!({ "role": "user", "content": "x" });
+    door.refuses(&[("/input/6", user())], "No tool output found for function call call_2.");
+    door.refuses(
+        &[("/input/4", user())],
+        "No tool call found for function call output with call_id call_2.",
+    );
+    let twice = json!({ "type": "function_call_output", "call_id": "call_1", "output": "3" });
+    door.refuses(&[("/input/7", twice)], "Duplicate function call output");
+    door.passes(&[("/input/4", user()), ("/previous_response_id", json!("resp_1"))]);
+    door.refuses(&[("/input/4/id", json!("fc_1"))], "Duplicate item found with id fc_1");
+}
+
+#[test]
+fn responses_want_reasoning_with_what_it_led_to() {
+    let door = responses();
+    let reasoning =
+        json!({ "type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "x" });
+    let says = "without its required following item";
+    door.refuses(&[("/input/7", reasoning.clone())], says);
+    door.refuses(
+        &[("/input/7", reasoning), ("/input/8", json!({ "role": "user", "content": "x" }))],
+        says,
+    );
+    let gone = "Items are not persisted when `store` is set to false";
+    door.refuses(&[("/input/1/encrypted_content", Value::Null)], gone);
+    door.passes(&[("/input/1/encrypted_content", Value::Null), ("/store", json!(true))]);
+    let reference = json!({ "type": "item_reference", "id": "msg_9" });
+    door.refuses(&[("/input/7", reference)], gone);
+}
+
+#[test]
+fn responses_want_ids_that_tell_what_they_are_of() {
+    let door = responses();
+    door.refuses(&[("/input/3/id", json!("call_1"))], "begins with 'fc'");
+    door.refuses(&[("/input/1/id", json!("msg_2"))], "begins with 'rs'");
+    door.refuses(&[("/input/2/id", json!("rs_2"))], "begins with 'msg'");
+    door.refuses(&[("/input/3/id", json!(format!("fc_{}", "x".repeat(64))))], "maximum length 64");
+    door.refuses(&[("/input/3/name", json!("a b"))], "does not match pattern");
+    door.refuses(&[("/input/3/arguments", json!("[]"))], "holds a JSON object");
+    door.refuses(&[("/input/0/content/0/type", json!("output_text"))], "Supported values are");
+    door.refuses(&[("/input/2/content/0/type", json!("input_text"))], "Supported values are");
+    door.refuses(&[("/input/0/content/0/text", json!(""))], "non-empty");
+}
+
+#[test]
+fn responses_want_options_of_their_own() {
+    let door = responses();
+    door.refuses(&[("/max_tokens", json!(99))], "Unknown parameter: 'max_tokens'");
+    door.refuses(&[("/max_output_tokens", json!(5))], ">= 16");
+    door.refuses(&[("/input", Value::Null)], "Missing required parameter: 'input'");
+    let nested = json!({ "type": "function", "name": "sub", "function": { "name": "sub" } });
+    door.refuses(&[("/tools/1", nested)], "Unknown parameter: 'tools[1].function'");
+    door.refuses(
+        &[("/tool_choice", json!({ "type": "function", "name": "sub" }))],
+        "'sub' not found",
+    );
+    let strict = json!({ "type": "function", "name": "sub", "strict": true,
+                         "parameters": { "type": "object", "properties": {} } });
+    door.refuses(&[("/tools/1", strict)], "'additionalProperties' is required");
+    let nameless = json!({ "format": { "type": "json_schema", "schema": {} } });
+    door.refuses(&[("/text", nameless)], "'text.format.name'");
+}
+
+fn contents() -> Door {
+    let call = |name: &str| json!({ "functionCall": { "name": name, "args": {} } });
+    let result =
+        |name: &str| json!({ "functionResponse": { "name": name, "response": { "output": 3 } } });
+    let mut first = call("add");
+    first["thoughtSignature"] = "c2ln".into();
+    let body = json!({
+        "systemInstruction": { "parts": [{ "text": "Be brief." }] },
+        "tools": [{ "functionDeclarations": [
+            { "name": "add", "parameters": { "type": "OBJECT", "properties": { "a": { "type": "STRING" } } } },
+            { "name": "sub", "parametersJsonSchema": { "type": "object", "additionalProperties": false } },
+        ] }],
+        "generationConfig": { "temperature": 1.0 },
+        "contents": [
+            { "role": "user", "parts": [{ "text": "1 + 2" }] },
+            { "role": "model", "parts": [{ "text": "Hm", "thought": true }, first, call("sub")] },
+            { "role": "user", "parts": [result("add"), result("sub")] },
+        ],
+    });
+    Door(gemini, body)
+}
+
+#[test]
+fn gemini_wants_as_many_responses_as_calls_and_in_their_order() {
+    let door = contents();
+    door.passes(&[]);
+    let text = || json!({ "text": "x" });
+    let number = "number of function response parts is equal";
+    door.refuses(&[("/contents/2/parts/1", text())], number);
+    let third = json!({ "functionResponse": { "name": "sub", "response": {} } });
+    door.refuses(&[("/contents/2/parts/2", third)], number);
+    let name = "/contents/2/parts/0/functionResponse/name";
+    door.refuses(&[(name, json!("sub"))], "stands where `add` was called");
+    let ids = |call: &str, response: &str| {
+        [
+            ("/contents/1/parts/1/functionCall/id", json!(call)),
+            ("/contents/2/parts/0/functionResponse/id", json!(response)),
+        ]
+    };
+    door.passes(&ids("a", "a"));
+    door.refuses(&ids("a", "b"), "has the id `b`");
+    let open = json!([
+        { "role": "user", "parts": [text()] },
+        { "role": "model", "parts": [{ "functionCall": { "name": "add" } }] },
+    ]);
+    door.refuses(&[("/contents", open)], "nothing answers");
+    let response = "/contents/2/parts/0/functionResponse/response";
+    door.refuses(&[(response, json!("3"))], "function_response.response': expected an object");
+}
+
+#[test]
+fn gemini_wants_roles_in_turn_and_something_in_every_part() {
+    let door = contents();
+    let user = json!({ "role": "user", "parts": [{ "text": "x" }] });
+    door.refuses(&[("/contents/3", user)], "alternate between user and model");
+    let assistant = json!({ "role": "assistant", "parts": [{ "text": "x" }] });
+    door.refuses(&[("/contents/3", assistant)], "valid role");
+    door.refuses(&[("/contents/0/parts/0/text", json!(""))], "empty text parameter");
+    door.passes(&[("/contents/1/parts/0", json!({ "text": "", "thoughtSignature": "c2ln" }))]);
+    door.refuses(
+        &[("/contents/1/parts/0", json!({ "thoughtSignature": "c2ln" }))],
+        "must have one initialized",
+    );
+    let both = json!({ "text": "x", "inlineData": {} });
+    door.refuses(&[("/contents/0/parts/0", both)], "already set: text, inlineData");
+    door.refuses(&[("/contents/0/parts", json!([]))], "must not be empty");
+}
+
+#[test]
+fn gemini_wants_its_own_schema_and_its_own_fields() {
+    let door = contents();
+    let parameters = "/tools/0/functionDeclarations/0/parameters";
+    let with = |field: &str, value: Value| {
+        let mut schema = json!({ "type": "OBJECT", "properties": { "a": { "type": "STRING" } } });
+        schema["properties"]["a"][field] = value;
+        [(parameters, schema)]
+    };
+    door.passes(&with("enum", json!(["x"])));
+    door.refuses(
+        &with("additionalProperties", json!(false)),
+        "Unknown name \"additionalProperties\"",
+    );
+    door.refuses(&with("const", json!("x")), "Unknown name \"const\"");
+    door.refuses(&with("type", json!("ARRAY")), "items: missing field");
+    door.refuses(&with("type", json!(["string", "null"])), "cannot start list");
+    let required = json!({ "type": "OBJECT", "properties": {}, "required": ["b"] });
+    door.refuses(&[(parameters, required)], "property 'b' is not defined");
+    door.refuses(&[("/tools/0/functionDeclarations/1/name", json!("add"))], "Duplicate function");
+    door.refuses(
+        &[("/tools/0/functionDeclarations/1/name", json!("1st"))],
+        "Invalid function name",
+    );
+    door.refuses(&[("/messages", json!([]))], "Unknown name \"messages\"");
+    door.passes(&[(
+        "/tool_config",
+        json!({ "function_calling_config": {
+        "mode": "ANY", "allowed_function_names": ["add"],
+    } }),
+    )]);
+    door.refuses(
+        &[(
+            "/toolConfig",
+            json!({ "functionCallingConfig": {
+            "mode": "ANY", "allowedFunctionNames": ["mul"],
+        } }),
+        )],
+        "`mul` is not among",
+    );
+    door.refuses(
+        &[("/generationConfig/responseSchema", json!({ "type": "OBJECT" }))],
+        "only supported with response_mime_type",
+    );
+    let complaints = gemini(&json!({ "system_instruction": {}, "contents": [] }));
+    assert_eq!(complaints, ["contents is not specified"]);
+}
+
+#[test]
+fn gemini_3_wants_the_first_call_of_every_step_of_this_turn_signed() {
+    let Door(_, body) = contents();
+    let door = Door(gemini_3, body);
+    door.passes(&[]);
+    let signature = "/contents/1/parts/1/thoughtSignature";
+    door.refuses(&[(signature, Value::Null)], "missing a thought_signature");
+    // What came before the last words of the user is not looked at.
+    let later = [
+        (signature, Value::Null),
+        ("/contents/3", json!({ "role": "model", "parts": [{ "text": "3" }] })),
+        ("/contents/4", json!({ "role": "user", "parts": [{ "text": "thanks" }] })),
+    ];
+    door.passes(&later);
+}
+
+#[test]
+fn no_body_is_too_odd_for_a_lint() {
+    for odd in [
+        json!(null),
+        json!([]),
+        json!({ "messages": 5, "input": {}, "contents": "x", "tools": [null, 1], "system": [1] }),
+        json!({ "messages": [null, [], { "content": [null] }], "input": [null, 1], "contents": [null] }),
+    ] {
+        for lint in [anthropic, openai_chat, openai_responses, gemini, gemini_3] {
+            assert!(!lint(&odd).is_empty());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `OpenAI` Chat Completions, <https://platform.openai.com/docs/api-reference/chat-streaming>.
+//!
+//! Signed and hidden thoughts are written as `OpenRouter` has them,
+//! <https://openrouter.ai/docs/use-cases/reasoning-tokens>; plain ones as `reasoning_content`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{Frame, Role, Step, Unsayable, Write, call_id, cannot};
+use crate::item::StopReason;
+use crate::provider::{Move, Signed};
+use crate::testing::proof::Proofs;
+use crate::testing::{Asked, Wire};
+use crate::turn::ReasoningKind;
+use crate::usage::Usage;
+
+/// What a detail of reasoning says of its own form.
+const FORMAT: &str = "anthropic-claude-v1";
+
+pub(super) struct Writer<'a> {
+    out: Vec<Step>,
+    n: usize,
+    model: String,
+    include_usage: bool,
+    /// The reasoning blocks that are written as details.
+    detailed: BTreeSet<u32>,
+    /// The signatures of calls, which come with their beginning.
+    signatures: BTreeMap<u32, String>,
+    /// The thoughts of the last block of reasoning.
+    thought: (u32, String),
+    /// The details of reasoning so far.
+    details: u32,
+    /// The index of the last block that was a detail.
+    last_detail: Option<u32>,
+    calls: u32,
+    refused: bool,
+    proofs: &'a mut Proofs,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(asked: &Asked, moves: &[Move], proofs: &'a mut Proofs) -> Self {
+        let signatures = moves.iter().filter_map(|said| match said {
+            Move::Sign { index, of: Signed::Call, signature } => Some((*index, signature.clone())),
+            _ => None,
+        });
+        let signed = moves.iter().filter_map(|said| match said {
+            Move::Sign { index, of: Signed::Reasoning, .. } => Some(*index),
+            _ => None,
+        });
+        let mut writer = Self {
+            out: Vec::new(),
+            n: asked.n,
+            model: asked.model.clone(),
+            include_usage: asked.body["stream_options"]["include_usage"] == json!(true),
+            detailed: signed.collect(),
+            signatures: signatures.collect(),
+            thought: (0, String::new()),
+            details: 0,
+            last_detail: None,
+            calls: 0,
+            refused: false,
+            proofs,
+        };
+        writer.delta(&json!({ "role": "assistant", "content": "", "refusal": null }));
+        writer
+    }
+
+    fn reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
+        if self.thought.0 != index {
+            self.thought = (index, String::new());
+        }
+        self.thought.1.push_str(piece);
+        if !self.detailed.contains(&index) {
+            return self.delta(&json!({ "reasoning_content": piece }));
+        }
+        let at = self.detail(index);
+        let detail = match kind {
+            ReasoningKind::Trace => json!({ "type": "reasoning.text", "text": piece }),
+            ReasoningKind::Summary => json!({ "type": "reasoning.summary", "summary": piece }),
+        };
+        self.push_detail(at, detail, Some(piece));
+    }
+
+    /// The index of the detail that a block of reasoning is.
+    fn detail(&mut self, index: u32) -> u32 {
+        if self.last_detail.replace(index) != Some(index) {
+            self.details += 1;
+        }
+        self.details - 1
+    }
+
+    fn push_detail(&mut self, at: u32, mut detail: Value, shown: Option<&str>) {
+        detail["index"] = at.into();
+        detail["format"] = FORMAT.into();
+        let mut delta = json!({ "reasoning_details": [detail] });
+        if let Some(shown) = shown {
+            delta["reasoning"] = shown.into();
+        }
+        self.delta(&delta);
+    }
+
+    fn delta(&mut self, delta: &Value) {
+        let choice = json!({
+            "index": 0, "delta": delta, "logprobs": null, "finish_reason": null,
+        });
+        self.chunk(&json!([choice]), None, Role::Event);
+    }
+
+    fn chunk(&mut self, choices: &Value, usage: Option<Value>, role: Role) {
+        let mut chunk = json!({
+            "id": format!("chatcmpl-{:04}", self.n),
+            "object": "chat.completion.chunk",
+            "created": super::CREATED,
+            "model": self.model,
+            "service_tier": "default",
+            "system_fingerprint": "fp_scripted",
+            "choices": choices,
+        });
+        // "All other chunks will also include a usage field, but with a null value."
+        if self.include_usage {
+            chunk["usage"] = usage.unwrap_or_default();
+        }
+        self.out.push(Step::Frame(Frame { event: None, data: chunk.to_string(), role }));
+    }
+}
+
+impl Write for Writer<'_> {
+    const WIRE: Wire = Wire::OpenAiChat;
+
+    fn out(&mut self) -> &mut Vec<Step> {
+        &mut self.out
+    }
+
+    fn say(&mut self, said: Move) -> Result<(), Unsayable> {
+        match said {
+            Move::Text { piece, .. } => self.delta(&json!({ "content": piece })),
+            Move::Refusal { piece, .. } => {
+                self.refused = true;
+                self.delta(&json!({ "refusal": piece }));
+            }
+            Move::Reasoning { index, piece, kind } => self.reasoning(index, &piece, kind),
+            Move::Sign { index, of: Signed::Reasoning, signature } => {
+                self.proofs.give(&signature, &self.thought.1);
+                let at = self.detail(index);
+                let detail = json!({ "type": "reasoning.text", "signature": signature });
+                self.push_detail(at, detail, None);
+            }
+            Move::Sign { of: Signed::Text, .. } => {
+                return Err(cannot(Self::WIRE, "a signature of text"));
+            }
+            Move::Hidden { index, data } => {
+                self.proofs.give(&data, "");
+                let at = self.detail(index);
+                self.push_detail(at, json!({ "type": "reasoning.encrypted", "data": data }), None);
+            }
+            Move::CallStart { index, call_id: id, name } => {
+                let id = call_id("call", id, self.n, index);
+                let function = json!({ "name": name, "arguments": "" });
+                let at = self.calls;
+                self.calls += 1;
+                let mut call = json!({
+                    "index": at, "id": id, "type": "function", "function": function,
+                });
+                if let Some(signature) = self.signatures.remove(&index) {
+                    self.proofs.give(&signature, "");
+                    // As Gemini has it behind this wire.
+                    call["extra_content"]["google"]["thought_signature"] = signature.into();
+                }
+                self.delta(&json!({ "tool_calls": [call] }));
+            }
+            Move::CallArgs { piece, .. } => {
+                let at = self.calls.saturating_sub(1);
+                self.delta(&json!({ "tool_calls": [
+                    { "index": at, "function": { "arguments": piece } },
+                ] }));
+            }
+            // The wire has no end of a call, and its signature was said.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsayable> {
+        let reason = match reason {
+            StopReason::Stop => "stop",
+            // The vendor's refusals say `stop`.
+            StopReason::Refusal if self.refused => "stop",
+            StopReason::ToolCalls => "tool_calls",
+            StopReason::MaxTokens => "length",
+            StopReason::ContentFilter => "content_filter",
+            StopReason::ContextWindow => "model_context_window_exceeded",
+            StopReason::Other(raw) => raw,
+            StopReason::Refusal => {
+                return Err(cannot(Self::WIRE, "a refusal without words (see `Reply::refuse`)"));
+            }
+            StopReason::Pause => return Err(cannot(Self::WIRE, "a pause")),
+        };
+        let choice = json!({
+            "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason,
+        });
+        self.chunk(&json!([choice]), None, Role::Terminal);
+        if self.include_usage {
+            let counted = json!({
+                "prompt_tokens": usage.input_tokens,
+                "completion_tokens": usage.output_tokens,
+                "total_tokens": usage.total(),
+                "prompt_tokens_details": {
+                    "cached_tokens": usage.cache_read_input_tokens,
+                    "cache_write_tokens": usage.cache_write_input_tokens,
+                },
+                "completion_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
+            });
+            self.chunk(&json!([]), Some(counted), Role::Event);
+        }
+        let data = "[DONE]".to_owned();
+        self.out.push(Step::Frame(Frame { event: None, data, role: Role::LastWord }));
+        Ok(())
+    }
+}

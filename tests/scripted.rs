@@ -1,0 +1,79 @@
+//! What a scripted model signs, hides and refuses.
+
+use futures::executor::block_on;
+use serde_json::json;
+use turnstream::item::ProviderData;
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::stream::TurnEvents;
+use turnstream::turn::{ReasoningKind, StopReason, Turn, TurnEvent};
+use turnstream::{History, Request};
+
+fn turn(reply: Reply) -> Turn {
+    let model = Scripted::new([reply]);
+    let turn = model.stream_turn(Request::new(History::with_id("h"))).into_turn();
+    (*block_on(turn).unwrap()).clone()
+}
+
+/// What each item brings back to its model.
+fn data(reply: Reply) -> Vec<Option<ProviderData>> {
+    turn(reply).items().iter().map(|item| item.provider_data.as_deref().cloned()).collect()
+}
+
+fn own(value: serde_json::Value) -> Option<ProviderData> {
+    let (provider, model) = ("scripted".to_owned(), "scripted".to_owned());
+    Some(ProviderData { provider, model, value: value.into() })
+}
+
+#[test]
+fn a_signature_belongs_to_what_was_said_last() {
+    let reply = Reply::new()
+        .think("Hm")
+        .sign("a")
+        .say("Hi")
+        .sign("b")
+        .call_raw("c1", "now", "{}")
+        .sign("c")
+        .say("there");
+    let signed = |signature: &str| own(json!({ "signature": signature }));
+    assert_eq!(data(reply), [signed("a"), signed("b"), signed("c"), None]);
+    // What was not said cannot be signed.
+    assert_eq!(data(Reply::new().sign("a").say("Hi")), [None]);
+    assert_eq!(data(Reply::text("Hi").retract("again").sign("a").say("Ho")), [None]);
+}
+
+#[test]
+fn what_is_signed_is_not_added_to() {
+    let items = turn(Reply::new().think("one").sign("a").think("two").sign("b"));
+    assert_eq!(items.items().len(), 2);
+}
+
+#[test]
+fn hidden_thoughts_are_data_without_words() {
+    let reply = Reply::new().think_hidden("b3Bh").say("Hi");
+    assert_eq!(data(reply.clone()), [own(json!({ "data": "b3Bh" })), None]);
+    assert_eq!(turn(reply).reasoning(), "");
+}
+
+#[test]
+fn a_summary_is_told_from_the_thoughts_themselves() {
+    let model = Scripted::new([Reply::new().think("a").summarize("b")]);
+    let turn = model.stream_turn(Request::new(History::with_id("h")));
+    let kinds = block_on(futures::StreamExt::collect::<Vec<_>>(turn));
+    let kinds: Vec<_> = kinds
+        .into_iter()
+        .filter_map(|event| match event.unwrap() {
+            TurnEvent::ReasoningDelta { kind, .. } => Some(kind),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kinds, [ReasoningKind::Trace, ReasoningKind::Summary]);
+}
+
+#[test]
+fn a_reply_that_refuses_stops_for_that() {
+    assert_eq!(turn(Reply::new().refuse("No")).stop_reason(), &StopReason::Refusal);
+    let again = Reply::new().refuse("No").retract("again").say("Yes");
+    assert_eq!(turn(again).stop_reason(), &StopReason::Stop);
+    let calls = Reply::new().refuse("No, but").call_raw("c", "f", "{}");
+    assert_eq!(turn(calls).stop_reason(), &StopReason::ToolCalls);
+}

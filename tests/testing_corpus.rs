@@ -1,0 +1,51 @@
+//! Requests that vendors took: the lints let them pass.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use turnstream::testing::{Wire, lint};
+
+/// Requests that others took who speak the same wire, and that its own vendor refuses.
+const TAKEN_BY_OTHERS: &[&str] = &[
+    // Hugging Face takes an empty list of tools.
+    "pydantic__test_stream_close_test_cancel_recorded_provider_stream_huggingface___1",
+    // DeepSeek's reasoning items have ids that say nothing of what they are.
+    "pydantic__test_deepseek_responses_test_deepseek_responses_function_tool_stream___1",
+];
+
+fn corpus() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = match std::env::var_os("TURNSTREAM_CORPUS") {
+        Some(path) => PathBuf::from(path),
+        None => root.join("../shared/corpus"),
+    };
+    path.is_dir().then_some(path)
+}
+
+#[test]
+fn what_a_vendor_took_the_lint_lets_pass() {
+    let Some(corpus) = corpus() else { return println!("skipped: there is no corpus here") };
+    let mut refused = Vec::new();
+    let mut seen = 0;
+    for (folder, wire) in
+        ["anthropic", "openai-chat", "openai-responses", "gemini"].into_iter().zip(Wire::ALL)
+    {
+        let Ok(recordings) = std::fs::read_dir(corpus.join(folder)) else { continue };
+        for recording in recordings.flatten() {
+            let Ok(request) = std::fs::read(recording.path().join("request.json")) else {
+                continue;
+            };
+            let Ok(body) = serde_json::from_slice::<Value>(&request) else { continue };
+            seen += 1;
+            if TAKEN_BY_OTHERS.iter().any(|name| recording.file_name() == *name) {
+                continue;
+            }
+            let complaints = lint::request(wire, &body);
+            if !complaints.is_empty() {
+                refused.push(format!("{}: {complaints:?}", recording.path().display()));
+            }
+        }
+    }
+    assert!(seen > 0, "there are no requests in {}", corpus.display());
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}

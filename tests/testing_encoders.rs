@@ -1,0 +1,112 @@
+//! Whatever a history holds, what an encoder makes of it is what its vendor takes.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use turnstream::item::{Media, MediaSource, Part, ResultKind, ToolResult, TurnInfo};
+use turnstream::provider::{anthropic, openai_chat};
+use turnstream::request::System;
+use turnstream::testing::lint;
+use turnstream::tool::ToolSpec;
+use turnstream::turn::StopReason;
+use turnstream::{History, Item, Request, Usage};
+
+/// Texts as people, models and programs write them.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just(" \n".to_owned()),
+        Just("trailing ".to_owned()),
+        "[a-z ]{1,8}",
+        "\\PC{0,4}",
+    ]
+}
+
+/// Ids and names, lawful and not.
+fn id() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        "[ab]",
+        "call_[0-9]{1,2}",
+        "[a-z:/ ]{1,3}",
+        Just("x".repeat(70))
+    ]
+}
+
+fn arguments() -> impl Strategy<Value = String> {
+    prop_oneof![Just("{}"), Just(""), Just("{\"a\":"), Just("[1]"), Just("{\"a\":1}")]
+        .prop_map(str::to_owned)
+}
+
+fn picture() -> Part {
+    Part::Image(Media {
+        media_type: "image/png".into(),
+        source: MediaSource::Data("iVBORw0KGgo=".into()),
+    })
+}
+
+/// One thing that happens in a conversation.
+fn happening() -> impl Strategy<Value = Vec<Item>> {
+    let said = prop_oneof![
+        text().prop_map(Item::text),
+        text().prop_map(Item::reasoning),
+        (id(), id(), arguments()).prop_map(|(id, name, args)| Item::tool_call(id, name, args)),
+    ];
+    let turn = (prop::collection::vec(said, 1..4), any::<bool>(), 0..4_usize, text());
+    let turn = turn.prop_map(|(mut items, whole, answered, text)| {
+        if !whole {
+            for item in &mut items {
+                item.interrupted = true;
+            }
+            return items;
+        }
+        items.last_mut().unwrap().turn = Some(std::sync::Arc::new(TurnInfo {
+            usage: Usage::default(),
+            model: None,
+            response_id: None,
+            stop_reason: StopReason::Stop,
+        }));
+        let calls: Vec<_> = items.iter().filter_map(Item::as_tool_call).cloned().collect();
+        // The last ones may be unanswered.
+        for (at, call) in calls.into_iter().take(answered).enumerate() {
+            let content = match at {
+                0 => vec![Part::Text { text: text.clone() }, picture()].into(),
+                _ => text.clone().into(),
+            };
+            let kind = if at == 1 { ResultKind::Error } else { ResultKind::Ok };
+            let (call_id, name) = (call.call_id, call.name);
+            items.push(Item::tool_result(ToolResult { call_id, name, content, kind }));
+        }
+        items
+    });
+    prop_oneof![
+        2 => text().prop_map(|text| vec![Item::user(text)]),
+        1 => text().prop_map(|text| vec![Item::system(text)]),
+        4 => turn,
+    ]
+}
+
+fn history() -> impl Strategy<Value = Vec<Item>> {
+    prop::collection::vec(happening(), 0..5).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn what_is_encoded_is_lawful(items in history(), tools in any::<bool>(), system in text()) {
+        let mut items = items;
+        items.push(Item::user("go on"));
+        let mut request = Request::new(History::from_items("h", items));
+        request.system = System { stable: system, ..System::default() };
+        if tools {
+            request.tools = vec![ToolSpec {
+                name: "f".into(),
+                description: "Does".into(),
+                parameters: json!({ "type": "object", "properties": {} }),
+            }].into();
+        }
+        let read = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
+        let body = read(anthropic::encode(&request, "m").unwrap());
+        prop_assert_eq!(lint::anthropic(&body), Vec::<String>::new(), "{}", body);
+        let body = read(openai_chat::encode(&request, "m", openai_chat::LimitField::MaxTokens).unwrap());
+        prop_assert_eq!(lint::openai_chat(&body), Vec::<String>::new(), "{}", body);
+    }
+}

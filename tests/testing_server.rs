@@ -1,0 +1,688 @@
+//! The loopback server over HTTP: every wire, every mishap, and what a strict vendor refuses.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use turnstream::provider::Reply;
+use turnstream::testing::{Answer, ModelServer, Wire};
+
+/// What a client that knows HTTP only gets for a request.
+struct Got {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Got {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+async fn send(server: &ModelServer, path: &str, body: impl AsRef<[u8]>) -> Got {
+    let body = body.as_ref();
+    let mut socket = TcpStream::connect(server.url().replace("http://", "")).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nconnection: close\r\nanthropic-version: 2023-06-01\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all(head.as_bytes()).await.unwrap();
+    socket.write_all(body).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    let (head, mut rest) = answer.split_once("\r\n\r\n").unwrap();
+    let mut body = String::new();
+    while let Some((size, chunk)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        body.push_str(&chunk[..size]);
+        rest = &chunk[size + 2..];
+    }
+    Got { status: head[9..12].parse().unwrap(), head: head.to_owned(), body }
+}
+
+async fn post(server: &ModelServer, path: &str, body: &Value) -> Got {
+    send(server, path, body.to_string()).await
+}
+
+/// Where a vendor's own SDK sends its requests.
+const PATHS: [&str; 4] = [
+    "/v1/messages",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1beta/models/scripted:streamGenerateContent?alt=sse",
+];
+
+/// The smallest request that is lawful.
+fn hi(wire: Wire) -> Value {
+    let messages = json!([{ "role": "user", "content": "Hi" }]);
+    match wire {
+        Wire::Anthropic => {
+            json!({ "model": "scripted", "max_tokens": 9, "stream": true, "messages": messages })
+        }
+        Wire::OpenAiChat => json!({
+            "model": "scripted", "stream": true, "messages": messages,
+            "stream_options": { "include_usage": true },
+        }),
+        Wire::OpenAiResponses => json!({
+            "model": "scripted", "stream": true, "input": messages,
+            "include": ["reasoning.encrypted_content"],
+        }),
+        Wire::Gemini => json!({ "contents": [{ "role": "user", "parts": [{ "text": "Hi" }] }] }),
+        _ => unreachable!("this test knows four wires"),
+    }
+}
+
+fn script() -> Reply {
+    Reply::new().think("Hm").say("Hi you").call("f", json!({ "a": 1 }))
+}
+
+#[tokio::test]
+async fn one_server_speaks_every_wire_by_path() {
+    let server = ModelServer::start(|asked| {
+        assert_eq!((asked.model.as_str(), &asked.body), ("scripted", &hi(asked.wire)));
+        script()
+    })
+    .await
+    .unwrap();
+    for (at, (wire, path)) in Wire::ALL.into_iter().zip(PATHS).enumerate() {
+        for (n, path) in [path.to_owned(), format!("/proxy/{}", &path[1..])].iter().enumerate() {
+            let got = post(&server, path, &hi(wire)).await;
+            assert_eq!(got.status, 200, "{}", got.body);
+            assert!(got.head.contains("content-type: text/event-stream"), "{}", got.head);
+            // The same as without a network, but for the numbers in the ids.
+            let expected = String::from_utf8(Answer::reply(script()).bytes(wire)).unwrap();
+            let number = format!("_{:04}", 2 * at + n);
+            let seen = got.body.replace(&number, "_0000");
+            assert_eq!(seen.len(), expected.len(), "{wire}: {seen}");
+            assert!(wire == Wire::OpenAiChat || wire == Wire::Gemini || seen.contains("_0000"));
+        }
+    }
+    assert_eq!(server.requests().len(), 8);
+    assert_eq!(server.complaints(), Vec::<String>::new());
+    assert_eq!(
+        server.http().requests()[7].path,
+        "/proxy/v1beta/models/scripted:streamGenerateContent?alt=sse"
+    );
+}
+
+#[tokio::test]
+async fn gemini_without_alt_sse_is_one_json_array() {
+    let server = ModelServer::gemini(|_, _| "Hi you").await.unwrap();
+    let got = post(&server, "/v1beta/models/m:streamGenerateContent", &hi(Wire::Gemini)).await;
+    assert!(got.head.contains("content-type: application/json"), "{}", got.head);
+    let chunks = got.json();
+    assert_eq!(chunks.as_array().unwrap().len(), 3);
+    assert_eq!(chunks[2]["candidates"][0]["finishReason"], "STOP");
+}
+
+#[tokio::test]
+async fn usage_on_the_chat_wire_is_told_to_those_who_ask() {
+    let server = ModelServer::openai_chat(|_, _| "Hi").await.unwrap();
+    let mut body = hi(Wire::OpenAiChat);
+    assert!(post(&server, PATHS[1], &body).await.body.contains("\"usage\":{"));
+    body["stream_options"] = Value::Null;
+    assert!(!post(&server, PATHS[1], &body).await.body.contains("usage"));
+}
+
+#[tokio::test]
+async fn encrypted_reasoning_is_given_to_those_who_ask() {
+    let server = ModelServer::openai_responses(|_, _| Reply::new().think("Hm").say("Hi"));
+    let server = server.await.unwrap();
+    let mut body = hi(Wire::OpenAiResponses);
+    assert!(post(&server, PATHS[2], &body).await.body.contains("encrypted_content"));
+    body["include"] = json!([]);
+    assert!(!post(&server, PATHS[2], &body).await.body.contains("encrypted_content"));
+}
+
+#[tokio::test]
+async fn what_is_no_request_of_the_wire_is_refused_in_its_shape() {
+    async fn check(server: &ModelServer, path: &str, body: &str, status: u16, says: &str) {
+        let got = send(server, path, body).await;
+        assert_eq!(got.status, status, "{path}: {}", got.body);
+        assert!(got.body.contains(says), "{path}: {}", got.body);
+    }
+    let server = ModelServer::start(|_| -> Reply { panic!("nobody is asked") }).await.unwrap();
+    check(&server, "/v1/models", "{}", 404, "no such path: POST /v1/models").await;
+    let messages = r#""type":"invalid_request_error"},"type":"error"}"#;
+    check(&server, PATHS[0], "no JSON", 400, messages).await;
+    check(&server, PATHS[1], "[]", 400, "not a JSON object").await;
+    check(&server, PATHS[2], "{}", 400, "Missing required parameter: 'model'").await;
+    check(&server, PATHS[3], "{}", 400, r#""status":"INVALID_ARGUMENT""#).await;
+    let mut whole = hi(Wire::Anthropic);
+    whole["stream"] = false.into();
+    check(&server, PATHS[0], &whole.to_string(), 400, "this server only streams").await;
+    let one = ModelServer::anthropic(|_, _| "Hi").await.unwrap();
+    let other = hi(Wire::OpenAiChat).to_string();
+    check(&one, PATHS[1], &other, 404, "not_found_error").await;
+    assert_eq!(server.complaints().iter().filter(|c| c.contains("streams")).count(), 2);
+}
+
+#[tokio::test]
+async fn a_lenient_server_takes_any_object() {
+    let server = ModelServer::start(|_| "Hi").await.unwrap().lenient();
+    for path in PATHS {
+        assert_eq!(post(&server, path, &json!({ "odd": true })).await.status, 200);
+    }
+    assert_eq!(server.complaints(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn requests_that_were_refused_do_not_count_for_the_script() {
+    let server = ModelServer::start(|asked| format!("number {}", asked.n)).await.unwrap();
+    assert_eq!(post(&server, PATHS[0], &json!({})).await.status, 400);
+    let got = post(&server, PATHS[0], &hi(Wire::Anthropic)).await;
+    assert!(got.body.contains("\"text\":\"0\""), "{}", got.body);
+    assert_eq!(server.requests().len(), 2);
+}
+
+/// Asks, and asks again with what came back: `turn` makes the second body of the first stream.
+async fn comes_back(
+    wire: Wire,
+    reply: fn() -> Reply,
+    model: &str,
+    turn: impl Fn(&str) -> Value,
+) -> String {
+    let server = ModelServer::start(move |asked| match asked.n {
+        0 => reply(),
+        _ => Reply::text("ok"),
+    });
+    let server = server.await.unwrap();
+    let path = PATHS[Wire::ALL.iter().position(|w| *w == wire).unwrap()];
+    let path = path.replace("scripted", model);
+    let first = post(&server, &path, &hi(wire)).await;
+    assert_eq!(first.status, 200, "{}", first.body);
+    let second = post(&server, &path, &turn(&first.body)).await;
+    assert_eq!(second.status == 200, server.complaints().is_empty());
+    server.complaints().join("; ")
+}
+
+/// The last value of a string field in a stream.
+fn field(stream: &str, name: &str) -> String {
+    let (_, rest) = stream.rsplit_once(&format!("\"{name}\":\"")).unwrap();
+    rest.split_once('"').unwrap().0.to_owned()
+}
+
+#[tokio::test]
+async fn a_thinking_block_comes_back_as_it_was_signed() {
+    async fn check(reply: fn() -> Reply, change: fn(&mut Value)) -> String {
+        comes_back(Wire::Anthropic, reply, "m", |stream| {
+            let signature = field(stream, "signature");
+            let mut thinking =
+                json!({ "type": "thinking", "thinking": "Hm", "signature": signature });
+            change(&mut thinking);
+            let mut body = hi(Wire::Anthropic);
+            body["messages"] = json!([
+                { "role": "user", "content": "Hi" },
+                { "role": "assistant", "content": [thinking, { "type": "text", "text": "Hi" }] },
+                { "role": "user", "content": "And?" },
+            ]);
+            body
+        })
+        .await
+    }
+    let own = || Reply::new().think("Hm").say("Hi");
+    let scripted = || Reply::new().think("Hm").sign("c2ln").say("Hi");
+    let invalid = "messages.1.content.0: Invalid `signature` in `thinking` block";
+    for reply in [own, scripted] {
+        assert_eq!(check(reply, |_| ()).await, "");
+        assert_eq!(check(reply, |block| block["thinking"] = "Hm!".into()).await, invalid);
+        assert_eq!(check(reply, |block| block["signature"] = "Zm9y".into()).await, invalid);
+    }
+    assert_eq!(check(scripted, |block| block["signature"] = "c2ln".into()).await, "");
+}
+
+#[tokio::test]
+async fn a_reasoning_item_comes_back_as_it_was_encrypted_and_with_what_followed_it() {
+    async fn check(change: fn(&mut Value)) -> String {
+        let reply = || Reply::new().think("Hm").call_raw("c", "f", "{}");
+        comes_back(Wire::OpenAiResponses, reply, "m", |stream| {
+            let encrypted = field(stream, "encrypted_content");
+            let mut body = hi(Wire::OpenAiResponses);
+            body["input"] = json!([
+                { "role": "user", "content": "Hi" },
+                { "type": "reasoning", "id": "rs_0000_0", "summary": [],
+                  "encrypted_content": encrypted },
+                { "type": "function_call", "id": "fc_0000_1", "call_id": "c", "name": "f",
+                  "arguments": "{}" },
+                { "type": "function_call_output", "call_id": "c", "output": "" },
+            ]);
+            change(&mut body["input"]);
+            body
+        })
+        .await
+    }
+    assert_eq!(check(|_| ()).await, "");
+    let forged = check(|input| input[1]["encrypted_content"] = "Zm9yZ2Vk".into()).await;
+    assert!(forged.contains("Zm9yZ2Vk... could not be verified"), "{forged}");
+    let alone = check(|input| drop(input.as_array_mut().unwrap().remove(1))).await;
+    let expected = "Item 'fc_0000_1' of type 'function_call' was provided without its required \
+                    'reasoning' item: 'rs_0000_0'.";
+    assert_eq!(alone, expected);
+    // Without ids the items stand for themselves.
+    let nameless = |input: &mut Value| {
+        for item in input.as_array_mut().unwrap() {
+            item.as_object_mut().unwrap().remove("id");
+        }
+    };
+    assert_eq!(check(nameless).await, "");
+}
+
+#[tokio::test]
+async fn a_thought_signature_comes_back_in_the_part_it_came_with() {
+    const SKIP: &str = "skip_thought_signature_validator";
+    async fn check(change: fn(&mut Value)) -> String {
+        let reply = || Reply::new().call("f", json!({ "a": 1 })).call("g", json!({}));
+        comes_back(Wire::Gemini, reply, "gemini-3-pro", |stream| {
+            let signature = field(stream, "thoughtSignature");
+            let mut body = hi(Wire::Gemini);
+            let call = |name: &str, args: Value| {
+                json!({ "functionCall": { "name": name, "args": args } })
+            };
+            let result = |name: &str| {
+                json!({ "functionResponse": { "name": name, "response": { "output": 1 } } })
+            };
+            let mut first = call("f", json!({ "a": 1 }));
+            first["thoughtSignature"] = signature.into();
+            body["contents"] = json!([
+                { "role": "user", "parts": [{ "text": "Hi" }] },
+                { "role": "model", "parts": [first, call("g", json!({}))] },
+                { "role": "user", "parts": [result("f"), result("g")] },
+            ]);
+            change(&mut body["contents"][1]["parts"]);
+            body
+        })
+        .await
+    }
+    assert_eq!(check(|_| ()).await, "");
+    let invalid = "Thought signature is not valid. (contents[1].parts[0])";
+    assert_eq!(check(|parts| parts[0]["thoughtSignature"] = "Zm9y".into()).await, invalid);
+    assert_eq!(check(|parts| parts[0]["functionCall"]["args"]["a"] = 2.into()).await, invalid);
+    let gone = check(|parts| parts[0]["thoughtSignature"] = Value::Null).await;
+    assert!(gone.contains("missing a thought_signature"), "{gone}");
+    assert_eq!(check(|parts| parts[0]["thoughtSignature"] = SKIP.into()).await, "");
+}
+
+#[tokio::test]
+async fn details_of_reasoning_come_back_as_they_were_signed() {
+    async fn check(details: Value) -> String {
+        let reply = || Reply::new().think("Hm").sign("c2ln").think_hidden("b3Bh").say("Hi");
+        comes_back(Wire::OpenAiChat, reply, "m", |_| {
+            let mut body = hi(Wire::OpenAiChat);
+            body["messages"] = json!([
+                { "role": "user", "content": "Hi" },
+                { "role": "assistant", "content": "Hi", "reasoning_details": details },
+                { "role": "user", "content": "And?" },
+            ]);
+            body
+        })
+        .await
+    }
+    let text = |text: &str| json!({ "type": "reasoning.text", "text": text, "signature": "c2ln" });
+    let hidden = |data: &str| json!({ "type": "reasoning.encrypted", "data": data });
+    assert_eq!(check(json!([text("Hm"), hidden("b3Bh")])).await, "");
+    let pieces = json!([
+        { "type": "reasoning.text", "text": "Hm" },
+        { "type": "reasoning.text", "signature": "c2ln" },
+        hidden("b3Bh"),
+    ]);
+    assert_eq!(check(pieces).await, "");
+    assert!(check(json!([text("Hm!")])).await.contains("reasoning_details[0]"));
+    assert!(check(json!([hidden("b3B")])).await.contains("reasoning_details[0]"));
+}
+
+#[tokio::test]
+async fn status_and_headers_of_an_answer_are_those_of_the_script() {
+    let server = ModelServer::start(|asked| match asked.n {
+        0 => Answer::refuse(529).with_header("retry-after", "1").with_header("X-Odd", "yes"),
+        1 => Answer::reply("Hi").with_header("Content-Type", "text/plain").with_status(203),
+        2 => Answer::page(502),
+        3 => Answer::refuse(500).with_status(200),
+        _ => Answer::raw("application/json", "[]"),
+    });
+    let server = server.await.unwrap();
+    let hi = hi(Wire::Anthropic);
+    let ask = || post(&server, PATHS[0], &hi);
+    let got = ask().await;
+    assert_eq!(got.status, 529);
+    assert!(got.head.contains("retry-after: 1\r\nX-Odd: yes\r\n"), "{}", got.head);
+    assert!(got.body.contains("overloaded_error"), "{}", got.body);
+    let got = ask().await;
+    assert_eq!(got.status, 203);
+    assert!(got.head.contains("Content-Type: text/plain\r\n"), "{}", got.head);
+    assert!(!got.head.contains("event-stream"), "{}", got.head);
+    let got = ask().await;
+    assert!(got.status == 502 && got.body.starts_with("<html>"), "{}", got.body);
+    let got = ask().await;
+    assert_eq!((got.status, &got.json()["error"]["type"]), (200, &json!("api_error")));
+    assert_eq!(ask().await.body, "[]");
+}
+
+/// With every provider of the crate.
+#[cfg(feature = "http")]
+mod over_http {
+    use std::sync::{Arc, LazyLock};
+
+    use futures::StreamExt;
+    use turnstream::event::Reason;
+    use turnstream::http::{HttpClient, Timeouts};
+    use turnstream::provider::{Anthropic, OpenAiChat, Provider};
+    use turnstream::request::Options;
+    use turnstream::stream::TurnEvents;
+    use turnstream::testing::{After, LineEnd, Mishap, Noise};
+    use turnstream::tool::{Tool, ToolSpec};
+    use turnstream::turn::Turn;
+    use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
+
+    use super::*;
+
+    const LONG: Duration = Duration::MAX;
+
+    /// Every provider that there is, before one server.
+    fn models(server: &ModelServer, idle: Duration) -> Vec<(Wire, Arc<dyn Provider>)> {
+        // A client is dear to make, and serves every runtime.
+        static HTTP: LazyLock<HttpClient> = LazyLock::new(HttpClient::without_proxy);
+        let http = || HTTP.clone();
+        let timeouts = Timeouts { first_byte: LONG, idle };
+        vec![
+            (
+                Wire::Anthropic,
+                Arc::new(
+                    Anthropic::new("m")
+                        .with_base_url(server.url())
+                        .unwrap()
+                        .with_http(http())
+                        .with_timeouts(timeouts),
+                ),
+            ),
+            (
+                Wire::OpenAiChat,
+                Arc::new(
+                    OpenAiChat::new("m")
+                        .with_base_url(server.url())
+                        .unwrap()
+                        .with_http(http())
+                        .with_timeouts(timeouts),
+                ),
+            ),
+        ]
+    }
+
+    fn request() -> Request {
+        Request::new(History::from_items("h", [Item::user("hi")]))
+    }
+
+    fn add() -> Tool {
+        let integer = json!({ "type": "integer" });
+        let spec = ToolSpec {
+            name: "add".into(),
+            description: "Adds".into(),
+            parameters: json!({
+                "type": "object", "properties": { "a": integer, "b": integer },
+                "required": ["a", "b"],
+            }),
+        };
+        let sum = |args: Value| args["a"].as_i64().unwrap_or(0) + args["b"].as_i64().unwrap_or(0);
+        Tool::raw(spec, move |args, _cx| async move { sum(args) }).unwrap()
+    }
+
+    /// What comes of an answer on each wire.
+    async fn ask(answer: Answer, idle: Duration) -> Vec<(Wire, Result<Arc<Turn>, Error>)> {
+        let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
+        let mut turns = Vec::new();
+        for (wire, model) in models(&server, idle) {
+            turns.push((wire, model.stream_turn(request()).into_turn().await));
+        }
+        turns
+    }
+
+    /// The text of the turn on each wire.
+    async fn check_text(answer: Answer, text: &str) {
+        let shown = format!("{answer:?}");
+        for (wire, turn) in ask(answer, LONG).await {
+            assert_eq!(turn.unwrap().text(), text, "{wire} {shown}");
+        }
+    }
+
+    /// The kind of error on each wire.
+    async fn check_error(answer: Answer, kind: ErrorKind) -> Vec<Error> {
+        let shown = format!("{answer:?}");
+        let mut errors = Vec::new();
+        for (wire, turn) in ask(answer, Duration::from_millis(50)).await {
+            let error = turn.unwrap_err();
+            assert_eq!(error.kind(), kind, "{wire} {shown}: {error}");
+            errors.push(error);
+        }
+        errors
+    }
+
+    #[tokio::test]
+    async fn a_tool_loop_runs_over_every_wire_from_one_script() {
+        let server = ModelServer::start(|asked| match asked.n % 3 {
+            0 => Reply::new().think("A sum.").call("add", json!({ "a": 1, "b": 2 })),
+            1 => Reply::new().say("And two more.").call("add", json!({ "a": 3, "b": 4 })).call_raw(
+                "own_id",
+                "add",
+                r#"{"a":5,"b":6}"#,
+            ),
+            _ => Reply::text("3, 7 and 11."),
+        });
+        let server = server.await.unwrap();
+        for (wire, model) in models(&server, LONG) {
+            let outcome = Agent::new(model).with_tools([add()]).run("sum up").outcome().await;
+            let seen = (outcome.reason, outcome.text.as_str());
+            assert_eq!(seen, (Reason::Completed, "3, 7 and 11."), "{wire}");
+            let last = server.requests().last().unwrap().to_string();
+            assert!(
+                ["3", "7", "11"].iter().all(|sum| last.contains(&format!("\"{sum}\""))),
+                "{last}"
+            );
+        }
+        assert_eq!(server.complaints(), Vec::<String>::new());
+    }
+
+    #[tokio::test]
+    async fn what_is_counted_comes_through() {
+        let usage = Usage {
+            input_tokens: 100,
+            output_tokens: 20,
+            cache_read_input_tokens: 30,
+            reasoning_tokens: 5,
+            ..Usage::default()
+        };
+        for (wire, turn) in ask(Reply::text("hi").usage(usage).into(), LONG).await {
+            assert_eq!(turn.unwrap().usage(), usage, "{wire}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_cut_at_any_byte_is_an_error_or_the_whole_turn() {
+        async fn check(cut: Mishap, kinds: &[ErrorKind]) {
+            for (wire, turn) in ask(Answer::reply("Hi you").with(cut.clone()), LONG).await {
+                match turn {
+                    Ok(turn) => assert_eq!(turn.text(), "Hi you", "{wire} {cut:?}"),
+                    Err(error) => {
+                        assert!(kinds.contains(&error.kind()), "{wire} {cut:?}: {error}");
+                    }
+                }
+            }
+        }
+        let longest = Wire::ALL.map(|wire| Answer::reply("Hi you").bytes(wire).len());
+        for n in (0..longest.into_iter().max().unwrap()).step_by(41) {
+            let after = After::Bytes(n);
+            check(Mishap::Cut(after), &[ErrorKind::IncompleteTurn]).await;
+            // Where a line is cut as if it were whole, its JSON is no JSON.
+            check(Mishap::End(after), &[ErrorKind::IncompleteTurn, ErrorKind::Protocol]).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_breaks_off_is_no_turn() {
+        for mishap in [Mishap::Cut, Mishap::End] {
+            let answer = Answer::reply("Hi you").with(mishap(After::Events(3)));
+            check_error(answer, ErrorKind::IncompleteTurn).await;
+        }
+        check_error(Answer::reply("Hi").with(Mishap::NoTerminal), ErrorKind::IncompleteTurn).await;
+        let error = Error::new(ErrorKind::Overloaded, "busy");
+        let failing = Answer::reply("Hi you").with(Mishap::Error(After::Events(3), error));
+        check_error(failing, ErrorKind::Overloaded).await;
+    }
+
+    #[tokio::test]
+    async fn a_reset_is_an_error() {
+        let answer = Answer::reply("Hi you").with(Mishap::Reset(After::Events(3)));
+        for (wire, turn) in ask(answer, LONG).await {
+            assert!(turn.is_err(), "{wire}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_stalls_times_out() {
+        for after in [After::Bytes(100), After::Events(3)] {
+            check_error(Answer::reply("Hi you").with(Mishap::Stall(after)), ErrorKind::Timeout)
+                .await;
+        }
+    }
+
+    #[tokio::test]
+    async fn dropping_a_turn_that_stalls_closes_the_connection() {
+        let stall = Answer::reply("Hi you").with(Mishap::Stall(After::Events(4)));
+        let server = ModelServer::start(move |_| stall.clone()).await.unwrap();
+        for (at, (_, model)) in models(&server, LONG).into_iter().enumerate() {
+            let mut turn = model.stream_turn(request());
+            turn.next().await.unwrap().unwrap();
+            drop(turn);
+            while server.http().closed_early() <= at {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn how_a_stream_is_framed_and_sent_changes_nothing() {
+        let mishaps = [
+            Mishap::NoLastWord,
+            Mishap::NoFinalBlankLine,
+            Mishap::Between(Noise::Comments),
+            Mishap::Between(Noise::Pings),
+            Mishap::Between(Noise::UnknownEvents),
+            Mishap::Between(Noise::BlankLines),
+            Mishap::LineEnds(LineEnd::Lf),
+            Mishap::LineEnds(LineEnd::CrLf),
+            Mishap::LineEnds(LineEnd::Cr),
+            Mishap::Pieces(1),
+            Mishap::Pieces(7),
+            Mishap::RandomPieces { seed: 1, most: 50 },
+        ];
+        for mishap in &mishaps {
+            check_text(Answer::reply("Hi you").with(mishap.clone()), "Hi you").await;
+        }
+        // And with all that goes together.
+        let all = mishaps.iter().filter(|mishap| !matches!(mishap, Mishap::LineEnds(_)));
+        let answer =
+            all.fold(Answer::reply("Hi you"), |answer, mishap| answer.with(mishap.clone()));
+        check_text(answer.with(Mishap::LineEnds(LineEnd::CrLf)), "Hi you").await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_is_slow_by_the_clock_of_tokio() {
+        let slow = || Answer::reply("Hi").with(Mishap::Slow(Duration::from_hours(1)));
+        let began = tokio::time::Instant::now();
+        check_text(slow().with(Mishap::Pieces(200)), "Hi").await;
+        let pieces = |wire| Answer::reply("Hi").bytes(wire).len() / 200;
+        let hours = u32::try_from(pieces(Wire::Anthropic)).unwrap();
+        assert!(began.elapsed() >= hours * Duration::from_hours(1));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_packed_unasked_is_an_error_and_no_turn() {
+        for (wire, turn) in ask(Answer::reply("Hi").with(Mishap::Gzip), LONG).await {
+            assert!(turn.is_err(), "{wire}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_mishap_of_the_server_happens_to_every_answer() {
+        let server = ModelServer::start(|_| "Hi").await.unwrap().with(Mishap::NoTerminal);
+        for (wire, model) in models(&server, LONG) {
+            let error = model.stream_turn(request()).into_turn().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals_have_their_kind_and_their_wait() {
+        for (status, kind) in [
+            (400, ErrorKind::InvalidRequest),
+            (401, ErrorKind::Auth),
+            (402, ErrorKind::Billing),
+            (403, ErrorKind::Auth),
+            (404, ErrorKind::InvalidRequest),
+            (408, ErrorKind::Timeout),
+            (429, ErrorKind::RateLimited),
+            (500, ErrorKind::Server),
+            (503, ErrorKind::Overloaded),
+            (529, ErrorKind::Overloaded),
+        ] {
+            for error in check_error(Answer::refuse(status), kind).await {
+                assert_eq!(error.status(), Some(status));
+            }
+        }
+        for (name, value, wait) in [("retry-after", "2", 2000), ("retry-after-ms", "1500", 1500)] {
+            let answer = Answer::refuse(429).with_header(name, value);
+            for error in check_error(answer, ErrorKind::RateLimited).await {
+                assert_eq!(error.retry_after(), Some(Duration::from_millis(wait)));
+            }
+        }
+        let full = Error::new(ErrorKind::ContextWindow, "9 tokens > 8");
+        check_error(full.into(), ErrorKind::ContextWindow).await;
+        check_error(Answer::page(502), ErrorKind::Server).await;
+        check_error(Answer::page(200), ErrorKind::Protocol).await;
+        check_error(Answer::refuse(429).with_status(200), ErrorKind::RateLimited).await;
+        check_error(Answer::raw("application/json", "{}"), ErrorKind::Protocol).await;
+        // A refusal can be broken off like anything else.
+        let cut = Answer::refuse(429).with(Mishap::Cut(After::Bytes(5)));
+        check_error(cut, ErrorKind::RateLimited).await;
+    }
+
+    #[tokio::test]
+    async fn a_bad_day_ends_well_for_an_agent_that_asks_again() {
+        let server = ModelServer::start(|asked| match asked.n {
+            0 => Answer::refuse(529).with_header("retry-after", "1"),
+            1 => Answer::reply("Let me see.").with(Mishap::Cut(After::Bytes(300))),
+            _ => Answer::reply("It is 3."),
+        });
+        let server = server.await.unwrap();
+        let (_, model) = models(&server, LONG).remove(0);
+        let mut kinds = Vec::new();
+        let text = loop {
+            match model.stream_turn(request()).into_turn().await {
+                Ok(turn) => break turn.text(),
+                Err(error) => kinds.push(error.kind()),
+            }
+        };
+        assert_eq!(kinds, [ErrorKind::Overloaded, ErrorKind::IncompleteTurn]);
+        assert_eq!(text, "It is 3.");
+    }
+
+    #[tokio::test]
+    async fn what_the_vendor_would_refuse_never_reaches_the_script() {
+        let server = ModelServer::start(|_| -> Reply { panic!("nobody is asked") }).await.unwrap();
+        for (wire, model) in models(&server, LONG) {
+            let mut request = request();
+            let temperature = json!({ "temperature": 5 });
+            let Value::Object(extra) = temperature else { unreachable!("it is an object") };
+            request.options = Options { extra, ..Options::default() };
+            let error = model.stream_turn(request).into_turn().await.unwrap_err();
+            assert_eq!(
+                (error.kind(), error.status()),
+                (ErrorKind::InvalidRequest, Some(400)),
+                "{wire}"
+            );
+        }
+        assert_eq!(server.complaints().len(), 2);
+        assert!(server.complaints().iter().all(|what| what.contains("temperature")));
+    }
+}

@@ -1,0 +1,600 @@
+//! What the loopback server writes on each wire, byte by byte or event by event, without a network.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnstream::provider::Reply;
+use turnstream::testing::{After, Answer, LineEnd, Mishap, Noise, Wire};
+use turnstream::turn::StopReason;
+use turnstream::{Error, ErrorKind, Usage};
+
+/// The stream of a reply as text.
+fn stream(wire: Wire, answer: impl Into<Answer>) -> String {
+    String::from_utf8(answer.into().bytes(wire)).unwrap()
+}
+
+/// The events of a stream: the name, where there is one, and the data.
+fn events(stream: &str) -> Vec<(String, Value)> {
+    let stream = stream.replace("\r\n", "\n");
+    let frames = stream.split("\n\n").filter(|frame| !frame.is_empty());
+    frames
+        .filter_map(|frame| {
+            let mut event = (String::new(), Value::Null);
+            for line in frame.lines() {
+                match line.split_once(": ") {
+                    Some(("event", name)) => name.clone_into(&mut event.0),
+                    Some(("data", "[DONE]")) => event.1 = "[DONE]".into(),
+                    Some(("data", data)) => event.1 = serde_json::from_str(data).unwrap(),
+                    _ => return None,
+                }
+            }
+            Some(event)
+        })
+        .collect()
+}
+
+fn said(wire: Wire, reply: impl Into<Reply>) -> Vec<(String, Value)> {
+    events(&stream(wire, reply.into()))
+}
+
+fn data(wire: Wire, reply: impl Into<Reply>) -> Vec<Value> {
+    said(wire, reply).into_iter().map(|(_, data)| data).collect()
+}
+
+/// The deltas of a chat stream that say something, and the finish reasons.
+fn chat(reply: impl Into<Reply>) -> Vec<Value> {
+    let chunks = data(Wire::OpenAiChat, reply);
+    let choices = chunks.iter().filter_map(|chunk| chunk["choices"].get(0)).skip(1);
+    choices
+        .map(|choice| match &choice["finish_reason"] {
+            Value::Null => choice["delta"].clone(),
+            reason => reason.clone(),
+        })
+        .collect()
+}
+
+/// The parts of a Gemini stream.
+fn parts(reply: impl Into<Reply>) -> Vec<Value> {
+    let chunks = data(Wire::Gemini, reply);
+    let parts = |chunk: &Value| chunk["candidates"][0]["content"]["parts"].as_array().cloned();
+    chunks.iter().filter_map(parts).flatten().collect()
+}
+
+/// The items of a finished Responses stream.
+fn output(reply: impl Into<Reply>) -> Value {
+    data(Wire::OpenAiResponses, reply).last().unwrap()["response"]["output"].clone()
+}
+
+fn usage() -> Usage {
+    Usage {
+        input_tokens: 100,
+        output_tokens: 20,
+        cache_read_input_tokens: 30,
+        cache_write_input_tokens: 10,
+        reasoning_tokens: 5,
+    }
+}
+
+#[test]
+fn a_text_on_the_anthropic_wire() {
+    let stream = stream(Wire::Anthropic, Reply::text("Hi you").usage(usage()));
+    let expected = [
+        r#"{"message":{"content":[],"id":"msg_0000","model":"scripted","role":"assistant","stop_reason":null,"stop_sequence":null,"type":"message","usage":{"cache_creation_input_tokens":10,"cache_read_input_tokens":30,"input_tokens":60,"output_tokens":1}},"type":"message_start"}"#,
+        r#"{"content_block":{"text":"","type":"text"},"index":0,"type":"content_block_start"}"#,
+        r#"{"type":"ping"}"#,
+        r#"{"delta":{"text":"Hi ","type":"text_delta"},"index":0,"type":"content_block_delta"}"#,
+        r#"{"delta":{"text":"you","type":"text_delta"},"index":0,"type":"content_block_delta"}"#,
+        r#"{"index":0,"type":"content_block_stop"}"#,
+        r#"{"delta":{"stop_reason":"end_turn","stop_sequence":null},"type":"message_delta","usage":{"cache_creation_input_tokens":10,"cache_read_input_tokens":30,"input_tokens":60,"output_tokens":20,"output_tokens_details":{"thinking_tokens":5}}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let frame = |data: &&str| {
+        let event: Value = serde_json::from_str(data).unwrap();
+        format!("event: {}\ndata: {data}\n\n", event["type"].as_str().unwrap())
+    };
+    assert_eq!(stream, expected.iter().map(frame).collect::<String>());
+}
+
+#[test]
+fn thoughts_and_calls_on_the_anthropic_wire() {
+    let reply = Reply::new()
+        .think("Hm")
+        .sign("c2ln")
+        .think_hidden("b3BhcXVl")
+        .call("add", json!({ "a": 1, "b": "two words" }))
+        .call_raw("toolu_9", "now", "");
+    let events = data(Wire::Anthropic, reply);
+    let is = |event: &&Value| !matches!(event["type"].as_str(), Some("ping" | "message_start"));
+    let events: Vec<_> = events.iter().filter(is).collect();
+    let mut at = events.into_iter();
+    let mut next = |index: u32, what: &str| {
+        let event = at.next().unwrap();
+        assert_eq!(event["index"], index, "{event}");
+        event[what].clone()
+    };
+    let thinking = json!({ "type": "thinking", "thinking": "", "signature": "" });
+    assert_eq!(next(0, "content_block"), thinking);
+    assert_eq!(next(0, "delta"), json!({ "type": "thinking_delta", "thinking": "Hm" }));
+    assert_eq!(next(0, "delta"), json!({ "type": "signature_delta", "signature": "c2ln" }));
+    assert_eq!(next(0, "type"), "content_block_stop");
+    let hidden = json!({ "type": "redacted_thinking", "data": "b3BhcXVl" });
+    assert_eq!(next(1, "content_block"), hidden);
+    assert_eq!(next(1, "type"), "content_block_stop");
+    let call = json!({ "type": "tool_use", "id": "toolu_0000_2", "name": "add", "input": {} });
+    assert_eq!(next(2, "content_block"), call);
+    for piece in ["", "{\"a\":1,\"b\":\"", "two words\"}"] {
+        let delta = json!({ "type": "input_json_delta", "partial_json": piece });
+        assert_eq!(next(2, "delta"), delta);
+    }
+    assert_eq!(next(2, "type"), "content_block_stop");
+    assert_eq!(next(3, "content_block")["id"], "toolu_9");
+    assert_eq!(next(3, "delta")["partial_json"], "");
+    assert_eq!(next(3, "type"), "content_block_stop");
+    assert_eq!(at.next().unwrap()["delta"]["stop_reason"], "tool_use");
+}
+
+#[test]
+fn a_text_on_the_chat_wire() {
+    let chunk = |choices: Value, usage: Value| {
+        json!({
+            "id": "chatcmpl-0000", "object": "chat.completion.chunk", "created": 1_700_000_000,
+            "model": "scripted", "service_tier": "default", "system_fingerprint": "fp_scripted",
+            "choices": choices, "usage": usage,
+        })
+    };
+    let choice = |delta: Value, reason: Value| json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason }]);
+    let events = said(Wire::OpenAiChat, Reply::text("Hi you").usage(usage()));
+    assert!(events.iter().all(|(name, _)| name.is_empty()), "this wire names no event");
+    let start = json!({ "role": "assistant", "content": "", "refusal": null });
+    let counted = json!({
+        "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
+        "prompt_tokens_details": { "cached_tokens": 30, "cache_write_tokens": 10 },
+        "completion_tokens_details": { "reasoning_tokens": 5 },
+    });
+    let expected = [
+        chunk(choice(start, Value::Null), Value::Null),
+        chunk(choice(json!({ "content": "Hi " }), Value::Null), Value::Null),
+        chunk(choice(json!({ "content": "you" }), Value::Null), Value::Null),
+        chunk(choice(json!({}), json!("stop")), Value::Null),
+        chunk(json!([]), counted),
+        json!("[DONE]"),
+    ];
+    assert_eq!(events.into_iter().map(|(_, data)| data).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn calls_on_the_chat_wire_have_their_place_and_their_pieces() {
+    let reply = Reply::new().call("add", json!({ "a": 1, "b": "x" })).call_raw("c9", "now", "{}");
+    let call = |index: u32, id: &str, name: &str| {
+        json!({ "tool_calls": [{ "index": index, "id": id, "type": "function",
+            "function": { "name": name, "arguments": "" } }] })
+    };
+    let piece = |index: u32, piece: &str| json!({ "tool_calls": [{ "index": index, "function": { "arguments": piece } }] });
+    let expected = [
+        call(0, "call_0000_0", "add"),
+        piece(0, "{\"a\":1,\"b\":\""),
+        piece(0, "x\"}"),
+        call(1, "c9", "now"),
+        piece(1, "{}"),
+        json!("tool_calls"),
+    ];
+    assert_eq!(chat(reply), expected);
+}
+
+#[test]
+fn thoughts_on_the_chat_wire_are_plain_unless_they_are_signed() {
+    assert_eq!(
+        chat(Reply::new().think("Hm").say("Hi")),
+        [json!({ "reasoning_content": "Hm" }), json!({ "content": "Hi" }), json!("stop")]
+    );
+    let detail = |mut detail: Value, index: u32| {
+        detail["format"] = "anthropic-claude-v1".into();
+        detail["index"] = index.into();
+        json!([detail])
+    };
+    let shown = |text: &str, index: u32| {
+        let detail = detail(json!({ "type": "reasoning.text", "text": text }), index);
+        json!({ "reasoning": text, "reasoning_details": detail })
+    };
+    let signed = detail(json!({ "type": "reasoning.text", "signature": "c2ln" }), 0);
+    let hidden = detail(json!({ "type": "reasoning.encrypted", "data": "b3Bh" }), 1);
+    assert_eq!(
+        chat(Reply::new().think("Hm hm").sign("c2ln").think_hidden("b3Bh").say("Hi")),
+        [
+            shown("Hm ", 0),
+            shown("hm", 0),
+            json!({ "reasoning_details": signed }),
+            json!({ "reasoning_details": hidden }),
+            json!({ "content": "Hi" }),
+            json!("stop"),
+        ]
+    );
+    let google = chat(Reply::new().call_raw("c", "now", "{}").sign("c2ln"));
+    let content = &google[0]["tool_calls"][0]["extra_content"];
+    assert_eq!(*content, json!({ "google": { "thought_signature": "c2ln" } }));
+}
+
+#[test]
+fn a_refusal_on_the_chat_wire_is_words_of_their_own() {
+    let refusal = [json!({ "refusal": "I " }), json!({ "refusal": "won't" }), json!("stop")];
+    assert_eq!(chat(Reply::new().refuse("I won't")), refusal);
+}
+
+#[test]
+fn a_turn_on_the_responses_wire_is_numbered_and_named() {
+    let reply = Reply::new()
+        .summarize("Hm hm")
+        .say("Hi you")
+        .call("add", json!({ "a": 1 }))
+        .call_raw("c9", "now", "")
+        .usage(usage());
+    let events = said(Wire::OpenAiResponses, reply);
+    for (at, (name, data)) in events.iter().enumerate() {
+        assert_eq!(data["type"], **name, "{data}");
+        assert_eq!(data["sequence_number"], at, "{data}");
+    }
+    let short = |(name, data): &(String, Value)| {
+        let name = name.trim_start_matches("response.").to_owned();
+        (name, data["output_index"].as_u64())
+    };
+    let names: Vec<_> = events.iter().map(short).collect();
+    let expected: Vec<(String, Option<u64>)> = [
+        ("created", None),
+        ("in_progress", None),
+        ("output_item.added", Some(0)),
+        ("reasoning_summary_part.added", Some(0)),
+        ("reasoning_summary_text.delta", Some(0)),
+        ("reasoning_summary_text.delta", Some(0)),
+        ("reasoning_summary_text.done", Some(0)),
+        ("reasoning_summary_part.done", Some(0)),
+        ("output_item.done", Some(0)),
+        ("output_item.added", Some(1)),
+        ("content_part.added", Some(1)),
+        ("output_text.delta", Some(1)),
+        ("output_text.delta", Some(1)),
+        ("output_text.done", Some(1)),
+        ("content_part.done", Some(1)),
+        ("output_item.done", Some(1)),
+        ("output_item.added", Some(2)),
+        ("function_call_arguments.delta", Some(2)),
+        ("function_call_arguments.done", Some(2)),
+        ("output_item.done", Some(2)),
+        ("output_item.added", Some(3)),
+        ("function_call_arguments.done", Some(3)),
+        ("output_item.done", Some(3)),
+        ("completed", None),
+    ]
+    .into_iter()
+    .map(|(name, at)| (name.to_owned(), at))
+    .collect();
+    assert_eq!(names, expected);
+    let delta = json!({
+        "type": "response.output_text.delta", "sequence_number": 11, "item_id": "msg_0000_1",
+        "output_index": 1, "content_index": 0, "delta": "Hi ",
+    });
+    assert_eq!(events[11].1, delta);
+    let response = &events.last().unwrap().1["response"];
+    let encrypted = response["output"][0]["encrypted_content"].as_str().unwrap();
+    assert_eq!(
+        response["output"],
+        json!([
+            { "id": "rs_0000_0", "type": "reasoning", "encrypted_content": encrypted,
+              "summary": [{ "type": "summary_text", "text": "Hm hm" }] },
+            { "id": "msg_0000_1", "type": "message", "status": "completed", "role": "assistant",
+              "content": [{ "type": "output_text", "text": "Hi you", "annotations": [], "logprobs": [] }] },
+            { "id": "fc_0000_2", "type": "function_call", "status": "completed",
+              "call_id": "call_0000_2", "name": "add", "arguments": "{\"a\":1}" },
+            { "id": "fc_0000_3", "type": "function_call", "status": "completed",
+              "call_id": "c9", "name": "now", "arguments": "" },
+        ])
+    );
+    assert_eq!(response["status"], "completed");
+    assert_eq!(
+        response["usage"],
+        json!({
+            "input_tokens": 100, "output_tokens": 20, "total_tokens": 120,
+            "input_tokens_details": { "cached_tokens": 30, "cache_write_tokens": 10 },
+            "output_tokens_details": { "reasoning_tokens": 5 },
+        })
+    );
+}
+
+#[test]
+fn thoughts_and_refusals_on_the_responses_wire() {
+    let items = output(Reply::new().think("Hm").sign("c2ln").think_hidden("b3Bh").refuse("No"));
+    assert_eq!(
+        items,
+        json!([
+            { "id": "rs_0000_0", "type": "reasoning", "summary": [], "encrypted_content": "c2ln",
+              "content": [{ "type": "reasoning_text", "text": "Hm" }] },
+            { "id": "rs_0000_1", "type": "reasoning", "summary": [], "encrypted_content": "b3Bh" },
+            { "id": "msg_0000_2", "type": "message", "status": "completed", "role": "assistant",
+              "content": [{ "type": "refusal", "refusal": "No" }] },
+        ])
+    );
+}
+
+#[test]
+fn a_call_that_is_cut_off_is_nowhere_done_on_the_responses_wire() {
+    let reply = Reply::new().call_unfinished("c", "add", "{\"a\"").stop(StopReason::MaxTokens);
+    let events = said(Wire::OpenAiResponses, reply);
+    let last = &events.last().unwrap().1;
+    assert_eq!(last["type"], "response.incomplete");
+    assert_eq!(last["response"]["incomplete_details"], json!({ "reason": "max_output_tokens" }));
+    assert_eq!(last["response"]["output"][0]["status"], "incomplete");
+    assert!(!events.iter().any(|(name, _)| name.ends_with("done")), "{events:?}");
+}
+
+#[test]
+fn a_text_on_the_gemini_wire_ends_its_lines_as_the_vendor_does() {
+    let stream = stream(Wire::Gemini, Reply::text("Hi").usage(usage()));
+    assert_eq!(
+        stream,
+        concat!(
+            r#"data: {"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"index":0}],"modelVersion":"scripted","responseId":"response-0000","usageMetadata":{"cachedContentTokenCount":30,"promptTokenCount":100,"totalTokenCount":100}}"#,
+            "\r\n\r\n",
+            r#"data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"modelVersion":"scripted","responseId":"response-0000","usageMetadata":{"cachedContentTokenCount":30,"candidatesTokenCount":15,"promptTokenCount":100,"thoughtsTokenCount":5,"totalTokenCount":120}}"#,
+            "\r\n\r\n",
+        )
+    );
+}
+
+#[test]
+fn parallel_calls_come_together_on_the_gemini_wire_and_the_first_carries_the_signature() {
+    let reply = Reply::new()
+        .think("Hm")
+        .sign("c2ln")
+        .call("add", json!({ "a": 1 }))
+        .call_raw("c9", "now", "");
+    let chunks = data(Wire::Gemini, reply);
+    let parts = |at: usize| &chunks[at]["candidates"][0]["content"]["parts"];
+    assert_eq!(*parts(0), json!([{ "text": "Hm", "thought": true }]));
+    assert_eq!(
+        *parts(1),
+        json!([
+            { "functionCall": { "name": "add", "args": { "a": 1 } }, "thoughtSignature": "c2ln" },
+            { "functionCall": { "id": "c9", "name": "now", "args": {} } },
+        ])
+    );
+    assert_eq!(chunks[2]["candidates"][0]["finishReason"], "STOP");
+}
+
+#[test]
+fn a_signature_of_text_on_the_gemini_wire_is_an_empty_part_of_its_own() {
+    let signed = json!({ "text": "", "thoughtSignature": "c2ln" });
+    let last = json!({ "text": "" });
+    let text = json!({ "text": "Hi" });
+    assert_eq!(parts(Reply::text("Hi").sign("c2ln")), [text.clone(), signed.clone(), last]);
+    // Thoughts that nothing follows are signed by the last part.
+    let thought = json!({ "text": "Hm", "thought": true });
+    assert_eq!(parts(Reply::new().think("Hm").sign("c2ln")), [thought, signed]);
+    let carries = json!({ "text": "Hi", "thoughtSignature": "b3Bh" });
+    assert_eq!(parts(Reply::new().think_hidden("b3Bh").say("Hi"))[0], carries);
+}
+
+#[test]
+fn every_stop_reason_is_said_or_refused() {
+    #[track_caller]
+    fn check(reason: &StopReason, expected: [Option<&str>; 4]) {
+        for (wire, expected) in Wire::ALL.into_iter().zip(expected) {
+            let stream = stream(wire, Reply::text("x").stop(reason.clone()));
+            match expected {
+                Some(word) => assert!(stream.contains(&format!("\"{word}\"")), "{wire}: {stream}"),
+                None => {
+                    let what = format!("what the {wire} wire cannot say");
+                    assert!(stream.contains(&what), "{wire}: {stream}");
+                }
+            }
+        }
+    }
+    let word = |word| Some(word);
+    check(&StopReason::Stop, [word("end_turn"), word("stop"), word("completed"), word("STOP")]);
+    check(
+        &StopReason::ToolCalls,
+        [word("tool_use"), word("tool_calls"), word("completed"), word("STOP")],
+    );
+    check(
+        &StopReason::MaxTokens,
+        [word("max_tokens"), word("length"), word("max_output_tokens"), word("MAX_TOKENS")],
+    );
+    check(
+        &StopReason::ContentFilter,
+        [word("sensitive"), word("content_filter"), word("content_filter"), word("SAFETY")],
+    );
+    check(&StopReason::Refusal, [word("refusal"), None, None, None]);
+    check(&StopReason::Pause, [word("pause_turn"), None, None, None]);
+    let full = "model_context_window_exceeded";
+    check(&StopReason::ContextWindow, [word(full), word(full), None, None]);
+    let novel = StopReason::Other("novel".into());
+    check(&novel, [word("novel"), word("novel"), word("novel"), word("novel")]);
+}
+
+#[test]
+fn what_a_wire_cannot_say_is_said_so() {
+    #[track_caller]
+    fn check(reply: &Reply, what: &str, wires: &[Wire]) {
+        for wire in Wire::ALL {
+            let stream = stream(wire, reply.clone());
+            let refused = stream.contains(&format!("the {wire} wire cannot say: {what}"));
+            assert_eq!(refused, wires.contains(&wire), "{wire}: {stream}");
+        }
+    }
+    let all = Wire::ALL;
+    let event = turnstream::turn::TurnEvent::UsageUpdate { usage: usage() };
+    check(&Reply::text("x").event(event), "an event as it is", &all);
+    check(&Reply::text("x").retract("again"), "a retraction", &all);
+    let text = [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses];
+    check(&Reply::text("x").sign("c2ln"), "a signature of text", &text);
+    let call = Reply::new().call_raw("c", "f", "{}").sign("c2ln");
+    check(&call, "a signature of text or of a call", &[Wire::Anthropic, Wire::OpenAiResponses]);
+    check(&Reply::new().refuse("No"), "a refusal", &[Wire::Gemini]);
+    let raw = Reply::new().call_raw("c", "f", "no JSON");
+    check(&raw, "arguments that are no JSON object", &[Wire::Gemini]);
+    let cut = Reply::new().call_unfinished("c", "f", "{").stop(StopReason::MaxTokens);
+    check(&cut, "a call that is cut off", &[Wire::Gemini]);
+}
+
+#[test]
+fn an_error_in_the_stream_has_the_shape_of_its_wire() {
+    #[track_caller]
+    fn check(wire: Wire, reply: Reply, name: &str, expected: &Value) {
+        let events = said(wire, reply);
+        let (event, data) = events.last().unwrap();
+        assert_eq!((event.as_str(), data), (name, expected));
+    }
+    let failing = || Reply::text("Hel").fail(Error::new(ErrorKind::Overloaded, "busy"));
+    let error = json!({ "type": "overloaded_error", "message": "busy" });
+    check(Wire::Anthropic, failing(), "error", &json!({ "type": "error", "error": error }));
+    let error = json!({
+        "message": "busy", "type": "service_unavailable_error", "param": null,
+        "code": "server_is_overloaded",
+    });
+    check(Wire::OpenAiChat, failing(), "", &json!({ "error": error }));
+    let error = json!({ "code": 503, "message": "busy", "status": "UNAVAILABLE" });
+    check(Wire::Gemini, failing(), "", &json!({ "error": error }));
+    let events = said(Wire::OpenAiResponses, failing());
+    let (name, data) = events.last().unwrap();
+    assert_eq!((name.as_str(), &data["sequence_number"]), ("response.failed", &json!(5)));
+    let error = json!({ "code": "server_is_overloaded", "message": "busy" });
+    assert_eq!(
+        (&data["response"]["status"], &data["response"]["error"]),
+        (&json!("failed"), &error)
+    );
+    // Before anything was said it is an event of its own.
+    let early = Reply::new().delay(Duration::ZERO).fail(Error::new(ErrorKind::RateLimited, "slow"));
+    let flat = json!({
+        "type": "error", "code": "rate_limit_exceeded", "message": "slow", "param": null,
+        "sequence_number": 2,
+    });
+    check(Wire::OpenAiResponses, early, "error", &flat);
+}
+
+#[test]
+fn a_refusal_has_the_shape_of_its_vendor() {
+    #[track_caller]
+    fn check(wire: Wire, expected: &Value) {
+        let body: Value = serde_json::from_slice(&Answer::refuse(429).bytes(wire)).unwrap();
+        assert_eq!(body, *expected);
+    }
+    let message = "too many requests";
+    let error = json!({ "type": "rate_limit_error", "message": message });
+    check(Wire::Anthropic, &json!({ "type": "error", "error": error }));
+    let error = json!({
+        "message": message, "type": "requests", "param": null, "code": "rate_limit_exceeded",
+    });
+    check(Wire::OpenAiChat, &json!({ "error": error }));
+    check(Wire::OpenAiResponses, &json!({ "error": error }));
+    let error = json!({ "code": 429, "message": message, "status": "RESOURCE_EXHAUSTED" });
+    check(Wire::Gemini, &json!({ "error": error }));
+    let waits =
+        Error::new(ErrorKind::RateLimited, "slow").with_retry_after(Duration::from_millis(1500));
+    let body: Value = serde_json::from_slice(&Answer::from(waits).bytes(Wire::Gemini)).unwrap();
+    assert_eq!(body["error"]["details"][0]["retryDelay"], "1.5s");
+}
+
+#[test]
+fn the_same_script_gives_the_same_bytes() {
+    let reply = || Reply::new().think("Hm").say("Hi you").call("f", json!({ "a": [1, 2, 3] }));
+    for wire in Wire::ALL {
+        assert_eq!(stream(wire, reply()), stream(wire, reply()));
+        let pieces = Mishap::RandomPieces { seed: 7, most: 9 };
+        assert_eq!(stream(wire, Answer::reply(reply()).with(pieces)), stream(wire, reply()));
+    }
+}
+
+#[test]
+fn a_body_breaks_off_where_it_is_told_to() {
+    for wire in Wire::ALL {
+        let whole = Answer::reply("Hi you").bytes(wire);
+        for n in [0, 1, 50, whole.len(), whole.len() + 1] {
+            let kept = &whole[..n.min(whole.len())];
+            for mishap in [Mishap::Cut, Mishap::End, Mishap::Stall, Mishap::Reset] {
+                let answer = Answer::reply("Hi you").with(mishap(After::Bytes(n)));
+                assert_eq!(answer.bytes(wire), kept, "{wire} {n}");
+            }
+        }
+        let all = events(&stream(wire, Answer::reply("Hi you")));
+        for n in 0..=all.len() + 1 {
+            let answer = Answer::reply("Hi you").with(Mishap::End(After::Events(n)));
+            assert_eq!(events(&stream(wire, answer)), all[..n.min(all.len())], "{wire} {n}");
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_can_be_missing() {
+    let left_out = |wire, mishap| {
+        let whole = events(&stream(wire, Answer::reply("Hi")));
+        let left = events(&stream(wire, Answer::reply("Hi").with(mishap)));
+        assert_eq!(left, whole[..left.len()]);
+        whole.len() - left.len()
+    };
+    // From `message_delta`, the finish reason, `response.completed`, `finishReason` on.
+    let terminal: Vec<_> =
+        Wire::ALL.into_iter().map(|wire| left_out(wire, Mishap::NoTerminal)).collect();
+    assert_eq!(terminal, [2, 3, 1, 1]);
+    let last_word: Vec<_> =
+        Wire::ALL.into_iter().map(|wire| left_out(wire, Mishap::NoLastWord)).collect();
+    assert_eq!(last_word, [1, 1, 0, 0]);
+    for wire in Wire::ALL {
+        let whole = stream(wire, "Hi");
+        let short = stream(wire, Answer::reply("Hi").with(Mishap::NoFinalBlankLine));
+        let end = if wire == Wire::Gemini { "\r\n" } else { "\n" };
+        assert_eq!(short + end, whole);
+    }
+}
+
+#[test]
+fn framing_changes_nothing_that_is_said() {
+    for wire in Wire::ALL {
+        let plain = stream(wire, "Hi you").replace("\r\n", "\n");
+        for (end, text) in [(LineEnd::Lf, "\n"), (LineEnd::CrLf, "\r\n"), (LineEnd::Cr, "\r")] {
+            let ended = stream(wire, Answer::reply("Hi you").with(Mishap::LineEnds(end)));
+            assert_eq!(ended, plain.replace('\n', text));
+        }
+        let said = events(&plain);
+        for noise in [Noise::Comments, Noise::BlankLines] {
+            let noisy = stream(wire, Answer::reply("Hi you").with(Mishap::Between(noise)));
+            assert_eq!(events(&noisy), said, "{wire}");
+            assert!(noisy.len() > plain.len());
+        }
+        let unknown = Answer::reply("Hi you").with(Mishap::Between(Noise::UnknownEvents));
+        let mut unknown = events(&stream(wire, unknown));
+        assert_eq!(unknown.len(), 2 * said.len());
+        unknown.retain(|(_, data)| !data.to_string().contains("sky"));
+        assert_eq!(unknown, said);
+    }
+}
+
+#[test]
+fn a_sign_of_life_is_that_of_the_wire() {
+    for (wire, sign) in Wire::ALL.into_iter().zip([
+        "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        ": keep-alive\n\n",
+        "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":0}\n\n",
+        ": keep-alive\r\n\r\n",
+    ]) {
+        let alive = stream(wire, Answer::reply("Hi").with(Mishap::Between(Noise::Pings)));
+        assert!(alive.starts_with(sign), "{alive}");
+    }
+}
+
+#[test]
+fn an_error_can_come_after_so_many_events() {
+    let error = Error::new(ErrorKind::Overloaded, "busy");
+    for wire in Wire::ALL {
+        let whole = events(&stream(wire, Answer::reply("Hi you")));
+        let failing = Answer::reply("Hi you").with(Mishap::Error(After::Events(3), error.clone()));
+        let failed = events(&stream(wire, failing));
+        assert_eq!(failed[..3], whole[..3]);
+        assert_eq!(failed.len(), 4);
+        assert!(failed[3].1.to_string().contains("busy"), "{wire}");
+    }
+}
+
+#[test]
+fn a_packed_body_says_so_and_cannot_be_read_as_it_is() {
+    let packed = Answer::reply("Hi").with(Mishap::Gzip).bytes(Wire::Anthropic);
+    assert_eq!(packed[..3], [0x1f, 0x8b, 8]);
+    assert!(!packed.windows(5).any(|window| window == b"event"));
+}
