@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use turnstream::item::{Media, MediaSource, Part, ResultKind, ToolResult, TurnInfo};
-use turnstream::provider::{anthropic, openai_chat};
+use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
 use turnstream::request::System;
 use turnstream::testing::lint;
 use turnstream::tool::ToolSpec;
@@ -108,5 +108,11 @@ proptest! {
         prop_assert_eq!(lint::anthropic(&body), Vec::<String>::new(), "{}", body);
         let body = read(openai_chat::encode(&request, "m", openai_chat::LimitField::MaxTokens).unwrap());
         prop_assert_eq!(lint::openai_chat(&body), Vec::<String>::new(), "{}", body);
+        let body = read(openai_responses::encode(&request, "m").unwrap());
+        prop_assert_eq!(lint::openai_responses(&body), Vec::<String>::new(), "{}", body);
+        let body = read(gemini::encode(&request, "gemini-2.5-pro").unwrap());
+        prop_assert_eq!(lint::gemini(&body), Vec::<String>::new(), "{}", body);
+        let body = read(gemini::encode(&request, "gemini-3-pro").unwrap());
+        prop_assert_eq!(lint::gemini_3(&body), Vec::<String>::new(), "{}", body);
     }
 }

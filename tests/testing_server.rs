@@ -368,7 +368,7 @@ mod over_http {
     use futures::StreamExt;
     use turnstream::event::Reason;
     use turnstream::http::{HttpClient, Timeouts};
-    use turnstream::provider::{Anthropic, OpenAiChat, Provider};
+    use turnstream::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, Provider};
     use turnstream::request::Options;
     use turnstream::stream::TurnEvents;
     use turnstream::testing::{After, LineEnd, Mishap, Noise};
@@ -385,7 +385,7 @@ mod over_http {
         // A client is dear to make, and serves every runtime.
         static HTTP: LazyLock<HttpClient> = LazyLock::new(HttpClient::without_proxy);
         let http = || HTTP.clone();
-        let timeouts = Timeouts { first_byte: LONG, idle };
+        let timeouts = Timeouts { idle, first_byte: LONG, ..Timeouts::default() };
         vec![
             (
                 Wire::Anthropic,
@@ -401,6 +401,26 @@ mod over_http {
                 Wire::OpenAiChat,
                 Arc::new(
                     OpenAiChat::new("m")
+                        .with_base_url(server.url())
+                        .unwrap()
+                        .with_http(http())
+                        .with_timeouts(timeouts),
+                ),
+            ),
+            (
+                Wire::OpenAiResponses,
+                Arc::new(
+                    OpenAiResponses::new("m")
+                        .with_base_url(server.url())
+                        .unwrap()
+                        .with_http(http())
+                        .with_timeouts(timeouts),
+                ),
+            ),
+            (
+                Wire::Gemini,
+                Arc::new(
+                    Gemini::new("m")
                         .with_base_url(server.url())
                         .unwrap()
                         .with_http(http())
@@ -673,6 +693,10 @@ mod over_http {
         for (wire, model) in models(&server, LONG) {
             let mut request = request();
             let temperature = json!({ "temperature": 5 });
+            let temperature = match wire {
+                Wire::Gemini => json!({ "generationConfig": temperature }),
+                _ => temperature,
+            };
             let Value::Object(extra) = temperature else { unreachable!("it is an object") };
             request.options = Options { extra, ..Options::default() };
             let error = model.stream_turn(request).into_turn().await.unwrap_err();
@@ -682,7 +706,7 @@ mod over_http {
                 "{wire}"
             );
         }
-        assert_eq!(server.complaints().len(), 2);
+        assert_eq!(server.complaints().len(), 4);
         assert!(server.complaints().iter().all(|what| what.contains("temperature")));
     }
 }

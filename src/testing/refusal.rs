@@ -142,6 +142,7 @@ fn usual_status(wire: Wire, kind: ErrorKind) -> u16 {
         ErrorKind::TooLarge => 413,
         // What no vendor says of itself is its own failure.
         ErrorKind::Server
+        | ErrorKind::GenerationFailed
         | ErrorKind::Connect
         | ErrorKind::IncompleteTurn
         | ErrorKind::Protocol
