@@ -17,6 +17,7 @@ use futures::executor::block_on;
 use futures::stream;
 use serde_json::{Map, Value, json};
 use turnstream::item::{History, Item, ItemKind, ResultKind, ToolCall};
+use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Decoding, anthropic, openai_chat};
 use turnstream::stream::seal;
 use turnstream::turn::{PartialTurn, Turn, TurnEvent};
@@ -271,7 +272,9 @@ fn read(recording: &Recording, pieces: Vec<Bytes>) -> Reading {
     let model = recording.expect["model"].as_str().unwrap_or_default();
     let events = match recording.wire {
         Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new(model))),
-        Wire::OpenAiChat => seal(&history, Decoding::new(body, openai_chat::Decoder::new())),
+        Wire::OpenAiChat => {
+            seal(&history, Decoding::new(body, openai_chat::Decoder::new(model, &Dialect::OPENAI)))
+        }
     };
     Reading(block_on(events.collect()))
 }

@@ -5,7 +5,7 @@ use futures::{executor::block_on, stream};
 use serde_json::{Value, json};
 use turnstream::item::{Content, Media, MediaSource, Part, ResultKind, ToolResult};
 use turnstream::provider::Decoding;
-use turnstream::provider::openai_chat::{Decoder, LimitField, encode};
+use turnstream::provider::openai_chat::{Decoder, Dialect, encode};
 use turnstream::request::ToolSpec;
 use turnstream::sse::write_frame;
 use turnstream::stream::{TurnEvents, seal};
@@ -18,7 +18,9 @@ fn read(chunks: &[&str]) -> Result<Turn, Error> {
         write_frame(&mut body, None, chunk);
     }
     let body = stream::iter([Ok(Bytes::from(body))]);
-    let turn = seal(&History::with_id("h"), Decoding::new(body, Decoder::new())).into_turn();
+    let turn =
+        seal(&History::with_id("h"), Decoding::new(body, Decoder::new("m", &Dialect::OPENAI)))
+            .into_turn();
     block_on(turn).map(|turn| (*turn).clone())
 }
 
@@ -213,8 +215,7 @@ fn body(items: Vec<Item>) -> Result<Value, Error> {
         parameters: json!({ "type": "object" }),
     }]
     .into();
-    encode(&request, "m", LimitField::MaxTokens)
-        .map(|bytes| serde_json::from_slice(&bytes).unwrap())
+    encode(&request, "m", &Dialect::OPENAI).map(|bytes| serde_json::from_slice(&bytes).unwrap())
 }
 
 fn result(id: &str, content: impl Into<Content>) -> Item {
@@ -246,12 +247,11 @@ fn a_request_in_the_shape_of_the_wire() {
             "model": "m",
             "stream": true,
             "stream_options": { "include_usage": true },
-            "max_tokens": 9,
+            "max_completion_tokens": 9,
             "tools": [{ "type": "function", "function":
                 { "name": "f", "description": "F", "parameters": { "type": "object" } } }],
             "messages": [
                 { "role": "system", "content": "be brief" },
-                { "role": "system", "content": "today" },
                 { "role": "user", "content": "one" },
                 { "role": "user", "content": "two" },
                 { "role": "assistant", "content": "I'll look.", "tool_calls": [
@@ -265,6 +265,7 @@ fn a_request_in_the_shape_of_the_wire() {
                     { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } },
                 ] },
                 { "role": "assistant", "content": "done" },
+                { "role": "system", "content": "today" },
             ],
         })
     );

@@ -36,6 +36,15 @@ impl Fields {
         Json::parse(&serde_json::to_string(&self).ok()?).ok()
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The fields in their order.
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (String, Box<RawValue>)> {
+        self.0.into_iter()
+    }
+
     /// Merges `extra`: objects field by field, anything else replaces what stands there.
     fn merge(&mut self, extra: &Map<String, Value>) -> Result<(), serde_json::Error> {
         for (name, value) in extra {

@@ -442,6 +442,14 @@ impl TurnBuilder {
 
 /// Notes the id that the wire used, beside what is there.
 fn with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
+    // Beside what is there nothing is written anew: it goes back byte for byte.
+    if let Some(fields) = data.value.as_str().strip_prefix('{').filter(|fields| *fields != "}")
+        && !fields.contains("\"wire_id\"")
+        && let Ok(id) = serde_json::to_string(wire_id)
+        && let Ok(value) = Json::parse(&format!("{{\"wire_id\":{id},{fields}"))
+    {
+        return ProviderData { value, ..data };
+    }
     let mut value = data.value.to_value();
     match &mut value {
         serde_json::Value::Object(map) => {
