@@ -429,7 +429,14 @@ fn expected_usage(wire: Wire, usage: &Value) -> Usage {
         }
         Wire::OpenAiChat => Usage {
             input_tokens: count("/prompt_tokens"),
-            output_tokens: count("/completion_tokens"),
+            // Where they add up to the total apart from each other, the answer is both.
+            output_tokens: {
+                let (said, reasoned) =
+                    ("/completion_tokens", "/completion_tokens_details/reasoning_tokens");
+                let apart = count("/prompt_tokens") + count(said) + count(reasoned);
+                let is_apart = count("/total_tokens") == apart;
+                count(said) + if is_apart { count(reasoned) } else { 0 }
+            },
             cache_read_input_tokens: count("/prompt_tokens_details/cached_tokens"),
             cache_write_input_tokens: count("/prompt_tokens_details/cache_write_tokens"),
             reasoning_tokens: count("/completion_tokens_details/reasoning_tokens"),

@@ -227,7 +227,8 @@ impl<'a> Body<'a> {
                 self.reasoning_effort = Some(word(words, effort));
             }
             (ReasoningSetting::None, _)
-            | (ReasoningSetting::Effort(_) | ReasoningSetting::Thinking(_), Reasoning::Budget(_)) => {
+            | (ReasoningSetting::Effort(_) | ReasoningSetting::Thinking(_), Reasoning::Budget(_)) =>
+            {
                 return refused();
             }
         }

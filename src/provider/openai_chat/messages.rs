@@ -97,6 +97,11 @@ impl<'a> Messages<'a> {
         if std::mem::replace(&mut self.interrupted, item.interrupted) && !item.interrupted {
             self.close_turn();
         }
+        // Nor does another that was cut off: nothing tells where the first ended but its text.
+        let has_spoken = self.turn.as_ref().is_some_and(|turn| turn.content.says_something());
+        if item.interrupted && has_spoken {
+            self.close_turn();
+        }
         let data = handoff(item, self.dialect.name, self.model).data();
         match &item.kind {
             ItemKind::User { content } => self.user(content)?,
