@@ -366,4 +366,69 @@ mod over_http {
             assert!(!error.message().contains("sk-key"));
         }
     }
+
+    /// What arrives of a plain question: the path, the headers, the body.
+    async fn asked(
+        make: impl FnOnce(OpenAiChat, String) -> OpenAiChat,
+    ) -> (turnstream::testing::http::HttpRequest, Value) {
+        let answer = [chunk(&json!({ "content": "hi" }), Some("stop")), "[DONE]".to_owned()];
+        let server = LoopbackServer::start(move |_| sse(&answer)).await.unwrap();
+        let model = OpenAiChat::new("m").with_api_key("sk-key");
+        let model = make(model, server.url()).with_http(HttpClient::without_proxy());
+        let mut request = Request::new(History::from_items("h", [Item::user("hi")]));
+        request.options.max_output_tokens = Some(9);
+        model.stream_turn(request).into_turn().await.unwrap();
+        let request = server.requests().remove(0);
+        let body = serde_json::from_slice(&request.body).unwrap();
+        (request, body)
+    }
+
+    #[tokio::test]
+    async fn azure_has_a_key_header_of_its_own_and_keeps_the_query_of_its_address() {
+        let (request, _) = asked(|model, url| {
+            let url = format!("{url}/openai/deployments/d?api-version=2025-01-01");
+            model.with_dialect(Dialect::AZURE).with_base_url(url).unwrap()
+        })
+        .await;
+        assert_eq!(request.path, "/openai/deployments/d/chat/completions?api-version=2025-01-01");
+        assert_eq!(request.header("api-key"), Some("sk-key"));
+        assert_eq!(request.header("authorization"), None);
+    }
+
+    #[tokio::test]
+    async fn a_dialect_counts_whether_it_is_set_before_or_behind_the_address() {
+        let unknown = asked(|model, url| model.with_base_url(url).unwrap()).await.1;
+        assert_eq!(
+            (&unknown["max_tokens"], &unknown["max_completion_tokens"]),
+            (&json!(9), &Value::Null)
+        );
+        let groq = Dialect::GROQ;
+        let before = asked(|model, url| model.with_dialect(groq).with_base_url(url).unwrap()).await;
+        let behind = asked(|model, url| model.with_base_url(url).unwrap().with_dialect(groq)).await;
+        assert_eq!(before.1["max_completion_tokens"], 9);
+        assert_eq!(before.1, behind.1);
+    }
+
+    #[tokio::test]
+    async fn a_dialect_brings_its_address_and_without_one_nothing_is_sent() {
+        let server =
+            LoopbackServer::start(|_| sse(&[chunk(&json!({}), Some("stop")), "[DONE]".into()]))
+                .await
+                .unwrap();
+        let url: &'static str = server.url().leak();
+        let ask = |dialect: Dialect| {
+            let model = OpenAiChat::new("m").with_dialect(dialect);
+            let model = model.with_http(HttpClient::without_proxy());
+            model
+                .stream_turn(Request::new(History::from_items("h", [Item::user("hi")])))
+                .into_turn()
+        };
+        ask(Dialect { base_url: url, ..Dialect::STRICT }).await.unwrap();
+        assert_eq!(server.requests().len(), 1);
+        for base_url in ["", "no address"] {
+            let error = ask(Dialect { base_url, ..Dialect::STRICT }).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+            assert_eq!(error.parameter(), Some("base_url"));
+        }
+    }
 }

@@ -83,7 +83,7 @@ fn pieces_of_parallel_calls_may_alternate() {
 #[test]
 fn a_call_may_come_whole_without_arguments_or_with_an_empty_chunk_behind_it() {
     let whole = json!([{ "index": 0, "id": "a", "type": "function", "function": { "name": "f", "arguments": "{\"x\":1}" } }]);
-    check(&[whole.clone()], &["a f {\"x\":1}"]);
+    check(std::slice::from_ref(&whole), &["a f {\"x\":1}"]);
     let behind = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "" } }]);
     check(&[whole, behind], &["a f {\"x\":1}"]);
     for arguments in [json!(null), json!(""), json!({})] {

@@ -187,10 +187,14 @@ fn without_marks(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
             fields.remove("cache_control");
-            fields.values_mut().for_each(|value| *value = without_marks(value.take()));
+            for value in fields.values_mut() {
+                *value = without_marks(value.take());
+            }
         }
         Value::Array(values) => {
-            values.iter_mut().for_each(|value| *value = without_marks(value.take()));
+            for value in values {
+                *value = without_marks(value.take());
+            }
         }
         _ => {}
     }

@@ -88,6 +88,15 @@ fn words_that_stand_only_in_the_details_are_said() {
 }
 
 #[test]
+fn a_content_in_parts_without_thoughts_hides_no_words_of_the_details() {
+    let turn = read(&[
+        json!({ "content": [{ "type": "text", "text": "hi" }] }),
+        json!({ "reasoning_details": [{ "type": "reasoning.text", "text": "hm" }] }),
+    ]);
+    assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
+}
+
+#[test]
 fn signed_and_redacted_thinking_blocks_go_back_as_they_came() {
     let block = |thinking: &str, signature: &str| json!({ "thinking_blocks": [{ "type": "thinking", "thinking": thinking, "signature": signature }], "reasoning_content": thinking });
     let redacted = json!({ "thinking_blocks": [{ "type": "redacted_thinking", "data": "r+/=" }] });

@@ -38,7 +38,6 @@ pub struct Decoder {
     tags: Option<Tags>,
     notes: Notes,
     refused: bool,
-    finished: bool,
     /// A choice came: this is an answer.
     answered: bool,
 }
@@ -55,7 +54,6 @@ impl Decoder {
             tags: Tags::new(dialect.think_tags, dialect.text_calls),
             notes: Notes::default(),
             refused: false,
-            finished: false,
             answered: false,
         }
     }
@@ -67,7 +65,7 @@ impl Decoder {
         }
         if let Some(delta) = &choice.delta.0 {
             // What comes behind the finish reason is passed over.
-            match self.finished {
+            match turn.is_stopped() {
                 false => self.delta(delta, turn)?,
                 true if delta.tool_calls.0.iter().any(WireCall::adds_arguments) => {
                     let message = "arguments of a tool call came behind the finish reason";
@@ -88,14 +86,13 @@ impl Decoder {
             let message = format!("the provider broke off with finish reason `{raw}`");
             return Err(Error::new(kind, message));
         }
-        match self.finished {
+        match turn.is_stopped() {
             true => Ok(()),
             false => self.stop(self.reason(raw), raw, turn),
         }
     }
 
     fn stop(&mut self, reason: StopReason, raw: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
-        self.finished = true;
         self.end_text(turn);
         turn.stop(reason, raw);
         // The wire has no end of a call of its own: it is the finish reason.
@@ -135,7 +132,8 @@ impl Decoder {
         // The same words under two names are said once.
         let thoughts = [&delta.reasoning_content, &delta.reasoning, &delta.reasoning_text];
         let thought = thoughts.into_iter().find_map(|text| text.get().filter(|t| !t.is_empty()));
-        let thought = thought.or(delta.content.thinking.as_deref());
+        let in_parts = delta.content.thinking.as_deref().filter(|text| !text.is_empty());
+        let thought = thought.or(in_parts);
         self.thoughts_are_said |= thought.is_some();
         turn.reasoning(REASONING, thought.unwrap_or_default(), ReasoningKind::Trace);
         let Some(words) = self.reasoning.take(delta) else { return };
@@ -203,7 +201,8 @@ impl Decoder {
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
         if frame.data.trim() == "[DONE]" {
-            let ends = !self.finished && self.answered && self.dialect.end != TurnEnd::FinishReason;
+            let ends =
+                !turn.is_stopped() && self.answered && self.dialect.end != TurnEnd::FinishReason;
             if ends {
                 self.stop_unsaid(turn)?;
             }
@@ -239,7 +238,7 @@ impl Decode for Decoder {
     }
 
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let ends = !self.finished && self.answered && self.dialect.end == TurnEnd::Body;
+        let ends = !turn.is_stopped() && self.answered && self.dialect.end == TurnEnd::Body;
         match ends && self.calls.is_empty() {
             true => self.stop_unsaid(turn),
             false => Ok(()),

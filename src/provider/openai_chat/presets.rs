@@ -225,7 +225,7 @@ impl Dialect {
     };
 
     /// LM Studio, <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. It says
-    /// "'response_format.type' must be 'json_schema' or 'text'".
+    /// "`response_format.type` must be `json_schema` or `text`".
     pub const LM_STUDIO: Self = Self {
         name: "lm_studio",
         base_url: "http://localhost:1234/v1",

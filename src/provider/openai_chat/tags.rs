@@ -8,7 +8,7 @@ const CALL: &str = "<tool_call>";
 const END_CALL: &str = "</tool_call>";
 
 /// What a piece of text turns out to be.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Said<'a> {
     Text(&'a str),
     Thought(&'a str),

@@ -82,7 +82,7 @@ impl OpenAiChat {
         if !self.dialect_is_set && self.caller.endpoint.host() != "api.openai.com" {
             let Dialect { limit, system_place, .. } = Dialect::STRICT;
             let user = UserField::User;
-            self.dialect = Dialect { limit, system_place, user, ..Dialect::OPENAI };
+            self.dialect = Dialect { limit, user, system_place, ..Dialect::OPENAI };
         }
         Ok(self)
     }
