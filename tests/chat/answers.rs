@@ -131,6 +131,10 @@ fn errors_in_a_stream_have_their_kind_in_every_form_and_place() {
         r#"{"error":{"code":503,"message":"m"},"choices":[{"delta":{},"finish_reason":"error"}]}"#,
         ErrorKind::Overloaded,
     );
+    check(
+        r#"{"choices":[{"delta":{},"finish_reason":"stop","error":{"code":429,"message":"m"}}]}"#,
+        ErrorKind::RateLimited,
+    );
     check("{\"choices\":", ErrorKind::Protocol);
     check("hello", ErrorKind::Protocol);
 }

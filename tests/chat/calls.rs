@@ -226,6 +226,20 @@ fn calls_that_stand_in_the_text_are_read_where_the_dialect_says_so() {
     assert!(turn.calls().veto().is_none());
     let turn = read(&answer(&pieces, "stop")).unwrap();
     assert_eq!((turn.text().as_str(), turn.calls().len()), (text, 0));
+    // What was held back of the text stands before the call behind it.
+    let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
+    let mixed = [json!({ "content": "<tool" }), json!({ "tool_calls": call })];
+    let turn = read_in(&dialect, &answer(&mixed, "stop")).unwrap();
+    assert_eq!(turn.items()[0].as_text(), Some("<tool"));
+    assert!(turn.items()[1].as_tool_call().is_some());
+    // Nothing adds to a call that came whole.
+    let more = json!([{ "function": { "arguments": "{}" } }]);
+    let whole = [
+        json!({ "content": "<tool_call>{\"name\":\"f\"}</tool_call>" }),
+        json!({ "tool_calls": more }),
+    ];
+    let error = read_in(&dialect, &answer(&whole, "stop")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
     // Without its closing tag it is text.
     let open = [json!({ "content": "<tool_call>{\"name\":\"f\"}" })];
     let turn = read_in(&dialect, &answer(&open, "stop")).unwrap();

@@ -81,6 +81,17 @@ fn reasoning_that_is_only_encrypted_is_an_item_in_its_place() {
 }
 
 #[test]
+fn details_under_another_index_are_another_thought() {
+    let piece = |index: u64, text: &str| json!({ "reasoning_details": [{ "type": "reasoning.text", "text": text, "index": index }] });
+    let turn = read(&[piece(0, "a"), piece(1, "b"), piece(0, "c"), json!({ "content": "hi" })]);
+    let kept = json!([
+        { "type": "reasoning.text", "text": "ac", "index": 0 },
+        { "type": "reasoning.text", "text": "b", "index": 1 },
+    ]);
+    assert_eq!(sent(turn.to_history_items(), &Dialect::OPENROUTER)[0]["reasoning_details"], kept);
+}
+
+#[test]
 fn words_that_stand_only_in_the_details_are_said() {
     let piece = |text: &str| json!({ "reasoning_details": [{ "type": "reasoning.summary", "summary": text, "index": 0 }] });
     let turn = read(&[piece("We "), piece("need"), json!({ "content": "hi" })]);
@@ -104,17 +115,19 @@ fn signed_and_redacted_thinking_blocks_go_back_as_they_came() {
         block("h", ""),
         block("m", ""),
         block("", "sig"),
+        block("next", "sig3"),
         redacted,
         block("second", "sig2"),
         json!({ "content": "hi" }),
     ];
     let turn = read_in(&Dialect::LITELLM, &answer(&deltas, "stop")).unwrap();
-    assert_eq!(turn.reasoning(), "hmsecond");
+    assert_eq!(turn.reasoning(), "hmnextsecond");
     let messages = sent(turn.to_history_items(), &Dialect::LITELLM);
     assert_eq!(
         messages[0]["thinking_blocks"],
         json!([
             { "type": "thinking", "thinking": "hm", "signature": "sig" },
+            { "type": "thinking", "thinking": "next", "signature": "sig3" },
             { "type": "redacted_thinking", "data": "r+/=" },
             { "type": "thinking", "thinking": "second", "signature": "sig2" },
         ])
@@ -125,10 +138,13 @@ fn signed_and_redacted_thinking_blocks_go_back_as_they_came() {
 fn reasoning_of_a_turn_that_was_cut_off_is_not_sent() {
     let value = r#"{"reasoning_details":[{"type":"reasoning.text","text":"h"}]}"#;
     let thought = with_data(Item::reasoning("h"), "openrouter", "m", value);
-    let items = |thought: Item| vec![Item::user("x"), thought, Item::text("a"), Item::user("y")];
-    let cut = items(thought.clone().marked(Mark::Interrupted));
-    assert!(sent(cut, &Dialect::OPENROUTER).iter().all(|m| m["reasoning_details"].is_null()));
-    assert!(sent(items(thought), &Dialect::OPENROUTER)[1]["reasoning_details"].is_array());
+    let items = |thought: Item, text: Item| vec![Item::user("x"), thought, text, Item::user("y")];
+    let cut = |item: Item| item.marked(Mark::Interrupted);
+    let whole = items(thought.clone(), Item::text("a"));
+    assert!(sent(whole, &Dialect::OPENROUTER)[1]["reasoning_details"].is_array());
+    let broken = sent(items(cut(thought), cut(Item::text("a"))), &Dialect::OPENROUTER);
+    assert_eq!(broken.len(), 3);
+    assert!(broken[1]["reasoning_details"].is_null(), "{}", broken[1]);
 }
 
 #[test]
