@@ -1,11 +1,12 @@
 //! From frames to a turn.
 
 use super::calls::Calls;
+use super::delta::{Delta, Seldom};
 use super::dialect::{Dialect, TurnEnd};
 use super::notes::Notes;
 use super::reasoning::Reasoning;
 use super::tags::{Said, Tags};
-use super::wire::{Called, Choice, Chunk, Delta, WireCall, said};
+use super::wire::{Called, Choice, Chunk, WireCall, said};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
@@ -101,11 +102,14 @@ impl Decoder {
     }
 
     fn delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
-        if said(delta.audio).is_some() {
-            let message = "the model answers with sound, which is not read";
-            return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("audio"));
+        let in_parts = || delta.content.thinking.as_deref().filter(|text| !text.is_empty());
+        if let Some(thought) = delta.thought.get().or_else(in_parts) {
+            self.thoughts_are_said = true;
+            turn.reasoning(REASONING, thought, ReasoningKind::Trace);
         }
-        self.think(delta, turn);
+        if let Some(seldom) = &delta.seldom {
+            self.seldom(seldom, turn)?;
+        }
         if let Some(text) = delta.content.text.as_deref() {
             match self.tags {
                 None => turn.text(TEXT, text),
@@ -116,11 +120,10 @@ impl Decoder {
             self.refused = true;
             turn.refusal(REFUSAL, refusal);
         }
-        self.notes.annotate(delta.annotations);
         for call in &delta.tool_calls.0 {
             self.call(call, turn)?;
         }
-        if let Some(raw) = said(delta.function_call) {
+        if let Some(raw) = delta.seldom.as_ref().and_then(|seldom| seldom.function_call) {
             let function = serde_json::from_str::<Called<'_>>(raw.get()).unwrap_or_default();
             let index = Num(Some(LEGACY_CALL));
             self.call(&WireCall { index, function, ..WireCall::default() }, turn)?;
@@ -128,21 +131,21 @@ impl Decoder {
         Ok(())
     }
 
-    fn think(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) {
-        // The same words under two names are said once.
-        let thoughts = [&delta.reasoning_content, &delta.reasoning, &delta.reasoning_text];
-        let thought = thoughts.into_iter().find_map(|text| text.get().filter(|t| !t.is_empty()));
-        let in_parts = delta.content.thinking.as_deref().filter(|text| !text.is_empty());
-        let thought = thought.or(in_parts);
-        self.thoughts_are_said |= thought.is_some();
-        turn.reasoning(REASONING, thought.unwrap_or_default(), ReasoningKind::Trace);
-        let Some(words) = self.reasoning.take(delta) else { return };
-        if !self.thoughts_are_said {
-            turn.reasoning(REASONING, &words, ReasoningKind::Trace);
+    fn seldom(&mut self, seldom: &Seldom<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+        if seldom.audio.is_some() {
+            let message = "the model answers with sound, which is not read";
+            return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("audio"));
         }
-        // What is encrypted has its place among the items, too, and is filled in at the end.
-        let value = Json::from(serde_json::json!({}));
-        turn.reasoning_data(REASONING, data(&self.dialect, &self.model, value));
+        if let Some(words) = self.reasoning.take(seldom) {
+            if !self.thoughts_are_said {
+                turn.reasoning(REASONING, &words, ReasoningKind::Trace);
+            }
+            // What is encrypted has its place among the items, too, and is filled in at the end.
+            let value = Json::from(serde_json::json!({}));
+            turn.reasoning_data(REASONING, data(&self.dialect, &self.model, value));
+        }
+        self.notes.annotate(seldom.annotations);
+        Ok(())
     }
 
     fn call(&mut self, call: &WireCall<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {

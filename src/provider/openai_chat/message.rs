@@ -3,29 +3,30 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use super::dialect::MediaForms;
+use super::reasoning::{BLOCKS, DETAILS};
 use crate::error::{Error, ErrorKind};
 use crate::item::{self, Media, MediaSource};
 
-#[derive(Serialize)]
 pub(super) struct Message<'a> {
     pub(super) role: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) name: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tool_call_id: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Content::is_absent")]
     pub(super) content: Content<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reasoning_content: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) reasoning_details: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) thinking_blocks: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tool_calls: Vec<Call<'a>>,
+    /// Boxed, so that the messages of most servers stay small.
+    pub(super) seldom: Option<Box<Seldom<'a>>>,
+}
+
+/// The fields of a message that only some servers have.
+#[derive(Default)]
+pub(super) struct Seldom<'a> {
+    pub(super) name: Option<Cow<'a, str>>,
+    pub(super) reasoning_content: Option<Cow<'a, str>>,
+    pub(super) reasoning_details: Option<Box<RawValue>>,
+    pub(super) thinking_blocks: Option<Box<RawValue>>,
 }
 
 #[derive(Serialize)]
@@ -110,24 +111,54 @@ impl CacheControl {
 
 impl<'a> Message<'a> {
     pub(super) fn new(role: &'static str, content: Content<'a>) -> Self {
-        Self {
-            role,
-            name: None,
-            tool_call_id: None,
-            content,
-            reasoning_content: None,
-            reasoning_details: None,
-            thinking_blocks: None,
-            tool_calls: Vec::new(),
+        Self { role, tool_call_id: None, content, tool_calls: Vec::new(), seldom: None }
+    }
+
+    /// The fields that only some servers have, to be filled in.
+    pub(super) fn seldom(&mut self) -> &mut Seldom<'a> {
+        self.seldom.get_or_insert_default()
+    }
+}
+
+impl Serialize for Message<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("role", self.role)?;
+        if let Some(id) = &self.tool_call_id {
+            map.serialize_entry("tool_call_id", id)?;
         }
+        if !matches!(self.content, Content::Absent) {
+            map.serialize_entry("content", &self.content)?;
+        }
+        if let Some(seldom) = &self.seldom {
+            seldom.write(&mut map)?;
+        }
+        if !self.tool_calls.is_empty() {
+            map.serialize_entry("tool_calls", &self.tool_calls)?;
+        }
+        map.end()
+    }
+}
+
+impl Seldom<'_> {
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let texts = [("name", &self.name), ("reasoning_content", &self.reasoning_content)];
+        for (name, text) in texts {
+            if let Some(text) = text {
+                map.serialize_entry(name, text)?;
+            }
+        }
+        let raws = [(DETAILS, &self.reasoning_details), (BLOCKS, &self.thinking_blocks)];
+        for (name, raw) in raws {
+            if let Some(raw) = raw {
+                map.serialize_entry(name, raw)?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl<'a> Content<'a> {
-    fn is_absent(&self) -> bool {
-        matches!(self, Self::Absent)
-    }
-
     /// White space says nothing: models write it before they call a tool.
     pub(super) fn says_something(&self) -> bool {
         let speaks = |part: &Part<'_>| match part {

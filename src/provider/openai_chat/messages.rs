@@ -98,8 +98,8 @@ impl<'a> Messages<'a> {
             self.close_turn();
         }
         // Nor does another that was cut off: nothing tells where the first ended but its text.
-        let has_spoken = self.turn.as_ref().is_some_and(|turn| turn.content.says_something());
-        if item.interrupted && has_spoken {
+        let has_spoken = |turn: &Message<'_>| turn.content.says_something();
+        if item.interrupted && self.turn.as_ref().is_some_and(has_spoken) {
             self.close_turn();
         }
         let data = handoff(item, self.dialect.name, self.model).data();
@@ -119,7 +119,12 @@ impl<'a> Messages<'a> {
             ItemKind::Reasoning { text } => self.think(item, text, data),
             ItemKind::ToolCall(call) => {
                 let call = self.call(call, data);
-                self.turn().tool_calls.push(call);
+                let calls = &mut self.turn().tool_calls;
+                match calls.is_empty() {
+                    // Most turns have one.
+                    true => *calls = vec![call],
+                    false => calls.push(call),
+                }
             }
             ItemKind::ToolResult(result) => {
                 self.close_turn();
@@ -161,11 +166,13 @@ impl<'a> Messages<'a> {
             // Half of what is signed would be refused.
             ReasoningEcho::AsItCame if item.interrupted => {}
             ReasoningEcho::AsItCame => {
-                let turn = self.turn();
-                for (name, place) in
-                    [(DETAILS, &mut turn.reasoning_details), (BLOCKS, &mut turn.thinking_blocks)]
-                {
-                    *place = place.take().or(data.and_then(|data| field(data, name)));
+                let Some(data) = data else { return };
+                let seldom = self.turn().seldom();
+                for (name, place) in [
+                    (DETAILS, &mut seldom.reasoning_details),
+                    (BLOCKS, &mut seldom.thinking_blocks),
+                ] {
+                    *place = place.take().or_else(|| field(data, name));
                 }
             }
             ReasoningEcho::ContentInToolLoop => {
@@ -209,12 +216,12 @@ impl<'a> Messages<'a> {
                 result.content.text().into()
             }
         };
-        let name = self.dialect.result_names.then(|| wire_name(&result.name));
-        self.done.push(Message {
-            name,
-            tool_call_id: Some(self.ids.result(&result.call_id)),
-            ..Message::new("tool", Content::Text(text))
-        });
+        let mut message = Message::new("tool", Content::Text(text));
+        message.tool_call_id = Some(self.ids.result(&result.call_id));
+        if self.dialect.result_names {
+            message.seldom().name = Some(wire_name(&result.name));
+        }
+        self.done.push(message);
         Ok(())
     }
 
@@ -255,7 +262,9 @@ impl<'a> Messages<'a> {
             }
         }
         let echoes = self.dialect.reasoning_echo == ReasoningEcho::ContentInToolLoop;
-        turn.reasoning_content = (echoes && (calls || self.in_tool_loop)).then_some(thought);
+        if echoes && (calls || self.in_tool_loop) {
+            turn.seldom().reasoning_content = Some(thought);
+        }
         self.done.push(turn);
     }
 

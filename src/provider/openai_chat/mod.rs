@@ -9,6 +9,7 @@ mod presets;
 mod calls;
 mod content;
 mod decode;
+mod delta;
 mod notes;
 mod reasoning;
 mod tags;

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::wire::{Delta, objects, said, string};
+use super::delta::Seldom;
+use super::wire::{objects, said, string};
 use crate::item::Json;
 use crate::provider::fields::Fields;
 
@@ -31,8 +32,8 @@ struct Piece {
 
 impl Reasoning {
     /// Takes what a delta holds, and gives the words in it. `None` if it holds nothing of the kind.
-    pub(super) fn take(&mut self, delta: &Delta<'_>) -> Option<String> {
-        if said(delta.reasoning_details).is_none() && said(delta.thinking_blocks).is_none() {
+    pub(super) fn take(&mut self, delta: &Seldom<'_>) -> Option<String> {
+        if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
         }
         let mut words = String::new();

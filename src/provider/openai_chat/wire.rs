@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::content::Spoken;
+use super::delta::Delta;
 use crate::provider::fields::Fields;
-use crate::provider::lenient::{Lax, List, Num, Seldom, Str, repaired};
+use crate::provider::lenient::{Lax, Num, Seldom, Str, repaired};
 use crate::usage::Usage;
 
 #[derive(Default, Deserialize)]
@@ -46,35 +46,6 @@ pub(super) struct Choice<'a> {
     pub(super) usage: Seldom<WireUsage>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Delta<'a> {
-    #[serde(borrow)]
-    pub(super) content: Spoken<'a>,
-    #[serde(borrow)]
-    pub(super) refusal: Str<'a>,
-    #[serde(borrow)]
-    pub(super) reasoning_content: Str<'a>,
-    #[serde(borrow)]
-    pub(super) reasoning: Str<'a>,
-    #[serde(borrow)]
-    pub(super) reasoning_text: Str<'a>,
-    #[serde(borrow)]
-    pub(super) tool_calls: List<WireCall<'a>>,
-    /// Under each of these names comes what only some servers send.
-    #[serde(borrow)]
-    pub(super) reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) thinking_blocks: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) annotations: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) audio: Option<&'a RawValue>,
-    /// What `tool_calls` replaced.
-    #[serde(borrow)]
-    pub(super) function_call: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
