@@ -13,7 +13,7 @@ use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use serde_json::json;
 use turnstream::item::{ResultKind, ToolResult};
-use turnstream::provider::openai_chat::LimitField;
+use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Decoding, anthropic, openai_chat};
 use turnstream::stream::seal;
 use turnstream::{History, Item, Request};
@@ -77,7 +77,10 @@ fn decode(bencher: Bencher<'_, '_>, chunks: &[Bytes], chat: bool) {
         let history = History::with_id("bench");
         let body = stream::iter(chunks.to_vec()).map(Ok);
         let events = match chat {
-            true => seal(&history, Decoding::new(body, openai_chat::Decoder::new())),
+            true => seal(
+                &history,
+                Decoding::new(body, openai_chat::Decoder::new("bench", &Dialect::OPENAI)),
+            ),
             false => seal(&history, Decoding::new(body, anthropic::Decoder::new("bench"))),
         };
         let events = block_on(events.count());
@@ -120,7 +123,7 @@ fn encode_chat(bencher: Bencher<'_, '_>, turns: usize) {
     let request = request(turns);
     bencher
         .counter(ItemsCount::new(turns))
-        .bench(|| openai_chat::encode(&request, "bench", LimitField::MaxTokens));
+        .bench(|| openai_chat::encode(&request, "bench", &Dialect::OPENAI));
 }
 
 #[divan::bench(args = [10, 100, 1000])]

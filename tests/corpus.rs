@@ -17,6 +17,7 @@ use futures::executor::block_on;
 use futures::stream;
 use serde_json::{Map, Value, json};
 use turnstream::item::{History, Item, ItemKind, ResultKind, ToolCall};
+use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Decoding, anthropic, openai_chat};
 use turnstream::stream::seal;
 use turnstream::turn::{PartialTurn, Turn, TurnEvent};
@@ -271,7 +272,9 @@ fn read(recording: &Recording, pieces: Vec<Bytes>) -> Reading {
     let model = recording.expect["model"].as_str().unwrap_or_default();
     let events = match recording.wire {
         Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new(model))),
-        Wire::OpenAiChat => seal(&history, Decoding::new(body, openai_chat::Decoder::new())),
+        Wire::OpenAiChat => {
+            seal(&history, Decoding::new(body, openai_chat::Decoder::new(model, &Dialect::OPENAI)))
+        }
     };
     Reading(block_on(events.collect()))
 }
@@ -426,7 +429,14 @@ fn expected_usage(wire: Wire, usage: &Value) -> Usage {
         }
         Wire::OpenAiChat => Usage {
             input_tokens: count("/prompt_tokens"),
-            output_tokens: count("/completion_tokens"),
+            // Where they add up to the total apart from each other, the answer is both.
+            output_tokens: {
+                let (said, reasoned) =
+                    ("/completion_tokens", "/completion_tokens_details/reasoning_tokens");
+                let apart = count("/prompt_tokens") + count(said) + count(reasoned);
+                let is_apart = count("/total_tokens") == apart;
+                count(said) + if is_apart { count(reasoned) } else { 0 }
+            },
             cache_read_input_tokens: count("/prompt_tokens_details/cached_tokens"),
             cache_write_input_tokens: count("/prompt_tokens_details/cache_write_tokens"),
             reasoning_tokens: count("/completion_tokens_details/reasoning_tokens"),

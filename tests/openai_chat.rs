@@ -5,7 +5,7 @@ use futures::{executor::block_on, stream};
 use serde_json::{Value, json};
 use turnstream::item::{Content, Media, MediaSource, Part, ResultKind, ToolResult};
 use turnstream::provider::Decoding;
-use turnstream::provider::openai_chat::{Decoder, LimitField, encode};
+use turnstream::provider::openai_chat::{Decoder, Dialect, encode};
 use turnstream::request::ToolSpec;
 use turnstream::sse::write_frame;
 use turnstream::stream::{TurnEvents, seal};
@@ -18,7 +18,9 @@ fn read(chunks: &[&str]) -> Result<Turn, Error> {
         write_frame(&mut body, None, chunk);
     }
     let body = stream::iter([Ok(Bytes::from(body))]);
-    let turn = seal(&History::with_id("h"), Decoding::new(body, Decoder::new())).into_turn();
+    let turn =
+        seal(&History::with_id("h"), Decoding::new(body, Decoder::new("m", &Dialect::OPENAI)))
+            .into_turn();
     block_on(turn).map(|turn| (*turn).clone())
 }
 
@@ -213,8 +215,7 @@ fn body(items: Vec<Item>) -> Result<Value, Error> {
         parameters: json!({ "type": "object" }),
     }]
     .into();
-    encode(&request, "m", LimitField::MaxTokens)
-        .map(|bytes| serde_json::from_slice(&bytes).unwrap())
+    encode(&request, "m", &Dialect::OPENAI).map(|bytes| serde_json::from_slice(&bytes).unwrap())
 }
 
 fn result(id: &str, content: impl Into<Content>) -> Item {
@@ -246,12 +247,11 @@ fn a_request_in_the_shape_of_the_wire() {
             "model": "m",
             "stream": true,
             "stream_options": { "include_usage": true },
-            "max_tokens": 9,
+            "max_completion_tokens": 9,
             "tools": [{ "type": "function", "function":
                 { "name": "f", "description": "F", "parameters": { "type": "object" } } }],
             "messages": [
                 { "role": "system", "content": "be brief" },
-                { "role": "system", "content": "today" },
                 { "role": "user", "content": "one" },
                 { "role": "user", "content": "two" },
                 { "role": "assistant", "content": "I'll look.", "tool_calls": [
@@ -265,6 +265,7 @@ fn a_request_in_the_shape_of_the_wire() {
                     { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } },
                 ] },
                 { "role": "assistant", "content": "done" },
+                { "role": "system", "content": "today" },
             ],
         })
     );
@@ -363,6 +364,71 @@ mod over_http {
             let error = model(&server).stream_turn(request).into_turn().await.unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
             assert!(!error.message().contains("sk-key"));
+        }
+    }
+
+    /// What arrives of a plain question: the path, the headers, the body.
+    async fn asked(
+        make: impl FnOnce(OpenAiChat, String) -> OpenAiChat,
+    ) -> (turnstream::testing::http::HttpRequest, Value) {
+        let answer = [chunk(&json!({ "content": "hi" }), Some("stop")), "[DONE]".to_owned()];
+        let server = LoopbackServer::start(move |_| sse(&answer)).await.unwrap();
+        let model = OpenAiChat::new("m").with_api_key("sk-key");
+        let model = make(model, server.url()).with_http(HttpClient::without_proxy());
+        let mut request = Request::new(History::from_items("h", [Item::user("hi")]));
+        request.options.max_output_tokens = Some(9);
+        model.stream_turn(request).into_turn().await.unwrap();
+        let request = server.requests().remove(0);
+        let body = serde_json::from_slice(&request.body).unwrap();
+        (request, body)
+    }
+
+    #[tokio::test]
+    async fn azure_has_a_key_header_of_its_own_and_keeps_the_query_of_its_address() {
+        let (request, _) = asked(|model, url| {
+            let url = format!("{url}/openai/deployments/d?api-version=2025-01-01");
+            model.with_dialect(Dialect::AZURE).with_base_url(url).unwrap()
+        })
+        .await;
+        assert_eq!(request.path, "/openai/deployments/d/chat/completions?api-version=2025-01-01");
+        assert_eq!(request.header("api-key"), Some("sk-key"));
+        assert_eq!(request.header("authorization"), None);
+    }
+
+    #[tokio::test]
+    async fn a_dialect_counts_whether_it_is_set_before_or_behind_the_address() {
+        let unknown = asked(|model, url| model.with_base_url(url).unwrap()).await.1;
+        assert_eq!(
+            (&unknown["max_tokens"], &unknown["max_completion_tokens"]),
+            (&json!(9), &Value::Null)
+        );
+        let groq = Dialect::GROQ;
+        let before = asked(|model, url| model.with_dialect(groq).with_base_url(url).unwrap()).await;
+        let behind = asked(|model, url| model.with_base_url(url).unwrap().with_dialect(groq)).await;
+        assert_eq!(before.1["max_completion_tokens"], 9);
+        assert_eq!(before.1, behind.1);
+    }
+
+    #[tokio::test]
+    async fn a_dialect_brings_its_address_and_without_one_nothing_is_sent() {
+        let server =
+            LoopbackServer::start(|_| sse(&[chunk(&json!({}), Some("stop")), "[DONE]".into()]))
+                .await
+                .unwrap();
+        let url: &'static str = server.url().leak();
+        let ask = |dialect: Dialect| {
+            let model = OpenAiChat::new("m").with_dialect(dialect);
+            let model = model.with_http(HttpClient::without_proxy());
+            model
+                .stream_turn(Request::new(History::from_items("h", [Item::user("hi")])))
+                .into_turn()
+        };
+        ask(Dialect { base_url: url, ..Dialect::STRICT }).await.unwrap();
+        assert_eq!(server.requests().len(), 1);
+        for base_url in ["", "no address"] {
+            let error = ask(Dialect { base_url, ..Dialect::STRICT }).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+            assert_eq!(error.parameter(), Some("base_url"));
         }
     }
 }

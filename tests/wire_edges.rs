@@ -34,7 +34,7 @@ fn frames(data: &[&str]) -> String {
 
 /// A Chat Completions stream.
 fn chat(data: &[&str]) -> Result<Turn, Error> {
-    read(frames(data), openai_chat::Decoder::new())
+    read(frames(data), openai_chat::Decoder::new("m", &openai_chat::Dialect::OPENAI))
 }
 
 /// A Messages stream.
@@ -84,8 +84,8 @@ fn sent_to_messages(items: Vec<Item>) -> Value {
 }
 
 fn sent_to_chat(items: Vec<Item>) -> Value {
-    let limit = openai_chat::LimitField::MaxTokens;
-    serde_json::from_slice(&openai_chat::encode(&history(items), "m", limit).unwrap()).unwrap()
+    let dialect = openai_chat::Dialect::OPENAI;
+    serde_json::from_slice(&openai_chat::encode(&history(items), "m", &dialect).unwrap()).unwrap()
 }
 
 /// An item that ends its turn.
@@ -381,7 +381,10 @@ async fn a_body_that_hangs_behind_its_last_chunk_is_a_turn() {
     let text = r#"{"choices":[{"delta":{"content":"hey"},"finish_reason":"stop"}]}"#;
     let body = Bytes::from(frames(&[text, "[DONE]"]));
     let body = stream::iter([Ok::<_, Error>(body)]).chain(stream::pending());
-    let turn = seal(&History::with_id("h"), Decoding::new(body, openai_chat::Decoder::new()));
+    let turn = seal(
+        &History::with_id("h"),
+        Decoding::new(body, openai_chat::Decoder::new("m", &openai_chat::Dialect::OPENAI)),
+    );
     assert_eq!(turn.into_turn().await.unwrap().text(), "hey");
 }
 

@@ -39,6 +39,17 @@ pub trait Decode {
         Ok(Heard::LastWord)
     }
 
+    /// Called once when a body has ended without the wire's last word and without an error. What
+    /// it takes for the end of the turn it pushes; by default that is nothing.
+    ///
+    /// # Errors
+    ///
+    /// If what came does not make a turn.
+    fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let _ = turn;
+        Ok(())
+    }
+
     /// Called once when a turn with its terminal marker is about to be completed.
     ///
     /// # Errors
@@ -157,10 +168,15 @@ where
                     let error = Error::new(ErrorKind::TooLarge, message).with_source(too_large);
                     return Poll::Ready(Some(Err(error)));
                 }
-                None if ending && turn.is_stopped() => {
-                    return Poll::Ready(Some(complete(this.decoder, turn)));
+                None if ending => {
+                    if let Err(error) = this.decoder.body_ended(turn) {
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                    return match turn.is_stopped() {
+                        true => Poll::Ready(Some(complete(this.decoder, turn))),
+                        false => Poll::Ready(None),
+                    };
                 }
-                None if ending => return Poll::Ready(None),
                 None => match ready!(poll_piece(this.body.as_mut(), this.patience, cx)) {
                     Some(Ok(piece)) => this.frames.feed(piece),
                     None => *this.stage = Stage::Ending,

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
+use crate::item::Json;
 
 /// The fields of an object in their order, their values as they are written.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,19 @@ impl Fields {
     pub(super) fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| !names.contains(&name.as_str()));
         self
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The fields in their order.
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (String, Box<RawValue>)> {
+        self.0.into_iter()
+    }
+
+    pub(super) fn into_json(self) -> Option<Json> {
+        Json::parse(&serde_json::to_string(&self).ok()?).ok()
     }
 
     /// Merges `extra`: objects field by field, anything else replaces what stands there.

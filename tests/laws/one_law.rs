@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::env::CountingIds;
 use turnstream::item::{Mark, ResultKind, ToolResult};
-use turnstream::provider::openai_chat::LimitField;
+use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Provider, Reply, Scripted, anthropic, openai_chat};
 use turnstream::stream::{TurnEvents, TurnStream};
 use turnstream::turn::{TurnBuilder, TurnEvent};
@@ -124,7 +124,7 @@ async fn law_9_a_request_begins_with_the_blocks_of_the_one_before() {
     let requests = model.requests();
     let wires: [fn(&Request) -> Vec<u8>; 2] = [
         |request| anthropic::encode(request, "m").unwrap(),
-        |request| openai_chat::encode(request, "m", LimitField::MaxTokens).unwrap(),
+        |request| openai_chat::encode(request, "m", &Dialect::OPENAI).unwrap(),
     ];
     for encode in wires {
         let bodies: Vec<_> = requests.iter().map(|request| blocks(&encode(request))).collect();

@@ -1,8 +1,21 @@
 //! Which call a delta belongs to. Servers disagree on how they say it.
 
-use super::wire::WireCall;
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::wire::{Function, WireCall, said};
 use crate::error::{Error, ErrorKind};
+use crate::item::Json;
+use crate::provider::fields::Fields;
+use crate::provider::lenient::Str;
 use crate::turn::TurnBuilder;
+
+/// What LiteLLM puts between the id of a call and the signature of the thought before it.
+pub(super) const THOUGHT: &str = "__thought__";
+/// The field of provider data that the signature is kept in.
+pub(super) const THOUGHT_FIELD: &str = "thought";
+/// What servers put beside a call and want to see again.
+pub(super) const EXTRA_FIELDS: [&str; 2] = ["extra_content", "provider_specific_fields"];
 
 /// The calls of a turn while they stream. Their place here is their key.
 #[derive(Debug, Default)]
@@ -19,12 +32,23 @@ struct Call {
     early: String,
     /// A piece of its arguments was none: what the model wrote is not known.
     broken: bool,
+    /// It came whole: nothing adds to it.
+    whole: bool,
+    /// What goes back with it.
+    data: Fields,
 }
 
 impl Calls {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Takes the next delta of a call.
     pub(super) fn push(&mut self, delta: &WireCall<'_>, turn: &mut TurnBuilder) {
-        let id = delta.id.or_empty();
+        let (id, thought) = match delta.id.or_empty().split_once(THOUGHT) {
+            Some((id, thought)) => (id, Some(thought)),
+            None => (delta.id.or_empty(), None),
+        };
         let function = delta.function.is.as_ref();
         let name = function.map_or("", |function| function.name.or_empty());
         let at = self.find(delta.index.0, id, name).unwrap_or_else(|| {
@@ -39,7 +63,8 @@ impl Calls {
         if !call.started && call.name != name {
             call.name.push_str(name);
         }
-        let arguments = function.map_or(Some("".into()), super::wire::Function::arguments);
+        call.keep(delta, thought);
+        let arguments = function.map_or(Some("".into()), Function::arguments);
         call.broken |= arguments.is_none() || delta.is_misshapen();
         let arguments = arguments.unwrap_or_default();
         if call.name.is_empty() {
@@ -50,8 +75,37 @@ impl Calls {
         }
     }
 
-    /// Ends every call: the finish reason was seen.
-    pub(super) fn end(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+    /// Takes a call that the model wrote into its text; `false` if it is none.
+    pub(super) fn push_written(&mut self, written: &str, turn: &mut TurnBuilder) -> bool {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Written<'a> {
+            #[serde(borrow)]
+            name: Str<'a>,
+            #[serde(borrow)]
+            arguments: Option<&'a RawValue>,
+            #[serde(borrow)]
+            parameters: Option<&'a RawValue>,
+        }
+        let Ok(read) = serde_json::from_str::<Written<'_>>(written.trim()) else { return false };
+        let arguments = said(read.arguments).or(said(read.parameters)).map_or("{}", RawValue::get);
+        let name = read.name.or_empty();
+        if name.is_empty() || !arguments.starts_with('{') {
+            return false;
+        }
+        let (name, early) = (name.to_owned(), arguments.to_owned());
+        self.0.push(Call { name, early, whole: true, ..Call::default() });
+        let at = self.0.len() - 1;
+        self.0[at].start(key(at), turn);
+        true
+    }
+
+    /// Ends every call: the finish reason was seen. `data` marks what goes back with one.
+    pub(super) fn end(
+        &mut self,
+        turn: &mut TurnBuilder,
+        data: impl Fn(Json) -> crate::item::ProviderData,
+    ) -> Result<(), Error> {
         for (at, call) in self.0.iter_mut().enumerate() {
             if call.broken {
                 let message = "the arguments of a tool call are neither text nor an object";
@@ -61,6 +115,12 @@ impl Calls {
                 return Err(Error::new(ErrorKind::Protocol, "a tool call has no name"));
             }
             call.start(key(at), turn);
+            let kept = std::mem::take(&mut call.data);
+            if !kept.is_empty()
+                && let Some(value) = kept.into_json()
+            {
+                turn.tool_call_data(key(at), data(value));
+            }
             turn.tool_call_end(key(at));
         }
         Ok(())
@@ -68,13 +128,15 @@ impl Calls {
 
     /// The call that a delta continues, or `None` if it begins one.
     fn find(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
-        let newest = |belongs: &dyn Fn(&Call) -> bool| self.0.iter().rposition(belongs);
+        let newest = |belongs: &dyn Fn(&Call) -> bool| {
+            self.0.iter().rposition(|call| !call.whole && belongs(call))
+        };
         match (index, id) {
             // The same index under another id is another call.
             (Some(index), id) => newest(&|call| {
                 call.index == Some(index) && (id.is_empty() || call.id.is_empty() || call.id == id)
             }),
-            (None, "") if name.is_empty() => self.0.len().checked_sub(1),
+            (None, "") if name.is_empty() => newest(&|_| true),
             (None, "") => None,
             (None, id) => newest(&|call| call.id == id),
         }
@@ -86,6 +148,25 @@ impl Call {
         if !std::mem::replace(&mut self.started, true) {
             turn.tool_call_start(key, &self.id, &self.name);
             turn.tool_call_args(key, &std::mem::take(&mut self.early));
+        }
+    }
+
+    /// Keeps what goes back with the call: the signature of a thought, under whatever name. A later
+    /// delta without it takes nothing away.
+    fn keep(&mut self, delta: &WireCall<'_>, thought: Option<&str>) {
+        if let Some(thought) = thought.and_then(|thought| to_raw_value(thought).ok()) {
+            self.data.set(THOUGHT_FIELD, thought);
+        }
+        let beside = [delta.extra_content, delta.provider_specific_fields];
+        for (name, value) in EXTRA_FIELDS.into_iter().zip(beside) {
+            if let Some(value) = said(value) {
+                self.data.set(name, value.to_owned());
+            }
+        }
+        let function = delta.function.is.as_ref();
+        let inside = function.and_then(|function| said(function.provider_specific_fields));
+        if let Some(value) = inside {
+            self.data.set("function", value.to_owned());
         }
     }
 }

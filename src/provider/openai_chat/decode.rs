@@ -1,11 +1,17 @@
 //! From frames to a turn.
 
 use super::calls::Calls;
-use super::wire::{Choice, Chunk, Delta, WireCall};
+use super::delta::{Delta, Seldom};
+use super::dialect::{Dialect, TurnEnd};
+use super::notes::Notes;
+use super::reasoning::Reasoning;
+use super::tags::{Said, Tags};
+use super::wire::{Called, Choice, Chunk, WireCall, said};
 use crate::error::{Error, ErrorKind};
-use crate::item::StopReason;
+use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure;
+use crate::provider::lenient::{self, Num};
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -14,99 +20,211 @@ const TEXT: u32 = 0;
 const REASONING: u32 = 1;
 const REFUSAL: u32 = 2;
 
+/// The index of the one call that `function_call` can hold.
+const LEGACY_CALL: u64 = u64::MAX;
+
 /// Reads the chunks of the Chat Completions wire. Pure: it does no I/O.
-#[derive(Debug, Default)]
+///
+/// Of several choices the first is read; others were not asked for. Annotations and citations are
+/// kept in the [`ProviderData`] of the text.
+#[derive(Debug)]
 pub struct Decoder {
+    /// The model that was asked: what it signs is bound to this name.
+    model: String,
+    dialect: Dialect,
     calls: Calls,
+    reasoning: Reasoning,
+    /// Reasoning came under a name of its own: what else repeats it is not said again.
+    thoughts_are_said: bool,
+    tags: Option<Tags>,
+    notes: Notes,
     refused: bool,
-    finished: bool,
+    /// A choice came: this is an answer.
+    answered: bool,
 }
 
 impl Decoder {
-    /// Makes a decoder for one answer.
-    pub fn new() -> Self {
-        Self::default()
+    /// Makes a decoder for the answer of a model.
+    pub fn new(model: &str, dialect: &Dialect) -> Self {
+        Self {
+            model: model.to_owned(),
+            dialect: *dialect,
+            calls: Calls::default(),
+            reasoning: Reasoning::default(),
+            thoughts_are_said: false,
+            tags: Tags::new(dialect.think_tags, dialect.text_calls),
+            notes: Notes::default(),
+            refused: false,
+            answered: false,
+        }
     }
 
     fn choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
-        // What comes behind the finish reason is passed over.
-        if !self.finished
-            && let Some(delta) = &choice.delta.0
-        {
-            self.delta(delta, turn);
+        self.answered = true;
+        if let Some(error) = said(choice.error) {
+            return Err(failure::in_stream(error.get()));
         }
-        if turn.is_stopped()
-            && let Some(delta) = &choice.delta.0
-            && delta.tool_calls.0.iter().any(WireCall::adds_arguments)
-        {
-            let message = "arguments of a tool call came behind the finish reason";
-            return Err(Error::new(ErrorKind::Protocol, message));
+        if let Some(delta) = &choice.delta.0 {
+            // What comes behind the finish reason is passed over.
+            match turn.is_stopped() {
+                false => self.delta(delta, turn)?,
+                true if delta.tool_calls.0.iter().any(WireCall::adds_arguments) => {
+                    let message = "arguments of a tool call came behind the finish reason";
+                    return Err(Error::new(ErrorKind::Protocol, message));
+                }
+                true => {}
+            }
         }
         let Some(raw) = choice.finish_reason.get().filter(|raw| !raw.is_empty()) else {
             return Ok(());
         };
-        if matches!(raw, "error" | "network_error") {
+        let broke_off = match raw {
+            "error" | "network_error" => Some(ErrorKind::Server),
+            "insufficient_system_resource" => Some(ErrorKind::Overloaded),
+            _ => None,
+        };
+        if let Some(kind) = broke_off {
             let message = format!("the provider broke off with finish reason `{raw}`");
-            return Err(Error::new(ErrorKind::Server, message));
+            return Err(Error::new(kind, message));
         }
-        if !std::mem::replace(&mut self.finished, true) {
-            turn.stop(self.reason(raw), raw);
-            // The wire has no end of a call of its own: it is the finish reason.
-            self.calls.end(turn)?;
+        match turn.is_stopped() {
+            true => Ok(()),
+            false => self.stop(self.reason(raw), raw, turn),
         }
-        Ok(())
     }
 
-    fn delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) {
-        // The same words under two names are said once.
-        let thoughts = [&delta.reasoning_content, &delta.reasoning, &delta.reasoning_text];
-        let thought = thoughts.into_iter().find_map(|text| text.get().filter(|t| !t.is_empty()));
-        let thought = thought.or(delta.content.thinking.as_deref());
-        turn.reasoning(REASONING, thought.unwrap_or_default(), ReasoningKind::Trace);
-        turn.text(TEXT, delta.content.text.as_deref().unwrap_or_default());
+    fn stop(&mut self, reason: StopReason, raw: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
+        self.end_text(turn);
+        turn.stop(reason, raw);
+        // The wire has no end of a call of its own: it is the finish reason.
+        let Self { calls, model, dialect, .. } = self;
+        calls.end(turn, |value| data(dialect, model, value))
+    }
+
+    fn delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let in_parts = || delta.content.thinking.as_deref().filter(|text| !text.is_empty());
+        if let Some(thought) = delta.thought.get().or_else(in_parts) {
+            self.thoughts_are_said = true;
+            turn.reasoning(REASONING, thought, ReasoningKind::Trace);
+        }
+        if let Some(seldom) = &delta.seldom {
+            self.seldom(seldom, turn)?;
+        }
+        if let Some(text) = delta.content.text.as_deref() {
+            match self.tags {
+                None => turn.text(TEXT, text),
+                Some(_) => self.tagged_text(text, turn),
+            }
+        }
         if let Some(refusal) = delta.refusal.get().filter(|text| !text.is_empty()) {
             self.refused = true;
             turn.refusal(REFUSAL, refusal);
         }
         for call in &delta.tool_calls.0 {
-            self.calls.push(call, turn);
+            self.call(call, turn)?;
+        }
+        if let Some(raw) = delta.seldom.as_ref().and_then(|seldom| seldom.function_call) {
+            let function = serde_json::from_str::<Called<'_>>(raw.get()).unwrap_or_default();
+            let index = Num(Some(LEGACY_CALL));
+            self.call(&WireCall { index, function, ..WireCall::default() }, turn)?;
+        }
+        Ok(())
+    }
+
+    fn seldom(&mut self, seldom: &Seldom<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+        if seldom.audio.is_some() {
+            let message = "the model answers with sound, which is not read";
+            return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("audio"));
+        }
+        if let Some(words) = self.reasoning.take(seldom) {
+            if !self.thoughts_are_said {
+                turn.reasoning(REASONING, &words, ReasoningKind::Trace);
+            }
+            // What is encrypted has its place among the items, too, and is filled in at the end.
+            let value = Json::from(serde_json::json!({}));
+            turn.reasoning_data(REASONING, data(&self.dialect, &self.model, value));
+        }
+        self.notes.annotate(seldom.annotations);
+        Ok(())
+    }
+
+    fn call(&mut self, call: &WireCall<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+        if call.is_custom() {
+            let message = "the model called a custom tool, whose input is no JSON";
+            return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("tools"));
+        }
+        self.end_text(turn);
+        self.calls.push(call, turn);
+        Ok(())
+    }
+
+    fn tagged_text(&mut self, text: &str, turn: &mut TurnBuilder) {
+        let Self { tags, calls, .. } = self;
+        if let Some(tags) = tags {
+            tags.push(text, |said| say(said, calls, turn));
+        }
+    }
+
+    /// What was held back of the text is said before what comes next.
+    fn end_text(&mut self, turn: &mut TurnBuilder) {
+        let Self { tags, calls, .. } = self;
+        if let Some(tags) = tags {
+            tags.end(|said| say(said, calls, turn));
         }
     }
 
     fn reason(&self, raw: &str) -> StopReason {
         match raw {
             // The vendor's refusals say `stop`.
-            "stop" | "end" | "eos" | "end_turn" if self.refused => StopReason::Refusal,
-            "stop" | "end" | "eos" | "end_turn" => StopReason::Stop,
-            "tool_calls" | "function_call" => StopReason::ToolCalls,
+            "stop" | "end" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => {
+                match self.refused {
+                    true => StopReason::Refusal,
+                    false => StopReason::Stop,
+                }
+            }
+            "tool_calls" | "function_call" | "tool_use" => StopReason::ToolCalls,
             "length" | "max_tokens" => StopReason::MaxTokens,
-            "content_filter" => StopReason::ContentFilter,
+            "content_filter" | "sensitive" => StopReason::ContentFilter,
             "model_context_window_exceeded" => StopReason::ContextWindow,
             other => StopReason::Other(other.to_owned()),
         }
+    }
+
+    /// Ends a turn whose finish reason never came, where the dialect has it so.
+    fn stop_unsaid(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let reason = match (self.refused, self.calls.is_empty()) {
+            (_, false) => StopReason::ToolCalls,
+            (true, true) => StopReason::Refusal,
+            (false, true) => StopReason::Stop,
+        };
+        self.stop(reason, "", turn)
     }
 }
 
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
         if frame.data.trim() == "[DONE]" {
+            let ends =
+                !turn.is_stopped() && self.answered && self.dialect.end != TurnEnd::FinishReason;
+            if ends {
+                self.stop_unsaid(turn)?;
+            }
             return Ok(Heard::LastWord);
         }
         if frame.data.trim().is_empty() {
             return Ok(Heard::More);
         }
         let mut room = String::new();
-        let chunk: Chunk<'_> =
-            crate::provider::lenient::read(frame.data, &mut room).map_err(|error| {
-                Error::new(ErrorKind::Protocol, format!("a chunk is not JSON: {error}"))
-                    .with_source(error)
-            })?;
+        let chunk: Chunk<'_> = lenient::read(frame.data, &mut room).map_err(|error| {
+            Error::new(ErrorKind::Protocol, format!("a chunk is not JSON: {error}"))
+                .with_source(error)
+        })?;
         if let Some(error) =
             chunk.error.filter(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
         {
             return Err(failure::in_stream(error.get()));
         }
-        turn.provider(super::NAME);
+        turn.provider(self.dialect.name);
         turn.response_id(chunk.id.or_empty());
         turn.model(chunk.model.or_empty());
         if let Some(choice) = &chunk.choices.0 {
@@ -118,10 +236,41 @@ impl Decode for Decoder {
         if let Some(usage) = &chunk.usage.0 {
             turn.usage(usage.usage());
         }
+        self.notes.cite(chunk.citations);
         Ok(Heard::More)
     }
 
-    fn finish(&mut self, _: &mut TurnBuilder) -> Result<(), Error> {
+    fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let ends = !turn.is_stopped() && self.answered && self.dialect.end == TurnEnd::Body;
+        match ends && self.calls.is_empty() {
+            true => self.stop_unsaid(turn),
+            false => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        if let Some(value) = std::mem::take(&mut self.reasoning).value() {
+            turn.reasoning_data(REASONING, data(&self.dialect, &self.model, value));
+        }
+        if let Some(value) = std::mem::take(&mut self.notes).value() {
+            turn.text_data(TEXT, data(&self.dialect, &self.model, value));
+        }
         Ok(())
     }
+}
+
+fn say(said: Said<'_>, calls: &mut Calls, turn: &mut TurnBuilder) {
+    match said {
+        Said::Text(text) => turn.text(TEXT, text),
+        Said::Thought(thought) => turn.reasoning(REASONING, thought, ReasoningKind::Trace),
+        Said::Call(written) => {
+            if !calls.push_written(written, turn) {
+                turn.text(TEXT, &format!("<tool_call>{written}</tool_call>"));
+            }
+        }
+    }
+}
+
+fn data(dialect: &Dialect, model: &str, value: Json) -> ProviderData {
+    ProviderData { provider: dialect.name.to_owned(), model: model.to_owned(), value }
 }

@@ -1,87 +1,112 @@
 //! From a request to a body.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::error::{Error, ErrorKind};
-use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ToolResult};
-use crate::provider::context::{Context, object_or_wrapped, wire_id, wire_name};
-use crate::provider::fields::to_bytes;
-use crate::request::Request;
+use super::dialect::{
+    Dialect, EffortWords, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices,
+    UserField,
+};
+use super::message::{CacheControl, Message};
+use super::messages::Messages;
+use crate::error::Error;
+use crate::provider::context::Context;
+use crate::provider::fields::{to_bytes, unsupported};
+use crate::provider::schema::openai_strict;
+use crate::request::{Cache, Effort, Options, Output, Reasoning, Request, ToolChoice};
 
-/// The name that a server knows the output limit by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitField {
-    /// `max_completion_tokens`, as the vendor's newer models want it.
-    MaxCompletionTokens,
-    /// `max_tokens`, as most compatible servers want it.
-    MaxTokens,
-}
+/// The name of this wire in errors.
+const WIRE: &str = "Chat Completions";
 
-/// Writes the body of a request to the Chat Completions wire.
+/// Writes the body of a request to a dialect of the Chat Completions wire.
 ///
-/// Content that is all text is written as a string. The items of one turn are one message; no two
-/// turns and no two messages of the user are merged. Reasoning is not sent. Images in tool results,
-/// which this wire cannot carry there, follow the results in a message of the user.
+/// The items of one turn are one message; no two turns and no two messages of the user are merged.
+/// Content that is all text is written as a string, or as a part where the dialect has cache marks.
+/// Images and files in tool results, which this wire cannot carry there, follow the results in a
+/// message of the user. Reasoning is sent as the dialect's
+/// [`reasoning_echo`](Dialect::reasoning_echo) says.
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) for a file that is given as an address: this wire takes
-/// its bytes only.
-pub fn encode(request: &Request, model: &str, limit: LimitField) -> Result<Vec<u8>, Error> {
+/// [`Unsupported`](crate::ErrorKind::Unsupported) for an option or a medium that the dialect cannot
+/// express; the [`parameter`](Error::parameter) names the option.
+pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
+    let options = &request.options;
     let context = Context::of(request);
-    let mut messages = Messages::default();
-    for zone in [context.stable(), context.volatile()] {
-        if !zone.is_empty() {
-            messages.done.push(Message::plain("system", zone));
-        }
-    }
-    for item in context.items() {
-        messages.push(item)?;
-    }
-    let (max_completion_tokens, max_tokens) = match limit {
-        LimitField::MaxCompletionTokens => (request.options.max_output_tokens, None),
-        LimitField::MaxTokens => (None, request.options.max_output_tokens),
+    let mark = match options.cache {
+        _ if !dialect.cache_marks => None,
+        Cache::Off => None,
+        Cache::Short => Some(CacheControl::SHORT),
+        Cache::Long => Some(CacheControl::LONG),
     };
-    let tools = request.tools.iter().map(|tool| Tool {
-        r#type: "function",
-        function: Function {
-            name: &tool.name,
-            description: &tool.description,
-            parameters: &tool.parameters,
-        },
-    });
-    to_bytes(
-        &Body {
-            model,
-            stream: true,
-            stream_options: StreamOptions { include_usage: true },
-            max_completion_tokens,
-            max_tokens,
-            temperature: request.options.temperature,
-            tools: tools.collect(),
-            messages: messages.finish(),
-        },
-        &request.options.extra,
-    )
+    let mut messages = Messages::new(dialect, model, mark.is_some()).write(&context)?;
+    let called = || messages.iter().any(|message| !message.tool_calls.is_empty());
+    let mut tools = tools(request, dialect);
+    if tools.is_none() && dialect.empty_tools && called() {
+        tools = Some(Vec::new());
+    }
+    if let Some(mark) = mark {
+        put_marks(mark, &mut tools, &mut messages, !context.stable().is_empty());
+    }
+    let mut body = Body { model, stream: true, tools, messages, ..Body::default() };
+    if dialect.stream_usage {
+        body.stream_options = Some(StreamOptions { include_usage: true });
+    }
+    body.set(options, dialect)?;
+    body.set_tools(options, dialect)?;
+    body.set_reasoning(options, dialect)?;
+    body.response_format = response_format(&options.output, dialect)?;
+    to_bytes(&body, &options.extra)
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Body<'a> {
     model: &'a str,
     stream: bool,
-    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
-    // An empty list is refused by some servers.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    random_seed: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frequency_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    presence_penalty: Option<f32>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    safety_identifier: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Vec<Tool<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
     messages: Vec<Message<'a>>,
 }
 
@@ -94,6 +119,8 @@ struct StreamOptions {
 struct Tool<'a> {
     r#type: &'static str,
     function: Function<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
@@ -103,182 +130,184 @@ struct Function<'a> {
     parameters: &'a Value,
 }
 
-#[derive(Serialize)]
-struct Message<'a> {
-    role: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<Cow<'a, str>>,
-    content: Option<Spoken<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<Call<'a>>,
-}
-
-#[derive(Serialize)]
-struct Call<'a> {
-    id: Cow<'a, str>,
-    r#type: &'static str,
-    function: CallFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct CallFunction<'a> {
-    name: Cow<'a, str>,
-    arguments: Cow<'a, str>,
-}
-
-/// A string when all is text, else parts.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Spoken<'a> {
-    Text(Cow<'a, str>),
-    Parts(Vec<Value>),
-}
-
-impl<'a> Message<'a> {
-    fn plain(role: &'static str, text: &'a str) -> Self {
-        Self::of(role, Some(Spoken::Text(text.into())))
-    }
-
-    fn of(role: &'static str, content: Option<Spoken<'a>>) -> Self {
-        Self { role, tool_call_id: None, content, tool_calls: Vec::new() }
+/// An option that a dialect knows, or the error that it does not.
+fn known<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
+    match option.is_none() || is_known {
+        true => Ok(option),
+        false => Err(unsupported(WIRE, name)),
     }
 }
 
-#[derive(Default)]
-struct Messages<'a> {
-    done: Vec<Message<'a>>,
-    /// The message of the turn that is being written.
-    turn: Option<Message<'a>>,
-    /// The item before was of a turn that did not complete.
-    interrupted: bool,
-    /// Images and files of the tool results that are being written.
-    media: Vec<Value>,
-}
+impl<'a> Body<'a> {
+    fn set(&mut self, options: &'a Options, dialect: &Dialect) -> Result<(), Error> {
+        match dialect.limit {
+            LimitField::MaxCompletionTokens => {
+                self.max_completion_tokens = options.max_output_tokens;
+            }
+            LimitField::MaxTokens => self.max_tokens = options.max_output_tokens,
+        }
+        self.temperature = options.temperature;
+        self.top_p = options.top_p;
+        self.top_k = known(options.top_k, "top_k", dialect.top_k)?;
+        match dialect.seed {
+            SeedField::None => drop(known(options.seed, "seed", false)?),
+            SeedField::Seed => self.seed = options.seed,
+            SeedField::RandomSeed => self.random_seed = options.seed,
+        }
+        self.frequency_penalty = options.frequency_penalty;
+        self.presence_penalty = options.presence_penalty;
+        if options.stop_sequences.len() > dialect.stop_sequences {
+            return Err(unsupported(WIRE, "stop_sequences"));
+        }
+        self.stop = &options.stop_sequences;
+        let user = options.user.as_deref();
+        match dialect.user {
+            UserField::None => drop(known(user, "user", false)?),
+            UserField::User => self.user = user,
+            UserField::SafetyIdentifier => self.safety_identifier = user,
+        }
+        let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
+        self.metadata = known(metadata, "metadata", dialect.metadata)?;
+        Ok(())
+    }
 
-impl<'a> Messages<'a> {
-    fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // What was cut off is a message of its own; what comes next does not change it.
-        if std::mem::replace(&mut self.interrupted, item.interrupted) && !item.interrupted {
-            self.close_turn();
-        }
-        match &item.kind {
-            ItemKind::User { content } => {
-                self.close();
-                self.done.push(Message::of("user", Some(spoken(content)?)));
+    fn set_tools(&mut self, options: &Options, dialect: &Dialect) -> Result<(), Error> {
+        // "'tool_choice' is only allowed when 'tools' are specified", and the same of its fellow.
+        let declared = self.tools.as_ref().is_some_and(|tools| !tools.is_empty());
+        self.tool_choice = match (&options.tool_choice, dialect.tool_choice) {
+            (ToolChoice::Auto, _) => None,
+            // Without `tool_choice` the tools are left out; see `tools`.
+            (ToolChoice::None, _) if !declared => None,
+            (ToolChoice::None, _) => Some("none".into()),
+            (ToolChoice::Required, ToolChoices::Words | ToolChoices::Named) => {
+                Some("required".into())
             }
-            ItemKind::System { text } => {
-                self.close();
-                self.done.push(Message::plain("system", text));
+            (ToolChoice::Tool(name), ToolChoices::Named) => {
+                Some(json!({ "type": "function", "function": { "name": name } }))
             }
-            ItemKind::Text { text } => {
-                let turn = self.turn();
-                match &mut turn.content {
-                    Some(Spoken::Text(said)) => said.to_mut().push_str(text),
-                    content => *content = Some(Spoken::Text(text.into())),
-                }
+            (ToolChoice::Required, ToolChoices::None)
+            | (ToolChoice::Tool(_), ToolChoices::None | ToolChoices::Words) => {
+                return Err(unsupported(WIRE, "tool_choice"));
             }
-            ItemKind::ToolCall(call) => self.turn().tool_calls.push(Call {
-                id: wire_id(&call.call_id),
-                r#type: "function",
-                function: CallFunction {
-                    name: wire_name(&call.name),
-                    arguments: object_or_wrapped(call),
-                },
-            }),
-            ItemKind::ToolResult(result) => {
-                self.close_turn();
-                self.result(result)?;
-            }
-            // This wire has no place for them.
-            ItemKind::Reasoning { .. } | ItemKind::Other => {}
-        }
-        if item.turn.is_some() {
-            self.close_turn();
+        };
+        if declared {
+            // That there may be several is so without being said.
+            let said = options.parallel_tool_calls;
+            let said = said.filter(|several| !several || dialect.parallel_tool_calls);
+            self.parallel_tool_calls =
+                known(said, "parallel_tool_calls", dialect.parallel_tool_calls)?;
         }
         Ok(())
     }
 
-    fn result(&mut self, result: &'a ToolResult) -> Result<(), Error> {
-        if let Content::Parts(parts) = &result.content {
-            let media = parts.iter().filter(|part| part.as_text().is_none());
-            for part in media {
-                self.media.push(part_of(part)?);
+    fn set_reasoning(&mut self, options: &Options, dialect: &Dialect) -> Result<(), Error> {
+        let Some(asked) = options.reasoning else { return Ok(()) };
+        let refused = || Err(unsupported(WIRE, "reasoning"));
+        match (dialect.reasoning, asked) {
+            (ReasoningSetting::Effort(words), Reasoning::Off) => {
+                self.reasoning_effort = Some(words.off);
+            }
+            (ReasoningSetting::Effort(words), Reasoning::Effort(effort)) => {
+                self.reasoning_effort = Some(word(words, effort));
+            }
+            (ReasoningSetting::Object(words), Reasoning::Off) => {
+                self.reasoning = Some(json!({ "effort": words.off }));
+            }
+            (ReasoningSetting::Object(words), Reasoning::Effort(effort)) => {
+                self.reasoning = Some(json!({ "effort": word(words, effort) }));
+            }
+            (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
+                self.reasoning = Some(json!({ "max_tokens": tokens }));
+            }
+            (ReasoningSetting::Thinking(_), Reasoning::Off) => {
+                self.thinking = Some(json!({ "type": "disabled" }));
+            }
+            (ReasoningSetting::Thinking(words), Reasoning::Effort(effort)) => {
+                self.thinking = Some(json!({ "type": "enabled" }));
+                self.reasoning_effort = Some(word(words, effort));
+            }
+            (ReasoningSetting::None, _)
+            | (ReasoningSetting::Effort(_) | ReasoningSetting::Thinking(_), Reasoning::Budget(_)) =>
+            {
+                return refused();
             }
         }
-        let content = Some(Spoken::Text(text_of(&result.content)));
-        let tool_call_id = Some(wire_id(&result.call_id));
-        self.done.push(Message { tool_call_id, ..Message::of("tool", content) });
         Ok(())
     }
+}
 
-    fn turn(&mut self) -> &mut Message<'a> {
-        self.close_media();
-        self.turn.get_or_insert_with(|| Message::of("assistant", None))
-    }
-
-    fn close(&mut self) {
-        self.close_turn();
-        self.close_media();
-    }
-
-    /// An assistant that neither said nor called anything is no message.
-    fn close_turn(&mut self) {
-        let turn = self.turn.take();
-        self.done.extend(turn.filter(|turn| {
-            let said = matches!(&turn.content, Some(Spoken::Text(said)) if !said.is_empty());
-            said || !turn.tool_calls.is_empty()
-        }));
-    }
-
-    fn close_media(&mut self) {
-        if !self.media.is_empty() {
-            let media = std::mem::take(&mut self.media);
-            self.done.push(Message::of("user", Some(Spoken::Parts(media))));
-        }
-    }
-
-    fn finish(mut self) -> Vec<Message<'a>> {
-        self.close();
-        self.done
+fn word(words: EffortWords, effort: Effort) -> &'static str {
+    match effort {
+        Effort::Minimal => words.minimal,
+        Effort::Low => words.low,
+        Effort::Medium => words.medium,
+        Effort::High => words.high,
+        Effort::Max => words.max,
     }
 }
 
-fn spoken(content: &Content) -> Result<Spoken<'_>, Error> {
-    match content {
-        Content::Parts(parts) if parts.iter().any(|part| part.as_text().is_none()) => {
-            parts.iter().map(part_of).collect::<Result<_, _>>().map(Spoken::Parts)
-        }
-        content => Ok(Spoken::Text(text_of(content))),
-    }
-}
-
-fn text_of(content: &Content) -> Cow<'_, str> {
-    match content {
-        Content::Text(text) => Cow::Borrowed(text),
-        parts @ Content::Parts(_) => Cow::Owned(parts.text()),
-    }
-}
-
-fn part_of(part: &Part) -> Result<Value, Error> {
-    let data_url = |media: &Media, data: &str| format!("data:{};base64,{data}", media.media_type);
-    Ok(match part {
-        Part::Text { text } => json!({ "type": "text", "text": text }),
-        Part::Image(media) => {
-            let url = match &media.source {
-                MediaSource::Data(data) => data_url(media, data),
-                MediaSource::Url(url) => url.clone(),
-            };
-            json!({ "type": "image_url", "image_url": { "url": url } })
-        }
-        Part::File(media) => match &media.source {
-            MediaSource::Data(data) => json!({
-                "type": "file",
-                "file": { "filename": "file", "file_data": data_url(media, data) },
-            }),
-            MediaSource::Url(_) => {
-                let message = "the Chat Completions wire takes a file's bytes, not its address";
-                return Err(Error::new(ErrorKind::Unsupported, message));
+fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, Error> {
+    let knows = dialect.output;
+    match output {
+        Output::Text => Ok(None),
+        Output::Json => match knows {
+            OutputForms::Object | OutputForms::Both | OutputForms::BothStrict => {
+                Ok(Some(json!({ "type": "json_object" })))
             }
+            OutputForms::Text | OutputForms::Schema => Err(unsupported(WIRE, "output")),
         },
-    })
+        Output::Schema(asked) => {
+            let mut schema = json!({ "name": asked.name });
+            match knows {
+                OutputForms::Schema | OutputForms::Both => {
+                    schema["schema"] = asked.schema.clone();
+                }
+                OutputForms::BothStrict => {
+                    schema["schema"] = openai_strict(&asked.schema)?.into_owned();
+                    schema["strict"] = true.into();
+                }
+                OutputForms::Text | OutputForms::Object => return Err(unsupported(WIRE, "output")),
+            }
+            Ok(Some(json!({ "type": "json_schema", "json_schema": schema })))
+        }
+    }
+}
+
+/// The tools that are declared; an empty list is refused by most servers.
+fn tools<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<Tool<'a>>> {
+    let choice = &request.options.tool_choice;
+    let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;
+    if request.tools.is_empty() || left_out {
+        return None;
+    }
+    let tools = request.tools.iter().map(|tool| Tool {
+        r#type: "function",
+        function: Function {
+            name: &tool.name,
+            description: &tool.description,
+            parameters: &tool.parameters,
+        },
+        cache_control: None,
+    });
+    Some(tools.collect())
+}
+
+/// Marks the tools, the stable zone, and the newest message that a mark can stand on.
+fn put_marks(
+    mark: CacheControl,
+    tools: &mut Option<Vec<Tool<'_>>>,
+    messages: &mut [Message<'_>],
+    has_stable_zone: bool,
+) {
+    if let Some(tool) = tools.as_mut().and_then(|tools| tools.last_mut()) {
+        tool.cache_control = Some(mark);
+    }
+    let (front, rest) = messages.split_at_mut(messages.len().min(usize::from(has_stable_zone)));
+    if let Some(place) = front.first_mut().and_then(|message| message.content.first_text()) {
+        *place = Some(mark);
+    }
+    let spoken = rest.iter_mut().filter(|message| matches!(message.role, "user" | "assistant"));
+    if let Some(place) = spoken.rev().find_map(|message| message.content.last_text()) {
+        *place = Some(mark);
+    }
 }

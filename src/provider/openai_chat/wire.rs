@@ -8,7 +8,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::provider::lenient::{Lax, List, Num, Seldom, Str, repaired};
+use super::delta::Delta;
+use crate::provider::fields::Fields;
+use crate::provider::lenient::{Lax, Num, Seldom, Str, repaired};
 use crate::usage::Usage;
 
 #[derive(Default, Deserialize)]
@@ -23,6 +25,9 @@ pub(super) struct Chunk<'a> {
     pub(super) usage: Seldom<WireUsage>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
+    /// Addresses that the text refers to by number, as Perplexity has them.
+    #[serde(borrow)]
+    pub(super) citations: Option<&'a RawValue>,
 }
 
 /// The choice with index 0, or without one; others were not asked for.
@@ -39,23 +44,8 @@ pub(super) struct Choice<'a> {
     pub(super) finish_reason: Str<'a>,
     /// Some servers put it here.
     pub(super) usage: Seldom<WireUsage>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Delta<'a> {
     #[serde(borrow)]
-    pub(super) content: Spoken<'a>,
-    #[serde(borrow)]
-    pub(super) refusal: Str<'a>,
-    #[serde(borrow)]
-    pub(super) reasoning_content: Str<'a>,
-    #[serde(borrow)]
-    pub(super) reasoning: Str<'a>,
-    #[serde(borrow)]
-    pub(super) reasoning_text: Str<'a>,
-    #[serde(borrow)]
-    pub(super) tool_calls: List<WireCall<'a>>,
+    pub(super) error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -66,6 +56,14 @@ pub(super) struct WireCall<'a> {
     pub(super) id: Str<'a>,
     #[serde(borrow)]
     pub(super) function: Called<'a>,
+    #[serde(borrow)]
+    pub(super) r#type: Str<'a>,
+    #[serde(borrow)]
+    pub(super) custom: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) extra_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) provider_specific_fields: Option<&'a RawValue>,
 }
 
 /// The function of a call; `misshapen` if there is one and it is no object.
@@ -95,6 +93,11 @@ impl WireCall<'_> {
     pub(super) fn is_misshapen(&self) -> bool {
         self.function.misshapen
     }
+
+    /// Whether it is of the kind whose input is no JSON.
+    pub(super) fn is_custom(&self) -> bool {
+        self.r#type.get() == Some("custom") || said(self.custom).is_some()
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -102,6 +105,8 @@ impl WireCall<'_> {
 pub(super) struct Function<'a> {
     #[serde(borrow)]
     pub(super) name: Str<'a>,
+    #[serde(borrow)]
+    pub(super) provider_specific_fields: Option<&'a RawValue>,
     /// A string on the wire of the vendor, an object on some others.
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
@@ -113,10 +118,7 @@ impl Function<'_> {
     pub(super) fn arguments(&self) -> Option<Cow<'_, str>> {
         let Some(raw) = self.arguments else { return Some(Cow::Borrowed("")) };
         match raw.get().as_bytes().first() {
-            Some(b'"') => match serde_json::from_str::<Str<'_>>(raw.get()) {
-                Ok(text) => text.0,
-                Err(_) => serde_json::from_str(&repaired(raw.get())?).ok().map(Cow::Owned),
-            },
+            Some(b'"') => string(raw),
             Some(b'{') => Some(Cow::Borrowed(raw.get())),
             Some(b'n') => Some(Cow::Borrowed("")),
             _ => None,
@@ -124,37 +126,17 @@ impl Function<'_> {
     }
 }
 
-/// Content: a string, or an array of parts whose texts count.
-#[derive(Default)]
-pub(super) struct Spoken<'a> {
-    pub(super) text: Option<Cow<'a, str>>,
-    /// Parts of type `thinking`, as Mistral sends them.
-    pub(super) thinking: Option<Box<str>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SpokenPart<'a> {
-    #[serde(borrow)]
-    r#type: Str<'a>,
-    #[serde(borrow)]
-    text: Str<'a>,
-    #[serde(borrow)]
-    thinking: List<SpokenThought<'a>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SpokenThought<'a> {
-    #[serde(borrow)]
-    text: Str<'a>,
-}
-
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
     prompt_tokens: Num,
     completion_tokens: Num,
+    total_tokens: Num,
+    /// Where some servers say what was read from a cache.
+    cached_tokens: Num,
+    prompt_cache_hit_tokens: Num,
+    cache_read_input_tokens: Num,
+    cache_creation_input_tokens: Num,
     prompt_tokens_details: Lax<PromptDetails>,
     completion_tokens_details: Lax<CompletionDetails>,
 }
@@ -178,16 +160,50 @@ impl Copy for Lax<CompletionDetails> {}
 impl WireUsage {
     pub(super) fn usage(self) -> Usage {
         let count = |Num(number): Num| number.unwrap_or_default();
+        let first = |counts: &[Num]| counts.iter().find_map(|count| count.0).unwrap_or_default();
         let prompt = self.prompt_tokens_details.0.unwrap_or_default();
         let completion = self.completion_tokens_details.0.unwrap_or_default();
+        let (input, said) = (count(self.prompt_tokens), count(self.completion_tokens));
+        let reasoned = count(completion.reasoning_tokens);
+        // xAI leaves them out of its `completion_tokens`, as its total shows.
+        let apart = input.saturating_add(said).saturating_add(reasoned);
+        let is_apart = self.total_tokens.0 == Some(apart);
         Usage {
-            input_tokens: count(self.prompt_tokens),
-            output_tokens: count(self.completion_tokens),
-            cache_read_input_tokens: count(prompt.cached_tokens),
-            cache_write_input_tokens: count(prompt.cache_write_tokens),
-            reasoning_tokens: count(completion.reasoning_tokens),
+            input_tokens: input,
+            output_tokens: if is_apart { said.saturating_add(reasoned) } else { said },
+            cache_read_input_tokens: first(&[
+                prompt.cached_tokens,
+                self.cached_tokens,
+                self.prompt_cache_hit_tokens,
+                self.cache_read_input_tokens,
+            ]),
+            cache_write_input_tokens: first(&[
+                prompt.cache_write_tokens,
+                self.cache_creation_input_tokens,
+            ]),
+            reasoning_tokens: reasoned,
         }
     }
+}
+
+/// The text of a JSON string.
+pub(super) fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    match serde_json::from_str::<Str<'_>>(raw.get()) {
+        Ok(text) => text.0,
+        Err(_) => serde_json::from_str(&repaired(raw.get())?).ok().map(Cow::Owned),
+    }
+}
+
+/// The objects of an array.
+pub(super) fn objects(raw: Option<&RawValue>) -> Vec<Fields> {
+    let elements = said(raw).map(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()));
+    let elements = elements.and_then(Result::ok).unwrap_or_default();
+    elements.into_iter().filter_map(|element| Fields::parse(element.get())).collect()
+}
+
+/// What stands in a field, unless it is `null`.
+pub(super) fn said(raw: Option<&RawValue>) -> Option<&RawValue> {
+    raw.filter(|raw| raw.get() != "null")
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for First<'a> {
@@ -236,67 +252,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for First<'a> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<First<'a>, A::Error> {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
                 Ok(First(None))
-            }
-        }
-        deserializer.deserialize_any(V(PhantomData))
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Spoken<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct V<'a>(PhantomData<&'a ()>);
-        impl<'de: 'a, 'a> Visitor<'de> for V<'a> {
-            type Value = Spoken<'a>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("content")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Spoken<'a>, E> {
-                Ok(Spoken { text: Some(Cow::Borrowed(text)), thinking: None })
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Spoken<'a>, E> {
-                Ok(Spoken { text: Some(Cow::Owned(text.to_owned())), thinking: None })
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Spoken<'a>, A::Error> {
-                let (mut text, mut thinking) = (String::new(), String::new());
-                while let Some(Lax(part)) = seq.next_element::<Lax<SpokenPart<'a>>>()? {
-                    let Some(part) = part else { continue };
-                    if part.r#type.get() == Some("thinking") {
-                        thinking
-                            .extend(part.thinking.0.iter().map(|thought| thought.text.or_empty()));
-                    } else {
-                        text.push_str(part.text.or_empty());
-                    }
-                }
-                Ok(Spoken { text: Some(Cow::Owned(text)), thinking: Some(thinking.into()) })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Spoken<'a>, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Spoken::default())
-            }
-
-            fn visit_unit<E>(self) -> Result<Spoken<'a>, E> {
-                Ok(Spoken::default())
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Spoken<'a>, E> {
-                Ok(Spoken::default())
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<Spoken<'a>, E> {
-                Ok(Spoken::default())
-            }
-
-            fn visit_u64<E>(self, _: u64) -> Result<Spoken<'a>, E> {
-                Ok(Spoken::default())
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Spoken<'a>, E> {
-                Ok(Spoken::default())
             }
         }
         deserializer.deserialize_any(V(PhantomData))

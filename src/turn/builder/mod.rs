@@ -3,10 +3,8 @@
 mod absorb;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-
-use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, ItemKind, Json, ProviderData, StopReason, ToolCall};
@@ -503,15 +501,22 @@ impl TurnBuilder {
 
 /// Notes the id that the wire used, beside what is there, which stays as it is written.
 fn with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
-    let fields = data.value.get::<BTreeMap<String, Box<RawValue>>>();
-    let noted = fields.and_then(|mut fields| {
-        fields.insert("wire_id".to_owned(), to_raw_value(wire_id)?);
-        Json::new(&fields)
-    });
-    let value = noted.unwrap_or_else(|_| {
-        serde_json::json!({ "wire_id": wire_id, "value": data.value.to_value() }).into()
-    });
-    ProviderData { value, ..data }
+    // Beside what is there nothing is written anew: it goes back byte for byte.
+    if let Some(fields) = data.value.as_str().strip_prefix('{').filter(|fields| *fields != "}")
+        && !fields.contains("\"wire_id\"")
+        && let Ok(id) = serde_json::to_string(wire_id)
+        && let Ok(value) = Json::parse(&format!("{{\"wire_id\":{id},{fields}"))
+    {
+        return ProviderData { value, ..data };
+    }
+    let mut value = data.value.to_value();
+    match &mut value {
+        serde_json::Value::Object(map) => {
+            map.insert("wire_id".to_owned(), wire_id.into());
+        }
+        other => *other = serde_json::json!({ "wire_id": wire_id, "value": other.take() }),
+    }
+    ProviderData { value: value.into(), ..data }
 }
 
 #[cfg(test)]

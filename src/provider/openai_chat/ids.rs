@@ -1,0 +1,104 @@
+//! Ids of calls in the form that a server takes.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use super::calls::THOUGHT;
+use super::dialect::IdRule;
+use crate::provider::context::{fingerprint, wire_id};
+
+/// The ids of the calls so far. What an id becomes depends on the calls before it and on nothing
+/// behind it.
+pub(super) struct Ids<'a> {
+    rule: IdRule,
+    /// Those that are not what the rule alone makes of them.
+    sent: HashMap<&'a str, String>,
+    /// All that were given out, where a rule leaves so little room that two may meet.
+    given: HashSet<String>,
+}
+
+impl<'a> Ids<'a> {
+    pub(super) fn new(rule: IdRule) -> Self {
+        Self { rule, sent: HashMap::new(), given: HashSet::new() }
+    }
+
+    /// The id of a call. With the signature of a thought it is the id that LiteLLM made of both.
+    pub(super) fn call(&mut self, id: &'a str, thought: Option<&str>) -> Cow<'a, str> {
+        let plain = match self.rule {
+            IdRule::UpTo40 => wire_id(id),
+            IdRule::Nine => Cow::Owned(self.nine(id)),
+        };
+        let sent = match thought {
+            Some(thought) => Cow::Owned(format!("{plain}{THOUGHT}{thought}")),
+            None => plain,
+        };
+        if thought.is_some() || self.rule == IdRule::Nine {
+            self.sent.insert(id, sent.clone().into_owned());
+        }
+        sent
+    }
+
+    /// The id by which a result answers its call.
+    pub(super) fn result(&self, id: &'a str) -> Cow<'a, str> {
+        match self.sent.get(id) {
+            Some(sent) => Cow::Owned(sent.clone()),
+            None => wire_id(id),
+        }
+    }
+
+    /// Nine letters and digits that no call before has.
+    fn nine(&mut self, id: &str) -> String {
+        let is_legal = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let mut nine = if is_legal { id.to_owned() } else { letters(fingerprint(id.bytes())) };
+        for salt in 0_u8.. {
+            if self.given.insert(nine.clone()) {
+                break;
+            }
+            nine = letters(fingerprint(id.bytes().chain([salt])));
+        }
+        nine
+    }
+}
+
+fn letters(mut number: u64) -> String {
+    const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let mut letter = || {
+        let at = usize::try_from(number % 62).unwrap_or_default();
+        number /= 62;
+        char::from(LETTERS[at])
+    };
+    (0..9).map(|_| letter()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nine_letters_are_deterministic_and_distinct() {
+        let made = || {
+            let mut ids = Ids::new(IdRule::Nine);
+            let texts: Vec<String> = (0..200).map(|n| format!("call_{n}")).collect();
+            let sent = texts.iter().map(|id| {
+                let sent = Ids::call(&mut ids, Box::leak(id.clone().into_boxed_str()), None);
+                sent.into_owned()
+            });
+            sent.collect::<Vec<_>>()
+        };
+        let sent = made();
+        assert_eq!(sent, made());
+        assert!(sent.iter().all(|id| id.len() == 9 && id.chars().all(char::is_alphanumeric)));
+        assert_eq!(sent.iter().collect::<HashSet<_>>().len(), 200);
+    }
+
+    #[test]
+    fn a_legal_id_that_another_became_is_sent_as_a_third() {
+        let mut ids = Ids::new(IdRule::Nine);
+        let first = ids.call("call_1", None).into_owned();
+        let taken: &'static str = Box::leak(first.clone().into_boxed_str());
+        assert_ne!(ids.call(taken, None), first);
+        assert_eq!(ids.result("call_1"), first);
+        assert_ne!(ids.result(taken), first);
+        assert_eq!(ids.call("abcdefghi", None), "abcdefghi");
+    }
+}

@@ -1,0 +1,293 @@
+//! From the items of a history to messages.
+
+use std::borrow::Cow;
+use std::mem::take;
+
+use serde_json::value::RawValue;
+
+use super::calls::{EXTRA_FIELDS, THOUGHT_FIELD};
+use super::dialect::{Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole};
+use super::ids::Ids;
+use super::message::{Call, CallFunction, Content, Message, Part, media_part};
+use super::reasoning::{BLOCKS, DETAILS};
+use crate::error::Error;
+use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
+use crate::provider::context::{Context, object_or_wrapped, wire_name};
+use crate::provider::handoff;
+
+/// What an assistant says where a server wants one between a tool result and the user.
+const READ: &str = "I have read the results.";
+
+/// The messages so far. Nothing that was closed is looked at again.
+pub(super) struct Messages<'a> {
+    dialect: &'a Dialect,
+    model: &'a str,
+    /// Texts of the assistant and the user are parts, with and without a mark.
+    in_parts: bool,
+    done: Vec<Message<'a>>,
+    /// The message of the turn that is being written.
+    turn: Option<Message<'a>>,
+    /// What the turn thought.
+    thought: Cow<'a, str>,
+    /// The item before was of a turn that did not complete.
+    interrupted: bool,
+    /// Images and files of the tool results that are being written.
+    media: Vec<Part<'a>>,
+    /// A tool has answered and the user has not spoken since.
+    in_tool_loop: bool,
+    ids: Ids<'a>,
+}
+
+impl<'a> Messages<'a> {
+    pub(super) fn new(dialect: &'a Dialect, model: &'a str, in_parts: bool) -> Self {
+        Self {
+            dialect,
+            model,
+            in_parts,
+            done: Vec::new(),
+            turn: None,
+            thought: Cow::Borrowed(""),
+            interrupted: false,
+            media: Vec::new(),
+            in_tool_loop: false,
+            ids: Ids::new(dialect.ids),
+        }
+    }
+
+    /// All messages of a context, the zones of the system prompt where the dialect has them.
+    pub(super) fn write(mut self, context: &'a Context) -> Result<Vec<Message<'a>>, Error> {
+        let (stable, volatile) = (context.stable(), context.volatile());
+        match self.dialect.system_place {
+            SystemPlace::Anywhere => self.instruct([stable, ""]),
+            SystemPlace::Front => self.instruct([stable, volatile]),
+        }
+        for item in context.items() {
+            self.push(item)?;
+        }
+        self.close();
+        if self.dialect.system_place == SystemPlace::Anywhere {
+            self.instruct([volatile, ""]);
+        }
+        Ok(self.done)
+    }
+
+    /// Instructions in one message, the zones apart from each other.
+    fn instruct(&mut self, zones: [&'a str; 2]) {
+        let zones = zones.into_iter().filter(|zone| !zone.is_empty());
+        let content = match self.in_parts {
+            true => Content::Parts(zones.map(Part::text).collect()),
+            false => {
+                let joined = zones
+                    .map(Cow::Borrowed)
+                    .reduce(|stable, volatile| Cow::Owned(format!("{stable}\n\n{volatile}")));
+                Content::Text(joined.unwrap_or_default())
+            }
+        };
+        let role = match self.dialect.system_role {
+            SystemRole::System => "system",
+            SystemRole::Developer => "developer",
+        };
+        if content.says_something() {
+            self.done.push(Message::new(role, content));
+        }
+    }
+
+    fn push(&mut self, item: &'a Item) -> Result<(), Error> {
+        // What was cut off is a message of its own; what comes next does not change it.
+        if std::mem::replace(&mut self.interrupted, item.interrupted) && !item.interrupted {
+            self.close_turn();
+        }
+        // Nor does another that was cut off: nothing tells where the first ended but its text.
+        let has_spoken = |turn: &Message<'_>| turn.content.says_something();
+        if item.interrupted && self.turn.as_ref().is_some_and(has_spoken) {
+            self.close_turn();
+        }
+        let data = handoff(item, self.dialect.name, self.model).data();
+        match &item.kind {
+            ItemKind::User { content } => self.user(content)?,
+            ItemKind::System { text } => {
+                self.close();
+                match self.dialect.system_place {
+                    SystemPlace::Anywhere => self.instruct([text, ""]),
+                    SystemPlace::Front => self.speak_as_user(self.spoken(Cow::Borrowed(text))),
+                }
+            }
+            ItemKind::Text { text } => {
+                let in_parts = self.in_parts;
+                self.turn().content.say(text, in_parts);
+            }
+            ItemKind::Reasoning { text } => self.think(item, text, data),
+            ItemKind::ToolCall(call) => {
+                let call = self.call(call, data);
+                let calls = &mut self.turn().tool_calls;
+                match calls.is_empty() {
+                    // Most turns have one.
+                    true => *calls = vec![call],
+                    false => calls.push(call),
+                }
+            }
+            ItemKind::ToolResult(result) => {
+                self.close_turn();
+                self.result(result)?;
+            }
+            // This wire has no place for them.
+            ItemKind::Other => {}
+        }
+        if item.turn.is_some() {
+            self.close_turn();
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, content: &'a item::Content) -> Result<(), Error> {
+        self.close();
+        let is_text = |parts: &[item::Part]| parts.iter().all(|part| part.as_text().is_some());
+        let content = match content {
+            item::Content::Text(text) => self.spoken(Cow::Borrowed(text)),
+            item::Content::Parts(parts) if is_text(parts) => self.spoken(content.text().into()),
+            item::Content::Parts(parts) => {
+                let parts = parts.iter().map(|part| self.part(part)).collect::<Result<_, _>>();
+                Content::Parts(parts?)
+            }
+        };
+        self.speak_as_user(content);
+        Ok(())
+    }
+
+    fn speak_as_user(&mut self, content: Content<'a>) {
+        self.in_tool_loop = false;
+        self.answer_results();
+        self.done.push(Message::new("user", content));
+    }
+
+    fn think(&mut self, item: &Item, text: &'a str, data: Option<&'a ProviderData>) {
+        match self.dialect.reasoning_echo {
+            ReasoningEcho::None => {}
+            // Half of what is signed would be refused.
+            ReasoningEcho::AsItCame if item.interrupted => {}
+            ReasoningEcho::AsItCame => {
+                let Some(data) = data else { return };
+                let seldom = self.turn().seldom();
+                for (name, place) in [
+                    (DETAILS, &mut seldom.reasoning_details),
+                    (BLOCKS, &mut seldom.thinking_blocks),
+                ] {
+                    *place = place.take().or_else(|| field(data, name));
+                }
+            }
+            ReasoningEcho::ContentInToolLoop => {
+                self.turn();
+                match self.thought.is_empty() {
+                    true => self.thought = Cow::Borrowed(text),
+                    false => self.thought.to_mut().push_str(text),
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, call: &'a ToolCall, data: Option<&'a ProviderData>) -> Call<'a> {
+        let kept = |name: &str| data.and_then(|data| field(data, name));
+        let thought = kept(THOUGHT_FIELD).and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let thought: Option<String> = thought;
+        let [extra_content, provider_specific_fields] = EXTRA_FIELDS.map(kept);
+        Call {
+            id: self.ids.call(&call.call_id, thought.as_deref()),
+            r#type: "function",
+            function: CallFunction {
+                name: wire_name(&call.name),
+                arguments: object_or_wrapped(call),
+                provider_specific_fields: kept("function"),
+            },
+            extra_content,
+            provider_specific_fields,
+        }
+    }
+
+    fn result(&mut self, result: &'a ToolResult) -> Result<(), Error> {
+        self.in_tool_loop = true;
+        let text = match &result.content {
+            item::Content::Text(text) => Cow::Borrowed(text.as_str()),
+            item::Content::Parts(parts) => {
+                let media = parts.iter().filter(|part| part.as_text().is_none());
+                for part in media {
+                    let part = self.part(part)?;
+                    self.media.push(part);
+                }
+                result.content.text().into()
+            }
+        };
+        let mut message = Message::new("tool", Content::Text(text));
+        message.tool_call_id = Some(self.ids.result(&result.call_id));
+        if self.dialect.result_names {
+            message.seldom().name = Some(wire_name(&result.name));
+        }
+        self.done.push(message);
+        Ok(())
+    }
+
+    fn part(&self, part: &'a item::Part) -> Result<Part<'a>, Error> {
+        media_part(part, self.dialect.media)
+    }
+
+    fn spoken(&self, text: Cow<'a, str>) -> Content<'a> {
+        match self.in_parts {
+            true => Content::Parts(vec![Part::text(text)]),
+            false => Content::Text(text),
+        }
+    }
+
+    fn turn(&mut self) -> &mut Message<'a> {
+        self.close_media();
+        self.turn.get_or_insert_with(|| Message::new("assistant", Content::Absent))
+    }
+
+    fn close(&mut self) {
+        self.close_turn();
+        self.close_media();
+    }
+
+    /// An assistant that neither said nor called anything is no message.
+    fn close_turn(&mut self) {
+        let thought = take(&mut self.thought);
+        let Some(mut turn) = self.turn.take() else { return };
+        let calls = !turn.tool_calls.is_empty();
+        if !turn.content.says_something() {
+            turn.content = match self.dialect.empty_content {
+                EmptyContent::Null => Content::Null,
+                EmptyContent::Empty => Content::Text(Cow::Borrowed("")),
+                EmptyContent::Absent => Content::Absent,
+            };
+            if !calls {
+                return;
+            }
+        }
+        let echoes = self.dialect.reasoning_echo == ReasoningEcho::ContentInToolLoop;
+        if echoes && (calls || self.in_tool_loop) {
+            turn.seldom().reasoning_content = Some(thought);
+        }
+        self.done.push(turn);
+    }
+
+    fn close_media(&mut self) {
+        if !self.media.is_empty() {
+            let media = take(&mut self.media);
+            self.answer_results();
+            self.done.push(Message::new("user", Content::Parts(media)));
+        }
+    }
+
+    /// Has an assistant speak before the user does, where a server wants it.
+    fn answer_results(&mut self) {
+        let behind_result = self.done.last().is_some_and(|message| message.role == "tool");
+        if self.dialect.assistant_after_results && behind_result {
+            let content = self.spoken(Cow::Borrowed(READ));
+            self.done.push(Message::new("assistant", content));
+        }
+    }
+}
+
+/// A field of an opaque value, verbatim.
+fn field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
+    let fields = crate::provider::fields::Fields::parse(data.value.as_str())?;
+    fields.get(name).map(ToOwned::to_owned)
+}

@@ -1,0 +1,257 @@
+//! The dialects of known servers: data, and no code.
+
+use super::dialect::{
+    Dialect, EffortWords, EmptyContent, IdRule, KeyHeader, LimitField, MediaForms, OutputForms,
+    ReasoningEcho, ReasoningSetting, SeedField, SystemPlace, SystemRole, ThinkTags, ToolChoices,
+    TurnEnd, UserField,
+};
+
+impl EffortWords {
+    /// The vendor's own, from `none` to `xhigh`.
+    pub const OPENAI: Self = Self {
+        off: "none",
+        minimal: "minimal",
+        low: "low",
+        medium: "medium",
+        high: "high",
+        max: "xhigh",
+    };
+    /// `none`, `low`, `medium` and `high`.
+    pub const THREE: Self = Self { minimal: "low", max: "high", ..Self::OPENAI };
+}
+
+impl Dialect {
+    /// What every server takes, for one that nothing is known of. What it may not know is refused
+    /// here rather than sent.
+    pub const STRICT: Self = Self {
+        name: "openai_compatible",
+        base_url: "",
+        key: KeyHeader::Bearer,
+        limit: LimitField::MaxTokens,
+        stream_usage: false,
+        top_k: false,
+        seed: SeedField::None,
+        stop_sequences: 4,
+        tool_choice: ToolChoices::None,
+        parallel_tool_calls: false,
+        reasoning: ReasoningSetting::None,
+        output: OutputForms::Text,
+        user: UserField::None,
+        metadata: false,
+        cache_marks: false,
+        system_role: SystemRole::System,
+        system_place: SystemPlace::Front,
+        media: MediaForms::None,
+        empty_content: EmptyContent::Empty,
+        reasoning_echo: ReasoningEcho::None,
+        ids: IdRule::UpTo40,
+        result_names: false,
+        assistant_after_results: false,
+        empty_tools: false,
+        end: TurnEnd::FinishReason,
+        think_tags: ThinkTags::Off,
+        text_calls: false,
+    };
+
+    /// The vendor's own, <https://platform.openai.com/docs/api-reference/chat/create>.
+    pub const OPENAI: Self = Self {
+        name: "openai_chat",
+        base_url: "https://api.openai.com/v1",
+        limit: LimitField::MaxCompletionTokens,
+        stream_usage: true,
+        seed: SeedField::Seed,
+        tool_choice: ToolChoices::Named,
+        parallel_tool_calls: true,
+        reasoning: ReasoningSetting::Effort(EffortWords::OPENAI),
+        output: OutputForms::BothStrict,
+        user: UserField::SafetyIdentifier,
+        metadata: true,
+        system_place: SystemPlace::Anywhere,
+        media: MediaForms::FileBytes,
+        empty_content: EmptyContent::Null,
+        ..Self::STRICT
+    };
+
+    /// Azure OpenAI. The base URL is that of the resource, either
+    /// `https://{resource}.openai.azure.com/openai/v1` or
+    /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}?api-version={version}`;
+    /// its query is kept.
+    pub const AZURE: Self = Self {
+        name: "azure",
+        base_url: "",
+        key: KeyHeader::ApiKey,
+        user: UserField::User,
+        ..Self::OPENAI
+    };
+
+    /// OpenRouter, <https://openrouter.ai/docs/api-reference/parameters>.
+    pub const OPENROUTER: Self = Self {
+        name: "openrouter",
+        base_url: "https://openrouter.ai/api/v1",
+        limit: LimitField::MaxTokens,
+        stream_usage: true,
+        top_k: true,
+        seed: SeedField::Seed,
+        tool_choice: ToolChoices::Named,
+        parallel_tool_calls: true,
+        reasoning: ReasoningSetting::Object(EffortWords::OPENAI),
+        output: OutputForms::BothStrict,
+        user: UserField::User,
+        cache_marks: true,
+        media: MediaForms::Files,
+        empty_content: EmptyContent::Null,
+        reasoning_echo: ReasoningEcho::AsItCame,
+        ..Self::STRICT
+    };
+
+    /// A LiteLLM proxy, <https://docs.litellm.ai/docs/completion/input>. It has no usual address.
+    pub const LITELLM: Self = Self {
+        name: "litellm",
+        base_url: "",
+        reasoning: ReasoningSetting::Effort(EffortWords::OPENAI),
+        cache_marks: false,
+        empty_tools: true,
+        ..Self::OPENROUTER
+    };
+
+    /// Groq, <https://console.groq.com/docs/api-reference#chat-create>.
+    pub const GROQ: Self = Self {
+        name: "groq",
+        base_url: "https://api.groq.com/openai/v1",
+        limit: LimitField::MaxCompletionTokens,
+        stream_usage: true,
+        seed: SeedField::Seed,
+        tool_choice: ToolChoices::Named,
+        parallel_tool_calls: true,
+        reasoning: ReasoningSetting::Effort(EffortWords::THREE),
+        output: OutputForms::BothStrict,
+        user: UserField::User,
+        media: MediaForms::Images,
+        empty_content: EmptyContent::Null,
+        ..Self::STRICT
+    };
+
+    /// DeepSeek, <https://api-docs.deepseek.com/api/create-chat-completion>.
+    pub const DEEPSEEK: Self = Self {
+        name: "deepseek",
+        base_url: "https://api.deepseek.com",
+        stream_usage: true,
+        stop_sequences: 16,
+        tool_choice: ToolChoices::Named,
+        reasoning: ReasoningSetting::Thinking(EffortWords { max: "max", ..EffortWords::THREE }),
+        output: OutputForms::Object,
+        reasoning_echo: ReasoningEcho::ContentInToolLoop,
+        ..Self::STRICT
+    };
+
+    /// Mistral, <https://docs.mistral.ai/api/#tag/chat>. It counts without being asked.
+    pub const MISTRAL: Self = Self {
+        name: "mistral",
+        base_url: "https://api.mistral.ai/v1",
+        seed: SeedField::RandomSeed,
+        tool_choice: ToolChoices::Named,
+        parallel_tool_calls: true,
+        reasoning: ReasoningSetting::Effort(EffortWords {
+            minimal: "high",
+            low: "high",
+            medium: "high",
+            max: "high",
+            ..EffortWords::OPENAI
+        }),
+        output: OutputForms::BothStrict,
+        media: MediaForms::Images,
+        ids: IdRule::Nine,
+        result_names: true,
+        assistant_after_results: true,
+        ..Self::STRICT
+    };
+
+    /// Together, <https://docs.together.ai/reference/chat-completions-1>.
+    pub const TOGETHER: Self = Self {
+        name: "together",
+        base_url: "https://api.together.xyz/v1",
+        stream_usage: true,
+        top_k: true,
+        seed: SeedField::Seed,
+        tool_choice: ToolChoices::Named,
+        reasoning: ReasoningSetting::Effort(EffortWords::THREE),
+        output: OutputForms::Both,
+        media: MediaForms::Images,
+        ..Self::STRICT
+    };
+
+    /// Ollama, <https://github.com/ollama/ollama/blob/main/docs/openai.md>, which leaves
+    /// `tool_choice` and the addresses of images out.
+    pub const OLLAMA: Self = Self {
+        name: "ollama",
+        base_url: "http://localhost:11434/v1",
+        stream_usage: true,
+        seed: SeedField::Seed,
+        reasoning: ReasoningSetting::Effort(EffortWords::THREE),
+        output: OutputForms::Both,
+        media: MediaForms::ImageBytes,
+        ..Self::STRICT
+    };
+
+    /// llama.cpp's server, <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>. Its
+    /// `tool_choice` is a word.
+    pub const LLAMA_CPP: Self = Self {
+        name: "llama_cpp",
+        base_url: "http://localhost:8080/v1",
+        stream_usage: true,
+        top_k: true,
+        seed: SeedField::Seed,
+        tool_choice: ToolChoices::Words,
+        parallel_tool_calls: true,
+        output: OutputForms::Both,
+        media: MediaForms::Images,
+        ..Self::STRICT
+    };
+
+    /// vLLM, <https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html>.
+    pub const VLLM: Self = Self {
+        name: "vllm",
+        base_url: "http://localhost:8000/v1",
+        stream_usage: true,
+        top_k: true,
+        seed: SeedField::Seed,
+        tool_choice: ToolChoices::Named,
+        parallel_tool_calls: true,
+        reasoning: ReasoningSetting::Effort(EffortWords::THREE),
+        output: OutputForms::Both,
+        user: UserField::User,
+        media: MediaForms::Images,
+        ..Self::STRICT
+    };
+
+    /// LM Studio, <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. It says
+    /// "`response_format.type` must be `json_schema` or `text`".
+    pub const LM_STUDIO: Self = Self {
+        name: "lm_studio",
+        base_url: "http://localhost:1234/v1",
+        stream_usage: true,
+        top_k: true,
+        seed: SeedField::Seed,
+        tool_choice: ToolChoices::Words,
+        output: OutputForms::Schema,
+        media: MediaForms::ImageBytes,
+        ..Self::STRICT
+    };
+
+    /// All presets.
+    pub const ALL: &'static [Self] = &[
+        Self::STRICT,
+        Self::OPENAI,
+        Self::AZURE,
+        Self::OPENROUTER,
+        Self::LITELLM,
+        Self::GROQ,
+        Self::DEEPSEEK,
+        Self::MISTRAL,
+        Self::TOGETHER,
+        Self::OLLAMA,
+        Self::LLAMA_CPP,
+        Self::VLLM,
+        Self::LM_STUDIO,
+    ];
+}

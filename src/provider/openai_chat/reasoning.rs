@@ -1,0 +1,143 @@
+//! Reasoning that goes back as it came: signed, encrypted, or in a server's own form.
+
+use std::borrow::Cow;
+
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::delta::Seldom;
+use super::wire::{objects, said, string};
+use crate::item::Json;
+use crate::provider::fields::Fields;
+
+/// Where OpenRouter puts it, <https://openrouter.ai/docs/use-cases/reasoning-tokens>.
+pub(super) const DETAILS: &str = "reasoning_details";
+/// Where LiteLLM puts it, <https://docs.litellm.ai/docs/reasoning_content>.
+pub(super) const BLOCKS: &str = "thinking_blocks";
+
+/// The reasoning of a turn, put together from its pieces.
+#[derive(Debug, Default)]
+pub(super) struct Reasoning {
+    details: Vec<Piece>,
+    blocks: Vec<Piece>,
+}
+
+/// An element of one of the arrays. Its text grows by what later elements add.
+#[derive(Debug)]
+struct Piece {
+    fields: Fields,
+    /// The field that the text goes to; empty for what is kept as it is.
+    text_field: &'static str,
+    text: String,
+}
+
+impl Reasoning {
+    /// Takes what a delta holds, and gives the words in it. `None` if it holds nothing of the kind.
+    pub(super) fn take(&mut self, delta: &Seldom<'_>) -> Option<String> {
+        if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
+            return None;
+        }
+        let mut words = String::new();
+        for fields in objects(delta.reasoning_details) {
+            let piece = Piece::detail(fields);
+            words.push_str(&piece.text);
+            match self.details.iter_mut().rev().find(|old| old.continues_in(&piece)) {
+                Some(old) => old.grow(piece),
+                None => self.details.push(piece),
+            }
+        }
+        let details_spoke = !words.is_empty();
+        for fields in objects(delta.thinking_blocks) {
+            let piece = Piece::block(fields);
+            if !details_spoke {
+                words.push_str(&piece.text);
+            }
+            match self.blocks.last_mut().filter(|last| last.is_open_for(&piece)) {
+                Some(last) => last.grow(piece),
+                None => self.blocks.push(piece),
+            }
+        }
+        Some(words)
+    }
+
+    /// All of it, to be sent back; `None` if there is nothing.
+    pub(super) fn value(self) -> Option<Json> {
+        let mut fields = Fields::default();
+        for (name, pieces) in [(DETAILS, self.details), (BLOCKS, self.blocks)] {
+            if pieces.is_empty() {
+                continue;
+            }
+            let pieces: Vec<Fields> = pieces.into_iter().map(Piece::into_fields).collect();
+            fields.set(name, to_raw_value(&pieces).ok()?);
+        }
+        match fields.is_empty() {
+            true => None,
+            false => fields.into_json(),
+        }
+    }
+}
+
+impl Piece {
+    fn detail(fields: Fields) -> Self {
+        let text_field = match text(&fields, "type").as_deref() {
+            Some("reasoning.text") => "text",
+            Some("reasoning.summary") => "summary",
+            _ => "",
+        };
+        Self::new(fields, text_field)
+    }
+
+    fn block(fields: Fields) -> Self {
+        let is_thinking = text(&fields, "type").as_deref() == Some("thinking");
+        Self::new(fields, if is_thinking { "thinking" } else { "" })
+    }
+
+    fn new(fields: Fields, text_field: &'static str) -> Self {
+        let text = text(&fields, text_field).unwrap_or_default().into_owned();
+        Self { fields, text_field, text }
+    }
+
+    /// Whether `next` adds to this element of `reasoning_details`: it is of the same kind under the
+    /// same index. What is encrypted comes whole.
+    fn continues_in(&self, next: &Self) -> bool {
+        let same = |name| raw(&self.fields, name) == raw(&next.fields, name);
+        let other = |name| raw(&next.fields, name).is_some() && !same(name);
+        !self.text_field.is_empty()
+            && self.text_field == next.text_field
+            && same("index")
+            && !(other("id") && raw(&self.fields, "id").is_some())
+    }
+
+    /// Whether `next` adds to this thinking block: it is signed at its end.
+    fn is_open_for(&self, next: &Self) -> bool {
+        let signed = text(&self.fields, "signature").is_some_and(|sign| !sign.is_empty());
+        !self.text_field.is_empty() && self.text_field == next.text_field && !signed
+    }
+
+    fn grow(&mut self, next: Self) {
+        self.text.push_str(&next.text);
+        for (name, value) in next.fields.into_iter() {
+            let says = !matches!(value.get(), "null" | "\"\"");
+            if says && name != self.text_field {
+                self.fields.set(&name, value);
+            }
+        }
+    }
+
+    fn into_fields(mut self) -> Fields {
+        if !self.text_field.is_empty()
+            && let Ok(text) = to_raw_value(&self.text)
+        {
+            self.fields.set(self.text_field, text);
+        }
+        self.fields
+    }
+}
+
+/// A field that says something, as it is written.
+fn raw<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+    said(fields.get(name)).map(RawValue::get)
+}
+
+fn text<'a>(fields: &'a Fields, name: &str) -> Option<Cow<'a, str>> {
+    fields.get(name).and_then(string)
+}

@@ -1,0 +1,293 @@
+//! Envelopes, texts, usage and endings.
+
+use serde_json::json;
+use turnstream::provider::openai_chat::{Dialect, ThinkTags, TurnEnd};
+use turnstream::turn::{StopReason, Turn};
+use turnstream::{Error, ErrorKind, Usage};
+
+use super::{answer, data_of, delta, done, events, finish, frames, read, read_in};
+
+fn text(turn: Result<Turn, Error>) -> Result<String, ErrorKind> {
+    turn.map(|turn| turn.text()).map_err(|error| error.kind())
+}
+
+fn hi() -> String {
+    delta(&json!({ "content": "hi" }))
+}
+
+#[test]
+fn a_turn_ends_by_its_finish_reason_with_or_without_done_and_not_by_done_alone() {
+    assert_eq!(text(read(&[hi(), finish("stop"), done()])), Ok("hi".into()));
+    assert_eq!(text(read(&[hi(), finish("stop")])), Ok("hi".into()));
+    assert_eq!(text(read(&[hi()])), Err(ErrorKind::IncompleteTurn));
+    assert_eq!(text(read(&[hi(), done()])), Err(ErrorKind::IncompleteTurn));
+}
+
+#[test]
+fn done_is_enough_where_the_dialect_says_so_and_calls_may_run_then() {
+    let dialect = Dialect { end: TurnEnd::Done, ..Dialect::STRICT };
+    let turn = read_in(&dialect, &[hi(), done()]).unwrap();
+    assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, None));
+    assert_eq!(text(read_in(&dialect, &[hi()])), Err(ErrorKind::IncompleteTurn));
+    // Nothing was answered.
+    assert_eq!(text(read_in(&dialect, &[done()])), Err(ErrorKind::IncompleteTurn));
+    let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
+    let turn = read_in(&dialect, &[delta(&json!({ "tool_calls": call })), done()]).unwrap();
+    assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);
+    assert!(turn.calls().veto().is_none());
+}
+
+#[test]
+fn the_end_of_a_body_is_enough_where_the_dialect_says_so_but_never_for_calls() {
+    let dialect = Dialect { end: TurnEnd::Body, ..Dialect::STRICT };
+    assert_eq!(text(read_in(&dialect, &[hi()])), Ok("hi".into()));
+    assert_eq!(text(read_in(&dialect, &[hi(), done()])), Ok("hi".into()));
+    assert_eq!(text(read_in(&dialect, &[])), Err(ErrorKind::IncompleteTurn));
+    let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
+    let called = read_in(&dialect, &[delta(&json!({ "tool_calls": call }))]);
+    assert_eq!(text(called), Err(ErrorKind::IncompleteTurn));
+}
+
+#[test]
+fn comments_blank_lines_and_event_names_are_passed_over() {
+    let body = ": OPENROUTER PROCESSING\n\n\n\nevent: chunk\n".to_owned()
+        + &frames(&[hi()])
+        + ": still here\n\n"
+        + &frames(&[finish("stop"), done()]);
+    assert_eq!(
+        events(body, &Dialect::OPENAI),
+        events(frames(&[hi(), finish("stop"), done()]), &Dialect::OPENAI,)
+    );
+}
+
+#[test]
+fn usage_counts_wherever_it_stands_and_the_last_count_replaces_the_others() {
+    #[track_caller]
+    fn check(chunks: &[&str]) {
+        let mut all: Vec<String> = vec![hi()];
+        all.extend(chunks.iter().map(|chunk| (*chunk).to_owned()));
+        all.push(done());
+        let counted = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
+        assert_eq!(read(&all).unwrap().usage(), counted, "{chunks:?}");
+    }
+    const STOP: &str = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
+    const COUNT: &str = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
+    check(&[STOP, COUNT]);
+    check(&[COUNT, STOP]);
+    check(&[STOP, COUNT, r#"{"choices":[],"usage":null}"#]);
+    check(&[
+        r#"{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
+    ]);
+    check(&[
+        r#"{"choices":[{"delta":{},"finish_reason":"stop","usage":{"prompt_tokens":3,"completion_tokens":2}}]}"#,
+    ]);
+    check(&[r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#, COUNT, STOP]);
+    let none = read(&[hi(), finish("stop"), done()]).unwrap();
+    assert_eq!(none.usage(), Usage::default());
+}
+
+#[test]
+fn tokens_are_counted_alike_whatever_a_server_calls_them() {
+    #[track_caller]
+    fn check(usage: &str, expected: Usage) {
+        let count = format!(r#"{{"choices":[],"usage":{usage}}}"#);
+        assert_eq!(read(&[finish("stop"), count]).unwrap().usage(), expected, "{usage}");
+    }
+    let plain = Usage { input_tokens: 9, output_tokens: 7, ..Usage::default() };
+    // Reasoned tokens are part of the answer's, or beside them, as the total shows.
+    let reasoned = Usage { reasoning_tokens: 5, ..plain };
+    let usage = |said: u64, total: u64| {
+        format!(
+            r#"{{"prompt_tokens":9,"completion_tokens":{said},"total_tokens":{total},"completion_tokens_details":{{"reasoning_tokens":5}}}}"#
+        )
+    };
+    check(&usage(7, 16), reasoned);
+    check(&usage(2, 16), reasoned);
+    let cached = Usage { cache_read_input_tokens: 4, ..plain };
+    for name in ["cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"] {
+        check(&format!(r#"{{"prompt_tokens":9,"completion_tokens":7,"{name}":4}}"#), cached);
+    }
+    let written = Usage { cache_write_input_tokens: 6, ..plain };
+    check(r#"{"prompt_tokens":9,"completion_tokens":7,"cache_creation_input_tokens":6}"#, written);
+}
+
+#[test]
+fn errors_in_a_stream_have_their_kind_in_every_form_and_place() {
+    #[track_caller]
+    fn check(error: &str, kind: ErrorKind) {
+        for chunks in [vec![error.to_owned()], vec![hi(), error.to_owned()]] {
+            assert_eq!(text(read(&chunks)), Err(kind), "{error}");
+        }
+    }
+    check(r#"{"error":{"message":"m","code":429}}"#, ErrorKind::RateLimited);
+    check(r#"{"error":{"message":"m","code":"429"}}"#, ErrorKind::RateLimited);
+    check(r#"{"error":{"message":"m","type":"server_error"}}"#, ErrorKind::Server);
+    check(r#"{"error":"out of memory"}"#, ErrorKind::Server);
+    check(
+        r#"{"choices":[{"delta":{"content":""},"finish_reason":"error","error":{"code":502,"message":"m"}}]}"#,
+        ErrorKind::Server,
+    );
+    check(
+        r#"{"error":{"code":503,"message":"m"},"choices":[{"delta":{},"finish_reason":"error"}]}"#,
+        ErrorKind::Overloaded,
+    );
+    check(
+        r#"{"choices":[{"delta":{},"finish_reason":"stop","error":{"code":429,"message":"m"}}]}"#,
+        ErrorKind::RateLimited,
+    );
+    check("{\"choices\":", ErrorKind::Protocol);
+    check("hello", ErrorKind::Protocol);
+}
+
+#[test]
+fn the_asynchronous_filter_of_azure_says_nothing() {
+    let turn = read(&[
+        r#"{"choices":[],"id":"","model":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}"#.into(),
+        hi(),
+        r#"{"choices":[{"content_filter_offsets":{"check_offset":1},"content_filter_results":{"hate":{"filtered":false}},"delta":null,"finish_reason":null,"index":0}],"id":"","model":""}"#.into(),
+        r#"{"choices":[{"content_filter_offsets":{},"index":0,"finish_reason":null}]}"#.into(),
+        finish("stop"),
+        done(),
+    ])
+    .unwrap();
+    assert_eq!((turn.text().as_str(), turn.response_id(), turn.model()), ("hi", Some("x"), None));
+}
+
+#[test]
+fn of_several_choices_the_first_is_read() {
+    let turn = read(&[
+        r#"{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"length"},{"index":0,"delta":{"content":"hi"}}]}"#.into(),
+        r#"{"choices":[{"index":2,"delta":{"content":"no"},"finish_reason":"stop"}]}"#.into(),
+        finish("stop"),
+    ]);
+    assert_eq!(text(turn), Ok("hi".into()));
+}
+
+#[test]
+fn ids_and_models_that_are_empty_or_change_and_fields_beside_them_change_nothing() {
+    let turn = read(&[
+        r#"{"id":"","created":0,"model":"","choices":[]}"#.into(),
+        r#"{"id":"a","model":"m1","x_groq":{"id":"r"},"provider":"P","service_tier":null,"system_fingerprint":"fp","obfuscation":"x","moderation":{"input":[]},"choices":[{"delta":{"content":"hi"},"logprobs":{"content":[]}}]}"#.into(),
+        r#"{"id":"b","model":"m2","choices":[{"delta":{},"finish_reason":"stop"}]}"#.into(),
+    ])
+    .unwrap();
+    assert_eq!((turn.response_id(), turn.model()), (Some("a"), Some("m1")));
+    assert_eq!(turn.text(), "hi");
+}
+
+#[test]
+fn roles_and_contents_without_words_are_no_events() {
+    let silent = [
+        json!({ "role": "assistant" }),
+        json!({ "role": "", "content": "" }),
+        json!({ "role": "assistant", "content": null, "refusal": null, "reasoning_content": "" }),
+        json!({}),
+    ];
+    let said = events(frames(&answer(&silent, "stop")), &Dialect::OPENAI);
+    assert_eq!(said.len(), 1, "{said:?}");
+}
+
+#[test]
+fn white_space_before_a_call_is_kept_and_is_no_message_on_the_way_back() {
+    let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
+    let said = [json!({ "content": "\n\n" }), json!({ "tool_calls": call })];
+    let turn = read(&answer(&said, "tool_calls")).unwrap();
+    assert_eq!(turn.text(), "\n\n");
+    let messages = super::sent(turn.to_history_items(), &Dialect::OPENAI);
+    assert!(messages[0]["content"].is_null(), "{}", messages[0]);
+}
+
+#[test]
+fn parts_of_a_content_are_text_and_thoughts() {
+    let parts = [
+        json!({ "content": [{ "type": "thinking", "thinking": [{ "type": "text", "text": "h" }] }] }),
+        json!({ "content": [{ "type": "thinking", "thinking": [{ "text": "m" }] }, { "type": "text", "text": "hi" }] }),
+        json!({ "content": [{ "type": "reference", "reference_ids": [1] }] }),
+    ];
+    let turn = read(&answer(&parts, "stop")).unwrap();
+    assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
+}
+
+#[test]
+fn sound_is_unsupported_and_says_so() {
+    let sound = delta(&json!({ "audio": { "id": "a", "data": "AAAA" } }));
+    let error = read(&[sound]).unwrap_err();
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some("audio")));
+    assert_eq!(
+        text(read(&[delta(&json!({ "audio": null, "content": "hi" })), finish("stop")])),
+        Ok("hi".into())
+    );
+}
+
+#[test]
+fn annotations_and_citations_are_kept_with_the_text() {
+    let turn = read(&[
+        delta(&json!({ "content": "hi", "annotations": [{ "type": "url_citation", "a": 1 }] })),
+        delta(&json!({ "annotations": [{ "type": "url_citation", "a": 2 }] })),
+        r#"{"citations":["u"],"choices":[]}"#.into(),
+        r#"{"citations":["u","v"],"choices":[]}"#.into(),
+        finish("stop"),
+    ])
+    .unwrap();
+    let kept = r#"{"annotations":[{"a":1,"type":"url_citation"},{"a":2,"type":"url_citation"}],"citations":["u","v"]}"#;
+    assert_eq!(data_of(&turn), [Some(kept.to_owned())]);
+    // Without any text they are about nothing.
+    let alone = [json!({ "annotations": [{ "type": "url_citation" }] })];
+    assert!(read(&answer(&alone, "stop")).unwrap().items().is_empty());
+}
+
+#[test]
+fn finish_reasons_are_understood_and_their_words_kept() {
+    use StopReason::*;
+    #[track_caller]
+    fn check(raw: &str, reason: &StopReason) {
+        let turn = read(&[hi(), finish(raw), done()]).unwrap();
+        assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (reason, Some(raw)));
+    }
+    for raw in ["stop", "end", "eos", "end_turn"] {
+        check(raw, &Stop);
+    }
+    for raw in ["tool_calls", "function_call"] {
+        check(raw, &ToolCalls);
+    }
+    check("length", &MaxTokens);
+    check("content_filter", &ContentFilter);
+    check("sensitive", &ContentFilter);
+    check("model_context_window_exceeded", &ContextWindow);
+    check("moon_phase", &Other("moon_phase".into()));
+    for (raw, kind) in [
+        ("error", ErrorKind::Server),
+        ("network_error", ErrorKind::Server),
+        ("insufficient_system_resource", ErrorKind::Overloaded),
+    ] {
+        assert_eq!(text(read(&[hi(), finish(raw)])), Err(kind), "{raw}");
+    }
+    // An empty one is none.
+    assert_eq!(text(read(&[hi(), finish(""), done()])), Err(ErrorKind::IncompleteTurn));
+}
+
+#[test]
+fn a_finish_reason_counts_once_and_may_come_with_the_last_words() {
+    let last = r#"{"choices":[{"delta":{"content":"!"},"finish_reason":"stop"}]}"#;
+    let turn = read(&[hi(), last.into(), finish("length"), hi(), done()]).unwrap();
+    assert_eq!((turn.text().as_str(), turn.raw_stop_reason()), ("hi!", Some("stop")));
+}
+
+#[test]
+fn thoughts_in_the_text_are_told_apart_where_the_dialect_says_so() {
+    let pieces: Vec<_> = ["<th", "ink>h", "m</", "think>\n\nhi"]
+        .iter()
+        .map(|piece| json!({ "content": piece }))
+        .collect();
+    let tagged = Dialect { think_tags: ThinkTags::Tagged, ..Dialect::STRICT };
+    let turn = read_in(&tagged, &answer(&pieces, "stop")).unwrap();
+    assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
+    let turn = read(&answer(&pieces, "stop")).unwrap();
+    assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("", "<think>hm</think>\n\nhi"));
+    let opened = Dialect { think_tags: ThinkTags::Opened, ..Dialect::STRICT };
+    let turn = read_in(&opened, &answer(&[json!({ "content": "hm</think>hi" })], "stop")).unwrap();
+    assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
+    // What was held back comes before the end.
+    let cut = read_in(&tagged, &answer(&[json!({ "content": "<thi" })], "stop")).unwrap();
+    assert_eq!(cut.text(), "<thi");
+}

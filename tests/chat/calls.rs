@@ -1,0 +1,264 @@
+//! Calls, in all the ways that servers write them.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::executor::block_on;
+use serde_json::{Value, json};
+use turnstream::event::ToolEvent;
+use turnstream::item::ResultKind;
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::tool::Tool;
+use turnstream::turn::Turn;
+use turnstream::{Error, ErrorKind, History, Item, Toolkit};
+
+use super::{answer, data_of, read, read_in, sent, spec};
+
+fn called(deltas: &[Value]) -> Result<Turn, Error> {
+    let deltas: Vec<_> = deltas.iter().map(|calls| json!({ "tool_calls": calls })).collect();
+    read(&answer(&deltas, "tool_calls"))
+}
+
+#[track_caller]
+fn check(deltas: &[Value], expected: &[&str]) {
+    check_turn(&called(deltas).unwrap(), expected);
+}
+
+#[track_caller]
+fn check_turn(turn: &Turn, expected: &[&str]) {
+    let calls = turn.tool_calls();
+    let calls: Vec<_> =
+        calls.map(|call| format!("{} {} {}", call.call_id, call.name, call.arguments)).collect();
+    assert_eq!(calls, expected);
+}
+
+#[test]
+fn an_id_stands_in_the_first_delta_or_in_all_and_null_and_empty_ones_are_none() {
+    let first = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{" } }]);
+    for id in [json!(null), json!(""), json!("a")] {
+        let next = json!([{ "index": 0, "id": id, "function": { "arguments": "}" } }]);
+        check(&[first.clone(), next], &["a f {}"]);
+    }
+    check(&[first, json!([{ "index": 0, "function": { "arguments": "}" } }])], &["a f {}"]);
+}
+
+#[test]
+fn a_name_is_whole_in_pieces_repeated_or_late() {
+    let whole = "a get_weather {}";
+    let at = |name: &str, arguments: &str| json!([{ "index": 0, "id": "a", "function": { "name": name, "arguments": arguments } }]);
+    check(&[at("get_weather", "{"), at("get_weather", "}")], &[whole]);
+    check(&[at("get_", ""), at("weather", "{}")], &[whole]);
+    check(&[at("", "{"), at("", "}"), at("get_weather", "")], &[whole]);
+    assert_eq!(called(&[at("", "{}")]).unwrap_err().kind(), ErrorKind::Protocol);
+}
+
+#[test]
+fn calls_are_told_apart_by_index_then_id_then_order() {
+    let call = |index: Value, id: &str, arguments: &str| json!([{ "index": index, "id": id, "function": { "name": "f", "arguments": arguments } }]);
+    // Indices that begin at one and have gaps.
+    check(&[call(json!(1), "a", "{}"), call(json!(4), "b", "{}")], &["a f {}", "b f {}"]);
+    // The same index under another id.
+    check(&[call(json!(0), "a", "{}"), call(json!(0), "b", "{}")], &["a f {}", "b f {}"]);
+    // No index at all.
+    check(&[call(json!(null), "a", "{}"), call(json!(null), "b", "{}")], &["a f {}", "b f {}"]);
+    // The same call under another index is no second one.
+    check(&[call(json!(0), "a", "{}"), call(json!(1), "a", "{}")], &["a f {}"]);
+    // Empty ids are made up, distinct.
+    let made = &["call_1_1 f {}", "call_1_2 f {}"];
+    check(&[call(json!(0), "", "{}"), call(json!(1), "", "{}")], made);
+    check(&[call(json!(null), "", "{}"), call(json!(null), "", "{}")], made);
+}
+
+#[test]
+fn pieces_of_parallel_calls_may_alternate() {
+    let piece = |index: u64, arguments: &str| json!({ "index": index, "function": { "arguments": arguments } });
+    let begin = json!([
+        { "index": 0, "id": "a", "function": { "name": "f", "arguments": "{\"x" } },
+        { "index": 1, "id": "b", "function": { "name": "g", "arguments": "{\"y" } },
+    ]);
+    let rest = json!([piece(1, "\":1}"), piece(0, "\":2}")]);
+    check(&[begin, rest], &["a f {\"x\":2}", "b g {\"y\":1}"]);
+}
+
+#[test]
+fn a_call_may_come_whole_without_arguments_or_with_an_empty_chunk_behind_it() {
+    let whole = json!([{ "index": 0, "id": "a", "type": "function", "function": { "name": "f", "arguments": "{\"x\":1}" } }]);
+    check(std::slice::from_ref(&whole), &["a f {\"x\":1}"]);
+    let behind = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "" } }]);
+    check(&[whole, behind], &["a f {\"x\":1}"]);
+    for arguments in [json!(null), json!(""), json!({})] {
+        let call =
+            json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": arguments } }]);
+        let turn = called(&[call]).unwrap();
+        assert_eq!(turn.tool_calls().next().unwrap().arguments_or_empty(), "{}");
+    }
+    let missing = called(&[json!([{ "index": 0, "id": "a", "function": { "name": "f" } }])]);
+    assert_eq!(missing.unwrap().tool_calls().next().unwrap().arguments_or_empty(), "{}");
+    let object =
+        json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": { "x": [1] } } }]);
+    check(&[object], &["a f {\"x\":[1]}"]);
+}
+
+#[test]
+fn a_call_whose_kind_is_missing_or_unknown_is_a_call_and_a_custom_one_is_unsupported() {
+    for kind in [json!(null), json!(""), json!("builtin_function")] {
+        let call = json!([{ "index": 0, "id": "a", "type": kind, "function": { "name": "f", "arguments": "{}" } }]);
+        check(&[call], &["a f {}"]);
+    }
+    for custom in [
+        json!([{ "index": 0, "id": "a", "type": "custom", "custom": { "name": "f", "input": "x" } }]),
+        json!([{ "index": 0, "custom": { "input": "x" } }]),
+    ] {
+        assert_eq!(called(&[custom]).unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+}
+
+#[test]
+fn a_call_is_not_over_because_its_text_parses() {
+    let at = |arguments: &str| json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": arguments } }]);
+    check(&[at("{}"), at(" "), at("")], &["a f {} "]);
+    // Whole as it looks, it did not end.
+    let cut_off = super::delta(&json!({ "tool_calls": at("{}") }));
+    assert_eq!(read(&[cut_off]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn text_may_stand_before_and_behind_calls() {
+    let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
+    for reason in ["tool_calls", "stop"] {
+        let deltas = [
+            json!({ "content": "one " }),
+            json!({ "tool_calls": call }),
+            json!({ "content": "two" }),
+        ];
+        let turn = read(&answer(&deltas, reason)).unwrap();
+        assert_eq!(turn.text(), "one two");
+        check_turn(&turn, &["a f {}"]);
+        assert!(turn.calls().veto().is_none(), "{reason}");
+    }
+}
+
+#[test]
+fn a_reason_of_calls_without_calls_is_a_turn() {
+    let turn = read(&answer(&[json!({ "content": "hi" })], "tool_calls")).unwrap();
+    assert!(turn.calls().is_empty());
+    assert_eq!(turn.text(), "hi");
+}
+
+#[test]
+fn the_signature_of_a_thought_is_kept_on_its_call_and_sent_back() {
+    let google = json!({ "google": { "thought_signature": "c2ln" } });
+    let calls = json!([
+        { "index": 0, "id": "a", "extra_content": google, "function": { "name": "f", "arguments": "{}" } },
+        { "index": 1, "id": "b", "function": { "name": "f", "arguments": "{}" } },
+    ]);
+    let later = json!([{ "index": 0, "function": { "arguments": "" } }]);
+    let turn = called(&[calls, later]).unwrap();
+    let kept = r#"{"extra_content":{"google":{"thought_signature":"c2ln"}}}"#.to_owned();
+    assert_eq!(data_of(&turn), [Some(kept), None]);
+    let back = sent(turn.to_history_items(), &Dialect::OPENAI);
+    assert_eq!(back[0]["tool_calls"][0]["extra_content"], google);
+    assert!(back[0]["tool_calls"][1]["extra_content"].is_null());
+    // Another vendor is not shown it.
+    let other = sent(turn.to_history_items(), &Dialect::GROQ);
+    assert!(other[0]["tool_calls"][0]["extra_content"].is_null());
+}
+
+#[test]
+fn a_call_that_got_its_id_here_keeps_its_signature_in_the_order_of_its_keys() {
+    let delta = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"","extra_content":{"z":1,"a":{"y":"s","b":2}},"function":{"name":"f","arguments":"{}"}}]}}]}"#;
+    let turn = read(&[delta.into(), super::finish("tool_calls")]).unwrap();
+    let bytes = turnstream::provider::openai_chat::encode(
+        &super::request(turn.to_history_items()),
+        super::MODEL,
+        &Dialect::OPENAI,
+    );
+    let text = String::from_utf8(bytes.unwrap()).unwrap();
+    assert!(text.contains(r#""extra_content":{"z":1,"a":{"y":"s","b":2}}"#), "{text}");
+}
+
+#[test]
+fn what_litellm_puts_beside_and_into_a_call_goes_back_as_it_came() {
+    let fields = json!({ "thought_signature": "s1" });
+    let call = json!([{ "index": 0, "id": "call_1__thought__c2ln+/=", "provider_specific_fields": fields,
+        "function": { "name": "f", "arguments": "{}", "provider_specific_fields": fields } }]);
+    let deltas = [json!({ "tool_calls": call })];
+    let turn = read_in(&Dialect::LITELLM, &answer(&deltas, "tool_calls")).unwrap();
+    check_turn(&turn, &["call_1 f {}"]);
+    let mut items = turn.to_history_items();
+    items.push(super::result("call_1", "r"));
+    let back = sent(items.clone(), &Dialect::LITELLM);
+    let call = &back[0]["tool_calls"][0];
+    assert_eq!(call["id"], "call_1__thought__c2ln+/=");
+    assert_eq!(back[1]["tool_call_id"], call["id"]);
+    assert_eq!(call["provider_specific_fields"], fields);
+    assert_eq!(call["function"]["provider_specific_fields"], fields);
+    // To another vendor it is a call.
+    let other = sent(items, &Dialect::OPENAI);
+    assert_eq!(other[0]["tool_calls"][0]["id"], "call_1");
+    assert_eq!(other[1]["tool_call_id"], "call_1");
+}
+
+#[test]
+fn the_call_that_tool_calls_replaced_is_read() {
+    let piece = |name: Value, arguments: &str| json!({ "function_call": { "name": name, "arguments": arguments } });
+    for name in [json!(null), json!("f")] {
+        let deltas = [piece(json!("f"), ""), piece(name.clone(), "{\"x\""), piece(name, ":1}")];
+        let turn = read(&answer(&deltas, "function_call")).unwrap();
+        check_turn(&turn, &["call_1_1 f {\"x\":1}"]);
+        assert!(turn.calls().veto().is_none());
+    }
+}
+
+#[test]
+fn calls_that_stand_in_the_text_are_read_where_the_dialect_says_so() {
+    let text = "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>\
+                <tool_call>{\"name\":\"g\"}</tool_call><tool_call>{\"no\":1}</tool_call>";
+    let pieces: Vec<_> = text
+        .as_bytes()
+        .chunks(5)
+        .map(|piece| json!({ "content": String::from_utf8_lossy(piece) }))
+        .collect();
+    let dialect = Dialect { text_calls: true, ..Dialect::STRICT };
+    let turn = read_in(&dialect, &answer(&pieces, "stop")).unwrap();
+    check_turn(&turn, &["call_1_1 f {\"x\": 1}", "call_1_2 g {}"]);
+    assert_eq!(turn.text(), "I look.\n<tool_call>{\"no\":1}</tool_call>");
+    assert!(turn.calls().veto().is_none());
+    let turn = read(&answer(&pieces, "stop")).unwrap();
+    assert_eq!((turn.text().as_str(), turn.calls().len()), (text, 0));
+    // What was held back of the text stands before the call behind it.
+    let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
+    let mixed = [json!({ "content": "<tool" }), json!({ "tool_calls": call })];
+    let turn = read_in(&dialect, &answer(&mixed, "stop")).unwrap();
+    assert_eq!(turn.items()[0].as_text(), Some("<tool"));
+    assert!(turn.items()[1].as_tool_call().is_some());
+    // Nothing adds to a call that came whole.
+    let more = json!([{ "function": { "arguments": "{}" } }]);
+    let whole = [
+        json!({ "content": "<tool_call>{\"name\":\"f\"}</tool_call>" }),
+        json!({ "tool_calls": more }),
+    ];
+    let error = read_in(&dialect, &answer(&whole, "stop")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+    // Without its closing tag it is text.
+    let open = [json!({ "content": "<tool_call>{\"name\":\"f\"}" })];
+    let turn = read_in(&dialect, &answer(&open, "stop")).unwrap();
+    assert_eq!((turn.text().as_str(), turn.calls().len()), ("<tool_call>{\"name\":\"f\"}", 0));
+}
+
+#[test]
+fn arguments_that_were_cut_off_under_a_good_reason_never_run() {
+    let cut = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{\"path\":\"/" } }]);
+    let turn = Arc::new(called(&[cut]).unwrap());
+    check_turn(&turn, &["a f {\"path\":\"/"]);
+    let tool = Tool::raw(spec(), |_, _| async { "it ran" }).unwrap();
+    let mut history = History::with_id("h");
+    history.push(Item::user("x"));
+    let run = Toolkit::new([tool]).run(&history, &turn);
+    let events: Vec<_> = block_on(run.collect());
+    let kinds = events.iter().filter_map(|event| match event {
+        ToolEvent::Output(result) => Some(result.kind),
+        _ => None,
+    });
+    assert_eq!(kinds.collect::<Vec<_>>(), [ResultKind::InvalidArguments]);
+}

@@ -1,0 +1,219 @@
+//! What the messages of a request look like in each dialect.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use turnstream::item::{Media, MediaSource, Part, ResultKind, ToolResult};
+use turnstream::provider::openai_chat::{
+    Dialect, EmptyContent, IdRule, KeyHeader, MediaForms, SystemRole,
+};
+use turnstream::request::Cache;
+use turnstream::{ErrorKind, Item};
+
+use super::{body, request, result, sent};
+
+/// A question, a call, its result, an answer.
+fn called(id: &str) -> Vec<Item> {
+    vec![Item::user("x"), Item::tool_call(id, "f", "{}"), result(id, "r")]
+}
+
+fn roles(messages: &[Value]) -> Vec<&str> {
+    messages.iter().map(|message| message["role"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_preset_has_a_name_of_its_own_and_a_lawful_address() {
+    let names: HashSet<_> = Dialect::ALL.iter().map(|dialect| dialect.name).collect();
+    assert_eq!(names.len(), Dialect::ALL.len());
+    for dialect in Dialect::ALL {
+        let url = dialect.base_url;
+        assert!(url.is_empty() || (url.starts_with("http") && !url.ends_with('/')), "{url}");
+        assert_eq!(dialect.key == KeyHeader::ApiKey, dialect.name == "azure");
+    }
+}
+
+#[test]
+fn instructions_stand_where_and_under_the_role_that_a_dialect_has() {
+    let items = vec![Item::user("a"), Item::system("b"), Item::user("c")];
+    let mut request = request(items).with_system("stable");
+    request.system.volatile = "today".into();
+    let messages = |dialect: &Dialect| {
+        let body = body(&request, dialect).unwrap();
+        let messages = body["messages"].as_array().unwrap().clone();
+        messages
+            .iter()
+            .map(|message| format!("{}: {}", message["role"], message["content"]).replace('"', ""))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        messages(&Dialect::OPENAI),
+        ["system: stable", "user: a", "system: b", "user: c", "system: today"]
+    );
+    assert_eq!(
+        messages(&Dialect::STRICT),
+        ["system: stable\\n\\ntoday", "user: a", "user: b", "user: c"]
+    );
+    let developer = Dialect { system_role: SystemRole::Developer, ..Dialect::OPENAI };
+    assert_eq!(messages(&developer)[0], "developer: stable");
+    request.system = turnstream::request::System::default();
+    assert_eq!(roles(&sent(vec![Item::user("a")], &Dialect::STRICT)), ["user"]);
+}
+
+#[test]
+fn an_assistant_that_only_calls_has_the_content_that_a_dialect_wants() {
+    let content = |empty_content: EmptyContent| {
+        let dialect = Dialect { empty_content, ..Dialect::STRICT };
+        sent(called("a"), &dialect)[1].get("content").cloned()
+    };
+    assert_eq!(content(EmptyContent::Null), Some(Value::Null));
+    assert_eq!(content(EmptyContent::Empty), Some(json!("")));
+    assert_eq!(content(EmptyContent::Absent), None);
+}
+
+#[test]
+fn an_assistant_that_said_and_called_nothing_is_no_message() {
+    let items = vec![Item::user("x"), Item::text(" "), Item::reasoning("hm"), Item::user("y")];
+    for dialect in Dialect::ALL {
+        assert_eq!(roles(&sent(items.clone(), dialect)), ["user", "user"], "{}", dialect.name);
+    }
+}
+
+#[test]
+fn an_empty_list_of_tools_is_sent_only_where_it_is_wanted_and_only_behind_calls() {
+    let tools = |items: Vec<Item>, dialect: &Dialect| {
+        let body = body(&request(items).with_tools([]), dialect).unwrap();
+        body.get("tools").cloned()
+    };
+    for dialect in Dialect::ALL {
+        let expected = dialect.empty_tools.then(|| json!([]));
+        assert_eq!(tools(called("a"), dialect), expected, "{}", dialect.name);
+        assert_eq!(tools(vec![Item::user("x")], dialect), None, "{}", dialect.name);
+    }
+    assert!(Dialect::ALL.iter().any(|dialect| dialect.empty_tools));
+}
+
+#[test]
+fn a_result_names_its_tool_where_a_dialect_wants_it() {
+    assert_eq!(sent(called("a"), &Dialect::MISTRAL)[2]["name"], "f");
+    assert!(sent(called("a"), &Dialect::OPENAI)[2].get("name").is_none());
+}
+
+#[test]
+fn ids_are_in_the_form_of_the_dialect_and_a_result_answers_its_call() {
+    let long = "call_".to_owned() + &"é.1".repeat(30);
+    for dialect in Dialect::ALL {
+        for id in ["a", "abcdefghi", "call_1_1", long.as_str()] {
+            let messages = sent(called(id), dialect);
+            let sent = messages[1]["tool_calls"][0]["id"].as_str().unwrap();
+            assert_eq!(messages[2]["tool_call_id"], sent);
+            let legal = match dialect.ids {
+                IdRule::UpTo40 => sent.len() <= 40 && sent.is_ascii(),
+                IdRule::Nine => sent.len() == 9 && sent.chars().all(|c| c.is_ascii_alphanumeric()),
+            };
+            assert!(legal, "{sent} in {}", dialect.name);
+        }
+    }
+    assert_eq!(sent(called("abcdefghi"), &Dialect::MISTRAL)[2]["tool_call_id"], "abcdefghi");
+}
+
+#[test]
+fn an_assistant_speaks_between_a_result_and_the_user_where_a_dialect_wants_it() {
+    let mut items = called("a");
+    items.push(Item::user("y"));
+    assert_eq!(
+        roles(&sent(items.clone(), &Dialect::MISTRAL)),
+        ["user", "assistant", "tool", "assistant", "user"]
+    );
+    assert_eq!(roles(&sent(items, &Dialect::OPENAI)), ["user", "assistant", "tool", "user"]);
+    // Images of a result are the user's, too.
+    let content = vec!["see".into(), Part::image("image/png", "AAAA")].into();
+    let kind = ResultKind::Ok;
+    let mut items = called("a");
+    items[2] =
+        Item::tool_result(ToolResult { call_id: "a".into(), name: "f".into(), content, kind });
+    let messages = sent(items, &Dialect::MISTRAL);
+    assert_eq!(roles(&messages), ["user", "assistant", "tool", "assistant", "user"]);
+    assert_eq!(messages[2]["content"], "see");
+    assert_eq!(messages[4]["content"][0]["type"], "image_url");
+}
+
+#[test]
+fn media_are_sent_or_refused_as_the_dialect_takes_them() {
+    let media =
+        |media_type: &str, source: MediaSource| Media { media_type: media_type.into(), source };
+    let data = || MediaSource::Data("AAAA".into());
+    let url = || MediaSource::Url("https://a.example/b".into());
+    let parts = [
+        (MediaForms::ImageBytes, Part::Image(media("image/png", data()))),
+        (MediaForms::Images, Part::Image(media("image/png", url()))),
+        (MediaForms::FileBytes, Part::File(media("application/pdf", data()))),
+        (MediaForms::FileBytes, Part::File(media("audio/wav", data()))),
+        (MediaForms::Files, Part::File(media("application/pdf", url()))),
+    ];
+    for dialect in Dialect::ALL {
+        for (needs, part) in &parts {
+            let asked = request(vec![Item::user(vec!["see".into(), part.clone()])]);
+            match body(&asked, dialect) {
+                Ok(_) => assert!(dialect.media >= *needs, "{} {part:?}", dialect.name),
+                Err(error) => {
+                    assert!(dialect.media < *needs, "{} {part:?}", dialect.name);
+                    assert_eq!(error.kind(), ErrorKind::Unsupported);
+                    assert_eq!(error.parameter(), Some("content"));
+                }
+            }
+        }
+    }
+    let all = parts.into_iter().map(|(_, part)| part).collect::<Vec<_>>();
+    let content = sent(vec![Item::user(all)], &Dialect::OPENROUTER)[0]["content"].clone();
+    assert_eq!(
+        content,
+        json!([
+            { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAAA" } },
+            { "type": "image_url", "image_url": { "url": "https://a.example/b" } },
+            { "type": "file", "file": { "filename": "file", "file_data": "data:application/pdf;base64,AAAA" } },
+            { "type": "input_audio", "input_audio": { "data": "AAAA", "format": "wav" } },
+            { "type": "file", "file": { "filename": "file", "file_data": "https://a.example/b" } },
+        ])
+    );
+}
+
+#[test]
+fn marks_stand_on_the_tools_the_stable_zone_and_the_newest_message() {
+    let mut asked = request(called("a")).with_system("stable");
+    asked.system.volatile = "today".into();
+    let marks = |body: &Value| {
+        let mut found = Vec::new();
+        let mut stack = vec![(String::new(), body)];
+        while let Some((path, value)) = stack.pop() {
+            if let Some(mark) = value.get("cache_control") {
+                found.push((path.clone(), mark.clone()));
+            }
+            match value {
+                Value::Array(all) => {
+                    stack.extend(all.iter().enumerate().map(|(at, v)| (format!("{path}/{at}"), v)));
+                }
+                Value::Object(all) => {
+                    stack.extend(all.iter().map(|(name, v)| (format!("{path}/{name}"), v)));
+                }
+                _ => {}
+            }
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        found
+    };
+    let places = ["/messages/0/content/0", "/messages/1/content/0", "/tools/0"];
+    let short = json!({ "type": "ephemeral" });
+    let expected: Vec<_> = places.iter().map(|at| ((*at).to_owned(), short.clone())).collect();
+    let sent = body(&asked, &Dialect::OPENROUTER).unwrap();
+    assert_eq!(marks(&sent), expected);
+    assert_eq!(sent["messages"][0]["content"][1]["text"], "today");
+    asked.options.cache = Cache::Long;
+    let long = body(&asked, &Dialect::OPENROUTER).unwrap();
+    assert_eq!(long["tools"][0]["cache_control"], json!({ "type": "ephemeral", "ttl": "1h" }));
+    // Elsewhere the option does nothing.
+    assert!(marks(&body(&asked, &Dialect::OPENAI).unwrap()).is_empty());
+    asked.options.cache = Cache::Off;
+    let off = body(&asked, &Dialect::OPENROUTER).unwrap();
+    assert!(marks(&off).is_empty());
+    assert_eq!(off["messages"][1]["content"], "x");
+}

@@ -1,0 +1,183 @@
+//! Reasoning: how it is read, what is kept of it, and who sees it again.
+
+use serde_json::{Value, json};
+use turnstream::item::Mark;
+use turnstream::provider::openai_chat::{Dialect, ReasoningEcho, encode};
+use turnstream::{Item, Turn};
+
+use super::{answer, data_of, delta, finish, read_in, request, result, sent, with_data};
+
+fn read(deltas: &[Value]) -> Turn {
+    read_in(&Dialect::OPENROUTER, &answer(deltas, "stop")).unwrap()
+}
+
+#[test]
+fn reasoning_has_three_names_and_is_said_once() {
+    for name in ["reasoning_content", "reasoning", "reasoning_text"] {
+        let turn = read(&[json!({ name: "h" }), json!({ name: "m" }), json!({ "content": "hi" })]);
+        assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"), "{name}");
+    }
+    let both = read(&[json!({ "reasoning": "hm", "reasoning_content": "hm" })]);
+    assert_eq!(both.reasoning(), "hm");
+}
+
+#[test]
+fn reasoning_that_is_no_text_is_passed_over() {
+    for odd in [json!({}), json!([1]), json!(true), json!(7), json!(null)] {
+        let turn = read(&[json!({ "reasoning": odd, "reasoning_details": odd, "content": "hi" })]);
+        assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("", "hi"), "{odd}");
+    }
+}
+
+#[test]
+fn reasoning_may_come_behind_the_text() {
+    let turn = read(&[json!({ "content": "hi" }), json!({ "reasoning": "hm" })]);
+    assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
+}
+
+/// The body that a turn and a message of the user become, as text.
+fn back(turn: &Turn, model: &str, dialect: &Dialect) -> String {
+    let mut items = turn.to_history_items();
+    items.push(Item::user("go on"));
+    String::from_utf8(encode(&request(items), model, dialect).unwrap()).unwrap()
+}
+
+#[test]
+fn reasoning_details_are_put_together_and_go_back_to_their_model_byte_for_byte() {
+    let chunk = |details: &str, reasoning: &str| {
+        format!(
+            r#"{{"choices":[{{"delta":{{"reasoning":{reasoning},"reasoning_details":{details}}}}}]}}"#
+        )
+    };
+    let encrypted = r#"{"type":"reasoning.encrypted","data":"gAAA+/=","z":{"b":1,"a":[2]},"id":"rs_1","index":1}"#;
+    let chunks = [
+        chunk(r#"[{"type":"reasoning.text","text":"We ","index":0,"format":null}]"#, "\"We \""),
+        chunk(r#"[{"type":"reasoning.text","text":"need","index":0,"signature":"s"}]"#, "\"need\""),
+        chunk(&format!("[{encrypted}]"), "null"),
+        delta(&json!({ "content": "hi" })),
+        finish("stop"),
+    ];
+    let turn = read_in(&Dialect::OPENROUTER, &chunks).unwrap();
+    // The words stand there twice and are said once.
+    assert_eq!(turn.reasoning(), "We need");
+    let sent = format!(
+        r#""reasoning_details":[{{"type":"reasoning.text","text":"We need","index":0,"format":null,"signature":"s"}},{encrypted}]"#
+    );
+    let own = back(&turn, "m", &Dialect::OPENROUTER);
+    assert!(own.contains(&sent), "{own}");
+    for (model, dialect) in [("other", Dialect::OPENROUTER), ("m", Dialect::LITELLM)] {
+        let other = back(&turn, model, &dialect);
+        assert!(!other.contains("reasoning_details") && !other.contains("need"), "{other}");
+    }
+}
+
+#[test]
+fn reasoning_that_is_only_encrypted_is_an_item_in_its_place() {
+    let details = json!([{ "type": "reasoning.encrypted", "data": "x" }]);
+    let turn = read(&[json!({ "reasoning_details": details }), json!({ "content": "hi" })]);
+    let kept = r#"{"reasoning_details":[{"data":"x","type":"reasoning.encrypted"}]}"#;
+    assert_eq!(data_of(&turn), [Some(kept.to_owned()), None]);
+    assert_eq!(turn.reasoning(), "");
+}
+
+#[test]
+fn details_under_another_index_are_another_thought() {
+    let piece = |index: u64, text: &str| json!({ "reasoning_details": [{ "type": "reasoning.text", "text": text, "index": index }] });
+    let turn = read(&[piece(0, "a"), piece(1, "b"), piece(0, "c"), json!({ "content": "hi" })]);
+    let kept = json!([
+        { "type": "reasoning.text", "text": "ac", "index": 0 },
+        { "type": "reasoning.text", "text": "b", "index": 1 },
+    ]);
+    assert_eq!(sent(turn.to_history_items(), &Dialect::OPENROUTER)[0]["reasoning_details"], kept);
+}
+
+#[test]
+fn words_that_stand_only_in_the_details_are_said() {
+    let piece = |text: &str| json!({ "reasoning_details": [{ "type": "reasoning.summary", "summary": text, "index": 0 }] });
+    let turn = read(&[piece("We "), piece("need"), json!({ "content": "hi" })]);
+    assert_eq!(turn.reasoning(), "We need");
+}
+
+#[test]
+fn a_content_in_parts_without_thoughts_hides_no_words_of_the_details() {
+    let turn = read(&[
+        json!({ "content": [{ "type": "text", "text": "hi" }] }),
+        json!({ "reasoning_details": [{ "type": "reasoning.text", "text": "hm" }] }),
+    ]);
+    assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
+}
+
+#[test]
+fn signed_and_redacted_thinking_blocks_go_back_as_they_came() {
+    let block = |thinking: &str, signature: &str| json!({ "thinking_blocks": [{ "type": "thinking", "thinking": thinking, "signature": signature }], "reasoning_content": thinking });
+    let redacted = json!({ "thinking_blocks": [{ "type": "redacted_thinking", "data": "r+/=" }] });
+    let deltas = [
+        block("h", ""),
+        block("m", ""),
+        block("", "sig"),
+        block("next", "sig3"),
+        redacted,
+        block("second", "sig2"),
+        json!({ "content": "hi" }),
+    ];
+    let turn = read_in(&Dialect::LITELLM, &answer(&deltas, "stop")).unwrap();
+    assert_eq!(turn.reasoning(), "hmnextsecond");
+    let messages = sent(turn.to_history_items(), &Dialect::LITELLM);
+    assert_eq!(
+        messages[0]["thinking_blocks"],
+        json!([
+            { "type": "thinking", "thinking": "hm", "signature": "sig" },
+            { "type": "thinking", "thinking": "next", "signature": "sig3" },
+            { "type": "redacted_thinking", "data": "r+/=" },
+            { "type": "thinking", "thinking": "second", "signature": "sig2" },
+        ])
+    );
+}
+
+#[test]
+fn reasoning_of_a_turn_that_was_cut_off_is_not_sent() {
+    let value = r#"{"reasoning_details":[{"type":"reasoning.text","text":"h"}]}"#;
+    let thought = with_data(Item::reasoning("h"), "openrouter", "m", value);
+    let items = |thought: Item, text: Item| vec![Item::user("x"), thought, text, Item::user("y")];
+    let cut = |item: Item| item.marked(Mark::Interrupted);
+    let whole = items(thought.clone(), Item::text("a"));
+    assert!(sent(whole, &Dialect::OPENROUTER)[1]["reasoning_details"].is_array());
+    let broken = sent(items(cut(thought), cut(Item::text("a"))), &Dialect::OPENROUTER);
+    assert_eq!(broken.len(), 3);
+    assert!(broken[1]["reasoning_details"].is_null(), "{}", broken[1]);
+}
+
+#[test]
+fn words_are_echoed_inside_a_tool_loop_and_nowhere_else() {
+    let items = vec![
+        Item::user("hello"),
+        Item::reasoning("of no call"),
+        Item::text("hi"),
+        Item::user("look"),
+        Item::reasoning("of a call"),
+        Item::tool_call("a", "f", "{}"),
+        result("a", "r"),
+        Item::tool_call("b", "f", "{}"),
+        result("b", "r"),
+        Item::reasoning("behind a result"),
+        Item::text("done"),
+        Item::user("thanks"),
+        Item::reasoning("again of none"),
+        Item::text("bye"),
+    ];
+    let echoed = |dialect: &Dialect| {
+        let messages = sent(items.clone(), dialect);
+        let spoken = messages.iter().filter(|message| message["role"] == "assistant");
+        spoken.map(|message| message["reasoning_content"].clone()).collect::<Vec<_>>()
+    };
+    let null = Value::Null;
+    assert_eq!(
+        echoed(&Dialect::DEEPSEEK),
+        [null.clone(), json!("of a call"), json!(""), json!("behind a result"), null.clone()]
+    );
+    for dialect in Dialect::ALL {
+        if dialect.reasoning_echo != ReasoningEcho::ContentInToolLoop {
+            assert!(echoed(dialect).iter().all(Value::is_null), "{}", dialect.name);
+        }
+    }
+}
