@@ -76,6 +76,9 @@ pub enum ErrorKind {
     /// A turn ended without its terminal marker; its source is a
     /// [`PartialTurn`](crate::turn::PartialTurn).
     IncompleteTurn,
+    /// The model's answer has not the form that was asked for; the source is a
+    /// [`ParseError`](crate::turn::ParseError). Asking again may help.
+    Malformed,
     /// The provider sent what its protocol does not allow.
     Protocol,
     /// Something was larger than a limit of this crate.
@@ -112,6 +115,7 @@ impl ErrorKind {
             Self::Unsupported => "unsupported",
             Self::Filtered => "filtered",
             Self::IncompleteTurn => "incomplete_turn",
+            Self::Malformed => "malformed",
             Self::Protocol => "protocol",
             Self::TooLarge => "too_large",
             Self::Hook => "hook",
