@@ -249,6 +249,20 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_is_objected_to_is_corrected_so_often_as_the_limit_says() {
+        let after = |malformed, objection| {
+            let state = State { malformed, ..state() };
+            after_validation(&state, objection, Limits::default())
+        };
+        assert_eq!(after(2, None), completed());
+        let Decision::Correct(text) = after(1, Some("it is blue")) else { panic!("not corrected") };
+        assert!(text.contains("it is blue"), "{text}");
+        assert_eq!(after(2, Some("it is blue")), finish(Reason::Malformed));
+        let one = Limits { max_turns: 1, ..Limits::default() };
+        assert_eq!(after_validation(&state(), Some("no"), one), finish(Reason::MaxTurns));
+    }
+
+    #[test]
     fn steering_starts_one_more_turn_only_when_the_model_stops_by_itself() {
         let steered = |reason| decide(&state(), &turn(reason, "hi", 0), Limits::default(), true);
         assert_eq!(steered(StopReason::Stop), go_on(Transition::Steering));

@@ -107,8 +107,9 @@ impl Agent {
         self
     }
 
-    /// Sets how many replies in a row that cannot be used are corrected, empty ones included; 2
-    /// unless set. The next one ends the run as [`Malformed`](crate::event::Reason::Malformed).
+    /// Sets how many replies in a row that cannot be used are corrected, 2 unless set; the next one
+    /// ends the run as [`Malformed`](crate::event::Reason::Malformed). Empty replies count, too, and
+    /// turns none of whose calls could start.
     pub fn with_corrections(mut self, corrections: u32) -> Self {
         self.limits.corrections = corrections;
         self

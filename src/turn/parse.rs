@@ -109,20 +109,26 @@ impl Turn {
     /// # }
     /// ```
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ParseError> {
-        match self.stop_reason() {
-            StopReason::Refusal => Err(ParseError::Refused { text: self.text() }),
-            StopReason::ContentFilter => Err(ParseError::Filtered { text: self.text() }),
-            StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Pause => {
-                Err(ParseError::CutOff { text: self.text() })
-            }
-            StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) => {
-                ParseError::read(&self.text())
-            }
+        match ParseError::veto(self) {
+            None => ParseError::read(&self.text()),
+            Some(error) => Err(error),
         }
     }
 }
 
 impl ParseError {
+    /// Why no answer of the turn is read, whatever it is.
+    pub(crate) fn veto(turn: &Turn) -> Option<Self> {
+        match turn.stop_reason() {
+            StopReason::Refusal => Some(Self::Refused { text: turn.text() }),
+            StopReason::ContentFilter => Some(Self::Filtered { text: turn.text() }),
+            StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Pause => {
+                Some(Self::CutOff { text: turn.text() })
+            }
+            StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) => None,
+        }
+    }
+
     /// Reads a whole answer into a type; see [`Turn::parse`].
     pub fn read<T: DeserializeOwned>(answer: &str) -> Result<T, Self> {
         match unwrapped(answer) {

@@ -24,3 +24,5 @@ pub(super) use openai::openai_strict;
 
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, feature = "schemars"))]
+mod typed_tests;

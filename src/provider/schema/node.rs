@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::join::types;
 use super::narrow::Narrower;
 use super::refs::escaped;
-use super::subset::{Objects, Values, is_conditional, is_one_of, narrows};
+use super::subset::{Objects, Values, is_conditional, narrows};
 use super::told::Told;
 use crate::error::Error;
 
@@ -66,7 +66,7 @@ impl Narrower<'_> {
         Ok(out)
     }
 
-    /// A closed subset has to know what there is; an open one may leave it to the model.
+    /// Fixed values are such as the wire takes.
     fn with_values(
         &self,
         mut schema: Map<String, Value>,
