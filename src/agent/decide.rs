@@ -179,29 +179,29 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(reason: StopReason, text: &str, calls: u32, expected: Decision) {
+    fn check(reason: StopReason, text: &str, calls: u32, expected: &Decision) {
         let turn = turn(reason, text, calls);
-        assert_eq!(decide(&state(), &turn, Limits::default(), false), expected);
+        assert_eq!(&decide(&state(), &turn, Limits::default(), false), expected);
     }
 
     #[test]
     fn the_table_of_turns() {
         use Reason::{Completed, ContextWindow, Filtered, Malformed, Refused, Truncated};
         let other = || StopReason::Other("odd".into());
-        check(StopReason::Stop, "hi", 0, finish(Completed));
-        check(StopReason::Stop, "hi", 1, Decision::RunTools);
-        check(StopReason::Stop, "", 0, Decision::Correct(EMPTY_REPLY.into()));
-        check(StopReason::ToolCalls, "", 2, Decision::RunTools);
-        check(StopReason::ToolCalls, "hi", 0, finish(Completed));
-        check(StopReason::ToolCalls, "", 0, finish(Malformed));
-        check(StopReason::MaxTokens, "hi", 0, finish(Truncated));
-        check(StopReason::MaxTokens, "", 1, finish(Truncated));
-        check(StopReason::ContextWindow, "", 1, finish(ContextWindow));
-        check(StopReason::ContentFilter, "hi", 1, finish(Filtered));
-        check(StopReason::Refusal, "no", 0, finish(Refused));
-        check(StopReason::Pause, "", 0, go_on(Transition::PauseResumed));
-        check(other(), "", 0, finish(Completed));
-        check(other(), "", 1, go_on(Transition::Corrective));
+        check(StopReason::Stop, "hi", 0, &finish(Completed));
+        check(StopReason::Stop, "hi", 1, &Decision::RunTools);
+        check(StopReason::Stop, "", 0, &Decision::Correct(EMPTY_REPLY.into()));
+        check(StopReason::ToolCalls, "", 2, &Decision::RunTools);
+        check(StopReason::ToolCalls, "hi", 0, &finish(Completed));
+        check(StopReason::ToolCalls, "", 0, &finish(Malformed));
+        check(StopReason::MaxTokens, "hi", 0, &finish(Truncated));
+        check(StopReason::MaxTokens, "", 1, &finish(Truncated));
+        check(StopReason::ContextWindow, "", 1, &finish(ContextWindow));
+        check(StopReason::ContentFilter, "hi", 1, &finish(Filtered));
+        check(StopReason::Refusal, "no", 0, &finish(Refused));
+        check(StopReason::Pause, "", 0, &go_on(Transition::PauseResumed));
+        check(other(), "", 0, &finish(Completed));
+        check(other(), "", 1, &go_on(Transition::Corrective));
     }
 
     #[test]

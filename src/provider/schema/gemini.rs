@@ -8,7 +8,7 @@
 //! sub-schema, no other properties, except for those starting as a `$`, may be set."
 //! <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>
 //!
-//! The older fields `parameters` and `responseSchema` know less, a subset of OpenAPI 3.0.
+//! The older fields `parameters` and `responseSchema` know less, a subset of what `OpenAPI` has.
 
 use std::borrow::Cow;
 

@@ -268,6 +268,35 @@ fn members_of_all_of_are_joined_and_contradictions_refused() {
 }
 
 #[test]
+fn a_closed_member_of_all_of_has_no_room_for_another_ones_fields() {
+    let mut a = object(&json!({ "a": { "type": "null" } }));
+    a["additionalProperties"] = json!(false);
+    let b = object(&json!({ "b": { "type": "null" } }));
+    for rewrite in ALL {
+        refused(rewrite, &json!({ "allOf": [a, b] }), "#");
+        refused(rewrite, &json!({ "allOf": [b, a] }), "#");
+    }
+}
+
+#[test]
+fn a_pattern_is_kept_where_a_grammar_can_follow_it() {
+    for (pattern, kept) in [
+        (r"^\d+(a|b)*$", true),
+        (r"^\\b$", true),
+        (r"\bword", false),
+        (r"(a)\1", false),
+        (r"a(?=b)", false),
+        (r"(?<!a)b", false),
+    ] {
+        let schema = strict(&json!({ "a": { "type": "string", "pattern": pattern } }));
+        let told = json!({ "type": "string", "description": format!("{{pattern: {pattern}}}") });
+        let expected = if kept { schema.clone() } else { strict(&json!({ "a": told })) };
+        check(openai_strict, &schema, &expected);
+        check(anthropic_output, &schema, &expected);
+    }
+}
+
+#[test]
 fn a_reference_with_words_is_written_out_unless_it_has_no_end() {
     let mut schema = object(&json!({
         "a": { "$ref": "#/definitions/S", "description": "mine" },

@@ -51,7 +51,7 @@ impl Choices<'_> {
             n % kinds.len()
         }) {
             Some(&"null") => Value::Null,
-            Some(&"boolean") => json!(n % 2 == 0),
+            Some(&"boolean") => json!(n.is_multiple_of(2)),
             Some(&"integer") => {
                 let bound = |keyword| schema.get(keyword).and_then(Value::as_i64);
                 let low = bound("minimum").unwrap_or(-100);
