@@ -8,6 +8,7 @@ use serde::Deserialize;
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Reason, Transition};
 use turnstream::provider::{Provider, Reply, Scripted};
+#[cfg(feature = "schemars")]
 use turnstream::request::Output;
 use turnstream::stream::{JsonLine, LineError};
 use turnstream::turn::{ParseError, StopReason};
