@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt};
 
 use crate::agent::control::Control;
 use crate::agent::decide::malformed;
-use crate::agent::{Agent, Answered, Decision, State, after_tools, decide};
+use crate::agent::{Agent, Answered, Decision, State, after_tools, after_validation, decide};
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event, Reason, Transition};
 use crate::item::{Item, ResultKind};
@@ -38,7 +38,7 @@ pub(super) fn body(
         }));
         let turn = agent.provider.stream_turn(agent.request(&state.history));
         let mut steps = std::pin::pin!(
-            turn.on_turn_complete(async |turn| Ok(perform(&agent, &control, state, &turn)))
+            turn.on_turn_complete(async |turn| perform(&agent, &control, state, &turn))
         );
         while let Some(step) = steps.next().await {
             yield step;
@@ -52,10 +52,15 @@ fn perform(
     control: &Control,
     state: State,
     turn: &Arc<Turn>,
-) -> Steps<'static, State> {
+) -> Result<Steps<'static, State>, Error> {
     let limits = agent.limits;
     let answers = agent.kit.run(&state.history, turn);
-    match decide(&state, turn, limits, control.is_steered()) {
+    let mut decision = decide(&state, turn, limits, control.is_steered());
+    if decision.is_completed() {
+        let objection = agent.checks.objection(turn)?;
+        decision = after_validation(&state, objection.as_deref(), limits);
+    }
+    Ok(match decision {
         Decision::RunTools => answers.then_steps(move |history, results| {
             let kinds: Vec<ResultKind> = results.iter().map(|result| result.kind).collect();
             let answered = after_tools(&state, &kinds, limits);
@@ -70,7 +75,7 @@ fn perform(
         Decision::Correct(text) => {
             let id = agent.ids.draw();
             answers.then_steps(move |mut history, _| {
-                let corrective = Item::user(text);
+                let corrective = Item::user(text.into_owned());
                 history.push(corrective.clone());
                 let appended =
                     Event::Appended { why: AppendedWhy::Corrective, id, items: vec![corrective] };
@@ -79,7 +84,7 @@ fn perform(
                 state.go(Answered::Continue(Transition::Corrective)).after([appended])
             })
         }
-    }
+    })
 }
 
 impl State {

@@ -1,6 +1,9 @@
 //! What a turn leads to, as a pure table.
 
+use std::borrow::Cow;
+
 use crate::agent::State;
+use crate::agent::validate::corrective;
 use crate::event::{Reason, Transition};
 use crate::item::{ItemKind, ResultKind, StopReason};
 use crate::turn::Turn;
@@ -8,31 +11,30 @@ use crate::turn::Turn;
 /// What is sent when a reply has neither words nor calls.
 pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer in words.";
 
-/// So many replies in a row that cannot be used end the run.
-const MALFORMED_IN_A_ROW: u32 = 3;
-
 /// The numbers that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// At most so many requests.
     pub max_turns: u32,
+    /// So many replies in a row that cannot be used are corrected; the next one ends the run.
+    pub corrections: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_turns: 20 }
+        Self { max_turns: 20, corrections: 2 }
     }
 }
 
 /// What a complete turn leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Run its calls, and see [`after_tools`].
     RunTools,
     /// Answer its calls, if any, without running one; then this.
     Answer(Answered),
     /// Tell the model why its reply could not be used, and ask again.
-    Correct(&'static str),
+    Correct(Cow<'static, str>),
 }
 
 /// What comes when a turn has its answers.
@@ -57,10 +59,7 @@ pub fn decide(state: &State, turn: &Turn, limits: Limits, steered: bool) -> Deci
     let decision = match (turn.stop_reason(), calls) {
         (StopReason::Stop | StopReason::ToolCalls, true) => Decision::RunTools,
         (StopReason::Stop, false) if says_something || answers_tools(state) => completed(),
-        (StopReason::Stop, false) => match state.malformed + 1 {
-            MALFORMED_IN_A_ROW.. => finish(Reason::Malformed),
-            _ => Decision::Correct(EMPTY_REPLY),
-        },
+        (StopReason::Stop, false) => correct(state, limits, EMPTY_REPLY),
         (StopReason::ToolCalls, false) if says_something => completed(),
         (StopReason::ToolCalls, false) => finish(Reason::Malformed),
         (StopReason::MaxTokens, _) => finish(Reason::Truncated),
@@ -72,23 +71,26 @@ pub fn decide(state: &State, turn: &Turn, limits: Limits, steered: bool) -> Deci
         (StopReason::Other(_), true) if state.asked_again => finish(Reason::Malformed),
         (StopReason::Other(_), true) => go_on(Transition::Corrective),
     };
-    let at_cap = state.model_calls >= limits.max_turns;
-    match decision {
-        Decision::Correct(_) | Decision::Answer(Answered::Continue(_)) if at_cap => {
-            finish(Reason::MaxTurns)
-        }
-        Decision::Answer(Answered::Finish(Reason::Completed)) if steered && !at_cap => {
-            go_on(Transition::Steering)
-        }
+    match capped(state, limits, decision) {
+        decision if !decision.is_completed() => decision,
+        _ if steered && !is_at_cap(state, limits) => go_on(Transition::Steering),
         decision => decision,
+    }
+}
+
+/// Decides again on a turn that completes the run, with what the validation of its answer says.
+pub fn after_validation(state: &State, objection: Option<&str>, limits: Limits) -> Decision {
+    match objection {
+        None => completed(),
+        Some(what) => capped(state, limits, correct(state, limits, corrective(what))),
     }
 }
 
 /// Decides when the calls of a turn have run. `results` are theirs.
 pub fn after_tools(state: &State, results: &[ResultKind], limits: Limits) -> Answered {
-    if malformed(state, results) >= MALFORMED_IN_A_ROW {
+    if malformed(state, results) > limits.corrections {
         Answered::Finish(Reason::Malformed)
-    } else if state.model_calls >= limits.max_turns {
+    } else if is_at_cap(state, limits) {
         Answered::Finish(Reason::MaxTurns)
     } else {
         Answered::Continue(Transition::NextTurn)
@@ -101,6 +103,37 @@ pub(super) fn malformed(state: &State, results: &[ResultKind]) -> u32 {
         true => state.malformed + 1,
         false => 0,
     }
+}
+
+impl Decision {
+    /// Whether the run is over because the model was done.
+    pub fn is_completed(&self) -> bool {
+        *self == completed()
+    }
+}
+
+/// Corrects a reply that cannot be used, unless it is one too many.
+fn correct(state: &State, limits: Limits, what: impl Into<Cow<'static, str>>) -> Decision {
+    match state.malformed < limits.corrections {
+        true => Decision::Correct(what.into()),
+        false => finish(Reason::Malformed),
+    }
+}
+
+/// Nothing is asked again when no request is left.
+fn capped(state: &State, limits: Limits, decision: Decision) -> Decision {
+    match decision {
+        Decision::Correct(_) | Decision::Answer(Answered::Continue(_))
+            if is_at_cap(state, limits) =>
+        {
+            finish(Reason::MaxTurns)
+        }
+        decision => decision,
+    }
+}
+
+fn is_at_cap(state: &State, limits: Limits) -> bool {
+    state.model_calls >= limits.max_turns
 }
 
 /// An empty reply right behind tool results is a legal end.
@@ -146,29 +179,29 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(reason: StopReason, text: &str, calls: u32, expected: Decision) {
+    fn check(reason: StopReason, text: &str, calls: u32, expected: &Decision) {
         let turn = turn(reason, text, calls);
-        assert_eq!(decide(&state(), &turn, Limits::default(), false), expected);
+        assert_eq!(&decide(&state(), &turn, Limits::default(), false), expected);
     }
 
     #[test]
     fn the_table_of_turns() {
         use Reason::{Completed, ContextWindow, Filtered, Malformed, Refused, Truncated};
         let other = || StopReason::Other("odd".into());
-        check(StopReason::Stop, "hi", 0, finish(Completed));
-        check(StopReason::Stop, "hi", 1, Decision::RunTools);
-        check(StopReason::Stop, "", 0, Decision::Correct(EMPTY_REPLY));
-        check(StopReason::ToolCalls, "", 2, Decision::RunTools);
-        check(StopReason::ToolCalls, "hi", 0, finish(Completed));
-        check(StopReason::ToolCalls, "", 0, finish(Malformed));
-        check(StopReason::MaxTokens, "hi", 0, finish(Truncated));
-        check(StopReason::MaxTokens, "", 1, finish(Truncated));
-        check(StopReason::ContextWindow, "", 1, finish(ContextWindow));
-        check(StopReason::ContentFilter, "hi", 1, finish(Filtered));
-        check(StopReason::Refusal, "no", 0, finish(Refused));
-        check(StopReason::Pause, "", 0, go_on(Transition::PauseResumed));
-        check(other(), "", 0, finish(Completed));
-        check(other(), "", 1, go_on(Transition::Corrective));
+        check(StopReason::Stop, "hi", 0, &finish(Completed));
+        check(StopReason::Stop, "hi", 1, &Decision::RunTools);
+        check(StopReason::Stop, "", 0, &Decision::Correct(EMPTY_REPLY.into()));
+        check(StopReason::ToolCalls, "", 2, &Decision::RunTools);
+        check(StopReason::ToolCalls, "hi", 0, &finish(Completed));
+        check(StopReason::ToolCalls, "", 0, &finish(Malformed));
+        check(StopReason::MaxTokens, "hi", 0, &finish(Truncated));
+        check(StopReason::MaxTokens, "", 1, &finish(Truncated));
+        check(StopReason::ContextWindow, "", 1, &finish(ContextWindow));
+        check(StopReason::ContentFilter, "hi", 1, &finish(Filtered));
+        check(StopReason::Refusal, "no", 0, &finish(Refused));
+        check(StopReason::Pause, "", 0, &go_on(Transition::PauseResumed));
+        check(other(), "", 0, &finish(Completed));
+        check(other(), "", 1, &go_on(Transition::Corrective));
     }
 
     #[test]
@@ -203,7 +236,7 @@ mod tests {
 
     #[test]
     fn at_the_cap_nothing_goes_on_but_the_tools_still_run() {
-        let limits = Limits { max_turns: 1 };
+        let limits = Limits { max_turns: 1, ..Limits::default() };
         let capped = finish(Reason::MaxTurns);
         let at_cap =
             |reason, text, calls| decide(&state(), &turn(reason, text, calls), limits, true);
@@ -213,6 +246,20 @@ mod tests {
         assert_eq!(at_cap(StopReason::ToolCalls, "", 1), Decision::RunTools);
         let ended = Answered::Finish(Reason::MaxTurns);
         assert_eq!(after_tools(&state(), &[ResultKind::Ok], limits), ended);
+    }
+
+    #[test]
+    fn an_answer_that_is_objected_to_is_corrected_so_often_as_the_limit_says() {
+        let after = |malformed, objection| {
+            let state = State { malformed, ..state() };
+            after_validation(&state, objection, Limits::default())
+        };
+        assert_eq!(after(2, None), completed());
+        let Decision::Correct(text) = after(1, Some("it is blue")) else { panic!("not corrected") };
+        assert!(text.contains("it is blue"), "{text}");
+        assert_eq!(after(2, Some("it is blue")), finish(Reason::Malformed));
+        let one = Limits { max_turns: 1, ..Limits::default() };
+        assert_eq!(after_validation(&state(), Some("no"), one), finish(Reason::MaxTurns));
     }
 
     #[test]

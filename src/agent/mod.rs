@@ -9,16 +9,18 @@ mod decide;
 mod input;
 mod run;
 mod state;
+mod validate;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub use control::{Receipt, RunHandle};
-pub use decide::{Answered, Decision, Limits, after_tools, decide};
+pub use decide::{Answered, Decision, Limits, after_tools, after_validation, decide};
 pub use input::Input;
 pub use run::Run;
 pub use state::State;
 
+use crate::agent::validate::Checks;
 use crate::env::{Ids, SystemIds};
 use crate::item::History;
 use crate::provider::Provider;
@@ -61,6 +63,7 @@ pub struct Agent {
     limits: Limits,
     options: Options,
     ids: Arc<dyn Ids>,
+    checks: Checks,
 }
 
 impl Agent {
@@ -73,6 +76,7 @@ impl Agent {
             limits: Limits::default(),
             options: Options::default(),
             ids: Arc::new(SystemIds),
+            checks: Checks::default(),
         }
     }
 

@@ -42,6 +42,9 @@ pub enum ErrorKind {
     /// A turn ended without its terminal marker; its source is a
     /// [`PartialTurn`](crate::turn::PartialTurn).
     IncompleteTurn,
+    /// The model's answer has not the form that was asked for; the source is a
+    /// [`ParseError`](crate::turn::ParseError). Asking again may help.
+    Malformed,
     /// The provider sent what its protocol does not allow.
     Protocol,
     /// Something was larger than a limit of this crate.
@@ -79,6 +82,7 @@ impl ErrorKind {
             Self::Filtered => "filtered",
             Self::GenerationFailed => "generation_failed",
             Self::IncompleteTurn => "incomplete_turn",
+            Self::Malformed => "malformed",
             Self::Protocol => "protocol",
             Self::TooLarge => "too_large",
             Self::Hook => "hook",
@@ -107,6 +111,7 @@ impl ErrorKind {
             | Self::InvalidRequest
             | Self::Unsupported
             | Self::Filtered
+            | Self::Malformed
             | Self::Protocol
             | Self::TooLarge
             | Self::Hook

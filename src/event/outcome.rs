@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, Json, ToolCall};
+use crate::turn::ParseError;
 use crate::usage::Usage;
 
 /// How a run ended, and all it leaves behind.
@@ -156,6 +158,43 @@ impl fmt::Display for Reason {
 }
 
 impl Outcome {
+    /// Reads the answer of a completed run, JSON, into a type, as [`Turn::parse`] does it.
+    ///
+    /// # Errors
+    ///
+    /// A run that ended as `malformed` says what is wrong with its last answer; any other that is
+    /// not completed says how it ended.
+    ///
+    /// [`Turn::parse`]: crate::turn::Turn::parse
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ParseError> {
+        let text = || self.text.clone();
+        let unfinished = || ParseError::Unfinished { reason: self.reason.to_string() };
+        match self.reason {
+            Reason::Completed => ParseError::read(&self.text),
+            Reason::Malformed => {
+                Err(ParseError::read::<T>(&self.text).err().unwrap_or_else(unfinished))
+            }
+            Reason::Refused => Err(ParseError::Refused { text: text() }),
+            Reason::Filtered => Err(ParseError::Filtered { text: text() }),
+            Reason::Truncated | Reason::ContextWindow if self.error.is_none() => {
+                Err(ParseError::CutOff { text: text() })
+            }
+            Reason::Truncated
+            | Reason::ContextWindow
+            | Reason::MaxTurns
+            | Reason::Interrupted(_)
+            | Reason::Stopped
+            | Reason::StopHookPrevented
+            | Reason::Budget
+            | Reason::Incomplete
+            | Reason::Pending
+            | Reason::Blocked
+            | Reason::Unproven
+            | Reason::ProviderError
+            | Reason::HookError => Err(unfinished()),
+        }
+    }
+
     /// Gives the outcome if the run was completed.
     ///
     /// # Errors

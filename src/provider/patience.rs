@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::item::History;
     use crate::provider::decode::Decoding;
-    use crate::provider::openai_chat::Decoder;
+    use crate::provider::openai_chat::{Decoder, Dialect};
     use crate::stream::{TurnStream, seal};
     use crate::turn::PartialTurn;
 
@@ -116,7 +116,10 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(*seconds)).await;
             Ok(Bytes::from_static(frame.as_bytes()))
         });
-        let decoding = Decoding::new(Box::pin(body.chain(stream::pending())), Decoder::new());
+        let decoding = Decoding::new(
+            Box::pin(body.chain(stream::pending())),
+            Decoder::new("any", &Dialect::OPENAI),
+        );
         let patience = Patience::new(limits, Instant::now());
         seal(&History::with_id("h"), decoding.with_patience(patience))
     }

@@ -23,6 +23,7 @@ pub(super) fn another_could(kind: ErrorKind) -> bool {
         ErrorKind::InvalidRequest
         | ErrorKind::Unsupported
         | ErrorKind::Filtered
+        | ErrorKind::Malformed
         | ErrorKind::Hook
         | ErrorKind::Panic
         | ErrorKind::Store

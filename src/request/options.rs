@@ -49,7 +49,9 @@ pub struct Options {
     /// How much the model thinks before it answers, and that its thoughts are shown where the
     /// provider shows them.
     pub reasoning: Option<Reasoning>,
-    /// The form of the answer.
+    /// The form of the answer. A schema is rewritten for the wire; where that is not possible, the
+    /// [`parameter`](crate::Error::parameter) of the error is the place in the schema, for example
+    /// `#/properties/tags`.
     pub output: Output,
     /// How long the provider may keep the beginning of the request for the next one. Does nothing
     /// on a wire that caches by itself.
@@ -119,14 +121,67 @@ pub enum Output {
     Schema(OutputSchema),
 }
 
+impl Output {
+    /// One JSON value that [`Turn::parse`](crate::turn::Turn::parse) reads into `T`.
+    #[cfg(feature = "schemars")]
+    pub fn of<T: schemars::JsonSchema>() -> Self {
+        Self::Schema(OutputSchema::of::<T>())
+    }
+}
+
 /// A JSON Schema that the answer is to fit.
+///
+/// Each wire takes a subset. Ranges, lengths and formats that a wire does not know are told to the
+/// model in the description, so that an answer has to be checked even where the provider promises
+/// the form. What a wire cannot express at all, for example maps with any keys on some, is an
+/// [`Unsupported`](crate::ErrorKind::Unsupported) error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputSchema {
     /// A name for the model: letters, digits, `_` and `-`, at most 64. Does nothing on a wire that
     /// has no place for it.
     pub name: String,
-    /// The schema. Each wire takes a subset; what it does not know is taken out on the way.
+    /// The schema.
     pub schema: Value,
+}
+
+#[cfg(feature = "schemars")]
+impl OutputSchema {
+    /// The schema of a type, under the type's name.
+    ///
+    /// Most wires want a struct: an enum goes into a field of one. A field with a
+    /// `#[serde(default)]` may be left out by the model, or is always written where a wire has no
+    /// optional fields.
+    ///
+    /// ```
+    /// use turnstream::request::OutputSchema;
+    ///
+    /// #[derive(schemars::JsonSchema)]
+    /// struct City {
+    ///     /// As its people call it.
+    ///     name: String,
+    /// }
+    ///
+    /// let schema = OutputSchema::of::<City>();
+    /// assert_eq!(schema.name, "City");
+    /// assert_eq!(schema.schema["properties"]["name"]["description"], "As its people call it.");
+    /// ```
+    pub fn of<T: schemars::JsonSchema>() -> Self {
+        let mut schema = schemars::schema_for!(T).to_value();
+        if let Some(schema) = schema.as_object_mut() {
+            // Words for people and tools of JSON Schema; they only cost the model tokens.
+            schema.remove("$schema");
+            schema.remove("title");
+        }
+        let legal = |c: char| match c {
+            c if c.is_ascii_alphanumeric() || c == '-' => c,
+            _ => '_',
+        };
+        let mut name: String = T::schema_name().chars().take(64).map(legal).collect();
+        if name.is_empty() {
+            name.push_str("answer");
+        }
+        Self { name, schema }
+    }
 }
 
 /// How long the provider may keep the beginning of a request, which makes the next one cheaper.

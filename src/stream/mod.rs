@@ -5,6 +5,7 @@
 
 mod into_turn;
 mod iteration;
+mod json_lines;
 mod loop_over;
 mod loop_stream;
 mod loop_with_state;
@@ -18,6 +19,7 @@ use futures::Stream;
 
 pub use into_turn::IntoTurn;
 pub use iteration::Ended;
+pub use json_lines::{JsonLine, JsonLines, LineError};
 pub use loop_over::{LoopOver, LoopOverExt, loop_over};
 pub use loop_stream::{LoopStream, loop_stream};
 pub use loop_with_state::{LoopWithState, StateCell, loop_with_state};
@@ -112,6 +114,53 @@ pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
         Self: Sized,
     {
         TextDeltas::new(self)
+    }
+
+    /// Reads each line of the turn's text as JSON into a `T`, as soon as the line is complete, and
+    /// drops everything else but errors.
+    ///
+    /// A line that cannot be read is a [`JsonLine::Invalid`], and the ones behind it are read all
+    /// the same; so an `Err` is always the end. It is the stream's own, or says why the list may be
+    /// short: the model refused or was cut off (a [`ParseError`](crate::turn::ParseError) is its
+    /// source). A [`JsonLine::Retracted`] voids every line before it. Lines of a retry are
+    /// counted from 1 again.
+    ///
+    /// Lines end with a line feed and nothing else; the last one may do without. Empty lines and
+    /// those that begin with three backticks are passed over. Nothing is kept but the line that has
+    /// begun.
+    ///
+    /// ```
+    /// use futures::TryStreamExt;
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::stream::{JsonLine, TurnEvents};
+    /// use turnstream::{History, Request, env::SystemIds};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct City {
+    ///     name: String,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([Reply::text("{ \"name\": \"Oslo\" }\n{ \"name\": \"Bergen\" }")]);
+    /// let turn = model.stream_turn(Request::new(History::new(&SystemIds)));
+    /// let mut cities = turn.json_lines::<City>();
+    /// while let Some(line) = cities.try_next().await? {
+    ///     match line {
+    ///         JsonLine::Object(city) => println!("{}", city.name),
+    ///         JsonLine::Invalid(error) => println!("not a city: {error}"),
+    ///         JsonLine::Retracted => println!("forget all cities so far"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn json_lines<T>(self) -> JsonLines<Self, T>
+    where
+        Self: Sized,
+        T: serde::de::DeserializeOwned,
+    {
+        JsonLines::new(self)
     }
 
     /// Drives the turn to its end and gives it. Dropping the future drops the stream.

@@ -143,6 +143,7 @@ fn usual_status(wire: Wire, kind: ErrorKind) -> u16 {
         // What no vendor says of itself is its own failure.
         ErrorKind::Server
         | ErrorKind::GenerationFailed
+        | ErrorKind::Malformed
         | ErrorKind::Connect
         | ErrorKind::IncompleteTurn
         | ErrorKind::Protocol

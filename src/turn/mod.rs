@@ -3,6 +3,7 @@
 mod builder;
 mod calls;
 mod event;
+mod parse;
 mod partial;
 mod text;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use builder::TurnBuilder;
 pub use calls::{Calls, Veto};
 pub use event::{ReasoningKind, TurnEvent};
+pub use parse::ParseError;
 pub use partial::PartialTurn;
 pub use text::Text;
 

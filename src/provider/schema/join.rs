@@ -1,0 +1,98 @@
+//! Two schemas that both hold, as one.
+
+use serde_json::{Map, Value};
+
+use super::subset::is_structural;
+
+/// Joins two schemas into the one that fits what both fit. Of words about it, the first one's are
+/// kept. Gives the keyword that cannot be joined.
+pub(super) fn join(
+    mut first: Map<String, Value>,
+    second: Map<String, Value>,
+) -> Result<Map<String, Value>, String> {
+    if closes_out(&first, &second) || closes_out(&second, &first) {
+        return Err("additionalProperties".to_owned());
+    }
+    for (keyword, value) in second {
+        let joined = match first.remove(&keyword) {
+            None => value,
+            Some(old) if old == value || !is_structural(&keyword) => old,
+            Some(old) => joined(&keyword, old, value).ok_or_else(|| keyword.clone())?,
+        };
+        first.insert(keyword, joined);
+    }
+    Ok(first)
+}
+
+/// Whether `closed` has no room for a property of `other`.
+fn closes_out(closed: &Map<String, Value>, other: &Map<String, Value>) -> bool {
+    let properties = |schema: &Map<String, Value>| match schema.get("properties") {
+        Some(Value::Object(properties)) => properties.keys().cloned().collect(),
+        _ => Vec::new(),
+    };
+    let own = properties(closed);
+    closed.get("additionalProperties") == Some(&Value::Bool(false))
+        && properties(other).iter().any(|name| !own.contains(name))
+}
+
+/// Joins two values of one keyword.
+fn joined(keyword: &str, first: Value, second: Value) -> Option<Value> {
+    match (keyword, first, second) {
+        ("properties", Value::Object(mut first), Value::Object(second)) => {
+            for (name, value) in second {
+                let value = match (first.remove(&name), value) {
+                    (None, value) => value,
+                    (Some(old), value) if old == value => old,
+                    (Some(Value::Object(old)), Value::Object(value)) => {
+                        Value::Object(join(old, value).ok()?)
+                    }
+                    _ => return None,
+                };
+                first.insert(name, value);
+            }
+            Some(Value::Object(first))
+        }
+        ("required", Value::Array(mut first), Value::Array(second)) => {
+            let new: Vec<_> = second.into_iter().filter(|name| !first.contains(name)).collect();
+            first.extend(new);
+            Some(Value::Array(first))
+        }
+        ("enum", Value::Array(first), Value::Array(second)) => {
+            let both: Vec<_> = first.into_iter().filter(|value| second.contains(value)).collect();
+            (!both.is_empty()).then_some(Value::Array(both))
+        }
+        ("additionalProperties", Value::Bool(false), _)
+        | ("additionalProperties", _, Value::Bool(false)) => Some(Value::Bool(false)),
+        ("additionalProperties", Value::Bool(true), other)
+        | ("additionalProperties", other, Value::Bool(true)) => Some(other),
+        ("type", first, second) => {
+            let (first, second) = (types(&first), types(&second));
+            let both: Vec<_> = first.iter().filter_map(|name| common(name, &second)).collect();
+            match both.as_slice() {
+                [] => None,
+                [one] => Some(Value::from(*one)),
+                several => Some(several.iter().copied().map(Value::from).collect()),
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The types that a `type` names.
+pub(super) fn types(of: &Value) -> Vec<&str> {
+    match of {
+        Value::String(one) => vec![one],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The narrower of a type and its like among others: an integer is a number.
+fn common<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
+    match name {
+        name if others.contains(&name) => Some(name),
+        "integer" if others.contains(&"number") => Some("integer"),
+        "number" if others.contains(&"integer") => Some("integer"),
+        _ => None,
+    }
+}

@@ -1,0 +1,28 @@
+//! The subsets of JSON Schema that the wires take.
+//!
+//! A schema is rewritten for a wire by pure functions. What a wire does not know but a model can
+//! read, a range or a length, moves into the description, as the vendors' own libraries do it. What
+//! would change the shape of the answer is an [`Unsupported`](crate::ErrorKind::Unsupported) error
+//! whose [`parameter`](crate::Error::parameter) is the place in the schema, as a JSON pointer. A
+//! schema that fits already comes back as it is, and a rewritten one is not changed again.
+//!
+//! The limits on size and nesting are left to the vendors: they were raised before.
+
+mod anthropic;
+mod gemini;
+mod join;
+mod narrow;
+mod node;
+mod openai;
+mod refs;
+mod subset;
+mod told;
+
+pub(super) use anthropic::anthropic_output;
+pub(super) use gemini::gemini;
+pub(super) use openai::openai_strict;
+
+#[cfg(test)]
+mod tests;
+#[cfg(all(test, feature = "schemars"))]
+mod typed_tests;

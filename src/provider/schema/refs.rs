@@ -1,0 +1,182 @@
+//! Where the references of a schema lead.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+/// The places where definitions stand, today's and yesterday's.
+const HOMES: [&str; 2] = ["#/$defs/", "#/definitions/"];
+
+/// The name of the definition that a reference names: the root has an empty one.
+pub(super) fn name(reference: &str) -> Option<&str> {
+    if reference == "#" {
+        return Some("");
+    }
+    let name = HOMES.iter().find_map(|home| reference.strip_prefix(home))?;
+    (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+/// The reference to a definition, as it is sent.
+pub(super) fn to(name: &str) -> String {
+    match name {
+        "" => "#".to_owned(),
+        name => format!("#/$defs/{name}"),
+    }
+}
+
+/// What a reference inside `root` leads to.
+pub(super) fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    let pointer = decoded(reference.strip_prefix('#')?)?;
+    root.pointer(&pointer)
+}
+
+/// What a definition is. A reference to it may have been written before it was moved to `$defs`.
+pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
+    match name {
+        "" => Some(root),
+        name => HOMES.iter().find_map(|home| target(root, &format!("{home}{name}"))),
+    }
+}
+
+/// The key of a definition, out of its name in a reference.
+pub(super) fn key(name: &str) -> String {
+    let decoded = decoded(name).unwrap_or(Cow::Borrowed(name));
+    decoded.replace("~1", "/").replace("~0", "~")
+}
+
+/// A name as a part of a JSON pointer.
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Undoes the percent signs of a URI.
+fn decoded(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('%') {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let byte = match byte {
+            b'%' => {
+                let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+                let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte => byte,
+        };
+        bytes.push(byte);
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+/// Whether a definition leads back to itself.
+pub(super) fn is_recursive(root: &Value, name: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut next = vec![name];
+    while let Some(at) = next.pop() {
+        let Some(definition) = definition(root, at) else { continue };
+        let mut found = Vec::new();
+        mentioned(definition, at.is_empty(), &mut found);
+        for found in found {
+            if found == name {
+                return true;
+            }
+            if seen.insert(found) {
+                next.push(found);
+            }
+        }
+    }
+    false
+}
+
+/// The names of the definitions that a schema mentions anywhere.
+fn mentioned<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a str>) {
+    match schema {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match (key.as_str(), value) {
+                    ("$ref", Value::String(reference)) => found.extend(name(reference)),
+                    ("$defs" | "definitions", _) if is_root => {}
+                    (_, value) => mentioned(value, false, found),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| mentioned(value, false, found)),
+        _ => {}
+    }
+}
+
+/// A reference inside a definition.
+struct Edge {
+    to: String,
+    at: String,
+    /// Whether it stands in a property that is not required.
+    optional: bool,
+}
+
+/// The place of a reference that closes a circle, in a schema that was rewritten. Those by way of
+/// a property that is not required count only with `optional_too`.
+pub(super) fn cycle(whole: &Value, optional_too: bool) -> Option<String> {
+    let mut edges = BTreeMap::new();
+    let mut of = |name: &str, schema: &Value| {
+        let mut found = Vec::new();
+        collect(schema, &to(name), false, &mut found);
+        found.retain(|edge| optional_too || !edge.optional);
+        edges.insert(name.to_owned(), found);
+    };
+    of("", whole);
+    if let Some(Value::Object(defs)) = whole.get("$defs") {
+        defs.iter().for_each(|(name, schema)| of(name, schema));
+    }
+    edges.keys().find_map(|start| {
+        let mut seen = BTreeSet::new();
+        let mut next = vec![start];
+        while let Some(name) = next.pop() {
+            for edge in edges.get(name).into_iter().flatten() {
+                if edge.to == *start {
+                    return Some(edge.at.clone());
+                }
+                if seen.insert(&edge.to) {
+                    next.push(&edge.to);
+                }
+            }
+        }
+        None
+    })
+}
+
+fn collect(schema: &Value, at: &str, optional: bool, found: &mut Vec<Edge>) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(name) = fields.get("$ref").and_then(Value::as_str).and_then(name) {
+                found.push(Edge { to: key(name), at: at.to_owned(), optional });
+            }
+            let required = fields.get("required").and_then(Value::as_array);
+            let is_required = |name: &str| {
+                required.is_some_and(|required| required.iter().any(|field| field == name))
+            };
+            for (keyword, value) in fields {
+                let at = format!("{at}/{keyword}");
+                match (keyword.as_str(), value) {
+                    ("properties", Value::Object(properties)) => {
+                        for (name, property) in properties {
+                            let optional = optional || !is_required(name);
+                            let at = format!("{at}/{}", escaped(name));
+                            collect(property, &at, optional, found);
+                        }
+                    }
+                    ("$defs" | "enum" | "const" | "default", _) => {}
+                    (_, value) => collect(value, &at, optional, found),
+                }
+            }
+        }
+        Value::Array(values) => {
+            for (n, value) in values.iter().enumerate() {
+                collect(value, &format!("{at}/{n}"), optional, found);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,464 @@
+use std::borrow::Cow;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::error::{Error, ErrorKind};
+
+type Rewrite = fn(&Value) -> Result<Cow<'_, Value>, Error>;
+const ALL: [Rewrite; 3] = [openai_strict, anthropic_output, gemini];
+
+#[track_caller]
+fn check(rewrite: Rewrite, schema: &Value, expected: &Value) {
+    let found = rewrite(schema).unwrap();
+    assert_eq!(&*found, expected, "of {schema}");
+    let again = rewrite(&found).unwrap();
+    assert!(matches!(again, Cow::Borrowed(_)), "{found} became {again}");
+}
+
+#[track_caller]
+fn refused(rewrite: Rewrite, schema: &Value, at: &str) {
+    let error = rewrite(schema).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert_eq!(error.parameter(), Some(at), "{error}");
+    assert!(error.message().contains(at), "{error}");
+}
+
+fn object(properties: &Value) -> Value {
+    json!({ "type": "object", "properties": properties })
+}
+
+fn strict(properties: &Value) -> Value {
+    let names: Vec<_> = properties.as_object().unwrap().keys().collect();
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": names,
+        "additionalProperties": false,
+    })
+}
+
+#[test]
+fn what_fits_already_comes_back_as_it_is() {
+    let fits = strict(&json!({
+        "a": { "type": "string", "description": "an a", "enum": ["x", "y"] },
+        "b": { "type": ["integer", "null"] },
+        "c": { "anyOf": [{ "type": "number" }, { "$ref": "#/$defs/D" }] },
+    }));
+    let mut fits = fits;
+    fits["required"] = json!(["c", "a", "b"]);
+    fits["$defs"] = json!({ "D": strict(&json!({ "x": { "type": "boolean" } })) });
+    for rewrite in ALL {
+        assert!(matches!(rewrite(&fits).unwrap(), Cow::Borrowed(_)));
+    }
+}
+
+#[test]
+fn strict_mode_closes_objects_and_requires_every_property() {
+    let nested = object(&json!({ "x": { "type": "integer" } }));
+    let mut schema = object(&json!({ "n": nested, "s": { "type": "string" } }));
+    schema["required"] = json!(["s", "n"]);
+    schema["properties"]["n"]["required"] = json!(["x"]);
+    let mut expected = strict(&json!({
+        "n": strict(&json!({ "x": { "type": "integer" } })),
+        "s": { "type": "string" },
+    }));
+    expected["required"] = json!(["s", "n"]);
+    check(openai_strict, &schema, &expected);
+}
+
+#[test]
+fn strict_mode_lets_a_property_that_is_not_required_be_null() {
+    let schema = object(&json!({
+        "text": { "type": "string" },
+        "null": { "type": ["string", "null"] },
+        "word": { "type": "string", "enum": ["a"] },
+        "one": { "const": "a", "description": "always a" },
+        "any": { "anyOf": [{ "type": "string" }, { "type": "integer" }] },
+        "maybe": { "oneOf": [{ "type": "string" }, { "type": "null" }] },
+        "there": { "$ref": "#/$defs/T" },
+        "gone": { "$ref": "#/$defs/N" },
+        "seven": { "type": "integer", "default": 7 },
+    }));
+    let mut schema = schema;
+    schema["$defs"] = json!({ "T": { "type": "string" }, "N": { "type": "null" } });
+    let mut expected = strict(&json!({
+        "text": { "type": ["string", "null"] },
+        "null": { "type": ["string", "null"] },
+        "word": { "type": ["string", "null"], "enum": ["a", null] },
+        "one": {
+            "description": "always a",
+            "anyOf": [{ "type": "string", "const": "a" }, { "type": "null" }],
+        },
+        "any": { "anyOf": [{ "type": "string" }, { "type": "integer" }, { "type": "null" }] },
+        "maybe": { "anyOf": [{ "type": "string" }, { "type": "null" }] },
+        "there": { "anyOf": [{ "$ref": "#/$defs/T" }, { "type": "null" }] },
+        "gone": { "$ref": "#/$defs/N" },
+        "seven": { "type": "integer", "description": "{default: 7}" },
+    }));
+    expected["$defs"] = schema["$defs"].clone();
+    check(openai_strict, &schema, &expected);
+}
+
+#[test]
+fn keywords_that_are_not_taken_are_told_in_the_description() {
+    let schema = strict(&json!({
+        "n": { "type": "integer", "minimum": 1, "maximum": 5, "format": "uint8" },
+        "s": { "type": "string", "description": "a name", "minLength": 2, "format": "iri" },
+        "l": { "type": "array", "items": { "type": "null" }, "minItems": 3, "uniqueItems": true },
+        "p": { "type": "string", "pattern": "^(?!x)" },
+    }));
+    check(
+        openai_strict,
+        &schema,
+        &strict(&json!({
+            "n": { "type": "integer", "minimum": 1, "maximum": 5 },
+            "s": { "type": "string", "description": "a name\n\n{format: iri, minLength: 2}" },
+            "l": {
+                "type": "array",
+                "items": { "type": "null" },
+                "minItems": 3,
+                "description": "{uniqueItems: true}",
+            },
+            "p": { "type": "string", "description": "{pattern: ^(?!x)}" },
+        })),
+    );
+    check(
+        anthropic_output,
+        &schema,
+        &strict(&json!({
+            "n": { "type": "integer", "description": "{maximum: 5, minimum: 1}" },
+            "s": { "type": "string", "description": "a name\n\n{format: iri, minLength: 2}" },
+            "l": {
+                "type": "array",
+                "items": { "type": "null" },
+                "description": "{minItems: 3, uniqueItems: true}",
+            },
+            "p": { "type": "string", "description": "{pattern: ^(?!x)}" },
+        })),
+    );
+    let gemini_n = json!({ "type": "integer", "minimum": 1, "maximum": 5 });
+    assert_eq!(gemini(&schema).unwrap()["properties"]["n"], gemini_n);
+}
+
+#[test]
+fn words_for_people_and_programs_are_left_out() {
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "x",
+        "$comment": "c",
+        "type": "object",
+        "properties": { "a": { "type": "null", "examples": [1], "deprecated": true, "x-y": 1 } },
+        "required": ["a"],
+        "additionalProperties": false,
+    });
+    for rewrite in ALL {
+        check(rewrite, &schema, &strict(&json!({ "a": { "type": "null" } })));
+    }
+}
+
+#[test]
+fn closed_subsets_refuse_what_changes_the_shape() {
+    for rewrite in [openai_strict as Rewrite, anthropic_output] {
+        for (inner, at) in [
+            (json!({ "type": "object" }), "#/properties/a"),
+            (json!({ "type": "array" }), "#/properties/a"),
+            (json!({}), "#/properties/a"),
+            (json!(true), "#/properties/a"),
+            (json!(false), "#/properties/a"),
+            (
+                json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+                "#/properties/a/additionalProperties",
+            ),
+            (
+                json!({ "type": "object", "patternProperties": { "^a": { "type": "string" } } }),
+                "#/properties/a/patternProperties",
+            ),
+            (json!({ "type": "string", "not": { "const": "x" } }), "#/properties/a/not"),
+            (
+                json!({ "prefixItems": [{ "type": "string" }, { "type": "null" }] }),
+                "#/properties/a",
+            ),
+            (json!({ "$ref": "https://example.org/x" }), "#/properties/a"),
+            (json!({ "$ref": "#/$defs/nobody" }), "#/properties/a"),
+            (json!({ "enum": [{ "x": 1 }] }), "#/properties/a"),
+        ] {
+            refused(rewrite, &object(&json!({ "a": inner })), at);
+        }
+        let tilde = object(&json!({ "a/b~c": {} }));
+        refused(rewrite, &tilde, "#/properties/a~1b~0c");
+    }
+}
+
+#[test]
+fn strict_mode_has_an_object_at_its_root() {
+    for root in [
+        json!({ "type": "string" }),
+        json!({ "type": ["object", "null"], "properties": {} }),
+        json!({ "anyOf": [object(&json!({})), object(&json!({ "a": { "type": "null" } }))] }),
+    ] {
+        refused(openai_strict, &root, "#");
+    }
+    let root = json!({ "$ref": "#/$defs/A", "$defs": { "A": object(&json!({})) } });
+    check(openai_strict, &root, &strict(&json!({})));
+}
+
+#[test]
+fn what_stands_beside_a_reference_is_joined_with_it() {
+    let schema = json!({
+        "oneOf": [{
+            "type": "object",
+            "properties": { "type": { "type": "string", "const": "Circle" } },
+            "required": ["type"],
+            "$ref": "#/$defs/Circle",
+        }],
+        "$defs": {
+            "Circle": {
+                "type": "object",
+                "description": "round",
+                "properties": { "r": { "type": "integer" } },
+                "required": ["r"],
+            },
+        },
+    });
+    let mut circle = strict(&json!({
+        "r": { "type": "integer" },
+        "type": { "type": "string", "const": "Circle" },
+    }));
+    circle["required"] = json!(["type", "r"]);
+    circle["description"] = json!("round");
+    check(anthropic_output, &schema, &json!({ "anyOf": [circle] }));
+}
+
+#[test]
+fn what_stands_beside_kinds_moves_into_each_of_them() {
+    let schema = json!({
+        "type": "object",
+        "description": "one of two",
+        "properties": { "id": { "type": "integer" } },
+        "required": ["id"],
+        "anyOf": [
+            { "properties": { "a": { "type": "null" } }, "required": ["a"] },
+            { "properties": { "b": { "type": "null" } }, "required": ["b"] },
+        ],
+    });
+    let kind = |name: &str| {
+        let mut kind = strict(&json!({ name: { "type": "null" }, "id": { "type": "integer" } }));
+        kind["required"] = json!([name, "id"]);
+        kind
+    };
+    let expected = json!({ "description": "one of two", "anyOf": [kind("a"), kind("b")] });
+    check(anthropic_output, &schema, &expected);
+}
+
+#[test]
+fn members_of_all_of_are_joined_and_contradictions_refused() {
+    let a = object(&json!({ "a": { "type": "number" } }));
+    let b = object(&json!({ "a": { "type": "integer" }, "b": { "type": "null" } }));
+    let schema = json!({ "allOf": [a, b] });
+    let joined = strict(&json!({ "a": { "type": "integer" }, "b": { "type": "null" } }));
+    let mut joined = joined;
+    joined.as_object_mut().unwrap().remove("required");
+    check(anthropic_output, &schema, &joined);
+    for rewrite in ALL {
+        let at = object(&json!({ "x": { "allOf": [{ "type": "string" }, { "type": "null" }] } }));
+        refused(rewrite, &at, "#/properties/x");
+    }
+}
+
+#[test]
+fn a_closed_member_of_all_of_has_no_room_for_another_ones_fields() {
+    let mut a = object(&json!({ "a": { "type": "null" } }));
+    a["additionalProperties"] = json!(false);
+    let b = object(&json!({ "b": { "type": "null" } }));
+    for rewrite in ALL {
+        refused(rewrite, &json!({ "allOf": [a, b] }), "#");
+        refused(rewrite, &json!({ "allOf": [b, a] }), "#");
+    }
+}
+
+#[test]
+fn a_pattern_is_kept_where_a_grammar_can_follow_it() {
+    for (pattern, kept) in [
+        (r"^\d+(a|b)*$", true),
+        (r"^\\b$", true),
+        (r"\bword", false),
+        (r"(a)\1", false),
+        (r"a(?=b)", false),
+        (r"(?<!a)b", false),
+    ] {
+        let schema = strict(&json!({ "a": { "type": "string", "pattern": pattern } }));
+        let told = json!({ "type": "string", "description": format!("{{pattern: {pattern}}}") });
+        let expected = if kept { schema.clone() } else { strict(&json!({ "a": told })) };
+        check(openai_strict, &schema, &expected);
+        check(anthropic_output, &schema, &expected);
+    }
+}
+
+#[test]
+fn a_reference_with_words_is_written_out_unless_it_has_no_end() {
+    let mut schema = object(&json!({
+        "a": { "$ref": "#/definitions/S", "description": "mine" },
+        "b": { "$ref": "#/definitions/S" },
+    }));
+    schema["required"] = json!(["a", "b"]);
+    schema["definitions"] = json!({ "S": { "type": "string", "description": "its own" } });
+    let mut expected = strict(&json!({
+        "a": { "type": "string", "description": "mine" },
+        "b": { "$ref": "#/$defs/S" },
+    }));
+    expected["$defs"] = schema["definitions"].clone();
+    for rewrite in [openai_strict as Rewrite, anthropic_output] {
+        check(rewrite, &schema, &expected);
+    }
+    let node = |next: Value| {
+        let mut node = strict(&json!({ "next": { "anyOf": [next, { "type": "null" }] } }));
+        node["$defs"] = json!({ "N": strict(&json!({
+            "next": { "anyOf": [{ "$ref": "#/$defs/N" }, { "type": "null" }] },
+        })) });
+        node
+    };
+    let worded = node(json!({ "$ref": "#/$defs/N", "description": "the next" }));
+    check(openai_strict, &worded, &node(json!({ "$ref": "#/$defs/N" })));
+}
+
+#[test]
+fn recursion_is_taken_by_strict_mode_and_by_gemini_where_it_is_optional() {
+    let list = |required: Value| {
+        let mut node = object(&json!({ "next": { "$ref": "#/$defs/N" } }));
+        node["required"] = required;
+        json!({ "$ref": "#/$defs/N", "$defs": { "N": node } })
+    };
+    assert!(openai_strict(&list(json!(["next"]))).is_ok());
+    assert!(gemini(&list(json!([]))).is_ok());
+    refused(gemini, &list(json!(["next"])), "#/$defs/N/properties/next");
+    refused(anthropic_output, &list(json!([])), "#/$defs/N/properties/next");
+    let own = object(&json!({ "inner": { "$ref": "#" } }));
+    refused(anthropic_output, &own, "#/properties/inner");
+    assert_eq!(
+        openai_strict(&own).unwrap()["properties"]["inner"]["anyOf"][0],
+        json!({ "$ref": "#" })
+    );
+}
+
+#[test]
+fn gemini_takes_maps_rows_and_anything() {
+    let schema = object(&json!({
+        "map": { "type": "object", "additionalProperties": { "type": "integer" } },
+        "row": { "type": "array", "prefixItems": [{ "type": "string" }, { "type": "null" }] },
+        "any": {},
+        "free": { "type": "object", "additionalProperties": true },
+    }));
+    assert!(matches!(gemini(&schema).unwrap(), Cow::Borrowed(_)));
+    let ids = json!({
+        "type": "object",
+        "patternProperties": { "^\\d+$": { "type": "string" } },
+        "additionalProperties": false,
+    });
+    let map = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+    check(gemini, &ids, &map);
+}
+
+#[test]
+fn gemini_has_lists_of_text_and_numbers_instead_of_constants() {
+    let schema = object(&json!({
+        "one": { "const": "a" },
+        "null": { "type": ["string", "null"], "enum": ["a", null], "description": "d" },
+        "yes": { "type": "boolean", "const": true },
+        "only": { "const": null },
+    }));
+    let expected = object(&json!({
+        "one": { "type": "string", "enum": ["a"] },
+        "null": {
+            "description": "d",
+            "anyOf": [{ "type": "string", "enum": ["a"] }, { "type": "null" }],
+        },
+        "yes": { "type": "boolean", "description": "{enum: [true]}" },
+        "only": { "type": "null" },
+    }));
+    check(gemini, &schema, &expected);
+}
+
+#[test]
+fn a_small_schema_that_grows_without_end_is_refused() {
+    let doubles = |n: usize| {
+        let next = json!({ "$ref": format!("#/$defs/D{}", n + 1), "description": "d" });
+        object(&json!({ "a": next, "b": next }))
+    };
+    let mut schema = doubles(0);
+    let mut defs: serde_json::Map<_, _> = (1..40).map(|n| (format!("D{n}"), doubles(n))).collect();
+    defs.insert("D40".into(), json!({ "type": "null" }));
+    schema["$defs"] = Value::Object(defs);
+    let inner = json!({ "$ref": "#/$defs/A", "properties": { "t": { "type": "null" } } });
+    let mut endless = object(&json!({ "a": inner }));
+    endless["$defs"] = json!({ "A": object(&json!({ "x": inner })) });
+    let looped = json!({ "$ref": "#/$defs/A", "$defs": { "A": { "$ref": "#/$defs/A" } } });
+    let mut all = json!({ "type": "null" });
+    all["allOf"] = json!([{ "$ref": "#" }, { "$ref": "#" }]);
+    for rewrite in ALL {
+        for schema in [&schema, &endless, &looped, &all] {
+            let error = rewrite(schema).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
+    }
+}
+
+/// Schemas of all keywords, many of them sensible.
+fn schemas() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!({ "type": "string" })),
+        Just(json!({ "type": "integer", "minimum": 1, "format": "int32" })),
+        Just(json!({ "type": ["number", "null"], "multipleOf": 2 })),
+        Just(json!({ "enum": ["a", 1, null] })),
+        Just(json!({ "const": true, "description": "d" })),
+        Just(json!({ "type": "string", "format": "uuid", "default": "x", "title": "T" })),
+        Just(json!({ "$ref": "#/$defs/A" })),
+        Just(json!({ "$ref": "#/$defs/B", "description": "a b" })),
+        Just(json!({ "$ref": "#" })),
+        Just(json!({ "nullable": true, "type": "string" })),
+        Just(json!({ "type": "string", "pattern": "\\bx", "minLength": 2, "not": {} })),
+        Just(json!({ "type": "array" })),
+        Just(json!(true)),
+        Just(json!({})),
+    ];
+    let inner = leaf.prop_recursive(4, 24, 3, |inner| {
+        let list = prop::collection::vec(inner.clone(), 1..3);
+        let names = prop::sample::subsequence(vec!["a", "b", "c"], 0..3);
+        let fields = prop::collection::btree_map("[abc]", inner.clone(), 0..3);
+        prop_oneof![
+            4 => (fields, names.clone()).prop_map(|(fields, names)| json!({
+                "type": "object", "properties": fields, "required": names,
+            })),
+            1 => (inner.clone(), names).prop_map(|(inner, names)| json!({
+                "anyOf": [inner], "required": names, "properties": { "b": { "type": "null" } },
+            })),
+            1 => inner.clone().prop_map(|inner| json!({ "type": "array", "items": inner })),
+            1 => inner.clone().prop_map(|inner| json!({ "additionalProperties": inner })),
+            1 => list.clone().prop_map(|list| json!({ "oneOf": list, "description": "d" })),
+            1 => list.clone().prop_map(|list| json!({ "allOf": list })),
+            1 => list.prop_map(|list| json!({ "prefixItems": list, "items": false })),
+        ]
+    });
+    (inner.clone(), inner.clone(), inner).prop_map(|(mut root, a, b)| {
+        if let Some(root) = root.as_object_mut() {
+            root.insert("$defs".into(), json!({ "A": a, "B": b }));
+        }
+        root
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_rewritten_schema_is_not_changed_again(schema in schemas()) {
+        for rewrite in ALL {
+            let Ok(once) = rewrite(&schema) else { continue };
+            let twice = rewrite(&once);
+            let twice = twice.map_err(|error| TestCaseError::fail(format!("{error}: {once}")))?;
+            prop_assert_eq!(&*twice, &*once);
+            prop_assert!(matches!(twice, Cow::Borrowed(_)));
+        }
+    }
+}

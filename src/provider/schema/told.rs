@@ -1,0 +1,47 @@
+//! What a wire does not take, told to the model in words.
+
+use serde_json::{Map, Value};
+
+use super::subset::is_one_of;
+
+/// Formats that only say which number type a program uses.
+const NUMBERS: &[&str] = &[
+    "int8", "int16", "int32", "int64", "int128", "int", "uint8", "uint16", "uint32", "uint64",
+    "uint128", "uint", "float", "double",
+];
+
+/// What goes into the description, for example `{maximum: 5, minimum: 1}`.
+#[derive(Default)]
+pub(super) struct Told(String);
+
+impl Told {
+    pub(super) fn add(&mut self, keyword: &str, value: &Value) {
+        let says_nothing = match keyword {
+            "format" => is_one_of(value, NUMBERS),
+            "minItems" | "minLength" | "minProperties" => value.as_u64() == Some(0),
+            "uniqueItems" => *value == Value::Bool(false),
+            _ => false,
+        };
+        if says_nothing {
+            return;
+        }
+        if !self.0.is_empty() {
+            self.0.push_str(", ");
+        }
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        self.0.push_str(keyword);
+        self.0.push_str(": ");
+        self.0.push_str(&value);
+    }
+
+    pub(super) fn write_into(self, schema: &mut Map<String, Value>) {
+        if self.0.is_empty() {
+            return;
+        }
+        let told = match schema.get("description").and_then(Value::as_str) {
+            Some(words) if !words.is_empty() => format!("{words}\n\n{{{}}}", self.0),
+            _ => format!("{{{}}}", self.0),
+        };
+        schema.insert("description".to_owned(), Value::String(told));
+    }
+}

@@ -1,0 +1,337 @@
+//! Schemas as schemars makes them of types, and answers that fit what became of them.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::request::OutputSchema;
+
+/// A reason for each choice that an answer has.
+struct Choices<'a> {
+    root: &'a Value,
+    bytes: &'a [u8],
+}
+
+impl Choices<'_> {
+    fn next(&mut self) -> usize {
+        // When no reason is left, the shortest answer is made.
+        let Some((first, rest)) = self.bytes.split_first() else { return 0 };
+        self.bytes = rest;
+        usize::from(*first)
+    }
+
+    /// A value that fits a schema.
+    fn value(&mut self, schema: &Value) -> Value {
+        let n = self.next();
+        if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+            return self.value(refs::target(self.root, reference).unwrap());
+        }
+        if let Some(Value::Array(kinds)) = schema.get("anyOf") {
+            // The last kind of a recursive type is where it ends.
+            let at = if self.bytes.is_empty() { kinds.len() - 1 } else { n % kinds.len() };
+            return self.value(&kinds[at]);
+        }
+        if let Some(value) = schema.get("const") {
+            return value.clone();
+        }
+        if let Some(Value::Array(listed)) = schema.get("enum") {
+            return listed[n % listed.len()].clone();
+        }
+        let kinds = schema.get("type").map(join::types).unwrap_or_default();
+        match kinds.get(if self.bytes.is_empty() {
+            kinds.len().max(1) - 1
+        } else {
+            n % kinds.len()
+        }) {
+            Some(&"null") => Value::Null,
+            Some(&"boolean") => json!(n.is_multiple_of(2)),
+            Some(&"integer") => {
+                let bound = |keyword| schema.get(keyword).and_then(Value::as_i64);
+                let low = bound("minimum").unwrap_or(-100);
+                json!(bound("maximum").unwrap_or(low + 200).min(low + i64::try_from(n).unwrap()))
+            }
+            Some(&"number") => json!(f64::from(u8::try_from(n).unwrap()) / 2.0),
+            Some(&"string") => match schema.get("format").and_then(Value::as_str) {
+                Some("date") => json!("2026-02-28"),
+                Some("date-time") => json!("2026-02-28T12:00:00Z"),
+                _ => json!(["", "a", "é\n"][n % 3]),
+            },
+            Some(&"array") => {
+                let bound = |keyword| schema.get(keyword).and_then(Value::as_u64);
+                let low = bound("minItems").unwrap_or(0);
+                let high = bound("maxItems").unwrap_or(low + 2);
+                let len = (low + u64::try_from(n).unwrap() % 3).min(high);
+                match schema.get("prefixItems").and_then(Value::as_array) {
+                    Some(row) => row.iter().map(|item| self.value(item)).collect(),
+                    None => (0..len).map(|_| self.value(&schema["items"])).collect(),
+                }
+            }
+            Some(&"object") => {
+                let mut fields = Map::new();
+                let required = schema.get("required").and_then(Value::as_array);
+                let is_required =
+                    |name| required.is_some_and(|r| r.iter().any(|field| field == name));
+                for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+                    if is_required(name) || self.next() % 2 == 1 {
+                        fields.insert(name.clone(), self.value(property));
+                    }
+                }
+                if let Some(more @ Value::Object(_)) = schema.get("additionalProperties") {
+                    fields.insert("more".into(), self.value(more));
+                }
+                Value::Object(fields)
+            }
+            other => panic!("{other:?} in {schema}"),
+        }
+    }
+}
+
+type Rewrite = fn(&Value) -> Result<Cow<'_, Value>, crate::error::Error>;
+
+/// Answers that fit what became of the schema can be read into its type.
+#[track_caller]
+fn reads<T: JsonSchema + DeserializeOwned>(rewrite: Rewrite) {
+    let schema = OutputSchema::of::<T>().schema;
+    let rewritten = rewrite(&schema).unwrap().into_owned();
+    assert!(matches!(rewrite(&rewritten).unwrap(), Cow::Borrowed(_)), "{rewritten}");
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let bytes = prop::collection::vec(any::<u8>(), 0..60);
+    let checked = runner.run(&bytes, |bytes| {
+        let answer = Choices { root: &rewritten, bytes: &bytes }.value(&rewritten);
+        match T::deserialize(&answer) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(TestCaseError::fail(format!("{error}: {answer}"))),
+        }
+    });
+    checked.unwrap_or_else(|error| panic!("{error}\n{schema:#}\n{rewritten:#}"));
+}
+
+#[track_caller]
+fn refused<T: JsonSchema>(rewrite: Rewrite, at: &str) {
+    let schema = OutputSchema::of::<T>().schema;
+    let error = rewrite(&schema).expect_err(&schema.to_string());
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some(at)), "{error}");
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Plain {
+    text: String,
+    maybe: Option<String>,
+    #[serde(default)]
+    counted: i32,
+    #[serde(default)]
+    maybe_listed: Option<Vec<Inner>>,
+    /// One of them, in words.
+    inner: Inner,
+    boxed: Option<Box<Inner>>,
+    pair: [f64; 2],
+    point: (f64, f64),
+    #[serde(skip)]
+    skipped: HashMap<String, u8>,
+    #[serde(flatten)]
+    flat: Flat,
+    color: Color,
+    maybe_color: Option<Color>,
+    shapes: Vec<Shape>,
+    outside: Outside,
+    beside: Option<Beside>,
+    either: Either,
+    unit: (),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Inner {
+    flag: bool,
+    letters: Vec<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Flat {
+    flat: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+enum Color {
+    Red,
+    /// The best.
+    Blue,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(tag = "type")]
+#[expect(dead_code, reason = "it is only read")]
+enum Shape {
+    Point,
+    Circle { r: f64 },
+    Inner(Inner),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+enum Outside {
+    Unit,
+    New(Inner),
+    Struct { x: Option<i64> },
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(tag = "t", content = "c")]
+#[expect(dead_code, reason = "it is only read")]
+enum Beside {
+    Unit,
+    New(String),
+    Struct { x: bool },
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it is only read")]
+enum Either {
+    Text(String),
+    Inner(Inner),
+    Many(Vec<i64>),
+}
+
+#[test]
+fn answers_are_read_into_structs_options_and_enums() {
+    reads::<Plain>(openai_strict);
+    reads::<Plain>(gemini);
+    reads::<Few>(anthropic_output);
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Few {
+    text: String,
+    maybe: Option<String>,
+    #[serde(default)]
+    counted: i32,
+    inner: Inner,
+    #[serde(flatten)]
+    flat: Flat,
+    maybe_color: Option<Color>,
+    shapes: Vec<Shape>,
+    outside: Outside,
+    beside: Option<Beside>,
+    either: Either,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Numbers {
+    byte: u8,
+    signed: i8,
+    #[schemars(range(min = 1, max = 5))]
+    stars: u32,
+    #[schemars(length(min = 1, max = 3))]
+    few: Vec<u16>,
+    at_least_one: std::num::NonZeroU8,
+}
+
+#[test]
+fn ranges_are_kept_where_they_are_taken_and_told_elsewhere() {
+    reads::<Numbers>(openai_strict);
+    reads::<Numbers>(gemini);
+    let schema = OutputSchema::of::<Numbers>().schema;
+    let told = anthropic_output(&schema).unwrap();
+    assert_eq!(told["properties"]["byte"]["description"], "{maximum: 255, minimum: 0}");
+    assert_eq!(told["properties"]["stars"]["description"], "{maximum: 5, minimum: 1}");
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Dates {
+    #[schemars(extend("format" = "date"))]
+    day: String,
+    #[schemars(extend("format" = "date-time"))]
+    at: Option<String>,
+    #[schemars(extend("format" = "partial-date-time"))]
+    local: String,
+}
+
+#[test]
+fn formats_are_kept_where_they_are_taken_and_told_elsewhere() {
+    let schema = OutputSchema::of::<Dates>().schema;
+    for rewrite in [openai_strict as Rewrite, anthropic_output, gemini] {
+        reads::<Dates>(rewrite);
+        let rewritten = rewrite(&schema).unwrap();
+        assert_eq!(rewritten["properties"]["day"]["format"], "date");
+        assert_eq!(rewritten["properties"]["at"]["format"], "date-time");
+        let local = &rewritten["properties"]["local"];
+        assert_eq!(local["description"], "{format: partial-date-time}");
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Tree {
+    name: String,
+    left: Option<Box<Tree>>,
+    children: Vec<Tree>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Chain {
+    name: String,
+    next: Option<Box<Chain>>,
+}
+
+#[test]
+fn recursive_types_are_taken_where_recursion_is() {
+    reads::<Chain>(openai_strict);
+    reads::<Tree>(openai_strict);
+    reads::<Chain>(gemini);
+    refused::<Tree>(gemini, "#/properties/children/items");
+    refused::<Chain>(anthropic_output, "#/properties/next/anyOf/0");
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Maps {
+    by_name: HashMap<String, u8>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct ById {
+    by_id: BTreeMap<u32, String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only read")]
+struct Anything {
+    anything: Value,
+}
+
+#[test]
+fn maps_and_values_of_any_kind_are_taken_where_objects_are_open() {
+    for rewrite in [openai_strict as Rewrite, anthropic_output] {
+        refused::<Maps>(rewrite, "#/properties/by_name/additionalProperties");
+        refused::<Anything>(rewrite, "#/properties/anything");
+    }
+    refused::<ById>(openai_strict, "#/properties/by_id/patternProperties");
+    reads::<Maps>(gemini);
+    let by_id = OutputSchema::of::<ById>().schema;
+    let by_id = gemini(&by_id).unwrap();
+    assert_eq!(by_id["properties"]["by_id"]["additionalProperties"], json!({ "type": "string" }));
+    let anything = OutputSchema::of::<Anything>().schema;
+    assert!(gemini(&anything).is_ok());
+}
+
+#[test]
+fn an_enum_at_the_root_is_for_those_who_take_it() {
+    refused::<Shape>(openai_strict, "#");
+    reads::<Shape>(anthropic_output);
+    reads::<Shape>(gemini);
+}

@@ -1,0 +1,234 @@
+//! The objects of a turn that is written as JSON lines, each as soon as its line is complete.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::stream::FusedStream;
+use memchr::memchr;
+use pin_project::pin_project;
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+use crate::turn::{ParseError, PartialTurn, Text, Turn, TurnEvent};
+
+/// So long may a line be unless set, in bytes.
+const LONGEST: usize = 1024 * 1024;
+
+/// What a line of a turn is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JsonLine<T> {
+    /// An object.
+    Object(T),
+    /// A line that cannot be read. The ones behind it can.
+    Invalid(LineError),
+    /// The turn starts over: every line so far is void, and lines are counted from 1 again.
+    Retracted,
+}
+
+/// A line that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineError {
+    /// Which line of the turn it is, from 1.
+    pub line: usize,
+    /// What is wrong with it. Its `text` is the line, and its own line number is 1.
+    pub error: ParseError,
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.error)
+    }
+}
+
+impl std::error::Error for LineError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Stream for the [`json_lines`](crate::stream::TurnEvents::json_lines) method.
+#[pin_project]
+#[must_use = "streams do nothing unless polled"]
+pub struct JsonLines<S, T> {
+    /// `None` once it ended.
+    #[pin]
+    events: Option<S>,
+    lines: Lines,
+    /// `Some` once the turn is complete, until its last line was read.
+    completed: Option<Arc<Turn>>,
+    object: PhantomData<fn() -> T>,
+}
+
+impl<S, T> JsonLines<S, T> {
+    pub(super) fn new(events: S) -> Self {
+        let lines = Lines { longest: LONGEST, ..Lines::default() };
+        Self { events: Some(events), lines, completed: None, object: PhantomData }
+    }
+
+    /// Sets how long a line may be, in bytes; 1 MiB unless set. What is longer is
+    /// [`TooLong`](ParseError::TooLong), and not kept.
+    pub fn with_longest_line(mut self, bytes: usize) -> Self {
+        self.lines.longest = bytes;
+        self
+    }
+}
+
+impl<S, T> Stream for JsonLines<S, T>
+where
+    S: Stream<Item = Result<TurnEvent, Error>>,
+    T: DeserializeOwned,
+{
+    type Item = Result<JsonLine<T>, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        loop {
+            if let Some(line) = this.lines.next() {
+                return Poll::Ready(Some(Ok(line)));
+            }
+            if let Some(turn) = this.completed.take() {
+                return Poll::Ready(match ParseError::veto(&turn) {
+                    None => this.lines.last().map(Ok),
+                    Some(error) => Some(Err(error.into())),
+                });
+            }
+            let Some(events) = this.events.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+            let failed = match ready!(events.poll_next(cx)) {
+                Some(Ok(TurnEvent::TextDelta { text, .. })) => {
+                    this.lines.push(text);
+                    continue;
+                }
+                Some(Ok(TurnEvent::Retracted { .. })) => {
+                    this.lines.reset();
+                    return Poll::Ready(Some(Ok(JsonLine::Retracted)));
+                }
+                Some(Ok(TurnEvent::TurnComplete { turn })) => {
+                    *this.completed = Some(turn);
+                    this.events.set(None);
+                    continue;
+                }
+                Some(Ok(_)) => continue,
+                Some(Err(error)) => error,
+                None => PartialTurn::default().into_error(None),
+            };
+            this.events.set(None);
+            return Poll::Ready(Some(Err(failed)));
+        }
+    }
+}
+
+impl<S, T> FusedStream for JsonLines<S, T>
+where
+    S: Stream<Item = Result<TurnEvent, Error>>,
+    T: DeserializeOwned,
+{
+    fn is_terminated(&self) -> bool {
+        self.events.is_none() && self.completed.is_none()
+    }
+}
+
+impl<S, T> fmt::Debug for JsonLines<S, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JsonLines").field("line", &self.lines.number).finish_non_exhaustive()
+    }
+}
+
+/// Cuts pieces of text into lines and reads them. A line that is whole in its piece is not copied.
+#[derive(Default)]
+struct Lines {
+    /// The piece that is being cut, and how far.
+    piece: Option<(Text, usize)>,
+    /// The line so far, out of earlier pieces.
+    begun: String,
+    /// The rest of the line is not kept: it is too long, and that was said.
+    skipping: bool,
+    /// How many lines were complete.
+    number: usize,
+    longest: usize,
+}
+
+impl Lines {
+    fn push(&mut self, piece: Text) {
+        self.piece = Some((piece, 0));
+    }
+
+    fn reset(&mut self) {
+        *self = Self { longest: self.longest, ..Self::default() };
+    }
+
+    /// The next complete line that says something.
+    fn next<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
+        while let Some((piece, at)) = self.piece.take() {
+            let rest = piece.get(at..).unwrap_or_default();
+            // Only this ends a line: JSON strings may hold all other line separators of Unicode.
+            let Some((chunk, _)) =
+                memchr(b'\n', rest.as_bytes()).and_then(|n| rest.split_at_checked(n))
+            else {
+                return self.begin(rest);
+            };
+            let next = at + chunk.len() + 1;
+            self.number += 1;
+            let line = match std::mem::take(&mut self.skipping) {
+                true => None,
+                false if self.begun.is_empty() => self.read(chunk),
+                false => {
+                    self.begun.push_str(chunk);
+                    let begun = std::mem::take(&mut self.begun);
+                    let line = self.read(&begun);
+                    self.begun = begun;
+                    self.begun.clear();
+                    line
+                }
+            };
+            self.piece = Some((piece, next));
+            if line.is_some() {
+                return line;
+            }
+        }
+        None
+    }
+
+    /// Keeps the beginning of a line, unless it is too long already.
+    fn begin<T>(&mut self, chunk: &str) -> Option<JsonLine<T>> {
+        if self.skipping {
+            return None;
+        }
+        if self.begun.len() + chunk.len() > self.longest {
+            self.begun = String::new();
+            self.skipping = true;
+            return Some(self.too_long(self.number + 1));
+        }
+        self.begun.push_str(chunk);
+        None
+    }
+
+    /// The line that no newline ends.
+    fn last<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
+        let begun = std::mem::take(&mut self.begun);
+        self.number += 1;
+        self.read(&begun)
+    }
+
+    /// Reads the line with the present number.
+    fn read<T: DeserializeOwned>(&self, line: &str) -> Option<JsonLine<T>> {
+        if line.len() > self.longest {
+            return Some(self.too_long(self.number));
+        }
+        let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
+        if line.is_empty() || line.starts_with("```") {
+            return None;
+        }
+        Some(match ParseError::read_json(line) {
+            Ok(object) => JsonLine::Object(object),
+            Err(error) => JsonLine::Invalid(LineError { line: self.number, error }),
+        })
+    }
+
+    fn too_long<T>(&self, line: usize) -> JsonLine<T> {
+        JsonLine::Invalid(LineError { line, error: ParseError::TooLong { limit: self.longest } })
+    }
+}

@@ -1,0 +1,230 @@
+//! The answer of a turn, read into a type.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+
+use crate::error::{Error, ErrorKind};
+use crate::item::StopReason;
+use crate::turn::Turn;
+
+/// Why an answer could not be read into a type.
+///
+/// It is the source of an error of kind [`Malformed`](ErrorKind::Malformed), or of kind
+/// [`Filtered`](ErrorKind::Filtered) when the model refused or a filter cut it off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParseError {
+    /// The model refused.
+    Refused {
+        /// What it said instead.
+        text: String,
+    },
+    /// A content filter cut it off.
+    Filtered {
+        /// What came before that.
+        text: String,
+    },
+    /// The output limit or the context window cut it off, or the provider paused it. What there is
+    /// is not read, even if it happens to be JSON: the rest of a number or a list may be missing.
+    CutOff {
+        /// What came before that.
+        text: String,
+    },
+    /// The run ended before there was a last answer.
+    Unfinished {
+        /// How it ended, for example `max_turns`.
+        reason: String,
+    },
+    /// It has no words. The turn may have calls.
+    NoText,
+    /// It is not one JSON value.
+    NotJson {
+        /// What was expected, and where.
+        what: String,
+        /// The line in `text`, from 1.
+        line: usize,
+        /// The byte in the line, from 1; 0 is before the first.
+        column: usize,
+        /// What was read.
+        text: String,
+    },
+    /// It is JSON, but does not fit the type.
+    DoesNotFit {
+        /// What was expected, and where.
+        what: String,
+        /// The place in the value, for example `steps[2].title`; `.` is the value itself.
+        path: String,
+        /// What was read.
+        text: String,
+    },
+    /// It is longer than a limit of this crate.
+    TooLong {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+}
+
+impl Turn {
+    /// Reads the answer, JSON, into a type.
+    ///
+    /// The answer is all text of the turn. White space and a byte order mark around it are passed
+    /// over, and so is one fence of three backticks, with or without the word `json`, which some
+    /// models put around it. Nothing else is: JSON is not looked for among other words, because
+    /// what is found there may be a quotation or an example.
+    ///
+    /// # Errors
+    ///
+    /// Says by its variant whether to ask again ([`NotJson`](ParseError::NotJson),
+    /// [`DoesNotFit`](ParseError::DoesNotFit)), to raise a limit
+    /// ([`CutOff`](ParseError::CutOff)) or to give up ([`Refused`](ParseError::Refused)).
+    ///
+    /// ```
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::turn::ParseError;
+    /// use turnstream::{History, Request, TurnEvents, env::SystemIds};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct City {
+    ///     name: String,
+    ///     people: u32,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([
+    ///     Reply::text(r#"{ "name": "Oslo", "people": 717710 }"#),
+    ///     Reply::text(r#"{ "name": "Oslo", "people": "many" }"#),
+    /// ]);
+    /// let request = || Request::new(History::new(&SystemIds));
+    /// let city: City = model.stream_turn(request()).into_turn().await?.parse()?;
+    /// assert_eq!((city.name.as_str(), city.people), ("Oslo", 717_710));
+    ///
+    /// match model.stream_turn(request()).into_turn().await?.parse::<City>() {
+    ///     Err(ParseError::DoesNotFit { path, .. }) => assert_eq!(path, "people"),
+    ///     other => panic!("{:?}", other.map(|city| city.name)),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ParseError> {
+        match ParseError::veto(self) {
+            None => ParseError::read(&self.text()),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+impl ParseError {
+    /// Why no answer of the turn is read, whatever it is.
+    pub(crate) fn veto(turn: &Turn) -> Option<Self> {
+        match turn.stop_reason() {
+            StopReason::Refusal => Some(Self::Refused { text: turn.text() }),
+            StopReason::ContentFilter => Some(Self::Filtered { text: turn.text() }),
+            StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Pause => {
+                Some(Self::CutOff { text: turn.text() })
+            }
+            StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) => None,
+        }
+    }
+
+    /// Reads a whole answer into a type; see [`Turn::parse`].
+    pub fn read<T: DeserializeOwned>(answer: &str) -> Result<T, Self> {
+        match unwrapped(answer) {
+            "" => Err(Self::NoText),
+            json => Self::read_json(json),
+        }
+    }
+
+    /// Reads one JSON value into a type.
+    pub(crate) fn read_json<T: DeserializeOwned>(json: &str) -> Result<T, Self> {
+        let mut reader = serde_json::Deserializer::from_str(json);
+        match serde_path_to_error::deserialize(&mut reader) {
+            Ok(value) => match reader.end() {
+                Ok(()) => Ok(value),
+                Err(error) => Err(Self::of(&error, ".", json)),
+            },
+            Err(error) => {
+                let path = error.path().to_string();
+                Err(Self::of(error.inner(), &path, json))
+            }
+        }
+    }
+
+    fn of(error: &serde_json::Error, path: &str, json: &str) -> Self {
+        let text = json.to_owned();
+        match error.classify() {
+            Category::Data => {
+                Self::DoesNotFit { what: error.to_string(), path: path.to_owned(), text }
+            }
+            Category::Syntax | Category::Eof | Category::Io => Self::NotJson {
+                what: error.to_string(),
+                line: error.line(),
+                column: error.column(),
+                text,
+            },
+        }
+    }
+}
+
+/// The answer without what may stand around it.
+fn unwrapped(answer: &str) -> &str {
+    let blank = |c: char| c.is_whitespace() || c == '\u{feff}';
+    let answer = answer.trim_matches(blank);
+    let fenced = answer.strip_prefix("```").and_then(|inside| inside.strip_suffix("```"));
+    let Some((language, inside)) = fenced.and_then(|fenced| fenced.split_once('\n')) else {
+        return answer;
+    };
+    match language.trim() {
+        "" => inside.trim_matches(blank),
+        language if language.eq_ignore_ascii_case("json") => inside.trim_matches(blank),
+        _ => answer,
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { text } => write!(f, "the model refused: {}", line(text)),
+            Self::Filtered { .. } => f.write_str("a content filter cut the answer off"),
+            Self::CutOff { .. } => f.write_str("the answer was cut off before its end"),
+            Self::Unfinished { reason } => write!(f, "the run ended early: {reason}"),
+            Self::NoText => f.write_str("there is no answer in words"),
+            Self::NotJson { what, .. } => write!(f, "the answer is not JSON: {}", line(what)),
+            Self::DoesNotFit { what, path, .. } => match path.as_str() {
+                "." => write!(f, "the answer does not fit: {}", line(what)),
+                path => write!(f, "the answer does not fit: {} (at `{path}`)", line(what)),
+            },
+            Self::TooLong { limit } => write!(f, "the answer is longer than {limit} bytes"),
+        }
+    }
+}
+
+/// A text as one line of bearable length.
+fn line(text: &str) -> String {
+    const LENGTH: usize = 300;
+    let mut line: String =
+        text.chars().take(LENGTH).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(LENGTH).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+impl std::error::Error for ParseError {}
+
+impl From<ParseError> for Error {
+    fn from(error: ParseError) -> Self {
+        let kind = match &error {
+            ParseError::Refused { .. } | ParseError::Filtered { .. } => ErrorKind::Filtered,
+            ParseError::TooLong { .. } => ErrorKind::TooLarge,
+            ParseError::CutOff { .. }
+            | ParseError::Unfinished { .. }
+            | ParseError::NoText
+            | ParseError::NotJson { .. }
+            | ParseError::DoesNotFit { .. } => ErrorKind::Malformed,
+        };
+        Self::new(kind, error.to_string()).with_source(error)
+    }
+}

@@ -1,0 +1,470 @@
+//! Answers as types: how they are read, checked and asked for again, and JSON lines.
+
+use std::collections::HashMap;
+
+use futures::{StreamExt, stream};
+use proptest::prelude::*;
+use serde::Deserialize;
+use turnstream::env::CountingIds;
+use turnstream::event::{AppendedWhy, Reason, Transition};
+use turnstream::provider::{Provider, Reply, Scripted};
+#[cfg(feature = "schemars")]
+use turnstream::request::Output;
+use turnstream::stream::{JsonLine, LineError};
+use turnstream::turn::{ParseError, StopReason};
+use turnstream::{
+    Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Turn, TurnEvent, TurnEvents,
+};
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+struct City {
+    name: String,
+    people: u8,
+    #[serde(default)]
+    parts: Vec<HashMap<String, u8>>,
+}
+
+fn oslo() -> City {
+    City { name: "Oslo".into(), people: 7, parts: Vec::new() }
+}
+
+const OSLO: &str = r#"{"name":"Oslo","people":7}"#;
+
+async fn turn(reply: impl Into<Reply>) -> std::sync::Arc<Turn> {
+    let model = Scripted::new([reply.into()]);
+    let events = model.stream_turn(Request::new(History::with_id("h")));
+    events.into_turn().await.unwrap()
+}
+
+#[track_caller]
+fn fits(answer: &str) {
+    assert_eq!(ParseError::read::<City>(answer), Ok(oslo()), "{answer:?}");
+}
+
+#[track_caller]
+fn not_json(answer: &str, at: (usize, usize)) {
+    match ParseError::read::<City>(answer).unwrap_err() {
+        ParseError::NotJson { line, column, .. } => assert_eq!((line, column), at, "{answer:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn does_not_fit(answer: &str, at: &str) {
+    match ParseError::read::<City>(answer).unwrap_err() {
+        ParseError::DoesNotFit { path, text, .. } => {
+            assert_eq!((path.as_str(), text.as_str()), (at, answer));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_may_stand_in_white_space_and_one_fence() {
+    fits(OSLO);
+    for around in [
+        format!(" \r\n\t{OSLO}\n\n"),
+        format!("\u{feff}{OSLO}"),
+        format!("```json\n{OSLO}\n```"),
+        format!("\u{feff}\n```JSON \r\n{OSLO}\r\n```\n"),
+        format!("```\n{OSLO}```"),
+    ] {
+        fits(&around);
+    }
+}
+
+#[test]
+fn json_is_not_looked_for_among_words() {
+    not_json(&format!("Here it is: {OSLO}"), (1, 1));
+    not_json(&format!("{OSLO} I hope it helps."), (1, OSLO.len() + 2));
+    not_json(&format!("```rust\n{OSLO}\n```"), (1, 1));
+    not_json(&format!("```json\n{OSLO}"), (1, 1));
+    not_json(&format!("{OSLO}{OSLO}"), (1, OSLO.len() + 1));
+    not_json("{\"name\":\n\"Oslo", (2, 5));
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_its_path() {
+    does_not_fit(r#"{"name":"Oslo","people":700}"#, "people");
+    does_not_fit(r#"{"name":"Oslo","people":7,"parts":[{"a":1},{"b":null}]}"#, "parts[1].b");
+    does_not_fit(r#"{"name":"Oslo"}"#, ".");
+    does_not_fit("[]", ".");
+    let error = ParseError::read::<City>(r#"{"name":"Oslo","people":"no"}"#).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("invalid type: string \"no\", expected u8"), "{message}");
+    assert!(message.ends_with("(at `people`)"), "{message}");
+}
+
+#[tokio::test]
+async fn a_turn_that_has_no_answer_says_why() {
+    let text = || OSLO.to_owned();
+    for (reply, expected) in [
+        (Reply::new(), ParseError::NoText),
+        (Reply::new().call("t", serde_json::json!({})), ParseError::NoText),
+        (Reply::text(" \n"), ParseError::NoText),
+        (
+            Reply::new().refuse("I would rather not.").stop(StopReason::Refusal),
+            ParseError::Refused { text: "I would rather not.".into() },
+        ),
+        (Reply::text(OSLO).stop(StopReason::ContentFilter), ParseError::Filtered { text: text() }),
+        (Reply::text(OSLO).stop(StopReason::MaxTokens), ParseError::CutOff { text: text() }),
+        (Reply::text(OSLO).stop(StopReason::ContextWindow), ParseError::CutOff { text: text() }),
+        (Reply::text(OSLO).stop(StopReason::Pause), ParseError::CutOff { text: text() }),
+    ] {
+        assert_eq!(turn(reply).await.parse::<City>(), Err(expected));
+    }
+    let odd = Reply::text(OSLO).stop(StopReason::Other("odd".into()));
+    assert_eq!(turn(odd).await.parse(), Ok(oslo()));
+    let think = Reply::new().think("{").say(OSLO);
+    assert_eq!(turn(think).await.parse(), Ok(oslo()));
+}
+
+#[test]
+fn a_failure_is_the_source_of_an_error_on_one_line() {
+    for (failure, kind) in [
+        (ParseError::Refused { text: "no\nno".into() }, ErrorKind::Filtered),
+        (ParseError::Filtered { text: String::new() }, ErrorKind::Filtered),
+        (ParseError::CutOff { text: String::new() }, ErrorKind::Malformed),
+        (ParseError::NoText, ErrorKind::Malformed),
+        (ParseError::read::<City>("x\ny").unwrap_err(), ErrorKind::Malformed),
+        (ParseError::TooLong { limit: 1 }, ErrorKind::TooLarge),
+    ] {
+        let error = Error::from(failure.clone());
+        assert_eq!((error.kind(), error.find_source()), (kind, Some(&failure)));
+        assert!(!error.message().contains('\n'), "{error}");
+    }
+}
+
+fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
+    let model = Scripted::new(replies);
+    let agent = Agent::new(model.clone()).with_ids(CountingIds::new("id"));
+    let agent = agent.with_validation(|turn| match turn.parse::<City>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    });
+    (agent, model)
+}
+
+async fn outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
+    agent(replies).0.run("go").outcome().await
+}
+
+#[track_caller]
+fn check(outcome: &Outcome, reason: Reason, turns: u32) {
+    assert_eq!((outcome.reason, outcome.turns), (reason, turns), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_fits_completes_the_run() {
+    let outcome = outcome([OSLO.into()]).await;
+    check(&outcome, Reason::Completed, 1);
+    assert_eq!(outcome.parse(), Ok(oslo()));
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_told_so_and_asked_for_again() {
+    let (agent, model) = agent([r#"{"name":"Oslo","people":"no"}"#.to_owned().into(), OSLO.into()]);
+    let run = agent.run("go");
+    let events: Vec<_> = run.map(Result::unwrap).collect().await;
+    let corrective = events.iter().find_map(|event| match event {
+        Event::Appended { why: AppendedWhy::Corrective, items, .. } => Some(items.clone()),
+        _ => None,
+    });
+    let corrective = corrective.unwrap();
+    let told = serde_json::to_string(&corrective).unwrap();
+    assert!(told.contains("expected u8") && told.contains("(at `people`)"), "{told}");
+    assert!(events.contains(&Event::Continued { reason: Transition::Corrective }));
+    check(events.last().unwrap().finished().unwrap(), Reason::Completed, 2);
+    let sent = &model.requests()[1].history;
+    assert_eq!(sent.last(), corrective.last());
+    assert_eq!(sent.len(), 3);
+    assert!(sent.is_lawful());
+}
+
+#[tokio::test]
+async fn the_third_answer_in_a_row_that_does_not_fit_is_malformed() {
+    let wrong = || Reply::text("Oslo");
+    let outcome_ = outcome([wrong(), wrong(), wrong(), OSLO.into()]).await;
+    check(&outcome_, Reason::Malformed, 3);
+    assert!(outcome_.partial && outcome_.error.is_none());
+    // Every answer and every corrective is in the history.
+    assert_eq!(outcome_.new_items.len(), 6);
+    assert!(matches!(outcome_.parse::<City>(), Err(ParseError::NotJson { .. })));
+    assert_eq!(outcome_.ok().unwrap_err().kind(), ErrorKind::Unfinished);
+    // An empty reply counts as one.
+    let outcome_ = outcome([wrong(), Reply::new(), wrong(), OSLO.into()]).await;
+    check(&outcome_, Reason::Malformed, 3);
+}
+
+#[tokio::test]
+async fn how_often_an_answer_is_corrected_can_be_set() {
+    let wrong = || Reply::text("Oslo");
+    let (none, _) = agent([wrong(), OSLO.into()]);
+    check(&none.with_corrections(0).run("go").outcome().await, Reason::Malformed, 1);
+    let (more, _) = agent([wrong(), wrong(), wrong(), OSLO.into()]);
+    check(&more.with_corrections(3).run("go").outcome().await, Reason::Completed, 4);
+    let (capped, _) = agent([wrong(), wrong(), OSLO.into()]);
+    check(&capped.with_max_turns(2).run("go").outcome().await, Reason::MaxTurns, 2);
+}
+
+#[tokio::test]
+async fn a_validator_that_objects_to_an_answer_that_fits_is_heard_as_well() {
+    let (agent, _) = agent([OSLO.into(), OSLO.into()]);
+    let agent = agent.with_validation(|_| Err("not that one")).with_corrections(1);
+    let outcome = agent.run("go").outcome().await;
+    check(&outcome, Reason::Malformed, 2);
+    // It can be read and is not what was wanted.
+    let expected = ParseError::Unfinished { reason: "malformed".into() };
+    assert_eq!(outcome.parse::<City>(), Err(expected));
+}
+
+#[tokio::test]
+async fn refusals_and_truncated_answers_are_not_asked_for_again() {
+    for (stop, reason) in [
+        (StopReason::Refusal, Reason::Refused),
+        (StopReason::ContentFilter, Reason::Filtered),
+        (StopReason::MaxTokens, Reason::Truncated),
+        (StopReason::ContextWindow, Reason::ContextWindow),
+    ] {
+        let outcome = outcome([Reply::text("I").stop(stop), OSLO.into()]).await;
+        check(&outcome, reason, 1);
+        let error = outcome.parse::<City>().unwrap_err();
+        assert!(
+            matches!(
+                &error,
+                ParseError::Refused { text } | ParseError::Filtered { text }
+                | ParseError::CutOff { text } if text == "I"
+            ),
+            "{error:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_turn_with_calls_is_not_validated() {
+    let call = Reply::text("Let me look.").call("nobody", serde_json::json!({}));
+    check(&outcome([call, OSLO.into()]).await, Reason::Completed, 2);
+}
+
+#[tokio::test]
+async fn an_empty_reply_behind_tool_results_is_validated() {
+    let call = || Reply::new().call("nobody", serde_json::json!({}));
+    check(&outcome([call(), Reply::new(), OSLO.into()]).await, Reason::Completed, 3);
+}
+
+#[tokio::test]
+async fn a_steered_run_goes_on_instead_of_being_validated() {
+    let (agent, _) = agent(["Oslo".into(), OSLO.into()]);
+    let mut run = agent.run("go");
+    while run.next().await.unwrap().unwrap().turn_complete().is_none() {}
+    run.steer("as JSON, please").unwrap();
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::Completed, 2);
+    let correctives =
+        outcome.new_items.iter().filter(|item| **item == Item::user("as JSON, please"));
+    assert_eq!((correctives.count(), outcome.new_items.len()), (1, 4));
+}
+
+#[tokio::test]
+async fn a_validator_that_panics_ends_the_run_with_an_error() {
+    let agent = Agent::new(Scripted::new([OSLO]))
+        .with_validation(|_| -> Result<(), String> { std::panic::resume_unwind(Box::new("boom")) });
+    let outcome = agent.run("go").outcome().await;
+    check(&outcome, Reason::HookError, 1);
+    assert_eq!(outcome.text, OSLO);
+    let error = outcome.error.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Hook);
+    assert!(error.message().contains("boom"), "{error}");
+}
+
+#[cfg(feature = "schemars")]
+#[tokio::test]
+async fn an_agent_with_an_output_asks_for_its_schema_and_checks_it() {
+    #[derive(Debug, Deserialize, PartialEq, schemars::JsonSchema)]
+    struct Page<T> {
+        /// From 1.
+        number: T,
+    }
+    let model = Scripted::new([r#"{"number":300}"#, r#"{"number":3}"#]);
+    let agent = Agent::new(model.clone()).with_output::<Page<u8>>();
+    let outcome = agent.run("go").outcome().await;
+    check(&outcome, Reason::Completed, 2);
+    assert_eq!(outcome.parse(), Ok(Page { number: 3_u8 }));
+    let requests = model.requests();
+    let Output::Schema(schema) = &requests[0].options.output else { panic!("{requests:?}") };
+    assert_eq!(schema.name, "Page");
+    assert_eq!(schema.schema["properties"]["number"]["description"], "From 1.");
+    assert_eq!(schema.schema.get("title"), None);
+    assert_eq!(requests[0].options.output, Output::of::<Page<u8>>());
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+struct Row {
+    n: u32,
+    #[serde(default)]
+    s: String,
+}
+
+type Rows = Vec<Result<JsonLine<Row>, Error>>;
+
+fn events(pieces: &[&str]) -> Vec<Result<TurnEvent, Error>> {
+    let delta = |text: &&str| Ok(TurnEvent::TextDelta { index: 0, text: (*text).into() });
+    pieces.iter().map(delta).collect()
+}
+
+async fn complete(stop: StopReason) -> Result<TurnEvent, Error> {
+    Ok(TurnEvent::TurnComplete { turn: turn(Reply::text("all").stop(stop)).await })
+}
+
+/// What a complete turn of these pieces gives.
+async fn lines(pieces: &[&str]) -> Rows {
+    let mut events = events(pieces);
+    events.push(complete(StopReason::Stop).await);
+    stream::iter(events).json_lines().with_longest_line(40).collect().await
+}
+
+fn row(n: u32) -> JsonLine<Row> {
+    JsonLine::Object(Row { n, s: String::new() })
+}
+
+#[tokio::test]
+async fn every_complete_line_is_an_object_and_the_last_needs_no_end() {
+    let found =
+        lines(&["{\"n\":1}\n{\"n\"", ":2}\r\n\n```json\n{\"n\":3}\n```\n  {\"n\":4}"]).await;
+    assert_eq!(found, [1, 2, 3, 4].map(|n| Ok(row(n))));
+    assert_eq!(lines(&[]).await, []);
+}
+
+#[tokio::test]
+async fn an_object_comes_in_the_poll_in_which_its_line_ends() {
+    let mut events = events(&["{\"n\":1}", "\n{\"n\":2}\n{\"n\":3}\n"]);
+    events.push(complete(StopReason::Stop).await);
+    let mut taken = 0;
+    let counted = stream::iter(events).inspect(|_| taken += 1);
+    let mut rows = counted.json_lines::<Row>();
+    for n in 1..=3 {
+        assert_eq!(rows.next().await, Some(Ok(row(n))));
+    }
+    drop(rows);
+    assert_eq!(taken, 2);
+}
+
+#[tokio::test]
+async fn a_line_that_cannot_be_read_is_told_and_the_rest_is_read() {
+    let found = lines(&["oh\n{\"n\":1}\n{\"n\":-1}\n", "{\"n\":2}\n{\"n\":"]).await;
+    let invalid = |at: usize| match &found[at] {
+        Ok(JsonLine::Invalid(LineError { line, error })) => (*line, error.clone()),
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(invalid(0), (1, ParseError::NotJson { .. })));
+    assert_eq!(found[1], Ok(row(1)));
+    assert!(matches!(invalid(2), (3, ParseError::DoesNotFit { path, .. }) if path == "n"));
+    assert_eq!(found[3], Ok(row(2)));
+    assert!(matches!(invalid(4), (5, ParseError::NotJson { text, .. }) if text == "{\"n\":"));
+    assert_eq!(found.len(), 5);
+}
+
+#[tokio::test]
+async fn only_a_line_feed_ends_a_line() {
+    let odd = "{\"n\":1,\"s\":\"a\u{2028}b\u{85}c\u{b}\"}";
+    let found = lines(&["{\"n\":1,\"s\":\"a\u{2028}b\u{85}\"}\n"]).await;
+    assert_eq!(found, [Ok(JsonLine::Object(Row { n: 1, s: "a\u{2028}b\u{85}".into() }))]);
+    // A control character is no JSON.
+    assert!(matches!(&lines(&[odd]).await[..], [Ok(JsonLine::Invalid(_))]));
+}
+
+#[tokio::test]
+async fn a_line_that_is_too_long_is_told_once_and_not_kept() {
+    let long = format!("{{\"n\":1,\"s\":\"{}\"}}", "x".repeat(40));
+    let too_long = |line| {
+        let error = ParseError::TooLong { limit: 40 };
+        Ok(JsonLine::Invalid(LineError { line, error }))
+    };
+    let whole = format!("{long}\n{{\"n\":2}}\n{long}");
+    let expected = [too_long(1), Ok(row(2)), too_long(3)];
+    assert_eq!(lines(&[&whole]).await, expected);
+    let pieces: Vec<_> = whole.split_inclusive('x').collect();
+    assert_eq!(lines(&pieces).await, expected);
+}
+
+#[tokio::test]
+async fn a_retracted_turn_voids_its_lines_and_is_counted_anew() {
+    let mut parts = events(&["{\"n\":1}\n{\"n\":2}\n{\"n\":"]);
+    let (why, usage) = ("again".into(), turnstream::Usage::default());
+    parts.push(Ok(TurnEvent::Retracted { why, usage }));
+    parts.extend(events(&["3\n{\"n\":4}\n"]));
+    parts.push(complete(StopReason::Stop).await);
+    let found: Rows = stream::iter(parts).json_lines().collect().await;
+    assert_eq!(found[..3], [Ok(row(1)), Ok(row(2)), Ok(JsonLine::Retracted)]);
+    assert!(matches!(&found[3], Ok(JsonLine::Invalid(LineError { line: 1, .. }))));
+    assert_eq!(found[4..], [Ok(row(4))]);
+}
+
+#[tokio::test]
+async fn a_list_that_may_be_short_ends_with_an_error() {
+    for (stop, kind) in [
+        (StopReason::MaxTokens, ErrorKind::Malformed),
+        (StopReason::ContextWindow, ErrorKind::Malformed),
+        (StopReason::ContentFilter, ErrorKind::Filtered),
+        (StopReason::Refusal, ErrorKind::Filtered),
+    ] {
+        let mut parts = events(&["{\"n\":1}\n{\"n\":2}"]);
+        parts.push(complete(stop).await);
+        let found: Rows = stream::iter(parts).json_lines().collect().await;
+        assert_eq!((found.len(), &found[0]), (2, &Ok(row(1))));
+        let error = found[1].as_ref().unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(error.find_source::<ParseError>().is_some());
+    }
+    let found: Rows = stream::iter(events(&["{\"n\":1}\n{\"n\":2}"])).json_lines().collect().await;
+    assert_eq!(found[1].as_ref().unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    let mut parts = events(&["{\"n\":1}\n{\"n\":2}"]);
+    parts.push(Err(Error::new(ErrorKind::Server, "gone")));
+    parts.extend(events(&["\n"]));
+    let found: Rows = stream::iter(parts).json_lines().collect().await;
+    assert_eq!((found.len(), &found[0]), (2, &Ok(row(1))));
+    assert_eq!(found[1].as_ref().unwrap_err().kind(), ErrorKind::Server);
+}
+
+proptest! {
+    #[test]
+    fn every_cut_of_the_text_gives_the_same_lines(
+        parts in prop::collection::vec(
+            prop::sample::select(vec![
+                "{\"n\":1}", "\n", "\r\n", "{\"n\":2,\"s\":\"é\u{2028}\"}", "oh", " ", "```",
+                "{\"n\":", "3}", "\"012345678901234567890123456789\"", "\u{feff}",
+            ]),
+            0..12,
+        ),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+    ) {
+        let text: String = parts.concat();
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        at.retain(|at| text.is_char_boundary(*at));
+        at.extend([0, text.len()]);
+        at.sort_unstable();
+        let pieces: Vec<&str> = at.windows(2).map(|two| &text[two[0]..two[1]]).collect();
+        let (whole, cut) = futures::executor::block_on(async {
+            (lines(&[&text]).await, lines(&pieces).await)
+        });
+        prop_assert_eq!(whole, cut);
+    }
+}
+
+#[cfg(feature = "schemars")]
+#[test]
+fn the_example_corrects_twice_and_prints_the_review() {
+    let tests = std::env::current_exe().unwrap();
+    let program = format!("structured_output{}", std::env::consts::EXE_SUFFIX);
+    let example = tests.ancestors().nth(2).unwrap().join("examples").join(program);
+    if !example.exists() {
+        eprintln!("skipped: {} is not built, as when only this test is", example.display());
+        return;
+    }
+    let output = std::process::Command::new(example).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("> Your last answer cannot be used: there are at most 5 stars."));
+    assert!(printed.contains("(at `stars`)"), "{printed}");
+    assert!(printed.ends_with("5 stars for the food: Great!\n"), "{printed}");
+}
