@@ -96,6 +96,7 @@ pub mod agent;
 pub mod env;
 pub mod error;
 pub mod event;
+pub mod guide;
 pub mod http;
 pub mod item;
 pub mod provider;

@@ -10,6 +10,8 @@ mod exchange;
 mod failure;
 mod fallback;
 mod fields;
+#[cfg(feature = "http")]
+mod from_env;
 pub mod gemini;
 mod handoff;
 mod lenient;
@@ -30,6 +32,8 @@ pub use anthropic::Anthropic;
 pub use breaker::CircuitBreaker;
 pub use decode::{Decode, Decoding, Heard};
 pub use fallback::{Fallback, FallbackFailure};
+#[cfg(feature = "http")]
+pub use from_env::{from_env, named};
 #[cfg(feature = "http")]
 pub use gemini::Gemini;
 pub use handoff::{Handoff, handoff};

@@ -1,0 +1,236 @@
+//! Reading a stream costs the same per byte however it is cut: in one chunk, in chunks of 16 KiB,
+//! byte by byte. And an endless line ends at the cap.
+//!
+//! ```text
+//! cargo bench --bench linear
+//! ```
+//!
+//! Each row is a stream of 64 MiB on one wire. `x` is the time per byte against that of the same
+//! stream in chunks of 16 KiB; `growth` is the time per byte against that of a stream of 4 MiB cut
+//! in the same way, so that 1.0 is linear.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::{Stream, StreamExt, stream};
+use serde_json::{Value, json};
+use turnstream::provider::{Decoding, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::stream::{TurnStream, seal};
+use turnstream::{Error, ErrorKind, History, TurnEvent};
+
+const SIZE: usize = 64 << 20;
+const SMALL: usize = 4 << 20;
+const CUTS: [(&str, usize); 3] =
+    [("one chunk", usize::MAX), ("16 KiB", 16 << 10), ("byte by byte", 1)];
+
+#[derive(Clone, Copy, Debug)]
+enum Wire {
+    Anthropic,
+    OpenAiChat,
+    OpenAiResponses,
+    Gemini,
+}
+
+fn main() {
+    println!(
+        "{:<18} {:<22} {:<14} {:>9} {:>6} {:>8}",
+        "wire", "stream", "cut", "ns/byte", "x", "growth"
+    );
+    for wire in [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Gemini] {
+        for (name, make) in streams(wire) {
+            let (small, large) = (Bytes::from(make(SMALL)), Bytes::from(make(SIZE)));
+            let per_byte = |bytes: &Bytes, cut: usize| {
+                nanos(best(|| read(wire, bytes, cut))) / nanos_len(bytes)
+            };
+            let usual = per_byte(&large, 16 << 10);
+            for (cut_name, cut) in CUTS {
+                let cost = per_byte(&large, cut);
+                let growth = cost / per_byte(&small, cut);
+                let (wire, x) = (format!("{wire:?}"), cost / usual);
+                println!("{wire:<18} {name:<22} {cut_name:<14} {cost:>9.2} {x:>6.2} {growth:>8.2}");
+            }
+        }
+        endless_line(wire);
+    }
+}
+
+type Make = Box<dyn Fn(usize) -> Vec<u8>>;
+
+/// Words in small events, the arguments of one call in small events, and words in events of 1 MiB.
+fn streams(wire: Wire) -> [(&'static str, Make); 3] {
+    let small = move |size| words(wire, size, "streams of words ");
+    let large = move |size| words(wire, size, &"a long piece of words ".repeat(48_000));
+    let call = move |size| call(wire, size);
+    [
+        ("words", Box::new(small)),
+        ("words, 1 MiB an event", Box::new(large)),
+        ("a call", Box::new(call)),
+    ]
+}
+
+fn words(wire: Wire, size: usize, piece: &str) -> Vec<u8> {
+    let (head, event, tail) = match wire {
+        Wire::Anthropic => {
+            let text = json!({ "type": "text", "text": "" });
+            let delta = json!({ "type": "text_delta", "text": piece });
+            (anthropic_head(&text), anthropic_delta(&delta), anthropic_tail())
+        }
+        Wire::OpenAiChat => (String::new(), chat(&json!({ "content": piece })), chat_tail()),
+        Wire::OpenAiResponses => (
+            added(&json!({ "type": "message", "id": "msg_1", "role": "assistant", "content": [] })),
+            named(&json!({ "type": "response.output_text.delta", "output_index": 0,
+                "content_index": 0, "item_id": "msg_1", "delta": piece })),
+            responses_tail(),
+        ),
+        Wire::Gemini => (String::new(), part(&json!({ "text": piece })), gemini_tail()),
+    };
+    fill(size, head, &event, &tail)
+}
+
+fn call(wire: Wire, size: usize) -> Vec<u8> {
+    let piece = "\"some argument\",";
+    let (head, event, tail) = match wire {
+        Wire::Anthropic => {
+            let call = json!({ "type": "tool_use", "id": "c", "name": "add", "input": {} });
+            let delta = json!({ "type": "input_json_delta", "partial_json": piece });
+            (anthropic_head(&call), anthropic_delta(&delta), anthropic_tail())
+        }
+        Wire::OpenAiChat => {
+            let delta = |function: Value, id: Value| {
+                chat(&json!({ "tool_calls": [{ "index": 0, "id": id, "function": function }] }))
+            };
+            let head = delta(json!({ "name": "add", "arguments": "" }), json!("c"));
+            (head, delta(json!({ "arguments": piece }), Value::Null), chat_tail())
+        }
+        Wire::OpenAiResponses => (
+            added(&json!({ "type": "function_call", "id": "fc_1", "call_id": "c", "name": "add",
+                "arguments": "" })),
+            named(&json!({ "type": "response.function_call_arguments.delta", "output_index": 0,
+                "item_id": "fc_1", "delta": piece })),
+            responses_tail(),
+        ),
+        // Calls come whole; those in pieces are Vertex's.
+        Wire::Gemini => {
+            let piece = json!({ "functionCall": { "willContinue": true, "partialArgs": [
+                { "jsonPath": "$.a", "stringValue": piece, "willContinue": true }] } });
+            let head = json!({ "functionCall": { "name": "add", "willContinue": true } });
+            (part(&head), part(&piece), gemini_tail())
+        }
+    };
+    fill(size, head, &event, &tail)
+}
+
+fn fill(size: usize, mut stream: String, event: &str, tail: &str) -> Vec<u8> {
+    while stream.len() + event.len() + tail.len() <= size {
+        stream.push_str(event);
+    }
+    stream.push_str(tail);
+    stream.into_bytes()
+}
+
+fn data(value: &Value) -> String {
+    format!("data: {value}\n\n")
+}
+
+fn named(value: &Value) -> String {
+    format!("event: {}\n{}", value["type"].as_str().unwrap_or_default(), data(value))
+}
+
+fn anthropic_head(block: &Value) -> String {
+    let start = json!({ "type": "content_block_start", "index": 0, "content_block": block });
+    named(&json!({ "type": "message_start", "message": { "id": "m" } })) + &named(&start)
+}
+
+fn anthropic_delta(delta: &Value) -> String {
+    named(&json!({ "type": "content_block_delta", "index": 0, "delta": delta }))
+}
+
+fn anthropic_tail() -> String {
+    named(&json!({ "type": "content_block_stop", "index": 0 }))
+        + &named(&json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }))
+        + &named(&json!({ "type": "message_stop" }))
+}
+
+fn chat(delta: &Value) -> String {
+    data(&json!({ "id": "c", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }))
+}
+
+fn chat_tail() -> String {
+    data(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }))
+        + "data: [DONE]\n\n"
+}
+
+fn added(item: &Value) -> String {
+    named(&json!({ "type": "response.output_item.added", "output_index": 0, "item": item }))
+}
+
+/// The item never ends on the wire, which costs nothing here.
+fn responses_tail() -> String {
+    named(&json!({ "type": "response.incomplete", "response": { "id": "r", "output": [],
+        "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" } } }))
+}
+
+fn part(part: &Value) -> String {
+    let content = json!({ "role": "model", "parts": [part] });
+    format!("data: {}\r\n\r\n", json!({ "candidates": [{ "content": content }] }))
+}
+
+fn gemini_tail() -> String {
+    format!("data: {}\r\n\r\n", json!({ "candidates": [{ "finishReason": "MAX_TOKENS" }] }))
+}
+
+fn turn(wire: Wire, body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static) -> TurnStream {
+    let history = History::with_id("bench");
+    match wire {
+        Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new("any"))),
+        Wire::OpenAiChat => {
+            let dialect = openai_chat::Dialect::OPENAI;
+            seal(&history, Decoding::new(body, openai_chat::Decoder::new("any", &dialect)))
+        }
+        Wire::OpenAiResponses => {
+            seal(&history, Decoding::new(body, openai_responses::Decoder::new("any")))
+        }
+        Wire::Gemini => seal(&history, Decoding::new(body, gemini::Decoder::new("any"))),
+    }
+}
+
+fn read(wire: Wire, bytes: &Bytes, cut: usize) {
+    let mut rest = bytes.clone();
+    let pieces = std::iter::from_fn(move || {
+        let len = rest.len().min(cut);
+        (len > 0).then(|| Ok(rest.split_to(len)))
+    });
+    let last = block_on(turn(wire, stream::iter(pieces)).fold(None, async |_, event| Some(event)));
+    assert!(matches!(last, Some(Ok(TurnEvent::TurnComplete { .. }))), "{wire:?}: {last:?}");
+}
+
+/// A line without an end, as fast as it is read.
+fn endless_line(wire: Wire) {
+    let head = Bytes::from_static(b"data: {\"x\":\"");
+    let more = Bytes::from(vec![b'x'; 16 << 10]);
+    let body = stream::iter(std::iter::once(head).chain(std::iter::repeat(more))).map(Ok);
+    let began = Instant::now();
+    let last = block_on(turn(wire, body).fold(None, async |_, event| Some(event)));
+    let Some(Err(error)) = last else { panic!("{wire:?}: {last:?}") };
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    println!("{:<18} an endless line: {error} ({:.0?})", format!("{wire:?}"), began.elapsed());
+}
+
+fn best(mut f: impl FnMut()) -> Duration {
+    let once = || {
+        let began = Instant::now();
+        f();
+        began.elapsed()
+    };
+    std::iter::repeat_with(once).take(3).min().unwrap_or_default()
+}
+
+fn nanos(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e9
+}
+
+#[expect(clippy::cast_precision_loss, reason = "64 MiB are exact")]
+fn nanos_len(bytes: &Bytes) -> f64 {
+    bytes.len() as f64
+}

@@ -1,0 +1,4 @@
+//! The book: what does not fit beside one item.
+
+#[doc = include_str!("wires.md")]
+pub mod wires {}

@@ -1,0 +1,59 @@
+//! Gemini's SDK shows the pieces of a call as they came; here they are put together, in the
+//! simplest way, to have something to compare with.
+
+use serde_json::{Map, Value};
+
+/// One call for each name; the pieces behind it belong to it.
+pub(crate) fn assembled(shown: Vec<Value>) -> Vec<Value> {
+    let mut calls: Vec<Map<String, Value>> = Vec::new();
+    for piece in shown {
+        if let Some(name) = piece.get("name") {
+            let mut call = Map::new();
+            call.insert("name".to_owned(), name.clone());
+            call.extend(piece.get("id").map(|id| ("id".to_owned(), id.clone())));
+            let arguments = piece.get("arguments").cloned();
+            call.insert("arguments".to_owned(), arguments.unwrap_or_else(|| Map::new().into()));
+            calls.push(call);
+        }
+        let Some(call) = calls.last_mut() else { continue };
+        let arguments = &mut call["arguments"];
+        for part in piece["partial_args"].as_array().into_iter().flatten() {
+            put(arguments, part);
+        }
+    }
+    calls.into_iter().map(Value::Object).collect()
+}
+
+/// Puts one value where its path says; a text is added to what is there.
+fn put(root: &mut Value, part: &Value) {
+    let path = part["json_path"].as_str().unwrap_or_default().trim_start_matches('$');
+    let mut at = root;
+    for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
+        at = match step.trim_end_matches(']').parse::<usize>() {
+            Ok(index) if step.ends_with(']') => {
+                if !at.is_array() {
+                    *at = Value::Array(Vec::new());
+                }
+                let all = at.as_array_mut().expect("it is one now");
+                if all.len() <= index {
+                    all.resize(index + 1, Value::Null);
+                }
+                &mut all[index]
+            }
+            _ => {
+                if !at.is_object() {
+                    *at = Value::Object(Map::new());
+                }
+                at.as_object_mut().expect("it is one now").entry(step).or_insert(Value::Null)
+            }
+        };
+    }
+    let value = ["string_value", "number_value", "bool_value", "null_value"]
+        .iter()
+        .find_map(|name| part.get(*name));
+    match (at, value) {
+        (Value::String(text), Some(Value::String(more))) => text.push_str(more),
+        (at, Some(value)) => *at = value.clone(),
+        (_, None) => {}
+    }
+}

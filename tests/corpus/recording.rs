@@ -1,0 +1,149 @@
+//! A recording, and what is read from it.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::executor::block_on;
+use futures::stream;
+use serde_json::Value;
+use turnstream::Error;
+use turnstream::item::History;
+use turnstream::provider::openai_chat::{Dialect, TurnEnd};
+use turnstream::provider::{Decoding, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::stream::seal;
+use turnstream::turn::{PartialTurn, Turn, TurnEvent};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Anthropic,
+    OpenAiChat,
+    OpenAiResponses,
+    Gemini,
+}
+
+/// The folders of a corpus.
+const WIRES: [(&str, Wire); 4] = [
+    ("anthropic", Wire::Anthropic),
+    ("openai-chat", Wire::OpenAiChat),
+    ("openai-responses", Wire::OpenAiResponses),
+    ("gemini", Wire::Gemini),
+];
+
+pub(crate) struct Recording {
+    pub(crate) wire: Wire,
+    pub(crate) vendor: String,
+    pub(crate) name: String,
+    pub(crate) bytes: Bytes,
+    /// What the vendor's SDK makes of the bytes.
+    pub(crate) expect: Value,
+}
+
+impl Recording {
+    pub(crate) fn contains(&self, text: &str) -> bool {
+        self.bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    }
+
+    /// What is known of the server, beside that it speaks the chat wire.
+    fn dialect(&self) -> Dialect {
+        match self.vendor.as_str() {
+            "mistral" | "mistral.ai" => Dialect::MISTRAL,
+            "openrouter" | "openrouter.ai" => Dialect::OPENROUTER,
+            "deepseek" | "deepseek.com" => Dialect::DEEPSEEK,
+            "groq" | "groq.com" => Dialect::GROQ,
+            "llamacpp" => Dialect::LLAMA_CPP,
+            "openai" | "openai.com" => Dialect::OPENAI,
+            // Its last chunk has no finish reason; `[DONE]` is all that it says.
+            vendor if vendor.ends_with(".snowflakecomputing.com") => {
+                Dialect { end: TurnEnd::Done, ..Dialect::STRICT }
+            }
+            _ => Dialect::STRICT,
+        }
+    }
+}
+
+/// The recordings of the folder that `TURNSTREAM_CORPUS` names, by default `../shared/corpus`, or
+/// none where there is no folder.
+pub(crate) fn recordings() -> Vec<Recording> {
+    let folder = env::var_os("TURNSTREAM_CORPUS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/corpus"),
+        PathBuf::from,
+    );
+    if !folder.is_dir() {
+        println!("skipped: there are no recordings at {}", folder.display());
+        return Vec::new();
+    }
+    let all = WIRES.into_iter().flat_map(|(api, wire)| {
+        let mut folders: Vec<PathBuf> = fs::read_dir(folder.join(api))
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default();
+        folders.sort();
+        folders.into_iter().filter_map(move |folder| recording(wire, &folder))
+    });
+    all.collect()
+}
+
+fn recording(wire: Wire, folder: &Path) -> Option<Recording> {
+    let bytes = fs::read(folder.join("stream.sse")).ok()?;
+    let name = folder.file_name()?.to_string_lossy().into_owned();
+    let meta = json_file(&folder.join("meta.json"));
+    let vendor = meta["vendor"].as_str().unwrap_or_default().to_owned();
+    let expect = json_file(&folder.join("expect.json"));
+    Some(Recording { wire, vendor, name, bytes: bytes.into(), expect })
+}
+
+fn json_file(path: &Path) -> Value {
+    let text = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All that a stream gave.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Reading(pub(crate) Vec<Result<TurnEvent, Error>>);
+
+impl Reading {
+    pub(crate) fn events(&self) -> impl Iterator<Item = &TurnEvent> {
+        self.0.iter().filter_map(|event| event.as_ref().ok())
+    }
+
+    pub(crate) fn error(&self) -> Option<&Error> {
+        self.0.last().and_then(|last| last.as_ref().err())
+    }
+
+    pub(crate) fn turn(&self) -> Option<&Turn> {
+        match self.0.last() {
+            Some(Ok(TurnEvent::TurnComplete { turn })) => Some(turn),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn fold(&self) -> PartialTurn {
+        let mut fold = PartialTurn::default();
+        self.events().for_each(|event| fold.absorb(event));
+        fold
+    }
+}
+
+pub(crate) fn read_whole(recording: &Recording) -> Reading {
+    read(recording, vec![recording.bytes.clone()])
+}
+
+pub(crate) fn read(recording: &Recording, pieces: Vec<Bytes>) -> Reading {
+    let history = History::with_id("corpus");
+    let body = stream::iter(pieces.into_iter().map(Ok));
+    let model = recording.expect["model"].as_str().unwrap_or_default();
+    let events = match recording.wire {
+        Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new(model))),
+        Wire::OpenAiChat => {
+            let decoder = openai_chat::Decoder::new(model, &recording.dialect());
+            seal(&history, Decoding::new(body, decoder))
+        }
+        Wire::OpenAiResponses => {
+            seal(&history, Decoding::new(body, openai_responses::Decoder::new(model)))
+        }
+        Wire::Gemini => seal(&history, Decoding::new(body, gemini::Decoder::new(model))),
+    };
+    Reading(block_on(events.collect()))
+}
