@@ -184,8 +184,7 @@ fn bad_usage_is_one_line_and_exit_code_2() {
     let temp = Temp::new();
     for (args, words) in [
         (&["--nonsense"][..], "--nonsense"),
-        (&["--provider", "gemini", "Hi"], "not built yet"),
-        (&["--provider=openai-responses", "Hi"], "not built yet"),
+        (&["--provider", "acme", "Hi"], "there is no provider `acme`"),
         (&["--provider", "acme\n\u{1b}[2J", "Hi"], "acme \u{fffd}[2J"),
         (&["--max-turns", "few", "Hi"], "few"),
         (&["--base-url", "no url", "Hi"], "base URL"),

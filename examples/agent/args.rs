@@ -21,8 +21,8 @@ Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
     --help            this text
 
 Provider: --provider; else openai with --base-url; else that of the first key that is set, of
-ANTHROPIC_API_KEY and OPENAI_API_KEY; else the offline model, which needs no key and no network.
-ANTHROPIC_BASE_URL and OPENAI_BASE_URL are read as well.
+ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; else the offline model, which needs no key and
+no network. ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GEMINI_BASE_URL are read as well.
 
 Exit code: 0 if the run completed, 2 for bad usage, 130 if quit by Ctrl-C, else 1.
 ";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use turnstream::http::HttpClient;
-use turnstream::provider::{Anthropic, OpenAiChat, Provider};
+use turnstream::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, Provider};
 use turnstream::stream::TurnStream;
 use turnstream::testing::ModelServer;
 use turnstream::{Error, ErrorKind, Request};
@@ -24,7 +24,6 @@ pub(crate) enum Name {
 struct Entry {
     name: Name,
     written: &'static str,
-    is_built: bool,
     model: &'static str,
     /// The environment variables of its key and its address; empty for none.
     key: &'static str,
@@ -36,7 +35,6 @@ const TABLE: &[Entry] = &[
     Entry {
         name: Name::Anthropic,
         written: "anthropic",
-        is_built: true,
         model: "claude-sonnet-4-5",
         key: "ANTHROPIC_API_KEY",
         base_url: "ANTHROPIC_BASE_URL",
@@ -44,7 +42,6 @@ const TABLE: &[Entry] = &[
     Entry {
         name: Name::OpenAi,
         written: "openai",
-        is_built: true,
         model: "gpt-5-mini",
         key: "OPENAI_API_KEY",
         base_url: "OPENAI_BASE_URL",
@@ -52,27 +49,18 @@ const TABLE: &[Entry] = &[
     Entry {
         name: Name::OpenAiResponses,
         written: "openai-responses",
-        is_built: false,
-        model: "",
-        key: "",
-        base_url: "",
+        model: "gpt-5-mini",
+        key: "OPENAI_API_KEY",
+        base_url: "OPENAI_BASE_URL",
     },
     Entry {
         name: Name::Gemini,
         written: "gemini",
-        is_built: false,
-        model: "",
+        model: "gemini-2.5-flash",
         key: "GEMINI_API_KEY",
-        base_url: "",
+        base_url: "GEMINI_BASE_URL",
     },
-    Entry {
-        name: Name::Offline,
-        written: "offline",
-        is_built: true,
-        model: "offline",
-        key: "",
-        base_url: "",
-    },
+    Entry { name: Name::Offline, written: "offline", model: "offline", key: "", base_url: "" },
 ];
 
 impl Name {
@@ -81,10 +69,7 @@ impl Name {
             let names: Vec<_> = TABLE.iter().map(|entry| entry.written).collect();
             return Err(format!("there is no provider `{word}`; there are {}", names.join(", ")));
         };
-        match entry.is_built {
-            true => Ok(entry.name),
-            false => Err(format!("the provider `{word}` is not built yet")),
-        }
+        Ok(entry.name)
     }
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -94,6 +79,20 @@ impl Name {
     fn entry(self) -> Option<&'static Entry> {
         TABLE.iter().find(|entry| entry.name == self)
     }
+}
+
+/// The providers are told the same things, each by methods of its own.
+macro_rules! configured {
+    ($provider:expr, $base_url:expr, $key:expr) => {{
+        let mut provider = $provider;
+        if let Some(url) = $base_url {
+            provider = provider.with_base_url(url)?;
+        }
+        if let Some(key) = $key {
+            provider = provider.with_api_key(key);
+        }
+        Ok(Arc::new(provider))
+    }};
 }
 
 /// Whom to ask, decided.
@@ -113,7 +112,7 @@ impl Choice {
             let value = value.trim();
             (!value.is_empty()).then(|| value.to_owned())
         };
-        let with_key = || TABLE.iter().find(|entry| entry.is_built && env(entry.key).is_some());
+        let with_key = || TABLE.iter().find(|entry| env(entry.key).is_some());
         let name = match (args.provider, &args.base_url) {
             (Some(name), _) => name,
             (None, Some(_)) => Name::OpenAi,
@@ -136,30 +135,10 @@ impl Choice {
         let Self { name, model, base_url, key } = self;
         match name {
             Name::Offline => Ok(Arc::new(Offline::start(&model).await?)),
-            Name::Anthropic => {
-                let mut provider = Anthropic::new(model);
-                if let Some(url) = base_url {
-                    provider = provider.with_base_url(url)?;
-                }
-                if let Some(key) = key {
-                    provider = provider.with_api_key(key);
-                }
-                Ok(Arc::new(provider))
-            }
-            Name::OpenAi => {
-                let mut provider = OpenAiChat::new(model);
-                if let Some(url) = base_url {
-                    provider = provider.with_base_url(url)?;
-                }
-                if let Some(key) = key {
-                    provider = provider.with_api_key(key);
-                }
-                Ok(Arc::new(provider))
-            }
-            Name::OpenAiResponses | Name::Gemini => {
-                let message = format!("the provider `{}` is not built yet", name.as_str());
-                Err(Error::new(ErrorKind::InvalidRequest, message))
-            }
+            Name::Anthropic => configured!(Anthropic::new(model), base_url, key),
+            Name::OpenAi => configured!(OpenAiChat::new(model), base_url, key),
+            Name::OpenAiResponses => configured!(OpenAiResponses::new(model), base_url, key),
+            Name::Gemini => configured!(Gemini::new(model), base_url, key),
         }
     }
 }
@@ -225,7 +204,7 @@ mod tests {
         check(&none, &[], (Name::Offline, "offline", None, None));
         check(&none, &keys, (Name::Anthropic, "claude-sonnet-4-5", None, Some("a")));
         check(&none, &keys[..1], (Name::OpenAi, "gpt-5-mini", None, Some("o")));
-        check(&none, &keys[2..], (Name::Offline, "offline", None, None));
+        check(&none, &keys[2..], (Name::Gemini, "gemini-2.5-flash", None, Some("g")));
         let url = Args { base_url: Some("u".to_owned()), ..Args::default() };
         check(&url, &keys, (Name::OpenAi, "gpt-5-mini", Some("u"), Some("o")));
         check(&url, &[], (Name::OpenAi, "gpt-5-mini", Some("u"), None));
@@ -260,10 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_bad_usage() {
-        for name in ["gemini", "openai-responses"] {
-            assert!(Name::parse(name).unwrap_err().contains("not built yet"));
-        }
+    fn responses_are_asked_for_by_name_and_have_the_vendors_key() {
+        let env = [("OPENAI_API_KEY", "o"), ("OPENAI_BASE_URL", "u")];
+        let args = Args { provider: Some(Name::OpenAiResponses), ..Args::default() };
+        check(&args, &env, (Name::OpenAiResponses, "gpt-5-mini", Some("u"), Some("o")));
+    }
+
+    #[test]
+    fn what_there_is_not_is_bad_usage() {
         assert!(Name::parse("acme").unwrap_err().contains("there are anthropic, openai, "));
         let args = Args {
             provider: Some(Name::Offline),
