@@ -4,13 +4,13 @@ use serde_json::Value;
 use turnstream::item::{Item, ResultKind, ToolCall};
 use turnstream::{ErrorKind, Usage};
 
-use crate::recording::{Reading, Recording};
+use crate::recording::{Reading, Recording, Wire};
 
 /// A recording that is read differently than by the vendor's SDK, on purpose.
 pub(crate) struct Disagreement {
     /// Whether it is one of these.
     pub(crate) applies: fn(&Recording) -> bool,
-    /// The fields that differ, and no others do.
+    /// The fields that may differ, and no others do.
     pub(crate) fields: &'static [&'static str],
     pub(crate) why: &'static str,
     /// Asserts what is read instead.
@@ -20,7 +20,7 @@ pub(crate) struct Disagreement {
 pub(crate) const DISAGREEMENTS: &[Disagreement] = &[
     Disagreement {
         applies: |recording| recording.name == "vercel__anthropic__spliced-message-start",
-        fields: &["complete", "finish_reason", "reasoning", "tool_calls", "usage"],
+        fields: &["complete", "finish_reason", "reasoning", "signatures", "tool_calls", "usage"],
         why: "a second message begins inside the first: the SDK goes on in the blocks of the \
               first and gives two calls that nobody wrote; the turn ends there instead",
         ours: |reading| {
@@ -68,23 +68,36 @@ pub(crate) const DISAGREEMENTS: &[Disagreement] = &[
     },
     Disagreement {
         applies: |recording| {
-            recording.vendor.starts_with("mistral")
-                && recording.contains(r#""type":"thinking""#)
+            let forms = [r#""type":"thinking""#, r#""reasoning_details""#];
+            recording.wire == Wire::OpenAiChat
+                && forms.iter().any(|form| recording.contains(form))
                 && recording.expect["reasoning"] == ""
         },
         fields: &["reasoning"],
-        why: "the content is a list whose parts are thoughts, which the SDK of another vendor \
-              passes over; here they are reasoning",
+        why: "the thoughts are parts of the content, or details of their own, which the SDK of \
+              another vendor passes over; here they are reasoning",
         ours: |reading| {
             assert!(!reading.turn().expect("the turn is complete").reasoning().is_empty())
         },
     },
     Disagreement {
         applies: |recording| recording.contains(r#""chat.completion.done""#),
-        fields: &["finish_reason"],
+        fields: &["complete", "finish_reason"],
         why: "the finish reason comes in a `chat.completion.done` chunk, which the SDK does not \
               know and passes over",
         ours: |reading| assert!(reading.turn().is_some()),
+    },
+    Disagreement {
+        applies: |recording| {
+            let types = recording.expect["item_types"].as_array();
+            recording.wire == Wire::OpenAiResponses
+                && recording.expect["text"] == ""
+                && recording.expect["refusal"] == ""
+                && types.is_some_and(|types| types.iter().any(|kind| kind == "message"))
+        },
+        fields: &["item_types"],
+        why: "a message says nothing; here what says nothing is no item",
+        ours: |reading| assert!(reading.turn().expect("the turn is complete").text().is_empty()),
     },
 ];
 
