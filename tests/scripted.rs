@@ -19,9 +19,9 @@ fn data(reply: Reply) -> Vec<Option<ProviderData>> {
     turn(reply).items().iter().map(|item| item.provider_data.as_deref().cloned()).collect()
 }
 
-fn own(value: serde_json::Value) -> Option<ProviderData> {
+fn own(value: serde_json::Value) -> ProviderData {
     let (provider, model) = ("scripted".to_owned(), "scripted".to_owned());
-    Some(ProviderData { provider, model, value: value.into() })
+    ProviderData { provider, model, value: value.into() }
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_signature_belongs_to_what_was_said_last() {
         .call_raw("c1", "now", "{}")
         .sign("c")
         .say("there");
-    let signed = |signature: &str| own(json!({ "signature": signature }));
+    let signed = |signature: &str| Some(own(json!({ "signature": signature })));
     assert_eq!(data(reply), [signed("a"), signed("b"), signed("c"), None]);
     // What was not said cannot be signed.
     assert_eq!(data(Reply::new().sign("a").say("Hi")), [None]);

@@ -66,10 +66,10 @@ type Row = (String, Vec<String>);
 
 fn table(head: &str, rows: &[Row]) -> String {
     let mut out = format!("| {head} |");
-    WIRES.iter().for_each(|(name, ..)| write!(out, " {name} |").unwrap());
-    out.push_str("\n|---|");
-    WIRES.iter().for_each(|_| out.push_str("---|"));
-    out.push('\n');
+    for (name, ..) in WIRES {
+        write!(out, " {name} |").unwrap();
+    }
+    writeln!(out, "\n|---|{}", "---|".repeat(WIRES.len())).unwrap();
     for (name, cells) in rows {
         writeln!(out, "| {name} | {} |", cells.join(" | ")).unwrap();
     }
@@ -164,6 +164,9 @@ fn refused(error: &Error) -> String {
 const MARK: &str = "TUFSSw==";
 const WORD: &str = "MARK";
 
+/// The items of a row, for the wire that they go to.
+type Items = Box<dyn Fn(&str) -> Vec<Item>>;
+
 fn contents() -> Vec<Row> {
     let image = || Part::image("image/png", MARK);
     let image_url = || Part::image_url("image/png", "https://a.example/MARK.png");
@@ -189,7 +192,7 @@ fn contents() -> Vec<Row> {
         ]
     };
     let turn = |item: Item| vec![Item::user("hello"), item, Item::text("so"), Item::user("on")];
-    let rows: Vec<(&str, Box<dyn Fn(&str) -> Vec<Item>>)> = vec![
+    let rows: Vec<(&str, Items)> = vec![
         ("an instruction between messages", Box::new(move |_| turn(Item::system(WORD)))),
         ("an image", Box::new(move |_| user(image()))),
         ("an image by its address", Box::new(move |_| user(image_url()))),

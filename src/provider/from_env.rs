@@ -176,10 +176,10 @@ fn by_name(model: &str, env: Env<'_>) -> Result<Picked, Error> {
         VENDORS.iter().find(begins).map(|vendor| (vendor, model))
     };
     let Some((vendor, model)) = named.or_else(own) else {
-        let names: Vec<_> = VENDORS.iter().map(|vendor| vendor.name).collect();
-        let names = names.join(", ");
+        let vendors: Vec<_> = VENDORS.iter().map(|vendor| vendor.name).collect();
         let message = format!(
-            "the model `{model}` belongs to no one vendor; write vendor:model, with one of {names}"
+            "the model `{model}` belongs to no one vendor; write vendor:model, with one of {}",
+            vendors.join(", ")
         );
         return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
     };

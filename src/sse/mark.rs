@@ -12,6 +12,11 @@ pub(super) struct Mark {
 }
 
 impl Mark {
+    /// Whether the beginning of the body has gone by, with its mark or without.
+    pub(super) fn is_passed(&self) -> bool {
+        self.over
+    }
+
     /// Says how many bytes of the next chunk belong to the mark.
     ///
     /// When what earlier chunks, or this one, had of a mark turns out to be none, it is given back:

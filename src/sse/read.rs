@@ -49,6 +49,9 @@ pub struct FrameReader {
     pub(super) work: crate::sse::tests::Work,
 }
 
+/// So many bytes are looked through without being opened as a chunk.
+const A_FEW: usize = 16;
+
 struct Cap(usize);
 
 impl Default for Cap {
@@ -89,7 +92,9 @@ impl FrameReader {
         if self.failed {
             // Nothing is read any more.
         } else if self.is_drained() {
-            self.open(chunk);
+            if !self.put_by_at_once(&chunk) {
+                self.open(chunk);
+            }
         } else {
             self.waiting.push_back(chunk);
         }
@@ -250,6 +255,25 @@ impl FrameReader {
         #[cfg(test)]
         self.work.copy(end - self.start);
         self.start = end;
+    }
+
+    /// Puts a few bytes from the middle of a line by; a body may come byte by byte.
+    fn put_by_at_once(&mut self, chunk: &[u8]) -> bool {
+        let fits = chunk.len() <= A_FEW && self.carry.len() + chunk.len() <= self.max.0;
+        let is_within = fits && self.mark.is_passed() && !self.after_cr;
+        if !is_within || chunk.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            return false;
+        }
+        if mem::take(&mut self.lent) {
+            self.begin_frame();
+        }
+        self.carry.extend_from_slice(chunk);
+        #[cfg(test)]
+        {
+            self.work.search(chunk.len());
+            self.work.copy(chunk.len());
+        }
+        true
     }
 
     /// Opens a chunk, and passes over what belongs to no line at its beginning.

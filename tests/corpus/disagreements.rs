@@ -77,7 +77,7 @@ pub(crate) const DISAGREEMENTS: &[Disagreement] = &[
         why: "the thoughts are parts of the content, or details of their own, which the SDK of \
               another vendor passes over; here they are reasoning",
         ours: |reading| {
-            assert!(!reading.turn().expect("the turn is complete").reasoning().is_empty())
+            assert!(!reading.turn().expect("the turn is complete").reasoning().is_empty());
         },
     },
     Disagreement {
