@@ -7,8 +7,8 @@
 //!
 //! Each row is a stream of 64 MiB on one wire. `pieces` is what it costs to cut the bytes and to pull
 //! the pieces, with nobody who reads them; it is part of `ns/byte`. `x` is the time per byte against
-//! that and the reading of the same stream in chunks of 16 KiB together. `growth` is the time per byte against that
-//! of a stream of 32 MiB cut in the same way: 1 is linear, 2 is quadratic.
+//! that and the reading of the same stream in chunks of 16 KiB together. `growth` is the time per
+//! byte against that of a stream of 32 MiB cut in the same way: 1 is linear, 2 is quadratic.
 
 use std::time::{Duration, Instant};
 
