@@ -63,6 +63,8 @@
 //! | 1 | [`item`] | what is said, and the [`History`] it is written into |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
 //!
+//! Beside them stands the [`guide`]: what each wire carries, downgrades or refuses.
+//!
 //! # What holds
 //!
 //! - **Drop is cancel.** Dropping a stream drops the connection, the running tools and the timers
@@ -77,7 +79,7 @@
 //!
 //! | feature | default | brings |
 //! |---|---|---|
-//! | `http` | yes | reqwest, and with it [`provider::Anthropic`] and [`provider::OpenAiChat`] |
+//! | `http` | yes | reqwest, and with it the providers that speak over a network |
 //! | `rustls` | yes | TLS by rustls with the platform's certificates |
 //! | `native-tls` | | TLS by the platform's own library |
 //! | `schemars` | yes | [`Tool::new`](tool::Tool): the schema of a tool from its argument type |

@@ -1,4 +1,36 @@
 //! Who speaks: providers stream one turn of a model.
+//!
+//! | provider | wire |
+//! |---|---|
+//! | [`Anthropic`](anthropic) | Anthropic Messages |
+//! | [`OpenAiChat`](openai_chat) | OpenAI Chat Completions, and with a [`Dialect`](openai_chat::Dialect) every server that copies them |
+//! | [`OpenAiResponses`](openai_responses) | OpenAI Responses |
+//! | [`Gemini`](gemini) | Google's generateContent |
+//! | [`Scripted`] | none: it says what a script tells it to |
+//!
+//! Each wire has the same rooms: `encode` from a request to a body, `wire`, `decode` from frames to
+//! a turn, and the value that sends the one and reads the other. Encoders and decoders are pure and
+//! always there; the values need the feature `http`.
+//!
+//! A provider made of a provider changes one thing and composes with the others in any order:
+//! [`Retry`], [`Fallback`], [`CircuitBreaker`], [`Record`], [`Replay`].
+//!
+//! ```
+//! use turnstream::provider::{Fallback, Reply, Retry, Scripted};
+//! use turnstream::{Agent, Error, ErrorKind};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! // The one is busy, and stays so; the other answers.
+//! let busy = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Overloaded, "busy")));
+//! let other = Scripted::new([Reply::text("Here I am.")]);
+//! let model = Fallback::new(Retry::new(busy)).or(other);
+//! let outcome = Agent::new(model).run("Is anybody there?").outcome().await;
+//! assert_eq!(outcome.text, "Here I am.");
+//! # }
+//! ```
+//!
+//! [The guide](crate::guide::wires) has what each wire carries.
 
 pub mod anthropic;
 mod attempt;
