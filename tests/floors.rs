@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("story", 6),
     ("agent", 8),
     ("testing", 9),
+    ("guide", 10),
 ];
 
 fn floor(module: &str) -> Option<u32> {

@@ -50,7 +50,7 @@ fn what_is_signed_is_not_added_to() {
 #[test]
 fn hidden_thoughts_are_data_without_words() {
     let reply = Reply::new().think_hidden("b3Bh").say("Hi");
-    assert_eq!(data(reply.clone()), [own(json!({ "data": "b3Bh" })), None]);
+    assert_eq!(data(reply.clone()), [Some(own(json!({ "data": "b3Bh" }))), None]);
     assert_eq!(turn(reply).reasoning(), "");
 }
 

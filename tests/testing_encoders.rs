@@ -106,7 +106,7 @@ proptest! {
         let read = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
         let body = read(anthropic::encode(&request, "m").unwrap());
         prop_assert_eq!(lint::anthropic(&body), Vec::<String>::new(), "{}", body);
-        let body = read(openai_chat::encode(&request, "m", &openai_chat::Dialect::STRICT).unwrap());
+        let body = read(openai_chat::encode(&request, "m", &openai_chat::Dialect::OPENAI).unwrap());
         prop_assert_eq!(lint::openai_chat(&body), Vec::<String>::new(), "{}", body);
         let body = read(openai_responses::encode(&request, "m").unwrap());
         prop_assert_eq!(lint::openai_responses(&body), Vec::<String>::new(), "{}", body);

@@ -385,7 +385,13 @@ mod over_http {
         // A client is dear to make, and serves every runtime.
         static HTTP: LazyLock<HttpClient> = LazyLock::new(HttpClient::without_proxy);
         let http = || HTTP.clone();
-        let timeouts = Timeouts { idle, first_byte: LONG, ..Timeouts::default() };
+        let timeouts = Timeouts {
+            first_byte: LONG,
+            first_output: LONG,
+            idle,
+            idle_output: LONG,
+            ..Timeouts::default()
+        };
         vec![
             (
                 Wire::Anthropic,

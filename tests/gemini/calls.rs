@@ -57,7 +57,7 @@ fn a_doubled_id_is_another_call_unless_it_says_the_same() {
         &[first.clone(), other],
         &[
             r#"call c f {"a":1} | {"id":"c"}"#,
-            r#"call c_dup1 f {"a":2} | {"id":"c","wire_id":"c"}"#,
+            r#"call c_dup1 f {"a":2} | {"wire_id":"c","id":"c"}"#,
         ],
     );
     check(&[first.clone(), first], &[r#"call c f {"a":1} | {"id":"c"}"#]);
@@ -98,7 +98,7 @@ fn only_the_first_of_several_calls_is_signed() {
     check(
         &[signed.to_owned(), call(r#""name":"g","args":{}"#)],
         &[
-            r#"call call_1_1 f {} | {"thoughtSignature":"czE=","wire_id":""}"#,
+            r#"call call_1_1 f {} | {"wire_id":"","thoughtSignature":"czE="}"#,
             r#"call call_1_2 g {} | {"wire_id":""}"#,
         ],
     );
