@@ -547,18 +547,18 @@ mod over_http {
     #[tokio::test]
     async fn a_stream_that_breaks_off_is_no_turn() {
         for mishap in [Mishap::Cut, Mishap::End] {
-            let answer = Answer::reply("Hi you").with(mishap(After::Events(3)));
+            let answer = Answer::reply("Hi you").with(mishap(After::Events(2)));
             check_error(answer, ErrorKind::IncompleteTurn).await;
         }
         check_error(Answer::reply("Hi").with(Mishap::NoTerminal), ErrorKind::IncompleteTurn).await;
         let error = Error::new(ErrorKind::Overloaded, "busy");
-        let failing = Answer::reply("Hi you").with(Mishap::Error(After::Events(3), error));
+        let failing = Answer::reply("Hi you").with(Mishap::Error(After::Events(2), error));
         check_error(failing, ErrorKind::Overloaded).await;
     }
 
     #[tokio::test]
     async fn a_reset_is_an_error() {
-        let answer = Answer::reply("Hi you").with(Mishap::Reset(After::Events(3)));
+        let answer = Answer::reply("Hi you").with(Mishap::Reset(After::Events(2)));
         for (wire, turn) in ask(answer, LONG).await {
             assert!(turn.is_err(), "{wire}");
         }
@@ -566,7 +566,7 @@ mod over_http {
 
     #[tokio::test]
     async fn a_stream_that_stalls_times_out() {
-        for after in [After::Bytes(100), After::Events(3)] {
+        for after in [After::Bytes(100), After::Events(2)] {
             check_error(Answer::reply("Hi you").with(Mishap::Stall(after)), ErrorKind::Timeout)
                 .await;
         }
@@ -574,7 +574,10 @@ mod over_http {
 
     #[tokio::test]
     async fn dropping_a_turn_that_stalls_closes_the_connection() {
-        let stall = Answer::reply("Hi you").with(Mishap::Stall(After::Events(4)));
+        let words = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight "];
+        let reply = words.into_iter().fold(Reply::new(), Reply::say);
+        // By then there are words on every wire, and more to come.
+        let stall = Answer::reply(reply).with(Mishap::Stall(After::Events(6)));
         let server = ModelServer::start(move |_| stall.clone()).await.unwrap();
         for (at, (_, model)) in models(&server, LONG).into_iter().enumerate() {
             let mut turn = model.stream_turn(request());
