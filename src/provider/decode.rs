@@ -71,7 +71,7 @@ pub enum Heard {
 ///
 /// With only a stop reason seen it waits for the wire's last word or the end of the body. A broken
 /// connection behind a stop reason does not fail the turn; before it, it is an
-/// [`IncompleteTurn`](ErrorKind::IncompleteTurn). A [`Timeout`](ErrorKind::Timeout) of the body
+/// [`IncompleteTurn`](ErrorKind::IncompleteTurn). So is a body that ends within a frame. A [`Timeout`](ErrorKind::Timeout) of the body
 /// stays one.
 #[pin_project]
 #[derive(Debug)]
@@ -161,6 +161,12 @@ where
                     Ok(Heard::LastWord) => {
                         *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
                     }
+                    Err(error) if ending && is_torn(&error) => {
+                        return Poll::Ready(Some(match turn.is_stopped() {
+                            true => complete(this.decoder, turn),
+                            false => Err(turn.incomplete(Some(error))),
+                        }));
+                    }
                     Err(error) => return Poll::Ready(Some(Err(error))),
                 },
                 Some(Err(too_large)) => {
@@ -205,6 +211,12 @@ fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
         Poll::Pending => patience.poll(cx).map(|error| Some(Err(error))),
         piece @ Poll::Ready(_) => piece,
     }
+}
+
+/// Whether a frame at the end of a body is half of one: many a gateway closes an answer that broke
+/// off as if it had come to its end.
+fn is_torn(error: &Error) -> bool {
+    error.kind() == ErrorKind::Protocol && error.find_source::<serde_json::Error>().is_some()
 }
 
 fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> Result<(), Error> {
