@@ -367,6 +367,16 @@ async fn a_key_is_shown_nowhere_whatever_echoes_it() {
 }
 
 #[tokio::test]
+async fn a_key_in_which_a_long_message_is_cut_off_is_not_shown() {
+    for before in 485..505 {
+        let said = format!("{}{KEY}{}", "x".repeat(before), "y".repeat(100));
+        let refusal = answer(400, &[], vec![Part::Bytes(said.into())]);
+        let shown = shown(&text(refusal).await.unwrap_err());
+        assert!(!shown.contains(&KEY[..4]), "{before}: {shown}");
+    }
+}
+
+#[tokio::test]
 async fn a_hook_sees_the_head_of_every_answer() {
     let headers = [("x-request-id", "req_1"), ("X-RateLimit-Remaining-Requests", "7")];
     let server = serve(answer(200, &headers, vec![bytes(TEXT), bytes(FINISH)])).await;
