@@ -10,7 +10,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::env::CountingIds;
 use turnstream::event::Reason;
-use turnstream::http::{HttpClient, Timeouts};
+use turnstream::http::HttpClient;
 use turnstream::provider::{
     Anthropic, Backoff, CircuitBreaker, Fallback, Gemini, OpenAiChat, OpenAiResponses, Provider,
     Record, Replay, Reply, Retry,
@@ -50,16 +50,16 @@ enum Wire {
 
 const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::Chat, Wire::Responses, Wire::Gemini];
 
-fn provider(wire: Wire, url: &str, timeouts: Timeouts) -> Arc<dyn Provider> {
+/// A provider of a wire. Another number is another model.
+fn provider(wire: Wire, url: &str, number: u32) -> Arc<dyn Provider> {
     let http = HttpClient::without_proxy();
     macro_rules! made {
         ($name:ident, $model:literal) => {
             Arc::new(
-                $name::new($model)
+                $name::new(format!("{}-{number}", $model))
                     .with_base_url(url)
                     .unwrap()
                     .with_http(http)
-                    .with_timeouts(timeouts)
                     .with_api_key("sk-12345678"),
             )
         };
@@ -141,7 +141,7 @@ fn fast() -> Backoff {
 }
 
 /// The layers, from the inside out.
-fn decorated(order: &str, model: Arc<dyn Provider>, next: Arc<dyn Provider>) -> Arc<dyn Provider> {
+fn decorated(order: &str, model: Arc<dyn Provider>, next: &Arc<dyn Provider>) -> Arc<dyn Provider> {
     order.chars().fold(model, |provider, layer| match layer {
         'r' => Arc::new(Retry::new(provider).with_retraction().with_backoff(fast())),
         'f' => Arc::new(Fallback::new(provider).or(next.clone())),
@@ -204,11 +204,11 @@ async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
             for order in orders.by_ref().take(1) {
                 let name = format!("{wire:?} {mishap:?} {order}");
                 let server = server(mishap.clone()).await;
-                let model = provider(wire, &server.url(), Timeouts::default());
-                let next = provider(wire, &server.url(), Timeouts::default());
+                let model = provider(wire, &server.url(), 0);
+                let next = provider(wire, &server.url(), 0);
                 let (paper, ran) = (Paper::default(), Arc::default());
                 // Gzip and the like are no mishap that passes by itself.
-                let made = decorated(order, model, next);
+                let made = decorated(order, model, &next);
                 let made = match mishap {
                     Mishap::Gzip => {
                         Arc::new(Retry::new(made).with_backoff(fast()).retry_if(|_| true))
@@ -228,6 +228,37 @@ async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
                 assert_eq!(lines(&events(run, &name).await), lines(&first), "{name}");
                 assert_eq!(again.text(), paper.text(), "{name}");
             }
+        }
+    }
+}
+
+/// Signed thoughts and a call.
+fn signed(x: &str) -> Reply {
+    Reply::new().think("Hm.").sign("c2lnbmVk").say("So.").call("ok", json!({ "x": x }))
+}
+
+#[tokio::test]
+async fn a_history_goes_from_wire_to_wire_and_back() {
+    for one in WIRES {
+        for other in WIRES {
+            // The first fails in the second turn, and is back in the third.
+            let first = ModelServer::start(|asked| match asked.n {
+                0 => Answer::reply(signed("a").usage(usage())),
+                1 => Answer::refuse(503),
+                _ => Answer::reply(Reply::text("It is done, all of it.").usage(usage())),
+            });
+            let second = ModelServer::start(|_| signed("b").usage(usage()));
+            let (first, second) = (first.await.unwrap(), second.await.unwrap());
+            let model = provider(one, &first.url(), 0);
+            let next = provider(other, &second.url(), 1);
+            let (name, ran) = (format!("{one:?} to {other:?}"), Arc::default());
+            let run =
+                agent(decorated("f", model, &next), &ran).run_from(History::with_id("h"), "go");
+            events(run, &name).await;
+            let complaints = [first.complaints(), second.complaints()];
+            assert_eq!(complaints, [Vec::<String>::new(), Vec::new()], "{name}");
+            assert_eq!((first.requests().len(), second.requests().len()), (3, 1), "{name}");
+            assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");
         }
     }
 }
