@@ -20,6 +20,9 @@ use crate::turn::TurnBuilder;
 const READ_ON: Duration = Duration::from_millis(50);
 const READ_ON_BYTES: usize = 64 << 10;
 
+/// So many pieces without an event are read in one poll; then others have their turn.
+const AT_ONCE: usize = 128;
+
 /// A wire's state machine: pure, polled by [`Decoding`].
 pub trait Decode {
     /// Reads one frame and pushes what it says.
@@ -122,6 +125,7 @@ where
         turn: &mut TurnBuilder,
     ) -> Poll<Option<Result<(), Error>>> {
         let mut this = self.project();
+        let mut pieces = 0;
         loop {
             if let Stage::ReadingOn { bytes, sleep } = this.stage {
                 if let Some(Ok(frame)) = this.frames.next_frame() {
@@ -183,8 +187,21 @@ where
                         false => Poll::Ready(None),
                     };
                 }
+                None if pieces == AT_ONCE => match this.patience.poll(cx) {
+                    Poll::Ready(_) if turn.is_stopped() => {
+                        return Poll::Ready(Some(complete(this.decoder, turn)));
+                    }
+                    Poll::Ready(error) => return Poll::Ready(Some(Err(error))),
+                    Poll::Pending => {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                },
                 None => match ready!(poll_piece(this.body.as_mut(), this.patience, cx)) {
-                    Some(Ok(piece)) => this.frames.feed(piece),
+                    Some(Ok(piece)) => {
+                        pieces += 1;
+                        this.frames.feed(piece);
+                    }
                     None => *this.stage = Stage::Ending,
                     Some(Err(_)) if turn.is_stopped() => {
                         return Poll::Ready(Some(complete(this.decoder, turn)));
