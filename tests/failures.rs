@@ -581,6 +581,8 @@ failures! {
     an_exception_that_a_gateway_prints: openai(400, "x", "400",
         "litellm.AuthenticationError: AuthenticationError: OpenAIException - bad")
         => is(Auth);
+    a_bill_that_is_an_exhausted_resource: google(402, "RESOURCE_EXHAUSTED", "Prepaid funds are used \
+        up.", &serde_json::json!([])) => is(Billing);
     a_budget_of_a_gateway: openai(400, "budget_exceeded", "400", "Current cost: 10.1, Max: 10.0")
         => is(Billing);
     a_balance: chat(403, r#"{"code":"30001","message":"Sorry, your account balance is insufficient",

@@ -32,7 +32,7 @@ const PHRASES: &[(&str, ErrorKind)] = &[
     // Groq.
     ("please reduce the length of the messages", ContextWindow),
     // Google.
-    ("exceeds the maximum number of tokens allowed", ContextWindow),
+    ("exceeds the maximum number of tokens", ContextWindow),
     // llama.cpp, LM Studio, Ollama.
     ("exceeds the available context size", ContextWindow),
     ("is greater than the context length", ContextWindow),
@@ -206,7 +206,8 @@ pub(super) fn kind(status: Option<u16>, said: &Said) -> ErrorKind {
     let phrase = || PHRASES.iter().find(|(phrase, _)| said.text.contains(phrase));
     let by_message = || phrase().map(|(_, kind)| *kind).or_else(|| by_limits(said));
     word(SPECIFIC)
-        .or_else(|| by_message().filter(|kind| fits(*kind, status)))
+        .or_else(by_message)
+        .filter(|kind| fits(*kind, status))
         .or_else(|| status.map(of_status))
         .or_else(|| word(GENERAL))
         .unwrap_or(ErrorKind::Other)
@@ -230,7 +231,8 @@ fn by_limits(said: &Said) -> Option<ErrorKind> {
     (said.limits.is_some() || limits::read(&said.text).is_some()).then_some(ContextWindow)
 }
 
-/// A key that the status says is wrong is not made right by a message that mentions a limit.
+/// A key that the status says is wrong is not made right by a message that mentions a limit, nor an
+/// account paid for by a word such as Google's `RESOURCE_EXHAUSTED`.
 fn fits(kind: ErrorKind, status: Option<u16>) -> bool {
     match status {
         Some(401) => kind == Auth || kind == Billing,
