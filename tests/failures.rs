@@ -566,6 +566,59 @@ failures! {
         tokens > 8 maximum"}}"#) => is(ContextWindow).limits(8, 9);
     a_limit_that_mentions_length_is_no_overflow: chat(429, r#"{"error":{"type":"rate_limit_error",
         "message":"Too many tokens. Please reduce the prompt length."}}"#) => is(RateLimited);
+
+    // What gateways and less known vendors make of it.
+    an_exception_of_aws: chat(400, r#"{"__type":"com.amazon.coral#ThrottlingException",
+        "message":"Slow"}"#) => is(RateLimited);
+    an_exception_of_aws_in_stream: chat(0, r#"{"error":{"type":"ServiceUnavailableException",
+        "message":"m"}}"#).in_stream() => is(Overloaded);
+    a_model_that_failed_behind_a_gateway: chat(424, r#"{"message":"The model encountered an
+        unexpected error during processing.","originalStatusCode":500}"#) => is(Server);
+    a_request_that_the_provider_cancelled: google(499, "CANCELLED", "The operation was cancelled.",
+        &serde_json::json!([])) => is(Server);
+    the_exceptions_that_a_gateway_prints: openai(500, "x", "400", "litellm.BadRequestError: \
+        litellm.ContextWindowExceededError: OpenAIException - m") => is(ContextWindow);
+    an_exception_that_a_gateway_prints: openai(400, "x", "400",
+        "litellm.AuthenticationError: AuthenticationError: OpenAIException - bad")
+        => is(Auth);
+    a_bill_that_is_an_exhausted_resource: google(402, "RESOURCE_EXHAUSTED", "Prepaid funds are used \
+        up.", &serde_json::json!([])) => is(Billing);
+    a_budget_of_a_gateway: openai(400, "budget_exceeded", "400", "Current cost: 10.1, Max: 10.0")
+        => is(Billing);
+    a_balance: chat(403, r#"{"code":"30001","message":"Sorry, your account balance is insufficient",
+        "data":null}"#) => is(Billing);
+    a_spending_limit: chat(429, r#"{"code":"Some resource has been exhausted","error":"Your team
+        has either used all available credits or reached its monthly spending limit."}"#)
+        => is(Billing);
+    a_usage_limit_of_the_account: anthropic(400, "invalid_request_error", "You have reached your \
+        specified API usage limits. You will regain access on 2026-02-01 at 00:00 UTC.")
+        => is(Billing);
+    a_disabled_organization: anthropic(400, "invalid_request_error",
+        "This organization has been disabled.") => is(Auth).auth(Forbidden);
+    a_country: google(400, "FAILED_PRECONDITION", "Gemini API free tier is not available in your \
+        country. Please enable billing on your project.", &serde_json::json!([]))
+        => is(Auth).auth(Region);
+    a_word_for_a_filter: chat(400, r#"{"error":{"code":"DataInspectionFailed","message":"m"}}"#)
+        => is(Filtered);
+    a_flagged_input: chat(403, r#"{"error":{"message":"Input was flagged","code":403}}"#)
+        => is(Filtered);
+    usage_guidelines: chat(403, r#"{"code":"x","error":"Content violates usage guidelines."}"#)
+        => is(Filtered);
+    a_prompt_that_cohere_finds_too_long: chat(400, r#"{"message":"too many tokens: total number of
+        tokens in the prompt cannot exceed 4081 - received 5000. Try a shorter prompt"}"#)
+        => is(ContextWindow).limits(4_081, 5_000);
+    inputs_that_are_too_long: chat(422, r#"{"error":"Input validation error: `inputs` must have less
+        than 4096 tokens. Given: 5000","error_type":"validation"}"#)
+        => is(ContextWindow).limits(4_096, 5_000);
+    no_endpoint_that_has_tools: chat(404, r#"{"error":{"message":"No endpoints found that support
+        tool use.","code":404}}"#) => is(Unsupported);
+    a_server_without_a_flag: chat(500, r#"{"error":{"code":500,"message":"tools param requires
+        --jinja flag","type":"server_error"}}"#) => is(Unsupported);
+    a_message_under_another_name: chat(400, r#"{"error_code":17,"error_msg":"Open api daily request
+        limit reached"}"#) => is(RateLimited).scope(Daily);
+    the_words_behind_a_long_beginning: openai(400, "x", "y", &format!(
+        "{} {} maximum context length is 8192 tokens", "word ".repeat(150), "x".repeat(600)))
+        => is(ContextWindow).limits(8_192, None);
 }
 
 #[tokio::test]
@@ -581,4 +634,12 @@ async fn the_words_of_a_vendor_are_what_a_person_reads() {
     let error = chat(502, raw).ask().await;
     let expected = "the provider answered with status 502: Provider returned error: busy";
     assert_eq!(error.to_string(), expected);
+}
+
+#[tokio::test]
+async fn a_long_message_without_spaces_is_cut_and_not_dropped() {
+    let error = chat(400, &"错误".repeat(300)).ask().await;
+    let words = error.message().strip_prefix("the provider answered with status 400: ").unwrap();
+    assert!(words.starts_with("错误错误") && words.ends_with('…'), "{words}");
+    assert!((400..=510).contains(&words.len()), "{words}");
 }

@@ -133,6 +133,25 @@ async fn a_connection_that_breaks_behind_the_stop_reason_costs_nothing() {
 }
 
 #[tokio::test]
+async fn a_body_that_ends_within_a_frame_is_cut_off() {
+    let server = serve(stream(vec![bytes(TEXT), bytes("data: {\"choi")])).await;
+    let error = ask(&model(&server)).into_turn().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+    assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+    assert_eq!(error.find_source::<Error>().unwrap().kind(), ErrorKind::Protocol);
+    // Behind the stop reason it costs nothing.
+    for half in ["data: {\"choi", "data: [DO"] {
+        assert_eq!(
+            text(stream(vec![bytes(TEXT), bytes(FINISH), bytes(half)])).await.unwrap(),
+            "hi"
+        );
+    }
+    // A whole frame that is no JSON is a breach.
+    let whole = stream(vec![bytes(TEXT), bytes("data: {\"choi\n\n"), bytes(TEXT)]);
+    assert_eq!(text(whole).await.unwrap_err().kind(), ErrorKind::Protocol);
+}
+
+#[tokio::test]
 async fn an_error_within_a_stream_carries_what_had_come() {
     let broke = "data: {\"error\":{\"message\":\"busy\",\"code\":503}}\n\n";
     let error = text(stream(vec![bytes(TEXT), bytes(broke)])).await.unwrap_err();
@@ -345,6 +364,16 @@ async fn a_key_is_shown_nowhere_whatever_echoes_it() {
         }
     }
     assert!(heads.lock().unwrap().contains("x-request-id"));
+}
+
+#[tokio::test]
+async fn a_key_in_which_a_long_message_is_cut_off_is_not_shown() {
+    for before in 485..505 {
+        let said = format!("{}{KEY}{}", "x".repeat(before), "y".repeat(100));
+        let refusal = answer(400, &[], vec![Part::Bytes(said.into())]);
+        let shown = shown(&text(refusal).await.unwrap_err());
+        assert!(!shown.contains(&KEY[..4]), "{before}: {shown}");
+    }
 }
 
 #[tokio::test]

@@ -230,6 +230,12 @@ impl Error {
         self
     }
 
+    /// The same as data alone.
+    pub(crate) fn without_source(mut self) -> Self {
+        self.inner().source = None;
+        self
+    }
+
     /// The same with another source, made of the one it has.
     pub(crate) fn map_source<S: StdError + Send + Sync + 'static>(
         mut self,

@@ -211,11 +211,12 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// What of the address is not to be shown: its password, the values of its query, and what
-    /// becomes of a user name and password on their way.
+    /// What of the address is not to be shown: its password, the values of its query but for a
+    /// version (Azure's `api-version=preview`, a word that errors use), and what becomes of a user
+    /// name and password on their way.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
-        let mut secrets: Vec<_> =
-            self.0.query_pairs().map(|(_, value)| Secret::new(value)).collect();
+        let query = self.0.query_pairs().filter(|(name, _)| name != "api-version");
+        let mut secrets: Vec<_> = query.map(|(_, value)| Secret::new(value)).collect();
         let (user, password) = (percent_decoded(self.0.username()), self.0.password());
         let password = password.map(percent_decoded).unwrap_or_default();
         // A user name alone is a key.
@@ -314,6 +315,13 @@ mod tests {
     fn a_user_name_in_a_base_url_is_never_shown() {
         let endpoint = Endpoint::new("https://me:secret@host/", "/v1").unwrap();
         assert_eq!(format!("{endpoint:?}"), "host");
+    }
+
+    #[test]
+    fn a_query_is_not_shown_but_for_a_version() {
+        let endpoint = Endpoint::new("https://host?api-version=preview&key=hunter22", "").unwrap();
+        let shown = masked(&endpoint.secrets(), "hunter22 is no preview");
+        assert_eq!(shown, "… is no preview");
     }
 
     #[test]

@@ -16,6 +16,10 @@ impl Deadline {
     /// Ready when `at` has come. `None` never comes.
     pub(crate) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = at else { return Poll::Pending };
+        // A task that has done much in this poll is not told by its timer.
+        if Instant::now() >= at {
+            return Poll::Ready(());
+        }
         loop {
             let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
             // A later one than before is looked at when the timer fires.

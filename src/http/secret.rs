@@ -18,6 +18,9 @@ pub struct Secret(Arc<str>);
 /// Shorter ones are no keys, and taking them out of a text would only garble it.
 const SHORTEST: usize = 4;
 
+/// Stands for a key, and for what a long text was cut off behind.
+const MASK: &str = "…";
+
 impl Secret {
     /// Keeps a key. White space around it, as from a file, is dropped.
     pub fn new(key: impl AsRef<str>) -> Self {
@@ -34,16 +37,16 @@ impl Secret {
         self.0.is_empty()
     }
 
-    /// Takes the key out of a text.
+    /// Takes the key out of a text, also its beginning where the text was cut off with `…`.
     pub fn masked(&self, text: &str) -> String {
         if self.0.len() < SHORTEST {
             return text.to_owned();
         }
-        let text = text.replace(&*self.0, "…");
+        let text = without(text, &self.0);
         let encoded = percent_encoded(&self.0);
         match encoded == *self.0 {
             true => text,
-            false => text.replace(&encoded, "…").replace(&encoded.to_lowercase(), "…"),
+            false => without(&without(&text, &encoded), &encoded.to_lowercase()),
         }
     }
 }
@@ -52,6 +55,26 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
+}
+
+/// Takes a key out of a text, and what there is of it where the text was cut off.
+fn without(text: &str, key: &str) -> String {
+    let text = text.replace(key, MASK);
+    if !text.contains(MASK) {
+        return text;
+    }
+    let beginnings = (SHORTEST..key.len()).rev().filter_map(|len| key.get(..len));
+    let beginnings: Vec<&str> = beginnings.collect();
+    let shown = text.split(MASK).map(|piece| {
+        let cut = beginnings.iter().find_map(|beginning| piece.strip_suffix(beginning));
+        cut.unwrap_or(piece)
+    });
+    let mut shown: Vec<&str> = shown.collect();
+    // Nothing was cut off behind the last piece.
+    if let (Some(last), Some(whole)) = (shown.last_mut(), text.rsplit(MASK).next()) {
+        *last = whole;
+    }
+    shown.join(MASK)
 }
 
 /// Takes all secrets out of a text.
@@ -114,6 +137,19 @@ fn percent_encoded(text: &str) -> String {
 #[cfg(all(test, feature = "http"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_in_which_a_text_was_cut_off_is_not_shown() {
+        let check = |text: &str, shown: &str| {
+            assert_eq!(Secret::new("sk-123456").masked(text), shown, "{text}");
+        };
+        check("wrong: sk-123456", "wrong: …");
+        check("wrong: sk-12345…", "wrong: …");
+        check("wrong: sk-1…: wrong: sk-123…", "wrong: …: wrong: …");
+        check("wrong: sk-…", "wrong: sk-…");
+        check("it was cut off… sk-12", "it was cut off… sk-12");
+        check("not cut off: sk-12", "not cut off: sk-12");
+    }
 
     #[test]
     fn a_user_name_and_a_password_are_written_as_they_travel() {

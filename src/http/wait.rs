@@ -40,7 +40,7 @@ pub(crate) fn until(text: &str, now: SystemTime) -> Option<Duration> {
     const DATE_IN_MILLIS: f64 = 1e12;
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
-        let since = |seconds| Some(UNIX_EPOCH + Duration::try_from_secs_f64(seconds).ok()?);
+        let since = |seconds| UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?);
         return match number {
             number if number >= DATE_IN_MILLIS => Some(from(now, since(number / 1000.0)?)),
             number if number >= DATE => Some(from(now, since(number)?)),
@@ -105,6 +105,11 @@ mod tests {
         {
             check(text, None);
         }
+        // Farther away than dates go.
+        for power in 18..=23 {
+            until(&format!("1e{power}"), UNIX_EPOCH);
+        }
+        check("10000000000000000000000", None);
         check("1s later", None);
     }
 

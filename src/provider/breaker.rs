@@ -13,7 +13,7 @@ use crate::provider::Provider;
 use crate::provider::attempt::Attempt;
 use crate::request::Request;
 use crate::stream::{TurnSource, TurnStream, seal};
-use crate::turn::TurnBuilder;
+use crate::turn::{PartialTurn, TurnBuilder};
 
 /// A provider that is not asked for a while when it failed too often in a row.
 ///
@@ -24,7 +24,7 @@ use crate::turn::TurnBuilder;
 ///   nothing.
 /// - **Open**: each request gets an [`Overloaded`](ErrorKind::Overloaded) error at once, and nothing
 ///   is sent. Its [`retry_after`](Error::retry_after) is the time that is left of the
-///   [`rest`](Self::rest) (30 s), its source the last failure.
+///   [`rest`](Self::rest) (30 s), its source the last failure, without the turn that it cut off.
 /// - **Half-open**, when that time is over: one request goes through, the others are answered as
 ///   before, without a time. If its turn completes, the circuit is closed, if it fails, open again.
 ///   If it is dropped, or ends with an error that is no failure, the next one takes its place.
@@ -143,6 +143,14 @@ fn refusal(last: &Error) -> Error {
     Error::new(ErrorKind::Overloaded, message).with_source(last.clone())
 }
 
+/// What was said to one request is not shown to another.
+fn without_turn(error: &Error) -> Error {
+    match PartialTurn::of(error) {
+        Some(_) => error.clone().without_source(),
+        None => error.clone(),
+    }
+}
+
 /// Rounded up: who waits for so long is not early.
 fn whole_millis(time: Duration) -> Duration {
     let millis = time.as_nanos().div_ceil(1_000_000);
@@ -185,7 +193,7 @@ impl Pass {
             if opens {
                 // A rest beyond the end of time never ends in this process.
                 let until = now.checked_add(rest).unwrap_or(now + Duration::from_secs(1 << 32));
-                *circuit = Circuit::Open { until, last: error.clone() };
+                *circuit = Circuit::Open { until, last: without_turn(error) };
             }
         });
     }

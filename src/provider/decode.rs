@@ -20,6 +20,9 @@ use crate::turn::TurnBuilder;
 const READ_ON: Duration = Duration::from_millis(50);
 const READ_ON_BYTES: usize = 64 << 10;
 
+/// So many pieces without an event are read in one poll; then others have their turn.
+const AT_ONCE: usize = 128;
+
 /// A wire's state machine: pure, polled by [`Decoding`].
 pub trait Decode {
     /// Reads one frame and pushes what it says.
@@ -71,7 +74,7 @@ pub enum Heard {
 ///
 /// With only a stop reason seen it waits for the wire's last word or the end of the body. A broken
 /// connection behind a stop reason does not fail the turn; before it, it is an
-/// [`IncompleteTurn`](ErrorKind::IncompleteTurn). A [`Timeout`](ErrorKind::Timeout) of the body
+/// [`IncompleteTurn`](ErrorKind::IncompleteTurn). So is a body that ends within a frame. A [`Timeout`](ErrorKind::Timeout) of the body
 /// stays one.
 #[pin_project]
 #[derive(Debug)]
@@ -122,6 +125,7 @@ where
         turn: &mut TurnBuilder,
     ) -> Poll<Option<Result<(), Error>>> {
         let mut this = self.project();
+        let mut pieces = 0;
         loop {
             if let Stage::ReadingOn { bytes, sleep } = this.stage {
                 if let Some(Ok(frame)) = this.frames.next_frame() {
@@ -161,6 +165,12 @@ where
                     Ok(Heard::LastWord) => {
                         *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
                     }
+                    Err(error) if ending && is_torn(&error) => {
+                        return Poll::Ready(Some(match turn.is_stopped() {
+                            true => complete(this.decoder, turn),
+                            false => Err(turn.incomplete(Some(error))),
+                        }));
+                    }
                     Err(error) => return Poll::Ready(Some(Err(error))),
                 },
                 Some(Err(too_large)) => {
@@ -177,8 +187,21 @@ where
                         false => Poll::Ready(None),
                     };
                 }
+                None if pieces == AT_ONCE => match this.patience.poll(cx) {
+                    Poll::Ready(_) if turn.is_stopped() => {
+                        return Poll::Ready(Some(complete(this.decoder, turn)));
+                    }
+                    Poll::Ready(error) => return Poll::Ready(Some(Err(error))),
+                    Poll::Pending => {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                },
                 None => match ready!(poll_piece(this.body.as_mut(), this.patience, cx)) {
-                    Some(Ok(piece)) => this.frames.feed(piece),
+                    Some(Ok(piece)) => {
+                        pieces += 1;
+                        this.frames.feed(piece);
+                    }
                     None => *this.stage = Stage::Ending,
                     Some(Err(_)) if turn.is_stopped() => {
                         return Poll::Ready(Some(complete(this.decoder, turn)));
@@ -205,6 +228,12 @@ fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
         Poll::Pending => patience.poll(cx).map(|error| Some(Err(error))),
         piece @ Poll::Ready(_) => piece,
     }
+}
+
+/// Whether a frame at the end of a body is half of one: many a gateway closes an answer that broke
+/// off as if it had come to its end.
+fn is_torn(error: &Error) -> bool {
+    error.kind() == ErrorKind::Protocol && error.find_source::<serde_json::Error>().is_some()
 }
 
 fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> Result<(), Error> {

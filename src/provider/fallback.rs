@@ -16,8 +16,8 @@ use crate::turn::TurnBuilder;
 ///
 /// It goes on behind what another provider could do better, or what [`on`](Self::on) chooses:
 /// errors of the kinds `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`,
-/// `server`, `context_window`, `incomplete_turn`, `protocol` and `too_large`. What is wrong with
-/// the request itself is given at once.
+/// `server`, `generation_failed`, `context_window`, `incomplete_turn`, `protocol` and `too_large`.
+/// What is wrong with the request itself is given at once.
 ///
 /// What the failed provider had said is taken back first by a
 /// [`Retracted`](crate::TurnEvent::Retracted), which also counts what it has cost. Each turn begins

@@ -94,7 +94,7 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use futures::{StreamExt, stream};
+    use futures::{FutureExt, StreamExt, stream};
 
     use super::*;
     use crate::item::History;
@@ -191,6 +191,20 @@ mod tests {
         assert!(turn.next().await.unwrap().is_ok());
         tokio::time::advance(Duration::from_hours(1)).await;
         assert!(turn.next().await.unwrap().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pings_without_end_hold_nobody_up_and_time_out() {
+        let pings = stream::repeat_with(|| Ok(Bytes::from_static(PING.as_bytes())));
+        let decoding = Decoding::new(pings, Decoder::new("any", &Dialect::OPENAI));
+        let decoding = decoding.with_patience(Patience::new(limits(), Instant::now()));
+        let mut turn = seal(&History::with_id("h"), decoding);
+        assert!(turn.next().now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert!(turn.next().now_or_never().is_none());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let error = turn.next().now_or_never().unwrap().unwrap().unwrap_err();
+        assert!(error.message().contains("said nothing"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,6 +13,7 @@ pub(super) const SPECIFIC: &[(&str, ErrorKind)] = &[
     ("context_length_exceeded", ContextWindow),
     ("exceed_context_size_error", ContextWindow),
     ("model_context_window_exceeded", ContextWindow),
+    ("context_window_exceeded", ContextWindow),
     ("tool_use_failed", GenerationFailed),
     ("failed_generation", GenerationFailed),
     ("json_validate_failed", GenerationFailed),
@@ -22,6 +23,8 @@ pub(super) const SPECIFIC: &[(&str, ErrorKind)] = &[
     ("responsibleaipolicyviolation", Filtered),
     ("moderation_blocked", Filtered),
     ("flagged_input", Filtered),
+    // Alibaba.
+    ("data_inspection_failed", Filtered),
     // OpenAI: the prompt breaks the usage policy.
     ("invalid_prompt", Filtered),
     ("insufficient_quota", Billing),
@@ -33,6 +36,9 @@ pub(super) const SPECIFIC: &[(&str, ErrorKind)] = &[
     ("insufficient_credits", Billing),
     ("insufficient_balance", Billing),
     ("payment_required", Billing),
+    ("budget_exceeded", Billing),
+    // Alibaba.
+    ("arrearage", Billing),
     ("unsupported_country_region_territory", Auth),
     ("authentication_error", Auth),
     ("invalid_authentication_error", Auth),

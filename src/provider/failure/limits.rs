@@ -24,6 +24,7 @@ const MESSAGES: &[&str] = &[
     "prompt contains {requested} tokens*too large for model with {limit} maximum context length",
     // Together.
     "must be <= {limit}. given: {requested} `inputs` tokens and {requested} `max_new_tokens`",
+    "`inputs` must have less than {limit} tokens. given: {requested}",
     "input ({requested} tokens) is longer than the model's context length ({limit} tokens)",
     // Google.
     "input token count ({requested}) exceeds the maximum number of tokens allowed ({limit})",
@@ -40,6 +41,8 @@ const MESSAGES: &[&str] = &[
     "maximum prompt length is {limit} but the request contains {requested} tokens",
     "exceeded model token limit: {limit} (requested: {requested})",
     "prompt token count of {requested} exceeds the limit of {limit}",
+    // Cohere.
+    "number of tokens in the prompt cannot exceed {limit} - received {requested}",
 ];
 
 /// Reads a message that is in lower case.

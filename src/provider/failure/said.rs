@@ -7,6 +7,9 @@ use crate::error::ContextLimits;
 /// How much of a message is shown.
 const LONGEST: usize = 500;
 
+/// How much of a message is looked at. Gateways put their own words before those of who failed.
+const LOOKED_AT: usize = 4 * LONGEST;
+
 /// How deep an error may be wrapped into another: gateways pass on what they were told.
 const DEEPEST: usize = 8;
 
@@ -41,6 +44,10 @@ pub(super) fn tells_of_error(json: &str) -> bool {
         error || object.get("object").or_else(|| object.get("type")) == Some(&"error".into())
     })
 }
+
+/// Where a message stands, or what holds it.
+const MESSAGES: [&str; 8] =
+    ["message", "error", "detail", "errors", "Message", "msg", "error_msg", "error_description"];
 
 impl Said {
     /// Reads the body of an answer that is an error by its status.
@@ -92,7 +99,7 @@ impl Said {
 
     fn read_object(&mut self, object: &Map<String, Value>, depth: usize) {
         let text = |name: &str| object.get(name).and_then(Value::as_str);
-        for name in ["type", "code", "status", "reason", "error_type"] {
+        for name in ["type", "code", "status", "reason", "error_type", "__type"] {
             self.words.extend(text(name).map(str::to_ascii_lowercase));
         }
         // A code may be a word or an HTTP status in either form.
@@ -120,7 +127,7 @@ impl Said {
         if object.contains_key("failed_generation") {
             self.words.push("failed_generation".to_owned());
         }
-        for name in ["message", "error", "detail", "errors"] {
+        for name in MESSAGES {
             match (name, object.get(name)) {
                 ("detail" | "errors", Some(Value::Array(list))) => self.read_fields(list, depth),
                 (_, Some(value)) => self.read(value, depth + 1),
@@ -202,11 +209,13 @@ impl Said {
     }
 
     fn add_message(&mut self, text: &str) {
-        let line = one_line(text);
+        let whole = one_line(text, LOOKED_AT);
+        let line = one_line(text, LONGEST);
         if line.is_empty() || self.message.contains(&line) {
             return;
         }
-        self.text.push_str(&line.to_lowercase());
+        self.words.extend(exceptions(&whole).map(str::to_ascii_lowercase));
+        self.text.push_str(&whole.to_lowercase());
         self.text.push(' ');
         // Two say more than one, and three are enough.
         if self.message.is_empty() {
@@ -217,18 +226,35 @@ impl Said {
     }
 }
 
+/// The names of exceptions that a message begins its parts with, as programs print them:
+/// `litellm.BadRequestError: ContextWindowExceededError: …`.
+fn exceptions(message: &str) -> impl Iterator<Item = &str> {
+    let names = message.split(' ').filter_map(|word| word.strip_suffix(':'));
+    let names = names.filter_map(|name| name.rsplit('.').next());
+    names.filter(|name| name.ends_with("Error") || name.ends_with("Exception"))
+}
+
 /// A message is one line of a length that a person reads.
-fn one_line(text: &str) -> String {
+fn one_line(text: &str, longest: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
-        if line.len() + word.len() > LONGEST {
-            line.push('…');
-            break;
-        }
         if !line.is_empty() {
             line.push(' ');
         }
         line.extend(word.chars().filter(|c| !c.is_control()));
+        if line.len() > longest {
+            cut(&mut line, longest);
+            line.push('…');
+            break;
+        }
     }
     line
+}
+
+/// Cuts a line between two words, or in its last one if that is longer than the half of it. Some
+/// languages have no spaces.
+fn cut(line: &mut String, longest: usize) {
+    let end = line.floor_char_boundary(longest);
+    let space = line[..end].rfind(' ').filter(|at| *at >= longest / 2);
+    line.truncate(space.unwrap_or(end));
 }

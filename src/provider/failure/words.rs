@@ -32,7 +32,7 @@ const PHRASES: &[(&str, ErrorKind)] = &[
     // Groq.
     ("please reduce the length of the messages", ContextWindow),
     // Google.
-    ("exceeds the maximum number of tokens allowed", ContextWindow),
+    ("exceeds the maximum number of tokens", ContextWindow),
     // llama.cpp, LM Studio, Ollama.
     ("exceeds the available context size", ContextWindow),
     ("is greater than the context length", ContextWindow),
@@ -43,6 +43,9 @@ const PHRASES: &[(&str, ErrorKind)] = &[
     ("exceeds the context window", ContextWindow),
     // Together, and others that are built on TGI.
     ("`inputs` tokens + `max_new_tokens` must be", ContextWindow),
+    ("`inputs` must have less than", ContextWindow),
+    // Cohere.
+    ("number of tokens in the prompt cannot exceed", ContextWindow),
     // xAI, MiniMax, Moonshot, GitHub.
     ("maximum prompt length is", ContextWindow),
     ("context window exceeds limit", ContextWindow),
@@ -56,10 +59,21 @@ const PHRASES: &[(&str, ErrorKind)] = &[
     ("exceeded your current quota", Billing),
     ("billing hard limit", Billing),
     ("billing details", Billing),
+    ("balance is insufficient", Billing),
+    ("available credits", Billing),
+    ("any credits", Billing),
+    ("not enough credits", Billing),
+    ("spending limit", Billing),
+    ("budget has been exceeded", Billing),
+    ("specified api usage limits", Billing),
+    ("in good standing", Billing),
     ("content management policy", Filtered),
     ("content filtering policy", Filtered),
     ("requires moderation", Filtered),
     ("flagged as potentially violating", Filtered),
+    ("was flagged", Filtered),
+    ("violates usage guidelines", Filtered),
+    ("inappropriate content", Filtered),
     ("rejected by the safety system", Filtered),
     ("api key expired", Auth),
     ("api key not valid", Auth),
@@ -70,6 +84,9 @@ const PHRASES: &[(&str, ErrorKind)] = &[
     ("unregistered callers", Auth),
     ("user location is not supported", Auth),
     ("not available in your region", Auth),
+    ("not available in your country", Auth),
+    ("organization has been disabled", Auth),
+    ("account has been disabled", Auth),
     ("failed to call a function", GenerationFailed),
     ("tool call validation failed", GenerationFailed),
     ("model did not call a tool", GenerationFailed),
@@ -78,6 +95,8 @@ const PHRASES: &[(&str, ErrorKind)] = &[
     ("malformed function call", GenerationFailed),
     ("rate limit", RateLimited),
     ("too many requests", RateLimited),
+    ("rate exceeded", RateLimited),
+    ("request limit reached", RateLimited),
     ("overloaded", Overloaded),
     ("tier capacity exceeded", Overloaded),
     ("at capacity", Overloaded),
@@ -92,6 +111,10 @@ const PHRASES: &[(&str, ErrorKind)] = &[
     ("is not supported with this model", Unsupported),
     ("does not support tools", Unsupported),
     ("does not support image", Unsupported),
+    ("no endpoints found that support", Unsupported),
+    // llama.cpp, and vLLM, whose server was started without a flag.
+    ("input is not supported", Unsupported),
+    (" requires --", Unsupported),
 ];
 
 /// What there was too much of, by a piece of what was said, the first that fits. Google names its
@@ -142,6 +165,7 @@ const AUTH: &[(&str, AuthProblem)] = &[
     ("unsupported_country_region_territory", Region),
     ("location is not supported", Region),
     ("not available in your region", Region),
+    ("not available in your country", Region),
     ("country, region, or territory", Region),
     ("missing", MissingKey),
     ("didn't provide an api key", MissingKey),
@@ -163,6 +187,7 @@ const AUTH: &[(&str, AuthProblem)] = &[
     ("has not been used in project", Forbidden),
     ("deactivated", Forbidden),
     ("suspended", Forbidden),
+    ("disabled", Forbidden),
     ("not_authorized", Forbidden),
     ("invalid", InvalidKey),
     ("incorrect", InvalidKey),
@@ -175,23 +200,39 @@ const AUTH: &[(&str, AuthProblem)] = &[
 /// that says little.
 pub(super) fn kind(status: Option<u16>, said: &Said) -> ErrorKind {
     let word = |table: &[(&str, ErrorKind)]| {
-        let known = |(word, _): &&(&str, _)| said.words.iter().any(|said| said == word);
+        let known = |(word, _): &&(&str, _)| said.words.iter().any(|said| same(said, word));
         table.iter().find(known).map(|(_, kind)| *kind)
     };
     let phrase = || PHRASES.iter().find(|(phrase, _)| said.text.contains(phrase));
     let by_message = || phrase().map(|(_, kind)| *kind).or_else(|| by_limits(said));
     word(SPECIFIC)
-        .or_else(|| by_message().filter(|kind| fits(*kind, status)))
+        .or_else(by_message)
+        .filter(|kind| fits(*kind, status))
         .or_else(|| status.map(of_status))
         .or_else(|| word(GENERAL))
         .unwrap_or(ErrorKind::Other)
+}
+
+/// Whether two words for programs are the same, whatever hand wrote them: `rate_limit_error`,
+/// `RateLimitError` and `com.vendor#RateLimitException`.
+fn same(a: &str, b: &str) -> bool {
+    core(a).eq(core(b))
+}
+
+/// The letters of a word that say what it means.
+fn core(word: &str) -> impl Iterator<Item = char> {
+    let name = word.rsplit(['#', '/']).next().unwrap_or_default();
+    let name = name.strip_suffix("exception").unwrap_or(name);
+    let name = name.strip_suffix("error").unwrap_or(name);
+    name.chars().filter(|c| !matches!(c, '_' | '-' | ' '))
 }
 
 fn by_limits(said: &Said) -> Option<ErrorKind> {
     (said.limits.is_some() || limits::read(&said.text).is_some()).then_some(ContextWindow)
 }
 
-/// A key that the status says is wrong is not made right by a message that mentions a limit.
+/// A key that the status says is wrong is not made right by a message that mentions a limit, nor an
+/// account paid for by a word such as Google's `RESOURCE_EXHAUSTED`.
 fn fits(kind: ErrorKind, status: Option<u16>) -> bool {
     match status {
         Some(401) => kind == Auth || kind == Billing,
@@ -212,7 +253,8 @@ fn of_status(status: u16) -> ErrorKind {
         498 | 503 | 529 => Overloaded,
         501 => Unsupported,
         // OpenAI's SDKs ask again: "the server may return 409 on lock timeouts".
-        409 | 425 | 500.. => Server,
+        // 424 is Bedrock's and TGI's, for a model that failed; 499 is Google's, for what it cancelled.
+        409 | 424 | 425 | 499 | 500.. => Server,
         400.. => InvalidRequest,
         _ => Protocol,
     }

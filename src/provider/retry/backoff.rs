@@ -54,8 +54,11 @@ impl Backoff {
     pub fn ceiling(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
+        if self.base.is_zero() {
+            return Duration::ZERO;
+        }
         let seconds = self.base.as_secs_f64() * factor.powi(power);
-        // What is too large for a duration, or no number, is the cap.
+        // What is too large for a duration is the cap.
         Duration::try_from_secs_f64(seconds).unwrap_or(self.cap).min(self.cap)
     }
 
@@ -73,8 +76,11 @@ impl Backoff {
         if asked > self.retry_after_cap {
             return None;
         }
-        let fraction = random.fraction().clamp(0.0, 1.0);
-        Some(self.ceiling(failed).mul_f64(fraction).max(asked))
+        let ceiling = self.ceiling(failed);
+        let seconds = ceiling.as_secs_f64() * random.fraction().clamp(0.0, 1.0);
+        // A fraction that is no number waits the longest.
+        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(ceiling).min(ceiling);
+        Some(wait.max(asked))
     }
 }
 
@@ -95,6 +101,39 @@ mod tests {
                     assert!(wait <= backoff.cap, "{backoff:?} waits {wait:?}");
                     assert_eq!(backoff.wait(failed, Some(Duration::MAX), &random), None);
                 }
+            }
+        }
+    }
+
+    #[derive(Debug)]
+    struct Odd(f64);
+
+    impl Random for Odd {
+        fn bits(&self) -> u64 {
+            0
+        }
+
+        fn fraction(&self) -> f64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn no_chance_makes_it_panic() {
+        for cap in [Duration::ZERO, Duration::from_secs(3), Duration::MAX] {
+            let backoff = Backoff { cap, base: Duration::MAX, ..Backoff::default() };
+            for fraction in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1.0, 2.0] {
+                assert!(backoff.wait(1, None, &Odd(fraction)).unwrap() <= cap);
+            }
+        }
+    }
+
+    #[test]
+    fn a_base_of_nothing_never_waits() {
+        for factor in [1.0, 2.0, f64::INFINITY] {
+            let backoff = Backoff { base: Duration::ZERO, factor, ..Backoff::default() };
+            for failed in [1, 2, 3, 2_000] {
+                assert_eq!(backoff.ceiling(failed), Duration::ZERO, "{factor} {failed}");
             }
         }
     }

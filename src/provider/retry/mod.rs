@@ -22,9 +22,10 @@ use crate::turn::TurnBuilder;
 /// A provider that sends a request again when it failed for a reason that may pass.
 ///
 /// It asks again behind errors of the kinds `connect`, `timeout`, `rate_limited`, `overloaded`,
-/// `server` and `incomplete_turn`, or those that [`retry_if`](Self::retry_if) chooses; so often and
-/// behind such waits as [`Backoff`] says. The request is the same each time. The error of the last
-/// try is given as it is.
+/// `server`, `generation_failed` and `incomplete_turn`, or those that [`retry_if`](Self::retry_if)
+/// chooses; so often and behind such waits as [`Backoff`] says. The request is the same each time.
+/// The error of the last try is given as it is. Each try has the whole of the time that the
+/// provider below gives a turn.
 ///
 /// It asks again only while nothing was said, unless [`with_retraction`](Self::with_retraction)
 /// allows more, and never behind `TurnComplete`. A count of tokens does not stand in the way:
