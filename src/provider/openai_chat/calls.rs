@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::Json;
 use crate::provider::fields::Fields;
 use crate::provider::lenient::Str;
-use crate::turn::TurnBuilder;
+use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// What LiteLLM puts between the id of a call and the signature of the thought before it.
 pub(super) const THOUGHT: &str = "__thought__";
@@ -45,16 +45,30 @@ impl Calls {
 
     /// Takes the next delta of a call.
     pub(super) fn push(&mut self, delta: &WireCall<'_>, turn: &mut TurnBuilder) {
+        if turn.is_over() {
+            return;
+        }
         let (id, thought) = match delta.id.or_empty().split_once(THOUGHT) {
             Some((id, thought)) => (id, Some(thought)),
             None => (delta.id.or_empty(), None),
         };
         let function = delta.function.is.as_ref();
         let name = function.map_or("", |function| function.name.or_empty());
-        let at = self.find(delta.index.0, id, name).unwrap_or_else(|| {
-            self.0.push(Call { index: delta.index.0, ..Call::default() });
-            self.0.len() - 1
-        });
+        let arguments = function.map_or(Some("".into()), Function::arguments);
+        let says_nothing = id.is_empty() && name.is_empty() && !delta.is_misshapen();
+        let says_nothing = says_nothing && arguments.as_deref() == Some("");
+        let at = match self.find(delta.index.0, id, name) {
+            Some(at) => at,
+            None if says_nothing => return,
+            None if self.0.len() == MOST_ITEMS => return turn.overfill(),
+            None => {
+                self.0.push(Call { index: delta.index.0, ..Call::default() });
+                self.0.len() - 1
+            }
+        };
+        if !says_nothing && self.is_anybodys(delta.index.0, id, name) {
+            return self.break_open();
+        }
         let call = &mut self.0[at];
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
@@ -64,7 +78,6 @@ impl Calls {
             call.name.push_str(name);
         }
         call.keep(delta, thought);
-        let arguments = function.map_or(Some("".into()), Function::arguments);
         call.broken |= arguments.is_none() || delta.is_misshapen();
         let arguments = arguments.unwrap_or_default();
         if call.name.is_empty() {
@@ -92,6 +105,10 @@ impl Calls {
         let name = read.name.or_empty();
         if name.is_empty() || !arguments.starts_with('{') {
             return false;
+        }
+        if self.0.len() == MOST_ITEMS {
+            turn.overfill();
+            return true;
         }
         let (name, early) = (name.to_owned(), arguments.to_owned());
         self.0.push(Call { name, early, whole: true, ..Call::default() });
@@ -124,6 +141,21 @@ impl Calls {
             turn.tool_call_end(key(at));
         }
         Ok(())
+    }
+
+    /// A piece was none, or may be of any call: what the model wrote is not known.
+    pub(super) fn break_open(&mut self) {
+        self.0.iter_mut().filter(|call| !call.whole).for_each(|call| call.broken = true);
+    }
+
+    /// Whether a piece does not say which of several calls it is of, though the server tells them
+    /// apart by index.
+    fn is_anybodys(&self, index: Option<u64>, id: &str, name: &str) -> bool {
+        let counted = |call: &Call| !call.whole && call.index.is_some();
+        index.is_none()
+            && id.is_empty()
+            && name.is_empty()
+            && self.0.iter().filter(|call| counted(call)).nth(1).is_some()
     }
 
     /// The call that a delta continues, or `None` if it begins one.

@@ -84,6 +84,43 @@ impl<'de: 'a, 'a> Deserialize<'de> for Called<'a> {
     }
 }
 
+/// The pieces of calls in a delta; `misshapen` if something stands there that is none.
+#[derive(Default)]
+pub(super) struct Pieces<'a> {
+    pub(super) calls: Vec<WireCall<'a>>,
+    pub(super) misshapen: bool,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pieces<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&'de RawValue>::deserialize(deserializer)?.get();
+        let elements: Vec<&'de RawValue> = match raw.starts_with('[') {
+            true => serde_json::from_str(raw).map_err(serde::de::Error::custom)?,
+            false => Vec::new(),
+        };
+        let mut pieces =
+            Self { misshapen: !matches!(raw.as_bytes(), [b'[', ..] | b"null"), ..Self::default() };
+        for element in elements {
+            match element.get() {
+                "null" => {}
+                object if object.starts_with('{') => {
+                    let call = serde_json::from_str(object).map_err(serde::de::Error::custom)?;
+                    pieces.calls.push(call);
+                }
+                _ => pieces.misshapen = true,
+            }
+        }
+        Ok(pieces)
+    }
+}
+
+impl<'a> Called<'a> {
+    /// What stands in `function_call`.
+    pub(super) fn read(raw: &'a RawValue) -> Self {
+        serde_json::from_str(raw.get()).unwrap_or(Self { is: None, misshapen: true })
+    }
+}
+
 impl WireCall<'_> {
     pub(super) fn adds_arguments(&self) -> bool {
         let arguments = self.function.is.as_ref().map(Function::arguments);

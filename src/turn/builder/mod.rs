@@ -52,7 +52,7 @@ pub struct TurnBuilder {
 
 /// How many items a turn may have. No model writes as many; a server that never ends would fill
 /// the memory.
-const MOST_ITEMS: usize = 16_384;
+pub(crate) const MOST_ITEMS: usize = 16_384;
 
 /// A call of this turn, as the wire names it and as it is known here.
 #[derive(Debug)]
@@ -389,6 +389,13 @@ impl TurnBuilder {
     /// Takes nothing any more once there are more items than any turn has.
     fn bound(&mut self) {
         if self.partial.blocks.len().max(self.calls.len()) > MOST_ITEMS {
+            self.overfill();
+        }
+    }
+
+    /// Takes nothing any more: a decoder holds more than any turn has.
+    pub(crate) fn overfill(&mut self) {
+        if !self.finished {
             (self.finished, self.overfull) = (true, true);
         }
     }
