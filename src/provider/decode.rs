@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use pin_project::pin_project;
+use serde::de::IgnoredAny;
 use tokio::time::Sleep;
 
 use crate::error::{Error, ErrorKind};
@@ -72,7 +73,7 @@ pub enum Heard {
 /// With only a stop reason seen it waits for the wire's last word or the end of the body. A broken
 /// connection behind a stop reason does not fail the turn; before it, it is an
 /// [`IncompleteTurn`](ErrorKind::IncompleteTurn). A [`Timeout`](ErrorKind::Timeout) of the body
-/// stays one.
+/// stays one. A frame that the end of the body cut off in its middle says nothing.
 #[pin_project]
 #[derive(Debug)]
 pub struct Decoding<B, D> {
@@ -150,19 +151,29 @@ where
             let ending = matches!(this.stage, Stage::Ending);
             let frame = if ending { this.frames.finish() } else { this.frames.next_frame() };
             match frame {
-                Some(Ok(frame)) => match this.decoder.frame(frame, turn) {
-                    Ok(Heard::More) if turn.has_events() => {
-                        if turn.has_output() {
-                            this.patience.heard();
+                Some(Ok(frame)) => {
+                    // Only the frame that the end of the body cut off is left then.
+                    let is_half =
+                        ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
+                    match this.decoder.frame(frame, turn) {
+                        Ok(Heard::More) if turn.has_events() || turn.is_over() => {
+                            if turn.has_output() {
+                                this.patience.heard();
+                            }
+                            return Poll::Ready(Some(Ok(())));
                         }
-                        return Poll::Ready(Some(Ok(())));
+                        Ok(Heard::More) => {}
+                        Ok(Heard::LastWord) => {
+                            *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
+                        }
+                        Err(error) if is_half && error.kind() == ErrorKind::Protocol => {
+                            if !turn.is_stopped() {
+                                return Poll::Ready(Some(Err(turn.incomplete(Some(error)))));
+                            }
+                        }
+                        Err(error) => return Poll::Ready(Some(Err(error))),
                     }
-                    Ok(Heard::More) => {}
-                    Ok(Heard::LastWord) => {
-                        *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
-                    }
-                    Err(error) => return Poll::Ready(Some(Err(error))),
-                },
+                }
                 Some(Err(too_large)) => {
                     let message = too_large.to_string();
                     let error = Error::new(ErrorKind::TooLarge, message).with_source(too_large);

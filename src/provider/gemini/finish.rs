@@ -12,6 +12,8 @@ pub(super) fn reason(raw: &str, calls: bool) -> StopReason {
         // The wire has no word of its own for a turn that wants tools.
         "STOP" if calls => StopReason::ToolCalls,
         "STOP" => StopReason::Stop,
+        // Gateways have one.
+        "FUNCTION_CALL" | "TOOL_CALLS" => StopReason::ToolCalls,
         "MAX_TOKENS" => StopReason::MaxTokens,
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
         | "MODEL_ARMOR" => StopReason::ContentFilter,

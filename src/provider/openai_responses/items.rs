@@ -7,7 +7,7 @@ use super::parallel;
 use super::slot::{Kind, Place, Slot};
 use super::wire::{Arguments, WireItem};
 use super::words::{Agreement, Voice};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::turn::TurnBuilder;
 
 /// All items of a response. The place of an item here is its key in the turn.
@@ -94,6 +94,13 @@ impl Items {
         piece: Option<&str>,
         turn: &mut TurnBuilder,
     ) {
+        if self.is_anybodys(place) {
+            let calls = self.slots.iter_mut().filter_map(|slot| match &mut slot.kind {
+                Kind::Call(call) => Some(call),
+                Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => None,
+            });
+            return calls.for_each(|call| call.delta(None, 0, turn));
+        }
         let at = self.calling(place);
         if let Some(call) = self.call_mut(at) {
             call.delta(piece, key(at), turn);
@@ -108,6 +115,10 @@ impl Items {
         told: Arguments<'_>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
+        if self.is_anybodys(place) {
+            let message = "the end of a tool call may be of one of several";
+            return Err(Error::new(ErrorKind::Protocol, message));
+        }
         let at = self.calling(place);
         if let Kind::Call(call) = &mut self.slots[at].kind {
             call.rename(name, &self.declared);
@@ -146,6 +157,17 @@ impl Items {
         {
             self.say_call(at, turn);
         }
+    }
+
+    pub(super) fn has_any(&self) -> bool {
+        !self.slots.is_empty()
+    }
+
+    /// Whether a piece of a call does not say which of several it is of.
+    fn is_anybodys(&self, place: Place<'_>) -> bool {
+        let is_call = |slot: &Slot| matches!(slot.kind, Kind::Call(_));
+        let mut open = self.slots.iter().filter(|slot| is_call(slot) && !slot.done);
+        place.index.is_none() && open.nth(1).is_some() && self.find(place, is_call).is_none()
     }
 
     pub(super) fn open(&mut self, place: Place<'_>, kind: Kind) -> usize {
