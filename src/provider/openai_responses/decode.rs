@@ -158,6 +158,10 @@ impl Decoder {
         };
         let output: Vec<&RawValue> = serde_json::from_str(output).unwrap_or_default();
         self.items.backfill(&output, turn)?;
+        if self.items.is_overfull() {
+            turn.overfill();
+            return Ok(());
+        }
         if self.items.must_retract() {
             turn.retract(CORRECTED);
             self.identify(response, turn);
@@ -235,6 +239,9 @@ impl Decode for Decoder {
                 Some(_) => self.event(kind, &event, turn)?,
                 None => {}
             },
+        }
+        if self.items.is_overfull() {
+            turn.overfill();
         }
         Ok(Heard::More)
     }

@@ -1,5 +1,7 @@
 //! The items of a response while they stream.
 
+use std::collections::HashMap;
+
 use serde_json::value::RawValue;
 
 use super::call::Call;
@@ -8,7 +10,7 @@ use super::slot::{Kind, Place, Slot};
 use super::wire::{Arguments, WireItem};
 use super::words::{Agreement, Voice};
 use crate::error::{Error, ErrorKind};
-use crate::turn::TurnBuilder;
+use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// All items of a response. The place of an item here is its key in the turn.
 #[derive(Debug, Default)]
@@ -22,6 +24,11 @@ pub(super) struct Items {
     pub(super) reasoned: Option<String>,
     /// Something that was streamed is not what the provider says it was.
     pub(super) differs: bool,
+    /// The newest slot of each index; not asked where a slot has none.
+    newest: HashMap<u64, usize>,
+    some_lack_an_index: bool,
+    /// A message has more parts than any.
+    pub(super) overfull: bool,
     /// How many keys were given to the calls inside of wrappers.
     inner_calls: u32,
 }
@@ -59,6 +66,7 @@ impl Items {
         match kind {
             Kind::Message(words) | Kind::Reasoning(words) => {
                 words.delta(part, piece, key(at), turn);
+                self.overfull |= words.is_overfull();
             }
             Kind::Call(_) | Kind::Own(_) => {}
         }
@@ -78,10 +86,12 @@ impl Items {
         match kind {
             Kind::Message(words) => {
                 self.differs |= words.whole(part, text, key, turn) == Agreement::Differs;
+                self.overfull |= words.is_overfull();
             }
             // Thoughts are for reading; what goes back is the item as it is told at its end.
             Kind::Reasoning(words) => {
                 let _ = words.whole(part, text, key, turn);
+                self.overfull |= words.is_overfull();
             }
             Kind::Call(_) | Kind::Own(_) => {}
         }
@@ -170,13 +180,30 @@ impl Items {
         place.index.is_none() && open.nth(1).is_some() && self.find(place, is_call).is_none()
     }
 
+    /// There is more than any response has: nothing is taken any more.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.slots.len() > MOST_ITEMS || self.overfull
+    }
+
     pub(super) fn open(&mut self, place: Place<'_>, kind: Kind) -> usize {
+        match place.index {
+            Some(index) => drop(self.newest.insert(index, self.slots.len())),
+            None => self.some_lack_an_index = true,
+        }
         self.slots.push(Slot::new(place, kind));
         self.slots.len() - 1
     }
 
     /// The newest item that is wanted and stands at a place.
     pub(super) fn find(&self, place: Place<'_>, wanted: impl Fn(&Slot) -> bool) -> Option<usize> {
+        if let Some(index) = place.index
+            && !self.some_lack_an_index
+        {
+            let newest = *self.newest.get(&index)?;
+            if wanted(self.slots.get(newest)?) {
+                return Some(newest);
+            }
+        }
         self.slots.iter().rposition(|slot| slot.stands_at(place) && wanted(slot))
     }
 

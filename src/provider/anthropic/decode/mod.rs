@@ -17,7 +17,10 @@ use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure;
 use crate::provider::lenient::{Str, read};
 use crate::sse::Frame;
-use crate::turn::{MOST_ITEMS, TurnBuilder};
+use crate::turn::TurnBuilder;
+
+/// How many blocks may be open at once; the vendor's follow one another.
+const MOST_OPEN: usize = 256;
 
 /// Reads the events of the Anthropic Messages wire. Pure: it does no I/O.
 ///
@@ -102,7 +105,7 @@ impl Decoder {
                 return Err(behind_the_end());
             }
             self.blocks.retain(|(open, _)| *open != index);
-            match self.blocks.len() < MOST_ITEMS {
+            match self.blocks.len() < MOST_OPEN {
                 true => self.blocks.push((index, block)),
                 false => turn.overfill(),
             }
