@@ -64,7 +64,10 @@ impl Decoder {
         if let Some(error) = said(choice.error) {
             return Err(failure::in_stream(error.get()));
         }
-        if let Some(delta) = &choice.delta.0 {
+        if choice.delta.misshapen {
+            self.calls.break_open();
+        }
+        if let Some(delta) = &choice.delta.is {
             // What comes behind the finish reason is passed over.
             match turn.is_stopped() {
                 false => self.delta(delta, turn)?,
@@ -228,6 +231,10 @@ impl Decode for Decoder {
         turn.provider(self.dialect.name);
         turn.response_id(chunk.id.or_empty());
         turn.model(chunk.model.or_empty());
+        let is_none = chunk.choices.1 || !frame.data.trim_start().starts_with('{');
+        if is_none && !turn.is_stopped() {
+            self.calls.break_open();
+        }
         if let Some(choice) = &chunk.choices.0 {
             self.choice(choice, turn)?;
             if let Some(usage) = &choice.usage.0 {

@@ -147,8 +147,7 @@ impl Decoder {
         self.identify(response, turn);
         let word = if word == "done" { "completed" } else { word };
         let status = match response.status.or_empty() {
-            // What says that it is less than complete counts, whichever it is.
-            "completed" => word,
+            // What says that it is less than complete counts, whichever of the two it is.
             status @ ("incomplete" | "failed" | "cancelled") => status,
             _ => word,
         };

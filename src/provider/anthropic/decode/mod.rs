@@ -197,7 +197,8 @@ impl Decode for Decoder {
             let message = "an event may be of one of several blocks";
             return Err(Error::new(ErrorKind::Protocol, message));
         }
-        let index = event.index.0.unwrap_or_default();
+        let only = self.blocks.first().filter(|_| is_anybodys).map(|(open, _)| *open);
+        let index = event.index.0.or(only).unwrap_or_default();
         match kind {
             "content_block_delta" => self.block_delta(index, event.delta.0.as_ref(), turn)?,
             "content_block_start" => {
