@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use pin_project::pin_project;
+use serde::de::IgnoredAny;
 use tokio::time::Sleep;
 
 use crate::error::{Error, ErrorKind};
@@ -74,8 +75,8 @@ pub enum Heard {
 ///
 /// With only a stop reason seen it waits for the wire's last word or the end of the body. A broken
 /// connection behind a stop reason does not fail the turn; before it, it is an
-/// [`IncompleteTurn`](ErrorKind::IncompleteTurn). So is a body that ends within a frame. A [`Timeout`](ErrorKind::Timeout) of the body
-/// stays one.
+/// [`IncompleteTurn`](ErrorKind::IncompleteTurn). A [`Timeout`](ErrorKind::Timeout) of the body
+/// stays one. A frame that the end of the body cut off in its middle says nothing.
 #[pin_project]
 #[derive(Debug)]
 pub struct Decoding<B, D> {
@@ -154,25 +155,30 @@ where
             let ending = matches!(this.stage, Stage::Ending);
             let frame = if ending { this.frames.finish() } else { this.frames.next_frame() };
             match frame {
-                Some(Ok(frame)) => match this.decoder.frame(frame, turn) {
-                    Ok(Heard::More) if turn.has_events() => {
-                        if turn.has_output() {
-                            this.patience.heard();
+                Some(Ok(frame)) => {
+                    // Only the frame that the end of the body cut off is left then: many a gateway
+                    // closes an answer that broke off as if it had come to its end.
+                    let is_half =
+                        ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
+                    match this.decoder.frame(frame, turn) {
+                        Ok(Heard::More) if turn.has_events() || turn.is_over() => {
+                            if turn.has_output() {
+                                this.patience.heard();
+                            }
+                            return Poll::Ready(Some(Ok(())));
                         }
-                        return Poll::Ready(Some(Ok(())));
+                        Ok(Heard::More) => {}
+                        Ok(Heard::LastWord) => {
+                            *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
+                        }
+                        Err(error) if is_half && error.kind() == ErrorKind::Protocol => {
+                            if !turn.is_stopped() {
+                                return Poll::Ready(Some(Err(turn.incomplete(Some(error)))));
+                            }
+                        }
+                        Err(error) => return Poll::Ready(Some(Err(error))),
                     }
-                    Ok(Heard::More) => {}
-                    Ok(Heard::LastWord) => {
-                        *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
-                    }
-                    Err(error) if ending && is_torn(&error) => {
-                        return Poll::Ready(Some(match turn.is_stopped() {
-                            true => complete(this.decoder, turn),
-                            false => Err(turn.incomplete(Some(error))),
-                        }));
-                    }
-                    Err(error) => return Poll::Ready(Some(Err(error))),
-                },
+                }
                 Some(Err(too_large)) => {
                     let message = too_large.to_string();
                     let error = Error::new(ErrorKind::TooLarge, message).with_source(too_large);
@@ -228,12 +234,6 @@ fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
         Poll::Pending => patience.poll(cx).map(|error| Some(Err(error))),
         piece @ Poll::Ready(_) => piece,
     }
-}
-
-/// Whether a frame at the end of a body is half of one: many a gateway closes an answer that broke
-/// off as if it had come to its end.
-fn is_torn(error: &Error) -> bool {
-    error.kind() == ErrorKind::Protocol && error.find_source::<serde_json::Error>().is_some()
 }
 
 fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> Result<(), Error> {

@@ -46,6 +46,10 @@ impl Fields {
         self.0.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The fields in their order.
     pub(super) fn into_iter(self) -> impl Iterator<Item = (String, Box<RawValue>)> {
         self.0.into_iter()

@@ -11,6 +11,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use builder::MOST_ITEMS;
 pub use builder::TurnBuilder;
 pub use calls::{Calls, Veto};
 pub use event::{ReasoningKind, TurnEvent};

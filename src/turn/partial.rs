@@ -1,5 +1,6 @@
 //! A turn that is not complete: the fold of its events so far.
 
+use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::usage::Usage;
 #[derive(Clone, Debug, Default)]
 pub struct PartialTurn {
     pub(super) blocks: Vec<Block>,
+    /// Where the newest block of text or reasoning of a key is.
+    places: HashMap<Key, usize>,
     pub(super) usage: Usage,
     pub(super) model: Option<String>,
     pub(super) response_id: Option<String>,
@@ -36,7 +39,7 @@ pub(super) struct Block {
 }
 
 /// Which block an event belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Text(u32),
     Reasoning(u32),
@@ -164,12 +167,8 @@ impl PartialTurn {
         })
     }
 
-    pub(super) fn call_block_mut(&mut self, call_id: &str) -> Option<&mut Block> {
-        self.blocks.iter_mut().rfind(|block| block.is_call(call_id))
-    }
-
     pub(super) fn attach(&mut self, key: Key, data: ProviderData) -> bool {
-        let block = self.blocks.iter_mut().rfind(|block| block.key == key);
+        let block = self.places.get(&key).and_then(|at| self.blocks.get_mut(*at));
         let found = block.is_some();
         if let Some(block) = block {
             block.item.provider_data = Some(Arc::new(data));
@@ -179,10 +178,14 @@ impl PartialTurn {
 
     /// The newest block is looked at first: deltas come in runs.
     pub(super) fn open(&mut self, key: Key, new: impl FnOnce() -> ItemKind) -> &mut Block {
-        let at = self.blocks.iter().rposition(|block| block.key == key).unwrap_or_else(|| {
-            self.blocks.push(Block { key, item: Item::new(new()), ended: false });
-            self.blocks.len() - 1
-        });
+        let newest = self.blocks.len().wrapping_sub(1);
+        let at = match self.blocks.last() {
+            Some(last) if last.key == key => newest,
+            _ => *self.places.entry(key).or_insert_with(|| {
+                self.blocks.push(Block { key, item: Item::new(new()), ended: false });
+                self.blocks.len() - 1
+            }),
+        };
         &mut self.blocks[at]
     }
 }

@@ -24,7 +24,7 @@ fn a_turn_ends_by_its_finish_reason_with_or_without_done_and_not_by_done_alone()
 }
 
 #[test]
-fn done_is_enough_where_the_dialect_says_so_and_calls_may_run_then() {
+fn done_is_enough_where_the_dialect_says_so_but_never_for_calls() {
     let dialect = Dialect { end: TurnEnd::Done, ..Dialect::STRICT };
     let turn = read_in(&dialect, &[hi(), done()]).unwrap();
     assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, None));
@@ -32,9 +32,13 @@ fn done_is_enough_where_the_dialect_says_so_and_calls_may_run_then() {
     // Nothing was answered.
     assert_eq!(text(read_in(&dialect, &[done()])), Err(ErrorKind::IncompleteTurn));
     let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
-    let turn = read_in(&dialect, &[delta(&json!({ "tool_calls": call })), done()]).unwrap();
-    assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);
-    assert!(turn.calls().veto().is_none());
+    let called = delta(&json!({ "tool_calls": call }));
+    let unsaid = read_in(&dialect, &[called.clone(), done()]);
+    assert_eq!(text(unsaid), Err(ErrorKind::IncompleteTurn));
+    assert!(read_in(&dialect, &[called, finish("stop"), done()]).unwrap().calls().veto().is_none());
+    let written = Dialect { text_calls: true, ..dialect };
+    let said = delta(&json!({ "content": "<tool_call>{\"name\":\"f\"}</tool_call>" }));
+    assert_eq!(text(read_in(&written, &[said, done()])), Err(ErrorKind::IncompleteTurn));
 }
 
 #[test]

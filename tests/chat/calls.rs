@@ -123,6 +123,35 @@ fn a_call_is_not_over_because_its_text_parses() {
 }
 
 #[test]
+fn a_piece_of_a_call_that_is_none_or_may_be_of_two_calls_runs_nothing() {
+    let begin = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "" } }]);
+    let piece = json!({ "index": 0, "function": { "arguments": "{\"x\":1}" } });
+    check(&[begin.clone(), json!([piece.clone()])], &["a f {\"x\":1}"]);
+    for none in
+        [piece.clone(), json!("{\"x\":1}"), json!(1), json!(["{\"x\":1}"]), json!([[piece]])]
+    {
+        assert_eq!(called(&[begin.clone(), none]).unwrap_err().kind(), ErrorKind::Protocol);
+    }
+    // What says nothing is no piece and no call.
+    for nothing in [json!(null), json!([]), json!([null]), json!([{}]), json!([{ "index": 3 }])] {
+        check(&[begin.clone(), nothing], &["a f "]);
+    }
+    let second = json!([{ "index": 1, "id": "b", "function": { "name": "g", "arguments": "" } }]);
+    let whose = json!([{ "function": { "arguments": "{}" } }]);
+    let one = called(&[begin.clone(), whose.clone()]);
+    check_turn(&one.unwrap(), &["a f {}"]);
+    assert_eq!(called(&[begin, second, whose]).unwrap_err().kind(), ErrorKind::Protocol);
+}
+
+#[test]
+fn a_function_call_that_is_not_understood_runs_nothing() {
+    let begin = json!({ "function_call": { "name": "f", "arguments": "" } });
+    let doubled = r#"{"choices":[{"delta":{"function_call":{"arguments":"{","arguments":"{}"}}}]}"#;
+    let body = [super::delta(&begin), doubled.to_owned(), super::finish("function_call")];
+    assert_eq!(read(&body).unwrap_err().kind(), ErrorKind::Protocol);
+}
+
+#[test]
 fn text_may_stand_before_and_behind_calls() {
     let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
     for reason in ["tool_calls", "stop"] {

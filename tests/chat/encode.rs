@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
-use turnstream::item::{Media, MediaSource, Part, ResultKind, ToolResult};
+use turnstream::item::{Mark, Media, MediaSource, Part, ResultKind, ToolResult};
 use turnstream::provider::openai_chat::{
     Dialect, EmptyContent, IdRule, KeyHeader, MediaForms, SystemRole,
 };
@@ -216,4 +216,21 @@ fn marks_stand_on_the_tools_the_stable_zone_and_the_newest_message() {
     let off = body(&asked, &Dialect::OPENROUTER).unwrap();
     assert!(marks(&off).is_empty());
     assert_eq!(off["messages"][1]["content"], "x");
+}
+
+#[test]
+fn nothing_stands_between_a_call_and_its_result_whatever_was_cut_off() {
+    let cut = |item: Item| item.marked(Mark::Interrupted);
+    for between in [Item::reasoning("hm"), Item::text("I wo")] {
+        let items = vec![
+            Item::user("x"),
+            Item::tool_call("a", "f", "{}"),
+            cut(between),
+            Item::text("So."),
+            Item::user("y"),
+        ];
+        let roles: Vec<Value> =
+            sent(items, &Dialect::OPENAI).iter().map(|message| message["role"].clone()).collect();
+        assert_eq!(roles, ["user", "assistant", "tool", "user"]);
+    }
 }

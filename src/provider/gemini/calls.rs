@@ -6,7 +6,7 @@ use super::partial_args::Arguments;
 use super::wire::FunctionCall;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData};
-use crate::turn::TurnBuilder;
+use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// The calls of a turn. Their place here is their key.
 #[derive(Debug, Default)]
@@ -26,6 +26,14 @@ impl Calls {
         self.0.is_empty()
     }
 
+    /// Something stood where a piece of a call may: without it an open call is not known whole.
+    pub(super) fn lose_piece(&self) -> Result<(), Error> {
+        match self.0.iter().any(|call| !call.ended) {
+            true => Err(broken("a piece of a tool call is not understood")),
+            false => Ok(()),
+        }
+    }
+
     /// Takes a call, or the next piece of one. `data` wraps what goes back with the call.
     ///
     /// "Whether this is the last part of the `FunctionCall`. If true, another partial message for
@@ -42,6 +50,10 @@ impl Calls {
         let Some(at) = self.begun(&piece)? else { return Ok(()) };
         let key = u32::try_from(at).unwrap_or(u32::MAX);
         let begins = at == self.0.len();
+        if at == MOST_ITEMS {
+            turn.overfill();
+            return Ok(());
+        }
         if begins {
             turn.tool_call_start(key, piece.id.or_empty(), piece.name());
             let id = piece.id.or_empty().to_owned();

@@ -86,8 +86,13 @@ impl Decoder {
         candidate: &Candidate<'_>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        for raw in candidate.parts() {
+        let parts = candidate.parts();
+        if parts.is_none() {
+            self.calls.lose_piece()?;
+        }
+        for raw in parts.unwrap_or_default() {
             match self.finished {
+                _ if turn.is_over() => break,
                 false => self.part(raw, turn)?,
                 // What comes behind the finish reason is passed over, but no call can be.
                 true if calls_something(raw) => {
@@ -117,7 +122,7 @@ impl Decoder {
         let mut room = String::new();
         // What is no object is no part.
         if !raw.get().starts_with('{') {
-            return Ok(());
+            return if raw.get() == "null" { Ok(()) } else { self.calls.lose_piece() };
         }
         let part: Part<'_> = read(raw.get(), &mut room)?;
         if let Some(call) = part.function_call {

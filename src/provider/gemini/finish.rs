@@ -12,7 +12,7 @@ pub(super) fn reason(raw: &str, calls: bool) -> StopReason {
         // The wire has no word of its own for a turn that wants tools.
         "STOP" if calls => StopReason::ToolCalls,
         "STOP" => StopReason::Stop,
-        // Not the vendor's words, but those of servers that stand in for it.
+        // Gateways have one.
         "FUNCTION_CALL" | "TOOL_CALLS" => StopReason::ToolCalls,
         "MAX_TOKENS" => StopReason::MaxTokens,
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"

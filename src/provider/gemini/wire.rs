@@ -106,9 +106,12 @@ impl<'a> Chunk<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    pub(super) fn parts(&self) -> Vec<&'a RawValue> {
-        let parts = self.content.0.as_ref().and_then(|content| content.parts);
-        parts.and_then(|parts| serde_json::from_str(parts.get()).ok()).unwrap_or_default()
+    /// The parts; `None` if what stands there is no list.
+    pub(super) fn parts(&self) -> Option<Vec<&'a RawValue>> {
+        match self.content.0.as_ref().and_then(|content| content.parts) {
+            None => Some(Vec::new()),
+            Some(parts) => serde_json::from_str(parts.get()).ok(),
+        }
     }
 
     /// Why it ended. The first value of the enumeration says that there is none.

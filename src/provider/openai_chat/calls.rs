@@ -1,5 +1,7 @@
 //! Which call a delta belongs to. Servers disagree on how they say it.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -8,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::Json;
 use crate::provider::fields::Fields;
 use crate::provider::lenient::Str;
-use crate::turn::TurnBuilder;
+use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// What LiteLLM puts between the id of a call and the signature of the thought before it.
 pub(super) const THOUGHT: &str = "__thought__";
@@ -19,7 +21,11 @@ pub(super) const EXTRA_FIELDS: [&str; 2] = ["extra_content", "provider_specific_
 
 /// The calls of a turn while they stream. Their place here is their key.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Vec<Call>);
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    /// The newest call of each index.
+    newest: HashMap<u64, usize>,
+}
 
 #[derive(Debug, Default)]
 struct Call {
@@ -40,22 +46,38 @@ struct Call {
 
 impl Calls {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.calls.is_empty()
     }
 
     /// Takes the next delta of a call.
     pub(super) fn push(&mut self, delta: &WireCall<'_>, turn: &mut TurnBuilder) {
+        if turn.is_over() {
+            return;
+        }
         let (id, thought) = match delta.id.or_empty().split_once(THOUGHT) {
             Some((id, thought)) => (id, Some(thought)),
             None => (delta.id.or_empty(), None),
         };
         let function = delta.function.is.as_ref();
         let name = function.map_or("", |function| function.name.or_empty());
-        let at = self.find(delta.index.0, id, name).unwrap_or_else(|| {
-            self.0.push(Call { index: delta.index.0, ..Call::default() });
-            self.0.len() - 1
-        });
-        let call = &mut self.0[at];
+        let arguments = function.map_or(Some("".into()), Function::arguments);
+        let says_nothing = id.is_empty() && name.is_empty() && !delta.is_misshapen();
+        let says_nothing = says_nothing && arguments.as_deref() == Some("");
+        let at = match self.find(delta.index.0, id, name) {
+            Some(at) => at,
+            None if says_nothing => return,
+            None if self.calls.len() == MOST_ITEMS => return turn.overfill(),
+            None => {
+                let at = self.calls.len();
+                self.newest.extend(delta.index.0.map(|index| (index, at)));
+                self.calls.push(Call { index: delta.index.0, ..Call::default() });
+                at
+            }
+        };
+        if !says_nothing && self.is_anybodys(delta.index.0, id, name) {
+            return self.break_open();
+        }
+        let call = &mut self.calls[at];
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
@@ -64,7 +86,6 @@ impl Calls {
             call.name.push_str(name);
         }
         call.keep(delta, thought);
-        let arguments = function.map_or(Some("".into()), Function::arguments);
         call.broken |= arguments.is_none() || delta.is_misshapen();
         let arguments = arguments.unwrap_or_default();
         if call.name.is_empty() {
@@ -93,10 +114,14 @@ impl Calls {
         if name.is_empty() || !arguments.starts_with('{') {
             return false;
         }
+        if self.calls.len() == MOST_ITEMS {
+            turn.overfill();
+            return true;
+        }
         let (name, early) = (name.to_owned(), arguments.to_owned());
-        self.0.push(Call { name, early, whole: true, ..Call::default() });
-        let at = self.0.len() - 1;
-        self.0[at].start(key(at), turn);
+        self.calls.push(Call { name, early, whole: true, ..Call::default() });
+        let at = self.calls.len() - 1;
+        self.calls[at].start(key(at), turn);
         true
     }
 
@@ -106,7 +131,7 @@ impl Calls {
         turn: &mut TurnBuilder,
         data: impl Fn(Json) -> crate::item::ProviderData,
     ) -> Result<(), Error> {
-        for (at, call) in self.0.iter_mut().enumerate() {
+        for (at, call) in self.calls.iter_mut().enumerate() {
             if call.broken {
                 let message = "the arguments of a tool call are neither text nor an object";
                 return Err(Error::new(ErrorKind::Protocol, message));
@@ -126,10 +151,33 @@ impl Calls {
         Ok(())
     }
 
+    /// A piece was none, or may be of any call: what the model wrote is not known.
+    pub(super) fn break_open(&mut self) {
+        self.calls.iter_mut().filter(|call| !call.whole).for_each(|call| call.broken = true);
+    }
+
+    /// Whether a piece does not say which of several calls it is of, though the server tells them
+    /// apart by index.
+    fn is_anybodys(&self, index: Option<u64>, id: &str, name: &str) -> bool {
+        let counted = |call: &Call| !call.whole && call.index.is_some();
+        index.is_none()
+            && id.is_empty()
+            && name.is_empty()
+            && self.calls.iter().filter(|call| counted(call)).nth(1).is_some()
+    }
+
     /// The call that a delta continues, or `None` if it begins one.
     fn find(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+        if let Some(at) = index.and_then(|index| self.newest.get(&index))
+            && self
+                .calls
+                .get(*at)
+                .is_some_and(|call| id.is_empty() || call.id.is_empty() || call.id == id)
+        {
+            return Some(*at);
+        }
         let newest = |belongs: &dyn Fn(&Call) -> bool| {
-            self.0.iter().rposition(|call| !call.whole && belongs(call))
+            self.calls.iter().rposition(|call| !call.whole && belongs(call))
         };
         match (index, id) {
             // The same index under another id is another call.

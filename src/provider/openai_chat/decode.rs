@@ -64,11 +64,14 @@ impl Decoder {
         if let Some(error) = said(choice.error) {
             return Err(failure::in_stream(error.get()));
         }
-        if let Some(delta) = &choice.delta.0 {
+        if choice.delta.misshapen {
+            self.calls.break_open();
+        }
+        if let Some(delta) = &choice.delta.is {
             // What comes behind the finish reason is passed over.
             match turn.is_stopped() {
                 false => self.delta(delta, turn)?,
-                true if delta.tool_calls.0.iter().any(WireCall::adds_arguments) => {
+                true if delta.tool_calls.calls.iter().any(WireCall::adds_arguments) => {
                     let message = "arguments of a tool call came behind the finish reason";
                     return Err(Error::new(ErrorKind::Protocol, message));
                 }
@@ -120,11 +123,14 @@ impl Decoder {
             self.refused = true;
             turn.refusal(REFUSAL, refusal);
         }
-        for call in &delta.tool_calls.0 {
+        for call in &delta.tool_calls.calls {
             self.call(call, turn)?;
         }
+        if delta.tool_calls.misshapen {
+            self.calls.break_open();
+        }
         if let Some(raw) = delta.seldom.as_ref().and_then(|seldom| seldom.function_call) {
-            let function = serde_json::from_str::<Called<'_>>(raw.get()).unwrap_or_default();
+            let function = Called::read(raw);
             let index = Num(Some(LEGACY_CALL));
             self.call(&WireCall { index, function, ..WireCall::default() }, turn)?;
         }
@@ -190,13 +196,13 @@ impl Decoder {
         }
     }
 
-    /// Ends a turn whose finish reason never came, where the dialect has it so.
+    /// Ends a turn whose finish reason never came. One with calls stays without its end: an answer
+    /// that broke off looks the same.
     fn stop_unsaid(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let reason = match (self.refused, self.calls.is_empty()) {
-            (_, false) => StopReason::ToolCalls,
-            (true, true) => StopReason::Refusal,
-            (false, true) => StopReason::Stop,
-        };
+        if turn.is_stopped() || !self.answered || !self.calls.is_empty() {
+            return Ok(());
+        }
+        let reason = if self.refused { StopReason::Refusal } else { StopReason::Stop };
         self.stop(reason, "", turn)
     }
 }
@@ -204,9 +210,7 @@ impl Decoder {
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
         if frame.data.trim() == "[DONE]" {
-            let ends =
-                !turn.is_stopped() && self.answered && self.dialect.end != TurnEnd::FinishReason;
-            if ends {
+            if self.dialect.end != TurnEnd::FinishReason {
                 self.stop_unsaid(turn)?;
             }
             return Ok(Heard::LastWord);
@@ -227,6 +231,10 @@ impl Decode for Decoder {
         turn.provider(self.dialect.name);
         turn.response_id(chunk.id.or_empty());
         turn.model(chunk.model.or_empty());
+        let is_none = chunk.choices.1 || !frame.data.trim_start().starts_with('{');
+        if is_none && !turn.is_stopped() {
+            self.calls.break_open();
+        }
         if let Some(choice) = &chunk.choices.0 {
             self.choice(choice, turn)?;
             if let Some(usage) = &choice.usage.0 {
@@ -241,10 +249,9 @@ impl Decode for Decoder {
     }
 
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let ends = !turn.is_stopped() && self.answered && self.dialect.end == TurnEnd::Body;
-        match ends && self.calls.is_empty() {
-            true => self.stop_unsaid(turn),
-            false => Ok(()),
+        match self.dialect.end {
+            TurnEnd::Body => self.stop_unsaid(turn),
+            TurnEnd::FinishReason | TurnEnd::Done => Ok(()),
         }
     }
 

@@ -9,8 +9,8 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::content::Spoken;
-use super::wire::WireCall;
-use crate::provider::lenient::{List, Str};
+use super::wire::Pieces;
+use crate::provider::lenient::Str;
 
 #[derive(Default)]
 pub(super) struct Delta<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Delta<'a> {
     pub(super) refusal: Str<'a>,
     /// Reasoning under the first of its names that says something.
     pub(super) thought: Str<'a>,
-    pub(super) tool_calls: List<WireCall<'a>>,
+    pub(super) tool_calls: Pieces<'a>,
     pub(super) seldom: Option<Box<Seldom<'a>>>,
 }
 

@@ -251,7 +251,8 @@ pub enum IdRule {
 pub enum TurnEnd {
     /// A finish reason, as the protocol has it.
     FinishReason,
-    /// Or `[DONE]`, for servers that send no finish reason. Calls may run then, too.
+    /// Or `[DONE]`, for servers that send no finish reason. A turn with calls is incomplete without
+    /// one: proxies send `[DONE]` also behind an answer that broke off.
     Done,
     /// Or the end of a body, for servers that send neither. A turn with calls is incomplete then:
     /// a connection that broke looks the same.

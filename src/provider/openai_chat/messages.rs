@@ -93,13 +93,15 @@ impl<'a> Messages<'a> {
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
-        // What was cut off is a message of its own; what comes next does not change it.
-        if std::mem::replace(&mut self.interrupted, item.interrupted) && !item.interrupted {
-            self.close_turn();
-        }
-        // Nor does another that was cut off: nothing tells where the first ended but its text.
-        let has_spoken = |turn: &Message<'_>| turn.content.says_something();
-        if item.interrupted && self.turn.as_ref().is_some_and(has_spoken) {
+        // What was cut off is a message of its own; what comes next does not change it. Nor does
+        // another that was cut off: nothing tells where the first ended but its text. But between
+        // calls and their results no message may stand.
+        let went_on = std::mem::replace(&mut self.interrupted, item.interrupted);
+        let ends = |turn: &Message<'_>| match item.interrupted {
+            true => turn.content.says_something(),
+            false => went_on,
+        };
+        if self.turn.as_ref().is_some_and(|turn| turn.tool_calls.is_empty() && ends(turn)) {
             self.close_turn();
         }
         let data = handoff(item, self.dialect.name, self.model).data();

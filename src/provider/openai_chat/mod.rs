@@ -12,6 +12,7 @@ mod decode;
 mod delta;
 mod notes;
 mod reasoning;
+mod shaped;
 mod tags;
 mod wire;
 

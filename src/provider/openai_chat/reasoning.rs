@@ -1,6 +1,7 @@
 //! Reasoning that goes back as it came: signed, encrypted, or in a server's own form.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -18,8 +19,13 @@ pub(super) const BLOCKS: &str = "thinking_blocks";
 #[derive(Debug, Default)]
 pub(super) struct Reasoning {
     details: Vec<Piece>,
+    /// The newest of `details` of each kind and index.
+    newest: HashMap<(&'static str, String), usize>,
     blocks: Vec<Piece>,
 }
+
+/// More fields are not put together: no element has as many.
+const MOST_FIELDS: usize = 64;
 
 /// An element of one of the arrays. Its text grows by what later elements add.
 #[derive(Debug)]
@@ -40,9 +46,14 @@ impl Reasoning {
         for fields in objects(delta.reasoning_details) {
             let piece = Piece::detail(fields);
             words.push_str(&piece.text);
-            match self.details.iter_mut().rev().find(|old| old.continues_in(&piece)) {
+            let place = (piece.text_field, raw(&piece.fields, "index").unwrap_or("").to_owned());
+            let newest = self.newest.get(&place).and_then(|at| self.details.get_mut(*at));
+            match newest.filter(|old| old.continues_in(&piece)) {
                 Some(old) => old.grow(piece),
-                None => self.details.push(piece),
+                None => {
+                    self.newest.insert(place, self.details.len());
+                    self.details.push(piece);
+                }
             }
         }
         let details_spoke = !words.is_empty();
@@ -102,6 +113,7 @@ impl Piece {
         let same = |name| raw(&self.fields, name) == raw(&next.fields, name);
         let other = |name| raw(&next.fields, name).is_some() && !same(name);
         !self.text_field.is_empty()
+            && self.takes_fields_of(next)
             && self.text_field == next.text_field
             && same("index")
             && !(other("id") && raw(&self.fields, "id").is_some())
@@ -110,7 +122,12 @@ impl Piece {
     /// Whether `next` adds to this thinking block: it is signed at its end.
     fn is_open_for(&self, next: &Self) -> bool {
         let signed = text(&self.fields, "signature").is_some_and(|sign| !sign.is_empty());
-        !self.text_field.is_empty() && self.text_field == next.text_field && !signed
+        let is_thinking = !self.text_field.is_empty() && self.text_field == next.text_field;
+        is_thinking && !signed && self.takes_fields_of(next)
+    }
+
+    fn takes_fields_of(&self, next: &Self) -> bool {
+        self.fields.len() + next.fields.len() <= MOST_FIELDS
     }
 
     fn grow(&mut self, next: Self) {

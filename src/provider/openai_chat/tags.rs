@@ -7,6 +7,9 @@ const END_THINK: &str = "</think>";
 const CALL: &str = "<tool_call>";
 const END_CALL: &str = "</tool_call>";
 
+/// So much is taken at once, in bytes: what is held is moved at each tag.
+const AT_ONCE: usize = 4 << 10;
+
 /// What a piece of text turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Said<'a> {
@@ -54,8 +57,13 @@ impl Tags {
 
     /// Takes the next piece of the text and says what it makes certain.
     pub(super) fn push(&mut self, piece: &str, mut say: impl FnMut(Said<'_>)) {
-        self.held.push_str(piece);
-        while self.step(&mut say) {}
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let (next, behind) = rest.split_at(rest.floor_char_boundary(AT_ONCE));
+            self.held.push_str(next);
+            while self.step(&mut say) {}
+            rest = behind;
+        }
     }
 
     /// The text is at its end; what was held back is what it looked like.

@@ -9,6 +9,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::delta::Delta;
+use super::shaped::Shaped;
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{Lax, Num, Seldom, Str, repaired};
 use crate::usage::Usage;
@@ -30,16 +31,17 @@ pub(super) struct Chunk<'a> {
     pub(super) citations: Option<&'a RawValue>,
 }
 
-/// The choice with index 0, or without one; others were not asked for.
+/// The choice with index 0, or without one; others were not asked for. Beside it, whether something
+/// stands there that is none.
 #[derive(Default)]
-pub(super) struct First<'a>(pub(super) Option<Choice<'a>>);
+pub(super) struct First<'a>(pub(super) Option<Choice<'a>>, pub(super) bool);
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Choice<'a> {
     index: Num,
     #[serde(borrow)]
-    pub(super) delta: Lax<Delta<'a>>,
+    pub(super) delta: Shaped<Delta<'a>>,
     #[serde(borrow)]
     pub(super) finish_reason: Str<'a>,
     /// Some servers put it here.
@@ -81,6 +83,43 @@ impl<'de: 'a, 'a> Deserialize<'de> for Called<'a> {
             false => None,
         };
         Ok(Self { misshapen: is.is_none() && raw != "null", is })
+    }
+}
+
+/// The pieces of calls in a delta; `misshapen` if something stands there that is none.
+#[derive(Default)]
+pub(super) struct Pieces<'a> {
+    pub(super) calls: Vec<WireCall<'a>>,
+    pub(super) misshapen: bool,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Pieces<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&'de RawValue>::deserialize(deserializer)?.get();
+        let elements: Vec<&'de RawValue> = match raw.starts_with('[') {
+            true => serde_json::from_str(raw).map_err(serde::de::Error::custom)?,
+            false => Vec::new(),
+        };
+        let mut pieces =
+            Self { misshapen: !matches!(raw.as_bytes(), [b'[', ..] | b"null"), ..Self::default() };
+        for element in elements {
+            match element.get() {
+                "null" => {}
+                object if object.starts_with('{') => {
+                    let call = serde_json::from_str(object).map_err(serde::de::Error::custom)?;
+                    pieces.calls.push(call);
+                }
+                _ => pieces.misshapen = true,
+            }
+        }
+        Ok(pieces)
+    }
+}
+
+impl<'a> Called<'a> {
+    /// What stands in `function_call`.
+    pub(super) fn read(raw: &'a RawValue) -> Self {
+        serde_json::from_str(raw.get()).unwrap_or(Self { is: None, misshapen: true })
     }
 }
 
@@ -217,41 +256,42 @@ impl<'de: 'a, 'a> Deserialize<'de> for First<'a> {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<First<'a>, A::Error> {
-                let mut first = None;
-                while let Some(Lax(choice)) = seq.next_element::<Lax<Choice<'a>>>()? {
-                    let choice = choice.filter(|choice| choice.index.0.unwrap_or(0) == 0);
+                let (mut first, mut misshapen) = (None, false);
+                while let Some(choice) = seq.next_element::<Shaped<Choice<'a>>>()? {
+                    misshapen |= choice.misshapen;
+                    let choice = choice.is.filter(|choice| choice.index.0.unwrap_or(0) == 0);
                     first = first.or(choice);
                 }
-                Ok(First(first))
+                Ok(First(first, misshapen))
             }
 
             fn visit_unit<E>(self) -> Result<First<'a>, E> {
-                Ok(First(None))
+                Ok(First(None, false))
             }
 
             fn visit_str<E>(self, _: &str) -> Result<First<'a>, E> {
-                Ok(First(None))
+                Ok(First(None, true))
             }
 
             fn visit_bool<E>(self, _: bool) -> Result<First<'a>, E> {
-                Ok(First(None))
+                Ok(First(None, true))
             }
 
             fn visit_i64<E>(self, _: i64) -> Result<First<'a>, E> {
-                Ok(First(None))
+                Ok(First(None, true))
             }
 
             fn visit_u64<E>(self, _: u64) -> Result<First<'a>, E> {
-                Ok(First(None))
+                Ok(First(None, true))
             }
 
             fn visit_f64<E>(self, _: f64) -> Result<First<'a>, E> {
-                Ok(First(None))
+                Ok(First(None, true))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<First<'a>, A::Error> {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(First(None))
+                Ok(First(None, true))
             }
         }
         deserializer.deserialize_any(V(PhantomData))

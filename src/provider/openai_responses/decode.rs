@@ -88,9 +88,7 @@ impl Decoder {
                 }
             }
             "response.function_call_arguments.delta" => {
-                if let Some(raw) = event.delta {
-                    items.arguments(place, string(raw).as_deref(), turn);
-                }
+                items.arguments(place, event.delta.and_then(string).as_deref(), turn);
             }
             "response.function_call_arguments.done" => {
                 let told = Arguments::of(event.arguments);
@@ -106,6 +104,10 @@ impl Decoder {
                     items.done(place, item, turn)?;
                 }
             }
+            "response.created" if self.items.has_any() && !self.is_known(event) => {
+                let message = "a second response began inside the first";
+                return Err(Error::new(ErrorKind::Protocol, message));
+            }
             // The life cycle, what hosted tools tell on their way (it is in their items at the
             // end), and whatever comes with a later version.
             _ => {
@@ -115,6 +117,12 @@ impl Decoder {
             }
         }
         Ok(())
+    }
+
+    /// Whether it tells of the response that is being read.
+    fn is_known(&self, event: &Event<'_>) -> bool {
+        let id = event.response.0.as_ref().map_or("", |response| response.id.or_empty());
+        !id.is_empty() && id == self.response_id
     }
 
     /// Who answers. Repeated after a retraction, which forgets it.
@@ -137,9 +145,10 @@ impl Decoder {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         self.identify(response, turn);
+        let word = if word == "done" { "completed" } else { word };
         let status = match response.status.or_empty() {
-            status @ ("completed" | "incomplete" | "failed" | "cancelled") => status,
-            _ if word == "done" => "completed",
+            // What says that it is less than complete counts, whichever of the two it is.
+            status @ ("incomplete" | "failed" | "cancelled") => status,
             _ => word,
         };
         let output = match status {
@@ -148,6 +157,10 @@ impl Decoder {
         };
         let output: Vec<&RawValue> = serde_json::from_str(output).unwrap_or_default();
         self.items.backfill(&output, turn)?;
+        if self.items.is_overfull() {
+            turn.overfill();
+            return Ok(());
+        }
         if self.items.must_retract() {
             turn.retract(CORRECTED);
             self.identify(response, turn);
@@ -225,6 +238,9 @@ impl Decode for Decoder {
                 Some(_) => self.event(kind, &event, turn)?,
                 None => {}
             },
+        }
+        if self.items.is_overfull() {
+            turn.overfill();
         }
         Ok(Heard::More)
     }

@@ -39,6 +39,9 @@ impl Items {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         for (index, raw) in (0..).zip(output) {
+            if self.is_overfull() {
+                break;
+            }
             let mut room = String::new();
             let Some(item) = WireItem::read(raw, &mut room) else { continue };
             let place = Place { index: Some(index), id: item.id.or_empty() };
@@ -154,11 +157,13 @@ impl Items {
             Kind::Message(words) => {
                 let told = told_words(&item.content.0);
                 self.differs |= words.all(&told, key, turn) == Agreement::Differs;
+                self.overfull |= words.is_overfull();
                 slot.data = keep::message(raw, &item.content.0, after);
             }
             Kind::Reasoning(words) => {
                 if words.is_empty() {
                     let _ = words.all(&told_thoughts(item), key, turn);
+                    self.overfull |= words.is_overfull();
                 }
                 slot.data = keep::whole(raw);
                 self.reasoned = Some(item.id.or_empty().to_owned());

@@ -1,5 +1,7 @@
 //! The items of a response while they stream.
 
+use std::collections::HashMap;
+
 use serde_json::value::RawValue;
 
 use super::call::Call;
@@ -7,8 +9,8 @@ use super::parallel;
 use super::slot::{Kind, Place, Slot};
 use super::wire::{Arguments, WireItem};
 use super::words::{Agreement, Voice};
-use crate::error::Error;
-use crate::turn::TurnBuilder;
+use crate::error::{Error, ErrorKind};
+use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// All items of a response. The place of an item here is its key in the turn.
 #[derive(Debug, Default)]
@@ -22,6 +24,11 @@ pub(super) struct Items {
     pub(super) reasoned: Option<String>,
     /// Something that was streamed is not what the provider says it was.
     pub(super) differs: bool,
+    /// The newest slot of each index; not asked where a slot has none.
+    newest: HashMap<u64, usize>,
+    some_lack_an_index: bool,
+    /// A message has more parts than any.
+    pub(super) overfull: bool,
     /// How many keys were given to the calls inside of wrappers.
     inner_calls: u32,
 }
@@ -59,6 +66,7 @@ impl Items {
         match kind {
             Kind::Message(words) | Kind::Reasoning(words) => {
                 words.delta(part, piece, key(at), turn);
+                self.overfull |= words.is_overfull();
             }
             Kind::Call(_) | Kind::Own(_) => {}
         }
@@ -78,10 +86,12 @@ impl Items {
         match kind {
             Kind::Message(words) => {
                 self.differs |= words.whole(part, text, key, turn) == Agreement::Differs;
+                self.overfull |= words.is_overfull();
             }
             // Thoughts are for reading; what goes back is the item as it is told at its end.
             Kind::Reasoning(words) => {
                 let _ = words.whole(part, text, key, turn);
+                self.overfull |= words.is_overfull();
             }
             Kind::Call(_) | Kind::Own(_) => {}
         }
@@ -94,6 +104,13 @@ impl Items {
         piece: Option<&str>,
         turn: &mut TurnBuilder,
     ) {
+        if self.is_anybodys(place) {
+            let calls = self.slots.iter_mut().filter_map(|slot| match &mut slot.kind {
+                Kind::Call(call) => Some(call),
+                Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => None,
+            });
+            return calls.for_each(|call| call.delta(None, 0, turn));
+        }
         let at = self.calling(place);
         if let Some(call) = self.call_mut(at) {
             call.delta(piece, key(at), turn);
@@ -108,6 +125,10 @@ impl Items {
         told: Arguments<'_>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
+        if self.is_anybodys(place) {
+            let message = "the end of a tool call may be of one of several";
+            return Err(Error::new(ErrorKind::Protocol, message));
+        }
         let at = self.calling(place);
         if let Kind::Call(call) = &mut self.slots[at].kind {
             call.rename(name, &self.declared);
@@ -148,13 +169,41 @@ impl Items {
         }
     }
 
+    pub(super) fn has_any(&self) -> bool {
+        !self.slots.is_empty()
+    }
+
+    /// Whether a piece of a call does not say which of several it is of.
+    fn is_anybodys(&self, place: Place<'_>) -> bool {
+        let is_call = |slot: &Slot| matches!(slot.kind, Kind::Call(_));
+        let mut open = self.slots.iter().filter(|slot| is_call(slot) && !slot.done);
+        place.index.is_none() && open.nth(1).is_some() && self.find(place, is_call).is_none()
+    }
+
+    /// There is more than any response has: nothing is taken any more.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.slots.len() > MOST_ITEMS || self.overfull
+    }
+
     pub(super) fn open(&mut self, place: Place<'_>, kind: Kind) -> usize {
+        match place.index {
+            Some(index) => drop(self.newest.insert(index, self.slots.len())),
+            None => self.some_lack_an_index = true,
+        }
         self.slots.push(Slot::new(place, kind));
         self.slots.len() - 1
     }
 
     /// The newest item that is wanted and stands at a place.
     pub(super) fn find(&self, place: Place<'_>, wanted: impl Fn(&Slot) -> bool) -> Option<usize> {
+        if let Some(index) = place.index
+            && !self.some_lack_an_index
+        {
+            let newest = *self.newest.get(&index)?;
+            if wanted(self.slots.get(newest)?) {
+                return Some(newest);
+            }
+        }
         self.slots.iter().rposition(|slot| slot.stands_at(place) && wanted(slot))
     }
 

@@ -87,7 +87,9 @@ impl Slot {
         match &self.kind {
             Kind::Call(call) => {
                 let id = item.call_id.or_empty();
-                self.kind.is_like(&other) && (id.is_empty() || call.id.is_empty() || call.id == id)
+                let fits = |own: &str, told: &str| own.is_empty() || told.is_empty() || own == told;
+                let name = item.name.or_empty();
+                self.kind.is_like(&other) && fits(&call.id, id) && fits(&call.name, name)
             }
             Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => {
                 self.kind.is_like(&other) && (!self.done || self.has_id(item.id.or_empty()))

@@ -15,6 +15,9 @@ pub(super) enum Voice {
 #[derive(Debug, Default)]
 pub(super) struct Words(Vec<Part>);
 
+/// How many parts an item may have; no model writes as many.
+const MOST_PARTS: usize = 1024;
+
 #[derive(Debug)]
 struct Part {
     voice: Voice,
@@ -104,6 +107,11 @@ impl Words {
         })
     }
 
+    /// There are more parts than any item has: the turn is not read on.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.0.len() > MOST_PARTS
+    }
+
     /// All that was said.
     pub(super) fn text(&self) -> String {
         self.0.iter().map(|part| part.text.as_str()).collect()
@@ -131,7 +139,9 @@ impl Words {
     fn part(&mut self, voice: Voice, index: u64) -> usize {
         let belongs = |part: &Part| part.voice == voice && part.index == index;
         self.0.iter().rposition(belongs).unwrap_or_else(|| {
-            self.0.push(Part { voice, index, text: String::new(), whole: false });
+            if !self.is_overfull() {
+                self.0.push(Part { voice, index, text: String::new(), whole: false });
+            }
             self.0.len() - 1
         })
     }

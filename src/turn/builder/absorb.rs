@@ -52,8 +52,9 @@ impl TurnBuilder {
                 items.push(item.clone());
                 continue;
             };
-            let at = match self.calls.iter().position(|c| !c.matched && c.wire_id == call.call_id) {
-                Some(at) => at,
+            let mut same_id = self.places.of_wire_id(&call.call_id).iter();
+            let at = match same_id.find(|at| !self.calls[**at].matched) {
+                Some(at) => *at,
                 None => self.announce(call),
             };
             self.calls[at].matched = true;
@@ -91,13 +92,13 @@ impl TurnBuilder {
         if self.calls[at].held.is_some() {
             self.release(at);
         } else {
-            let call_id = self.calls[at].call_id.clone();
-            self.emit_end(&call_id);
+            self.emit_end(at);
         }
         at
     }
 
     fn key_of(&self, wire_id: &str) -> Option<u32> {
-        self.calls.iter().rfind(|call| call.wire_id == wire_id).map(|call| call.key)
+        let newest = self.places.of_wire_id(wire_id).last();
+        newest.map(|at| self.calls[*at].key)
     }
 }

@@ -1,14 +1,16 @@
 //! The only place where a turn is put together.
 
 mod absorb;
+mod places;
 
 use std::borrow::Cow;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use self::places::Places;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, ItemKind, Json, ProviderData, StopReason, ToolCall};
-use crate::turn::partial::Key;
+use crate::turn::partial::{Block, Key};
 use crate::turn::{PartialTurn, ReasoningKind, Text, Turn, TurnEvent};
 use crate::usage::Usage;
 
@@ -40,6 +42,7 @@ pub struct TurnBuilder {
     provider: &'static str,
     partial: PartialTurn,
     calls: Vec<CallState>,
+    places: Places,
     stop: Option<(StopReason, Option<String>)>,
     events: VecDeque<TurnEvent>,
     /// Nothing is taken any more.
@@ -52,7 +55,7 @@ pub struct TurnBuilder {
 
 /// How many items a turn may have. No model writes as many; a server that never ends would fill
 /// the memory.
-const MOST_ITEMS: usize = 16_384;
+pub(crate) const MOST_ITEMS: usize = 16_384;
 
 /// A call of this turn, as the wire names it and as it is known here.
 #[derive(Debug)]
@@ -64,6 +67,8 @@ struct CallState {
     held: Option<Held>,
     ended: bool,
     dropped: bool,
+    /// Where it stands among the items, once it is emitted.
+    block: Option<usize>,
     /// Matched with a call of a turn that came ready-made.
     matched: bool,
 }
@@ -164,8 +169,8 @@ impl TurnBuilder {
         if self.finished {
             return;
         }
-        let doubled =
-            !wire_id.is_empty() && self.calls.iter().any(|c| c.wire_id == wire_id && !c.dropped);
+        let mut same_id = self.places.of_wire_id(wire_id).iter();
+        let doubled = !wire_id.is_empty() && same_id.any(|at| !self.calls[*at].dropped);
         let mut state = CallState {
             key,
             wire_id: wire_id.to_owned(),
@@ -173,6 +178,7 @@ impl TurnBuilder {
             held: None,
             ended: false,
             dropped: false,
+            block: None,
             matched: false,
         };
         if doubled {
@@ -180,8 +186,9 @@ impl TurnBuilder {
             state.held = Some(Held { name, arguments, data: None });
         } else {
             state.call_id = self.fresh_id(wire_id);
-            self.emit_start(&state.call_id, wire_id, name);
+            state.block = Some(self.emit_start(&state.call_id, wire_id, name));
         }
+        self.places.put(key, wire_id, self.calls.len());
         self.calls.push(state);
         self.bound();
     }
@@ -191,14 +198,10 @@ impl TurnBuilder {
         if !self.takes(piece) {
             return;
         }
-        let open = |call: &&mut CallState| call.key == key && !call.ended;
-        let Some(state) = self.calls.iter_mut().rfind(open) else { return };
-        match &mut state.held {
+        let Some(at) = self.places.of_key(key).filter(|at| !self.calls[*at].ended) else { return };
+        match &mut self.calls[at].held {
             Some(held) => held.arguments.push_str(piece),
-            None => {
-                let call_id = state.call_id.clone();
-                self.emit_args(&call_id, piece);
-            }
+            None => self.emit_args(at, piece),
         }
     }
 
@@ -207,14 +210,15 @@ impl TurnBuilder {
         if self.finished {
             return;
         }
-        let Some(state) = self.calls.iter_mut().rfind(|call| call.key == key) else { return };
+        let Some(at) = self.places.of_key(key) else { return };
+        let state = &mut self.calls[at];
         if let Some(held) = &mut state.held {
             held.data = Some(data);
             return;
         }
-        let (call_id, wire_id) = (state.call_id.clone(), state.wire_id.clone());
-        if let Some(block) = self.partial.call_block_mut(&call_id) {
-            let data = if call_id == wire_id { data } else { with_wire_id(data, &wire_id) };
+        if let Some(block) = state.block.and_then(|at| self.partial.blocks.get_mut(at)) {
+            let is_own = state.call_id == state.wire_id;
+            let data = if is_own { data } else { with_wire_id(data, &state.wire_id) };
             block.item.provider_data = Some(Arc::new(data));
         }
     }
@@ -224,19 +228,18 @@ impl TurnBuilder {
         if self.finished {
             return;
         }
-        let Some(at) = self.calls.iter().rposition(|call| call.key == key) else { return };
+        let Some(at) = self.places.of_key(key) else { return };
         if std::mem::replace(&mut self.calls[at].ended, true) {
             return;
         }
         if self.calls[at].held.is_some() {
-            let wire_id = &self.calls[at].wire_id;
+            let mut same_id = self.places.of_wire_id(&self.calls[at].wire_id).iter();
             // The first under this id may still be open; then `complete` decides.
-            if self.calls.iter().any(|c| c.wire_id == *wire_id && c.held.is_none() && c.ended) {
+            if same_id.any(|at| self.calls[*at].held.is_none() && self.calls[*at].ended) {
                 self.release(at);
             }
         } else {
-            let call_id = self.calls[at].call_id.clone();
-            self.emit_end(&call_id);
+            self.emit_end(at);
         }
     }
 
@@ -296,6 +299,7 @@ impl TurnBuilder {
         let usage = self.partial.usage;
         self.partial = PartialTurn::default();
         self.calls.clear();
+        self.places = Places::default();
         self.stop = None;
         self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
     }
@@ -389,6 +393,13 @@ impl TurnBuilder {
     /// Takes nothing any more once there are more items than any turn has.
     fn bound(&mut self) {
         if self.partial.blocks.len().max(self.calls.len()) > MOST_ITEMS {
+            self.overfill();
+        }
+    }
+
+    /// Takes nothing any more: a decoder holds more than any turn has.
+    pub(crate) fn overfill(&mut self) {
+        if !self.finished {
             (self.finished, self.overfull) = (true, true);
         }
     }
@@ -398,85 +409,82 @@ impl TurnBuilder {
     }
 
     /// The id that a call is known by from here on.
-    fn fresh_id(&self, wire_id: &str) -> String {
+    fn fresh_id(&mut self, wire_id: &str) -> String {
         let in_history = |id: &str| self.history.as_ref().is_some_and(|h| h.holds_call_id(id));
-        let used = |id: &str| self.calls.iter().any(|call| call.call_id == id) || in_history(id);
         let wanted = if wire_id.is_empty() {
             let turn = self.history.as_ref().map_or(0, History::completed_turns) + 1;
             format!("call_{turn}_{}", self.calls.len() + 1)
         } else {
             wire_id.to_owned()
         };
-        if !used(&wanted) {
-            return wanted;
+        if self.places.holds(&wanted) || in_history(&wanted) {
+            return self.places.rename(&wanted, self.history.as_ref());
         }
-        // One walk, however many were renamed before. Settled, because that renames too.
-        let prefix = format!("{wanted}_dup");
-        let settled = self.history.as_ref().map(History::settled);
-        let held = settled.iter().flat_map(History::call_ids);
-        let taken: HashSet<&str> = held
-            .chain(self.calls.iter().map(|call| call.call_id.as_str()))
-            .filter(|id| id.starts_with(&prefix))
-            .collect();
-        crate::item::free_id(&wanted, &mut 0, |id| taken.contains(id))
+        self.places.give(&wanted);
+        wanted
     }
 
-    fn emit_start(&mut self, call_id: &str, wire_id: &str, name: &str) {
+    /// Returns where the call stands among the items.
+    fn emit_start(&mut self, call_id: &str, wire_id: &str, name: &str) -> usize {
         let (call_id, name) = (call_id.to_owned(), name.to_owned());
         let call =
             ToolCall { call_id: call_id.clone(), name: name.clone(), arguments: String::new() };
         self.partial.push_call(call);
+        let at = self.partial.blocks.len() - 1;
         if call_id != wire_id {
             let data = with_wire_id(self.own_data(), wire_id);
-            if let Some(block) = self.partial.call_block_mut(&call_id) {
-                block.item.provider_data = Some(Arc::new(data));
-            }
+            self.partial.blocks[at].item.provider_data = Some(Arc::new(data));
         }
         self.events.push_back(TurnEvent::ToolCallStart { call_id, name });
+        at
     }
 
-    fn emit_args(&mut self, call_id: &str, piece: &str) {
-        if let Some(call) = self.partial.call_mut(call_id) {
+    fn emit_args(&mut self, at: usize, piece: &str) {
+        let call_id = self.calls[at].call_id.clone();
+        if let Some(block) = self.block_mut(at)
+            && let ItemKind::ToolCall(call) = &mut block.item.kind
+        {
             call.arguments.push_str(piece);
         }
-        let delta = Text::from(piece);
-        self.events.push_back(TurnEvent::ToolCallArgsDelta { call_id: call_id.to_owned(), delta });
+        self.events.push_back(TurnEvent::ToolCallArgsDelta { call_id, delta: Text::from(piece) });
     }
 
-    fn emit_end(&mut self, call_id: &str) {
-        if let Some(block) = self.partial.call_block_mut(call_id) {
+    fn emit_end(&mut self, at: usize) {
+        if let Some(block) = self.block_mut(at) {
             block.ended = true;
         }
-        self.events.push_back(TurnEvent::ToolCallEnd { call_id: call_id.to_owned() });
+        let call_id = self.calls[at].call_id.clone();
+        self.events.push_back(TurnEvent::ToolCallEnd { call_id });
+    }
+
+    /// The item of a call that was emitted.
+    fn block_mut(&mut self, at: usize) -> Option<&mut Block> {
+        self.calls[at].block.and_then(|at| self.partial.blocks.get_mut(at))
     }
 
     /// Decides on a held call: the same as the first under its id, or one of its own.
     fn release(&mut self, at: usize) {
         let Some(held) = self.calls[at].held.take() else { return };
         let wire_id = self.calls[at].wire_id.clone();
-        let same =
-            self.calls[..at].iter().filter(|c| c.wire_id == wire_id && !c.dropped).any(|c| {
-                self.partial.blocks.iter().filter_map(|b| b.item.as_tool_call()).any(|call| {
-                    call.call_id == c.call_id
-                        && call.name == held.name
-                        && call.arguments == held.arguments
-                })
-            });
-        if same {
+        let before = self.places.of_wire_id(&wire_id).iter().take_while(|other| **other < at);
+        let blocks = before.filter_map(|other| self.calls[*other].block);
+        let mut calls = blocks.filter_map(|at| self.partial.blocks.get(at)?.item.as_tool_call());
+        if calls.any(|call| call.name == held.name && call.arguments == held.arguments) {
             self.calls[at].dropped = true;
             return;
         }
         let call_id = self.fresh_id(&wire_id);
         self.calls[at].call_id.clone_from(&call_id);
-        self.emit_start(&call_id, &wire_id, &held.name);
+        self.calls[at].block = Some(self.emit_start(&call_id, &wire_id, &held.name));
         if !held.arguments.is_empty() {
-            self.emit_args(&call_id, &held.arguments);
+            self.emit_args(at, &held.arguments);
         }
-        if let Some(data) = held.data {
-            let key = self.calls[at].key;
-            self.tool_call_data(key, data);
+        if let Some(data) = held.data
+            && let Some(block) = self.block_mut(at)
+        {
+            block.item.provider_data = Some(Arc::new(with_wire_id(data, &wire_id)));
         }
-        self.emit_end(&call_id);
+        self.emit_end(at);
     }
 
     /// Every start that was emitted has its end, and nothing is held back any more.
@@ -486,8 +494,7 @@ impl TurnBuilder {
                 self.calls[at].ended = true;
                 self.release(at);
             } else if !std::mem::replace(&mut self.calls[at].ended, true) {
-                let call_id = self.calls[at].call_id.clone();
-                self.emit_end(&call_id);
+                self.emit_end(at);
             }
         }
     }

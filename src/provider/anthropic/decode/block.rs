@@ -105,6 +105,11 @@ impl Block {
         matches!(self, Self::ToolUse { .. } | Self::Own(_))
     }
 
+    /// Whether it is a call, which may run.
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self, Self::ToolUse { .. })
+    }
+
     /// Whether what there is of it stands also without its end.
     pub(super) fn stands_open(&self) -> bool {
         matches!(self, Self::Text { .. } | Self::Thinking { .. })

@@ -19,6 +19,9 @@ use crate::provider::lenient::{Str, read};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
+/// How many blocks may be open at once; the vendor's follow one another.
+const MOST_OPEN: usize = 256;
+
 /// Reads the events of the Anthropic Messages wire. Pure: it does no I/O.
 ///
 /// What a message says beside its blocks is the turn's last item, a
@@ -60,6 +63,11 @@ impl Decoder {
                 let message = "a second message began inside the first";
                 return Err(Error::new(ErrorKind::Protocol, message));
             }
+            // Without an id it may be another one.
+            Some(_) if id.is_empty() && self.keys.end > self.keys.start => {
+                let message = "a message began behind blocks of one, both without an id";
+                return Err(Error::new(ErrorKind::Protocol, message));
+            }
             Some(_) => return Ok(()),
             None => self.message_id = Some(id.to_owned()),
         }
@@ -76,7 +84,10 @@ impl Decoder {
             self.block_start(index, block, turn)?;
             self.block_stop(index, turn);
         }
-        stop(&message.stop_reason, turn);
+        // A message that is still to come has no end yet.
+        if self.keys.end > self.keys.start {
+            stop(&message.stop_reason, turn);
+        }
         Ok(())
     }
 
@@ -88,9 +99,16 @@ impl Decoder {
     ) -> Result<(), Error> {
         let key = self.key(index);
         self.keys.end = self.keys.end.max(key.saturating_add(1));
+        let stopped = turn.is_stopped();
         if let Some(block) = Block::begin(key, raw, &self.model, turn)? {
+            if stopped && block.is_call() {
+                return Err(behind_the_end());
+            }
             self.blocks.retain(|(open, _)| *open != index);
-            self.blocks.push((index, block));
+            match self.blocks.len() < MOST_OPEN {
+                true => self.blocks.push((index, block)),
+                false => turn.overfill(),
+            }
         }
         Ok(())
     }
@@ -98,15 +116,26 @@ impl Decoder {
     fn block_delta(
         &mut self,
         index: u64,
-        delta: &Delta<'_>,
+        delta: Option<&Delta<'_>>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let key = self.key(index);
         let open = self.blocks.iter_mut().rfind(|(open, _)| *open == index);
+        let is_call = open.as_ref().is_some_and(|(_, block)| block.is_call());
+        let Some(delta) = delta else {
+            // It may have been a piece of the call's input.
+            let message = "a piece of a tool call's input is no object";
+            return if is_call { Err(Error::new(ErrorKind::Protocol, message)) } else { Ok(()) };
+        };
         let kind = match delta.r#type.or_empty() {
+            _ if is_call && delta.partial_json.get().is_some() => "input_json_delta",
             "" if delta.partial_json.get().is_some() => "input_json_delta",
             kind => kind,
         };
+        let adds = !delta.partial_json.or_empty().is_empty();
+        if kind == "input_json_delta" && is_call && adds && turn.is_stopped() {
+            return Err(behind_the_end());
+        }
         // Without the whole of its arguments it is not known what a call is.
         let fits = open.as_ref().is_some_and(|(_, block)| block.takes_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
@@ -159,13 +188,19 @@ impl Decode for Decoder {
             Error::new(ErrorKind::Protocol, format!("an event is not JSON: {error}"))
                 .with_source(error)
         })?;
-        let index = event.index.0.unwrap_or_default();
-        match event.r#type.get().unwrap_or(frame.event) {
-            "content_block_delta" => {
-                if let Some(delta) = &event.delta.0 {
-                    self.block_delta(index, delta, turn)?;
-                }
-            }
+        let kind = event.r#type.get().unwrap_or(frame.event);
+        // One that does not say which block it is of is of the only one that is open.
+        let is_anybodys = event.index.0.is_none()
+            && matches!(kind, "content_block_delta" | "content_block_stop")
+            && self.blocks.iter().any(|(_, block)| block.is_call());
+        if is_anybodys && self.blocks.len() > 1 {
+            let message = "an event may be of one of several blocks";
+            return Err(Error::new(ErrorKind::Protocol, message));
+        }
+        let only = self.blocks.first().filter(|_| is_anybodys).map(|(open, _)| *open);
+        let index = event.index.0.or(only).unwrap_or_default();
+        match kind {
+            "content_block_delta" => self.block_delta(index, event.delta.0.as_ref(), turn)?,
             "content_block_start" => {
                 if let Some(block) = event.content_block {
                     self.block_start(index, block, turn)?;
@@ -229,6 +264,11 @@ impl Decode for Decoder {
         }
         Ok(())
     }
+}
+
+fn behind_the_end() -> Error {
+    let message = "a piece of a tool call came behind the stop reason";
+    Error::new(ErrorKind::Protocol, message)
 }
 
 fn stop(reason: &Str<'_>, turn: &mut TurnBuilder) {

@@ -1,0 +1,188 @@
+//! A field with an unexpected value costs no turn, but for those without which it is not known
+//! what the model said or wants to run. Each value of a lawful stream is replaced, one at a time.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::stream;
+use serde_json::{Value, json};
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{Decoding, Reply, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::stream::{TurnEvents, seal};
+use turnstream::testing::{Answer, Wire};
+use turnstream::turn::Turn;
+use turnstream::{Error, History, Usage};
+
+fn read(wire: Wire, body: String) -> Result<Turn, Error> {
+    let (body, after) = (stream::iter([Ok(Bytes::from(body))]), &History::with_id("h"));
+    let turn = match wire {
+        Wire::Anthropic => seal(after, Decoding::new(body, anthropic::Decoder::new("m"))),
+        Wire::OpenAiChat => {
+            seal(after, Decoding::new(body, openai_chat::Decoder::new("m", &Dialect::OPENROUTER)))
+        }
+        Wire::OpenAiResponses => {
+            seal(after, Decoding::new(body, openai_responses::Decoder::new("m")))
+        }
+        _ => seal(after, Decoding::new(body, gemini::Decoder::new("m"))),
+    };
+    block_on(turn.into_turn()).map(|turn| (*turn).clone())
+}
+
+/// The calls that may run.
+fn runs(turn: &Turn) -> Vec<(String, String)> {
+    let calls = turn.calls();
+    let may = calls.iter().filter(|_| calls.veto().is_none());
+    may.map(|call| (call.name.clone(), call.arguments.clone())).collect()
+}
+
+/// The paths of all values, the elements of arrays by their place.
+fn paths(value: &Value, at: &str, all: &mut Vec<String>) {
+    all.push(at.to_owned());
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| paths(value, &format!("{at}/{name}"), all));
+        }
+        Value::Array(values) => {
+            values
+                .iter()
+                .enumerate()
+                .for_each(|(n, value)| paths(value, &format!("{at}/{n}"), all));
+        }
+        _ => {}
+    }
+}
+
+/// The name of a place, whichever element of an array it is in.
+fn name(frame: &Value, path: &str) -> String {
+    let steps = path.split('/').map(|step| if step.parse::<u8>().is_ok() { "*" } else { step });
+    let kind = frame["type"].as_str().unwrap_or_default();
+    format!("{kind}{}", steps.collect::<Vec<_>>().join("/"))
+}
+
+/// The places where another value costs the turn.
+fn costly(wire: Wire) -> BTreeSet<String> {
+    let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
+    let reply = Reply::new().think("Hm.").sign("c2ln").say("Word.").usage(usage);
+    let reply = reply.call("look", json!({ "x": [1, "y"] })).call("count", json!({ "z": 2 }));
+    let body = String::from_utf8(Answer::reply(reply).bytes(wire)).unwrap();
+    let lawful = runs(&read(wire, body.clone()).unwrap());
+    assert_eq!(lawful.len(), 2, "{wire}");
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    let odd = ["null", "true", "-1", "1e400", "\"\"", "\"odd\"", "[]", "[null]", "{}", &deep];
+    let lines: Vec<&str> = body.lines().collect();
+    let mut costly = BTreeSet::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(frame) = line.strip_prefix("data: ") else { continue };
+        let Ok(frame) = serde_json::from_str::<Value>(frame) else { continue };
+        let mut all = Vec::new();
+        paths(&frame, "", &mut all);
+        for path in all {
+            for odd in odd {
+                let mut harmed = frame.clone();
+                *harmed.pointer_mut(&path).unwrap() = "@@".into();
+                let harmed = format!("data: {}", harmed.to_string().replace("\"@@\"", odd));
+                let mut lines = lines.clone();
+                lines[at] = &harmed;
+                let place = name(&frame, &path);
+                match read(wire, lines.join("\n") + "\n") {
+                    Err(_) => {
+                        costly.insert(place);
+                    }
+                    // What stands where the call itself stands is a call of something else.
+                    Ok(turn) => {
+                        let strange = runs(&turn).into_iter().filter(|run| !lawful.contains(run));
+                        // What is as good as none may be left out: nobody can tell that it was there.
+                        let is_nothing =
+                            matches!(odd, "null" | "1e400" | "\"\"" | "[]" | "[null]" | "{}");
+                        let is_its_own = ["arguments", "args", "name", "partial_json", "input"]
+                            .iter()
+                            .any(|own| place.contains(own))
+                            // An event of an unknown type may be anything.
+                            || place.ends_with("/type");
+                        assert!(
+                            is_nothing || is_its_own || strange.count() == 0,
+                            "{wire}: {place} = {odd} runs {:?}",
+                            runs(&turn)
+                        );
+                    }
+                }
+            }
+        }
+    }
+    costly
+}
+
+/// What a turn is made of: its frames, its end, and what its calls are.
+const ANTHROPIC: &[&str] = &[
+    "content_block_delta",
+    "content_block_delta/delta",
+    "content_block_delta/delta/partial_json",
+    "content_block_start",
+    "content_block_start/content_block",
+    "content_block_start/content_block/name",
+    "content_block_start/index",
+    "content_block_start/type",
+    "content_block_stop",
+    "content_block_stop/type",
+    "message_delta",
+    "message_start",
+    "message_stop",
+];
+const CHAT: &[&str] = &[
+    "",
+    "/choices",
+    "/choices/*",
+    "/choices/*/delta",
+    "/choices/*/delta/tool_calls",
+    "/choices/*/delta/tool_calls/*",
+    "/choices/*/delta/tool_calls/*/function",
+    "/choices/*/delta/tool_calls/*/function/arguments",
+    "/choices/*/delta/tool_calls/*/function/name",
+    "/choices/*/delta/tool_calls/*/index",
+    "/choices/*/finish_reason",
+];
+/// A frame that is a string is no event, whatever its `event:` line says.
+const RESPONSES: &[&str] = &[
+    "response.completed",
+    "response.completed/response/output/*/arguments",
+    "response.completed/type",
+    "response.content_part.added",
+    "response.content_part.done",
+    "response.created",
+    "response.function_call_arguments.delta",
+    "response.function_call_arguments.done",
+    "response.function_call_arguments.done/arguments",
+    "response.in_progress",
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.output_item.done/item/arguments",
+    "response.output_text.delta",
+    "response.output_text.done",
+    "response.reasoning_text.delta",
+    "response.reasoning_text.done",
+];
+/// A chunk with a call is not mended: the last four hold a number beyond all measure there.
+const GEMINI: &[&str] = &[
+    "",
+    "/candidates",
+    "/candidates/*",
+    "/candidates/*/content/parts/*/functionCall",
+    "/candidates/*/content/parts/*/functionCall/args",
+    "/candidates/*/content/parts/*/functionCall/name",
+    "/candidates/*/finishReason",
+    "/candidates/*/index",
+    "/modelVersion",
+    "/responseId",
+    "/usageMetadata",
+    "/usageMetadata/promptTokenCount",
+];
+
+#[test]
+fn only_a_field_that_the_turn_is_made_of_costs_it() {
+    for (wire, allowed) in Wire::ALL.into_iter().zip([ANTHROPIC, CHAT, RESPONSES, GEMINI]) {
+        let costly = costly(wire);
+        let found: Vec<&str> = costly.iter().map(String::as_str).collect();
+        assert_eq!(found, allowed, "{wire}");
+    }
+}

@@ -1,0 +1,248 @@
+//! What a model behind one wire wrote goes to a model behind any other: lawful, with the words and
+//! the calls, and with nothing that only the first one understands.
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::stream;
+use serde_json::{Value, json};
+use turnstream::item::{Part, ResultKind, ToolResult};
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{Decoding, Reply, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::stream::{TurnEvents, seal};
+use turnstream::testing::{Answer, Wire, lint};
+use turnstream::tool::ToolSpec;
+use turnstream::turn::{PartialTurn, Turn};
+use turnstream::{Error, History, Item, Request};
+
+const MODEL: &str = "gemini-3-pro";
+
+fn read(wire: Wire, body: Vec<u8>, after: &History) -> Result<Turn, Error> {
+    let body = stream::iter([Ok(Bytes::from(body))]);
+    let turn = match wire {
+        Wire::Anthropic => seal(after, Decoding::new(body, anthropic::Decoder::new(MODEL))),
+        Wire::OpenAiChat => {
+            seal(after, Decoding::new(body, openai_chat::Decoder::new(MODEL, &Dialect::OPENROUTER)))
+        }
+        Wire::OpenAiResponses => {
+            seal(after, Decoding::new(body, openai_responses::Decoder::new(MODEL)))
+        }
+        _ => seal(after, Decoding::new(body, gemini::Decoder::new(MODEL))),
+    };
+    block_on(turn.into_turn()).map(|turn| (*turn).clone())
+}
+
+/// What the encoder of a wire makes of a history, and what its vendor has against that.
+fn sent(wire: Wire, items: &[Item], model: &str) -> (Value, Vec<String>) {
+    let spec = |name: &str| ToolSpec {
+        name: name.into(),
+        description: "d".into(),
+        parameters: json!({ "type": "object", "properties": {} }),
+    };
+    let request = Request::new(History::from_items("h", items.to_vec()));
+    let request = request.with_tools([spec("look"), spec("count")]);
+    let bytes = match wire {
+        Wire::Anthropic => anthropic::encode(&request, model),
+        Wire::OpenAiChat => openai_chat::encode(&request, model, &Dialect::OPENROUTER),
+        Wire::OpenAiResponses => openai_responses::encode(&request, model),
+        _ => gemini::encode(&request, model),
+    };
+    let body: Value = serde_json::from_slice(&bytes.unwrap()).unwrap();
+    let complaints = match wire {
+        Wire::Gemini if model.contains("gemini-3") => lint::gemini_3(&body),
+        wire => lint::request(wire, &body),
+    };
+    (body, complaints)
+}
+
+/// The turns of an agent, the last but one cut off.
+fn replies(wire: Wire) -> Vec<Reply> {
+    let signed = Reply::new().think("Thought one.").sign("U0VDUkVU");
+    let signed = signed.say("Word-one.").call_raw("same", "look", "{\"x\":1}");
+    let signed = signed.call_raw("other", "count", "{\"y\":[2]}");
+    let hidden = Reply::new().think_hidden("SElEREVO").say("Word-two.");
+    let hidden = hidden.call_raw("same", "look", "{\"x\":2}");
+    let cut = Reply::new().think("Thought three.").say("Word-three.");
+    let cut = cut.call_unfinished("half", "look", "{\"x\"").cut();
+    let last = Reply::new().summarize("Thought four.").say("Word-four.");
+    let last = if wire == Wire::Gemini { last.sign("U0lHTkVE") } else { last };
+    vec![signed, hidden, cut, last]
+}
+
+/// A block, a part or an item of the wire's own, as it stands in a stream of it.
+fn own(wire: Wire) -> Option<Vec<u8>> {
+    let frame = |data: &[&str]| -> Option<Vec<u8>> {
+        Some(data.iter().flat_map(|data| ["data: ", data, "\n\n"]).collect::<String>().into())
+    };
+    match wire {
+        Wire::Anthropic => frame(&[
+            r#"{"type":"message_start","message":{"id":"msg_own"}}"#,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"SRVTOOL","name":"web_search","input":{}}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","tool_use_id":"SRVTOOL","content":[]}}"#,
+            r#"{"type":"content_block_stop","index":1}"#,
+            r#"{"type":"content_block_start","index":2,"content_block":{"type":"text","text":"Word-own."}}"#,
+            r#"{"type":"content_block_stop","index":2}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+            r#"{"type":"message_stop"}"#,
+        ]),
+        Wire::OpenAiResponses => frame(&[
+            r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","id":"rs_own","summary":[],"encrypted_content":"SElEREVO"}}"#,
+            r#"{"type":"response.output_item.done","output_index":1,"item":{"type":"web_search_call","id":"SRVTOOL","status":"completed"}}"#,
+            r#"{"type":"response.output_item.done","output_index":2,"item":{"type":"message","id":"msg_own","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Word-own.","annotations":[]}]}}"#,
+            r#"{"type":"response.completed","response":{"status":"completed"}}"#,
+        ]),
+        Wire::Gemini => frame(&[
+            r#"{"candidates":[{"content":{"parts":[{"executableCode":{"language":"PYTHON","code":"SRVTOOL"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1"}},{"text":"Word-own."}]},"finishReason":"STOP"}]}"#,
+        ]),
+        _ => None,
+    }
+}
+
+/// The history of an agent behind a wire, as its own decoder makes it.
+fn history(wire: Wire) -> Vec<Item> {
+    let mut items = vec![Item::user("Begin.")];
+    // Every response has ids of its own, as those of a server have.
+    let answered = |(n, reply): (usize, Reply)| {
+        let body = String::from_utf8(Answer::reply(reply).bytes(wire)).unwrap();
+        body.replace("_0000", &format!("_{n:04}")).into_bytes()
+    };
+    let bodies = replies(wire).into_iter().enumerate().map(answered);
+    for body in bodies.chain(own(wire)) {
+        let after = History::from_items("h", items.clone());
+        match read(wire, body, &after) {
+            Ok(turn) => {
+                items.extend(turn.to_history_items());
+                for call in turn.tool_calls() {
+                    let image =
+                        vec![Part::from("Result."), Part::image("image/png", "iVBORw0KGgo=")];
+                    items.push(Item::tool_result(ToolResult::answering(
+                        call,
+                        ResultKind::Ok,
+                        image,
+                    )));
+                }
+                if turn.calls().is_empty() {
+                    items.push(Item::user("Go on."));
+                }
+            }
+            Err(error) => {
+                items.extend(PartialTurn::of(&error).expect("something had come").items());
+                items.push(Item::user("Once more."));
+            }
+        }
+    }
+    items
+}
+
+#[test]
+fn a_history_of_any_wire_goes_to_every_wire_with_its_words_and_calls_and_nothing_foreign() {
+    for from in Wire::ALL {
+        let items = history(from);
+        for to in Wire::ALL {
+            for model in [MODEL, "another-model"] {
+                let (body, complaints) = sent(to, &items, model);
+                assert_eq!(complaints, Vec::<String>::new(), "{from} to {to}: {body}");
+                let text = body.to_string();
+                for words in ["Word-one.", "Word-two.", "Word-four.", "Result.", "iVBORw0KGgo="] {
+                    assert!(text.contains(words), "{words} of {from} to {to}: {body}");
+                }
+                assert!(text.contains("Word-three."), "{from} to {to}: {body}");
+                let own = own(from).is_some();
+                assert_eq!(text.contains("Word-own."), own, "{from} to {to}: {body}");
+                assert!(text.matches("\"count\"").count() >= 2, "{from} to {to}: {body}");
+                assert!(!text.contains("half"), "{from} to {to}: {body}");
+                if (from, MODEL) == (to, model) {
+                    assert_eq!(text.contains("SRVTOOL"), own, "{from} to itself: {body}");
+                    continue;
+                }
+                for foreign in ["U0VDUkVU", "SElEREVO", "U0lHTkVE", "SRVTOOL", "msg_own", "rs_own"]
+                {
+                    assert!(!text.contains(foreign), "{foreign} of {from} to {to}: {body}");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+mod in_a_run {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use turnstream::Agent;
+    use turnstream::http::HttpClient;
+    use turnstream::provider::{
+        Anthropic, Fallback, Gemini, OpenAiChat, OpenAiResponses, Provider,
+    };
+    use turnstream::testing::ModelServer;
+    use turnstream::tool::Tool;
+
+    use super::*;
+
+    fn model(wire: Wire, url: &str, name: &str) -> Arc<dyn Provider> {
+        let http = HttpClient::without_proxy;
+        match wire {
+            Wire::Anthropic => {
+                Arc::new(Anthropic::new(name).with_base_url(url).unwrap().with_http(http()))
+            }
+            Wire::OpenAiChat => {
+                Arc::new(OpenAiChat::new(name).with_base_url(url).unwrap().with_http(http()))
+            }
+            Wire::OpenAiResponses => {
+                Arc::new(OpenAiResponses::new(name).with_base_url(url).unwrap().with_http(http()))
+            }
+            _ => Arc::new(Gemini::new(name).with_base_url(url).unwrap().with_http(http())),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_that_one_wire_began_is_finished_by_another() {
+        for from in Wire::ALL {
+            for to in Wire::ALL {
+                let asked = AtomicUsize::new(0);
+                let first =
+                    ModelServer::start(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+                        0 => {
+                            Answer::reply(Reply::new().think("Hm.").call("look", json!({ "x": 1 })))
+                        }
+                        1 => Answer::reply(
+                            Reply::text("So.")
+                                .call("look", json!({ "x": 2 }))
+                                .call("look", json!({})),
+                        ),
+                        _ => Answer::refuse(503),
+                    });
+                let first = first.await.unwrap();
+                let asked = AtomicUsize::new(0);
+                let second =
+                    ModelServer::start(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+                        0 => Answer::reply(
+                            Reply::text("I take over.").call("look", json!({ "x": 3 })),
+                        ),
+                        _ => Answer::reply("Done."),
+                    });
+                let second = second.await.unwrap();
+                let look = Tool::raw(
+                    ToolSpec {
+                        name: "look".into(),
+                        description: "Looks".into(),
+                        parameters: json!({ "type": "object", "properties": {} }),
+                    },
+                    |_, _| async { "seen" },
+                );
+                let models = Fallback::new(model(from, &first.url(), "gemini-3-one")).or(model(
+                    to,
+                    &second.url(),
+                    "gemini-3-two",
+                ));
+                let outcome =
+                    Agent::new(models).with_tools([look.unwrap()]).run("Go.").outcome().await;
+                assert_eq!(outcome.text, "Done.", "{from} to {to}: {outcome:?}");
+                let body = second.requests().pop().unwrap().to_string();
+                assert_eq!(body.matches("seen").count(), 4, "{from} to {to}: {body}");
+                assert_eq!(first.complaints(), Vec::<String>::new(), "{from}");
+                assert_eq!(second.complaints(), Vec::<String>::new(), "{from} to {to}");
+            }
+        }
+    }
+}

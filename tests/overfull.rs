@@ -1,0 +1,133 @@
+//! A turn of more items than any has is an error that comes at once, whatever the items are. What
+//! took a time that grows faster than the body would not end here.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::stream;
+use turnstream::provider::openai_chat::{Dialect, ThinkTags};
+use turnstream::provider::{Decode, Decoding, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::stream::{TurnEvents, seal};
+use turnstream::turn::Turn;
+use turnstream::{Error, ErrorKind, History};
+
+const MANY: usize = 200_000;
+
+fn read(body: String, decoder: impl Decode + Send + 'static) -> Result<Turn, Error> {
+    let body = stream::iter([Ok(Bytes::from(body))]);
+    let turn = seal(&History::with_id("h"), Decoding::new(body, decoder)).into_turn();
+    block_on(turn).map(|turn| (*turn).clone())
+}
+
+/// One frame with a list.
+fn list(head: &str, tail: &str, many: usize, element: impl Fn(usize) -> String) -> String {
+    let elements: Vec<String> = (0..many).map(element).collect();
+    format!("data: {head}{}{tail}\n\n", elements.join(","))
+}
+
+/// A frame for each.
+fn frames(many: usize, frame: impl Fn(usize) -> String) -> String {
+    (0..many).fold(String::new(), |mut body, n| {
+        write!(body, "data: {}\n\n", frame(n)).unwrap();
+        body
+    })
+}
+
+#[track_caller]
+fn check(body: String, decoder: impl Decode + Send + 'static) {
+    assert_eq!(read(body, decoder).unwrap_err().kind(), ErrorKind::TooLarge);
+}
+
+fn chat() -> openai_chat::Decoder {
+    let dialect =
+        Dialect { text_calls: true, think_tags: ThinkTags::Tagged, ..Dialect::OPENROUTER };
+    openai_chat::Decoder::new("m", &dialect)
+}
+
+#[test]
+fn chat_calls() {
+    let (head, tail) = ("{\"choices\":[{\"delta\":{\"tool_calls\":[", "]}}]}");
+    let named = |n| format!("{{\"index\":{n},\"function\":{{\"name\":\"f\"}}}}");
+    check(list(head, tail, MANY, named), chat());
+    let nameless = |n| format!("{{\"index\":{n},\"id\":\"{n}\"}}");
+    check(list(head, tail, MANY, nameless), chat());
+    let tags = "<tool_call>{\\\"name\\\":\\\"f\\\"}</tool_call>".repeat(20_000);
+    check(format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{tags}\"}}}}]}}\n\n"), chat());
+}
+
+#[test]
+fn chat_calls_under_one_id_are_told_apart() {
+    let (head, tail) =
+        ("{\"choices\":[{\"delta\":{\"tool_calls\":[", "]},\"finish_reason\":\"stop\"}]}");
+    let same = |n| {
+        let n = n % 4000;
+        format!(
+            "{{\"index\":{n},\"id\":\"a\",\"function\":{{\"name\":\"f\",\"arguments\":\"{n}\"}}}}"
+        )
+    };
+    let turn = read(list(head, tail, 4000, same), chat()).unwrap();
+    assert_eq!(turn.calls().len(), 4000);
+    assert_eq!(turn.tool_calls().last().unwrap().call_id, "a_dup3999");
+}
+
+#[test]
+fn chat_reasoning_details_are_put_together_however_many_there_are() {
+    let (head, tail) =
+        ("{\"choices\":[{\"delta\":{\"reasoning_details\":[", "]},\"finish_reason\":\"stop\"}]}");
+    let each =
+        |n| format!("{{\"type\":\"reasoning.text\",\"text\":\"x\",\"index\":{}}}", n % 100_000);
+    let turn = read(list(head, tail, MANY, each), chat()).unwrap();
+    let data = turn.items()[0].provider_data.as_ref().unwrap();
+    assert_eq!(data.value.as_str().matches("\"xx\"").count(), 100_000);
+    let fields: Vec<String> = (0..MANY).map(|n| format!("\"{n}\":1")).collect();
+    let wide = |_| format!("{{\"type\":\"reasoning.text\",{}}}", fields.join(","));
+    assert!(read(list(head, tail, 2, wide), chat()).is_ok());
+}
+
+#[test]
+fn anthropic_blocks() {
+    let decoder = || anthropic::Decoder::new("m");
+    for block in ["text", "x", "redacted_thinking", "tool_use\",\"id\":\"a\",\"name\":\"f"] {
+        let start = |n| {
+            format!(
+                "{{\"type\":\"content_block_start\",\"index\":{n},\"content_block\":{{\"type\":\"{block}\"}}}}"
+            )
+        };
+        check(frames(MANY, start), decoder());
+    }
+    let head = "{\"type\":\"message_start\",\"message\":{\"content\":[";
+    check(list(head, "]}}", MANY, |_| "{\"type\":\"x\"}".into()), decoder());
+}
+
+#[test]
+fn responses_items_and_parts() {
+    let decoder = || openai_responses::Decoder::new("m");
+    for kind in ["message", "x", "function_call\",\"name\":\"f"] {
+        let added = |n| {
+            format!(
+                "{{\"type\":\"response.output_item.added\",\"output_index\":{n},\"item\":{{\"type\":\"{kind}\"}}}}"
+            )
+        };
+        check(frames(MANY, added), decoder());
+        let head = "{\"type\":\"response.completed\",\"response\":{\"output\":[";
+        check(list(head, "]}}", MANY, |_| format!("{{\"type\":\"{kind}\"}}")), decoder());
+    }
+    let part = |n| {
+        format!("{{\"type\":\"response.output_text.delta\",\"content_index\":{n},\"delta\":\"x\"}}")
+    };
+    check(frames(MANY, part), decoder());
+}
+
+#[test]
+fn gemini_parts() {
+    for part in [
+        "\"functionCall\":{\"name\":\"f\"}",
+        "\"functionCall\":{\"name\":\"f\",\"willContinue\":true}",
+        "\"x\":1",
+    ] {
+        let head = "{\"candidates\":[{\"content\":{\"parts\":[";
+        let body = list(head, "]}}]}", MANY, |_| format!("{{{part}}}"));
+        check(body, gemini::Decoder::new("m"));
+    }
+}
