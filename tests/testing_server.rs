@@ -539,8 +539,7 @@ mod over_http {
         for n in (0..longest.into_iter().max().unwrap()).step_by(41) {
             let after = After::Bytes(n);
             check(Mishap::Cut(after), &[ErrorKind::IncompleteTurn]).await;
-            // Where a line is cut as if it were whole, its JSON is no JSON.
-            check(Mishap::End(after), &[ErrorKind::IncompleteTurn, ErrorKind::Protocol]).await;
+            check(Mishap::End(after), &[ErrorKind::IncompleteTurn]).await;
         }
     }
 

@@ -54,6 +54,7 @@ pub(super) const SPECIFIC: &[(&str, ErrorKind)] = &[
     ("ip_not_authorized", Auth),
     ("overloaded_error", Overloaded),
     ("server_overloaded", Overloaded),
+    ("server_is_overloaded", Overloaded),
     ("engine_overloaded", Overloaded),
     ("engine_overloaded_error", Overloaded),
     ("request_tier_capacity_exceeded", Overloaded),
