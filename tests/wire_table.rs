@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use turnstream::item::{
-    Content, Json, Mark, Media, MediaSource, Part, ProviderData, ResultKind, ToolResult,
+    Content, ItemKind, Json, Mark, Media, MediaSource, Part, ProviderData, ResultKind, ToolResult,
 };
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
 use turnstream::request::{
@@ -164,6 +164,9 @@ fn refused(error: &Error) -> String {
 const MARK: &str = "TUFSSw==";
 const WORD: &str = "MARK";
 
+const INSTRUCTION: &str = "an instruction between messages";
+const FAILED: &str = "a failed result";
+
 /// The items of a row, for the wire that they go to.
 type Items = Box<dyn Fn(&str) -> Vec<Item>>;
 
@@ -193,7 +196,7 @@ fn contents() -> Vec<Row> {
     };
     let turn = |item: Item| vec![Item::user("hello"), item, Item::text("so"), Item::user("on")];
     let rows: Vec<(&str, Items)> = vec![
-        ("an instruction between messages", Box::new(move |_| turn(Item::system(WORD)))),
+        (INSTRUCTION, Box::new(move |_| turn(Item::system(WORD)))),
         ("an image", Box::new(move |_| user(image()))),
         ("an image by its address", Box::new(move |_| user(image_url()))),
         ("a PDF", Box::new(move |_| user(file("application/pdf")))),
@@ -201,7 +204,7 @@ fn contents() -> Vec<Row> {
         ("a text file", Box::new(move |_| user(file("text/plain")))),
         ("audio", Box::new(move |_| user(file("audio/wav")))),
         ("a result", Box::new(move |_| result(ResultKind::Ok, WORD.into()))),
-        ("a failed result", Box::new(move |_| result(ResultKind::Error, WORD.into()))),
+        (FAILED, Box::new(move |_| result(ResultKind::Error, WORD.into()))),
         ("an image in a result", Box::new(move |_| result(ResultKind::Ok, vec![image()].into()))),
         (
             "a PDF in a result",
@@ -226,11 +229,13 @@ fn contents() -> Vec<Row> {
     rows.into_iter()
         .map(|(name, items)| {
             let cells = WIRES.iter().map(|(_, wire, encode)| {
-                let mut history = History::with_id("table");
-                history.extend(items(wire));
-                match encode(&Request::new(history).with_tools(asked().tools)) {
+                let items = items(wire);
+                match encode(&about(items.clone())) {
                     Err(error) => refused(&error),
-                    Ok(body) => place(&serde_json::from_slice(&body).expect("a body is JSON")),
+                    Ok(body) => {
+                        let body = json_of(&body);
+                        as_such(name, &items, &body, *encode).unwrap_or_else(|| place(&body))
+                    }
                 }
             });
             (name.to_owned(), cells.collect())
@@ -243,28 +248,61 @@ fn own(wire: &str, model: &str) -> ProviderData {
     ProviderData { provider: wire.into(), model: model.into(), value }
 }
 
-/// Where the mark stands in a body.
+/// How the mark stands in a body.
 fn place(body: &Value) -> String {
-    let text = body.to_string();
-    if !text.contains(WORD) && !text.contains(MARK) {
-        return "left out".to_owned();
-    }
-    // What belongs into a result and stands in a message of its own.
     let holds = |value: &Value| {
         let text = value.to_string();
         text.contains(WORD) || text.contains(MARK)
     };
+    if !holds(body) {
+        return "left out".to_owned();
+    }
+    if body.to_string().contains("INVALID_JSON") {
+        return "wrapped".to_owned();
+    }
     let messages = ["messages", "input", "contents"].iter().find_map(|name| body[name].as_array());
-    let last = messages.and_then(|messages| messages.iter().rfind(|message| holds(message)));
-    let is_result = messages.is_some_and(|messages| {
-        let text = |message: &Value| message.to_string();
-        let answers = |message: &&Value| {
-            ["tool_result", "\"tool\"", "function_call_output", "functionResponse"]
-                .iter()
-                .any(|word| text(message).contains(word))
-        };
-        messages.iter().any(|message| answers(&message))
-            && last.is_some_and(|last| !answers(&last) && last["role"] == "user")
-    });
-    if is_result { "behind the results".to_owned() } else { "carried".to_owned() }
+    let Some(messages) = messages else { return "carried".to_owned() };
+    let answers = |message: &&Value| {
+        ["tool_result", "\"tool\"", "function_call_output", "functionResponse"]
+            .iter()
+            .any(|word| message.to_string().contains(word))
+    };
+    let last = messages.iter().rfind(|message| holds(message));
+    let is_behind = messages.iter().any(|message| answers(&message))
+        && last.is_some_and(|last| !answers(&last) && last["role"] == "user");
+    if is_behind { "behind the results" } else { "carried" }.to_owned()
+}
+
+/// Whether what is said between messages, or that a call failed, is said as such.
+fn as_such(name: &str, items: &[Item], body: &Value, encode: Encode) -> Option<String> {
+    let said_by = |role: &str| {
+        let messages =
+            ["messages", "input", "contents"].iter().find_map(|name| body[name].as_array());
+        let mut of_role = messages.into_iter().flatten().filter(|message| message["role"] == role);
+        of_role.any(|message| message.to_string().contains(WORD))
+    };
+    match name {
+        INSTRUCTION if said_by("user") => Some("as the user's words".to_owned()),
+        FAILED => {
+            let succeeded = items.iter().cloned().map(|item| match item.kind {
+                ItemKind::ToolResult(result) => {
+                    Item::tool_result(ToolResult { kind: ResultKind::Ok, ..result })
+                }
+                _ => item,
+            });
+            let same = encode(&about(succeeded)).is_ok_and(|bytes| &json_of(&bytes) == body);
+            same.then(|| "its words".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn about(items: impl IntoIterator<Item = Item>) -> Request {
+    let mut history = History::with_id("table");
+    history.extend(items);
+    Request::new(history).with_tools(asked().tools)
+}
+
+fn json_of(body: &[u8]) -> Value {
+    serde_json::from_slice(body).expect("a body is JSON")
 }
