@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{TurnBuilder, with_wire_id};
+use super::TurnBuilder;
+use super::calls::with_wire_id;
 use crate::item::{Item, ItemKind, ToolCall};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 

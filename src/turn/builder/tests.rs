@@ -1,5 +1,9 @@
+use std::sync::Arc;
+
 use super::*;
+use crate::error::ErrorKind;
 use crate::item::History;
+use crate::turn::Turn;
 
 fn drain(turn: &mut TurnBuilder) -> Vec<TurnEvent> {
     std::iter::from_fn(|| turn.next_event()).collect()

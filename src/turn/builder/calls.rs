@@ -1,0 +1,229 @@
+//! The calls of the turn that is put together: their ids, and those that are held back.
+
+use std::sync::Arc;
+
+use super::TurnBuilder;
+use crate::item::{History, ItemKind, Json, ProviderData, ToolCall};
+use crate::turn::partial::Block;
+use crate::turn::{Text, TurnEvent};
+
+/// A call of this turn, as the wire names it and as it is known here.
+#[derive(Debug)]
+pub(super) struct CallState {
+    pub(super) key: u32,
+    pub(super) wire_id: String,
+    pub(super) call_id: String,
+    /// Set while a doubled id is held back: nothing of it was emitted yet.
+    pub(super) held: Option<Held>,
+    pub(super) ended: bool,
+    pub(super) dropped: bool,
+    /// Where it stands among the items, once it is emitted.
+    pub(super) block: Option<usize>,
+    /// Matched with a call of a turn that came ready-made.
+    pub(super) matched: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) name: String,
+    pub(super) arguments: String,
+    pub(super) data: Option<ProviderData>,
+}
+
+impl TurnBuilder {
+    /// A call begins. `key` is the wire's own way to tell the calls of a turn apart.
+    pub fn tool_call_start(&mut self, key: u32, wire_id: &str, name: &str) {
+        if self.finished {
+            return;
+        }
+        let mut same_id = self.places.of_wire_id(wire_id).iter();
+        let doubled = !wire_id.is_empty() && same_id.any(|at| !self.calls[*at].dropped);
+        let mut state = CallState {
+            key,
+            wire_id: wire_id.to_owned(),
+            call_id: String::new(),
+            held: None,
+            ended: false,
+            dropped: false,
+            block: None,
+            matched: false,
+        };
+        if doubled {
+            let (name, arguments) = (name.to_owned(), String::new());
+            state.held = Some(Held { name, arguments, data: None });
+        } else {
+            state.call_id = self.fresh_id(wire_id);
+            state.block = Some(self.emit_start(&state.call_id, wire_id, name));
+        }
+        self.places.put(key, wire_id, self.calls.len());
+        self.calls.push(state);
+        self.bound();
+    }
+
+    /// A piece of a call's arguments.
+    pub fn tool_call_args(&mut self, key: u32, piece: &str) {
+        if !self.takes(piece) {
+            return;
+        }
+        let Some(at) = self.places.of_key(key).filter(|at| !self.calls[*at].ended) else { return };
+        match &mut self.calls[at].held {
+            Some(held) => held.arguments.push_str(piece),
+            None => self.emit_args(at, piece),
+        }
+    }
+
+    /// What belongs to a call and goes back verbatim.
+    pub fn tool_call_data(&mut self, key: u32, data: ProviderData) {
+        if self.finished {
+            return;
+        }
+        let Some(at) = self.places.of_key(key) else { return };
+        let state = &mut self.calls[at];
+        if let Some(held) = &mut state.held {
+            held.data = Some(data);
+            return;
+        }
+        if let Some(block) = state.block.and_then(|at| self.partial.blocks.get_mut(at)) {
+            let is_own = state.call_id == state.wire_id;
+            let data = if is_own { data } else { with_wire_id(data, &state.wire_id) };
+            block.item.provider_data = Some(Arc::new(data));
+        }
+    }
+
+    /// A call is written to its end.
+    pub fn tool_call_end(&mut self, key: u32) {
+        if self.finished {
+            return;
+        }
+        let Some(at) = self.places.of_key(key) else { return };
+        if std::mem::replace(&mut self.calls[at].ended, true) {
+            return;
+        }
+        if self.calls[at].held.is_some() {
+            let mut same_id = self.places.of_wire_id(&self.calls[at].wire_id).iter();
+            // The first under this id may still be open; then `complete` decides.
+            if same_id.any(|at| self.calls[*at].held.is_none() && self.calls[*at].ended) {
+                self.release(at);
+            }
+        } else {
+            self.emit_end(at);
+        }
+    }
+
+    /// The id that a call is known by from here on.
+    pub(super) fn fresh_id(&mut self, wire_id: &str) -> String {
+        let in_history = |id: &str| self.history.as_ref().is_some_and(|h| h.holds_call_id(id));
+        let wanted = if wire_id.is_empty() {
+            let turn = self.history.as_ref().map_or(0, History::completed_turns) + 1;
+            format!("call_{turn}_{}", self.calls.len() + 1)
+        } else {
+            wire_id.to_owned()
+        };
+        if self.places.holds(&wanted) || in_history(&wanted) {
+            return self.places.rename(&wanted, self.history.as_ref());
+        }
+        self.places.give(&wanted);
+        wanted
+    }
+
+    /// Returns where the call stands among the items.
+    pub(super) fn emit_start(&mut self, call_id: &str, wire_id: &str, name: &str) -> usize {
+        let (call_id, name) = (call_id.to_owned(), name.to_owned());
+        let call =
+            ToolCall { call_id: call_id.clone(), name: name.clone(), arguments: String::new() };
+        self.partial.push_call(call);
+        let at = self.partial.blocks.len() - 1;
+        if call_id != wire_id {
+            let data = with_wire_id(self.own_data(), wire_id);
+            self.partial.blocks[at].item.provider_data = Some(Arc::new(data));
+        }
+        self.events.push_back(TurnEvent::ToolCallStart { call_id, name });
+        at
+    }
+
+    pub(super) fn emit_args(&mut self, at: usize, piece: &str) {
+        let call_id = self.calls[at].call_id.clone();
+        if let Some(block) = self.block_mut(at)
+            && let ItemKind::ToolCall(call) = &mut block.item.kind
+        {
+            call.arguments.push_str(piece);
+        }
+        self.events.push_back(TurnEvent::ToolCallArgsDelta { call_id, delta: Text::from(piece) });
+    }
+
+    pub(super) fn emit_end(&mut self, at: usize) {
+        if let Some(block) = self.block_mut(at) {
+            block.ended = true;
+        }
+        let call_id = self.calls[at].call_id.clone();
+        self.events.push_back(TurnEvent::ToolCallEnd { call_id });
+    }
+
+    /// The item of a call that was emitted.
+    pub(super) fn block_mut(&mut self, at: usize) -> Option<&mut Block> {
+        self.calls[at].block.and_then(|at| self.partial.blocks.get_mut(at))
+    }
+
+    /// Decides on a held call: the same as the first under its id, or one of its own.
+    pub(super) fn release(&mut self, at: usize) {
+        let Some(held) = self.calls[at].held.take() else { return };
+        let wire_id = self.calls[at].wire_id.clone();
+        let before = self.places.of_wire_id(&wire_id).iter().take_while(|other| **other < at);
+        let blocks = before.filter_map(|other| self.calls[*other].block);
+        let mut calls = blocks.filter_map(|at| self.partial.blocks.get(at)?.item.as_tool_call());
+        if calls.any(|call| call.name == held.name && call.arguments == held.arguments) {
+            self.calls[at].dropped = true;
+            return;
+        }
+        let call_id = self.fresh_id(&wire_id);
+        self.calls[at].call_id.clone_from(&call_id);
+        self.calls[at].block = Some(self.emit_start(&call_id, &wire_id, &held.name));
+        if !held.arguments.is_empty() {
+            self.emit_args(at, &held.arguments);
+        }
+        if let Some(data) = held.data
+            && let Some(block) = self.block_mut(at)
+        {
+            block.item.provider_data = Some(Arc::new(with_wire_id(data, &wire_id)));
+        }
+        self.emit_end(at);
+    }
+
+    /// Every start that was emitted has its end, and nothing is held back any more.
+    pub(super) fn end_calls(&mut self) {
+        for at in 0..self.calls.len() {
+            if self.calls[at].held.is_some() {
+                self.calls[at].ended = true;
+                self.release(at);
+            } else if !std::mem::replace(&mut self.calls[at].ended, true) {
+                self.emit_end(at);
+            }
+        }
+    }
+
+    pub(super) fn own_data(&self) -> ProviderData {
+        let model = self.partial.model.clone().unwrap_or_default();
+        let value = Json::from(serde_json::json!({}));
+        ProviderData { provider: self.provider.to_owned(), model, value }
+    }
+}
+
+/// Notes the id that the wire used, beside what is there, which stays as it is written.
+pub(super) fn with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
+    // Beside what is there nothing is written anew: it goes back byte for byte.
+    if let Some(fields) = data.value.as_str().strip_prefix('{').filter(|fields| *fields != "}")
+        && !fields.contains("\"wire_id\"")
+        && let Ok(id) = serde_json::to_string(wire_id)
+        && let Ok(value) = Json::parse(&format!("{{\"wire_id\":{id},{fields}"))
+    {
+        return ProviderData { value, ..data };
+    }
+    let mut value = data.value.to_value();
+    match &mut value {
+        serde_json::Value::Object(map) => {
+            map.insert("wire_id".to_owned(), wire_id.into());
+        }
+        other => *other = serde_json::json!({ "wire_id": wire_id, "value": other.take() }),
+    }
+    ProviderData { value: value.into(), ..data }
+}

@@ -1,0 +1,135 @@
+//! How a turn ends: complete, void or cut off.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::places::Places;
+use super::{MOST_ITEMS, TurnBuilder};
+use crate::error::{Error, ErrorKind};
+use crate::item::StopReason;
+use crate::turn::{PartialTurn, Turn, TurnEvent};
+
+impl TurnBuilder {
+    /// The terminal marker: why the model stopped, and the wire's own word for it.
+    pub fn stop(&mut self, reason: StopReason, raw: &str) {
+        if !self.finished && self.stop.is_none() {
+            // A wire's word that is one of ours means it: written and read back it would.
+            let reason = match reason {
+                StopReason::Other(word) => StopReason::from(Cow::Owned(word)),
+                reason => reason,
+            };
+            self.stop = Some((reason, (!raw.is_empty()).then(|| raw.to_owned())));
+        }
+    }
+
+    /// The turn goes on behind a terminal marker, which does not count any more: another one is
+    /// awaited.
+    pub fn go_on(&mut self) {
+        if !self.finished {
+            self.stop = None;
+        }
+    }
+
+    /// Whether the terminal marker was seen.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Whether the turn is complete: pushing more changes nothing.
+    pub fn is_complete(&self) -> bool {
+        self.completed
+    }
+
+    /// Whether nothing is taken any more: the turn is complete, or failed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.finished
+    }
+
+    /// Voids all of the open turn; what comes next begins it anew.
+    pub fn retract(&mut self, why: impl Into<String>) {
+        if self.finished {
+            return;
+        }
+        let usage = self.partial.usage;
+        self.partial = PartialTurn::default();
+        self.calls.clear();
+        self.places = Places::default();
+        self.stop = None;
+        self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
+    }
+
+    /// Completes the turn.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TooLarge`] if it has more items than any turn has (16,384),
+    /// [`ErrorKind::IncompleteTurn`] if there was no terminal marker, and [`ErrorKind::Protocol`]
+    /// if the model stopped for its tools and one of the calls was never written to its end.
+    pub fn complete(&mut self) -> Result<(), Error> {
+        if self.completed {
+            return Ok(());
+        }
+        if self.finished {
+            return Err(self.incomplete(None));
+        }
+        let Some((stop_reason, raw_stop_reason)) = self.stop.take() else {
+            return Err(self.incomplete(None));
+        };
+        let may_run = matches!(stop_reason, StopReason::Stop | StopReason::ToolCalls);
+        if may_run && self.calls.iter().any(|call| !call.ended) {
+            self.finished = true;
+            let message = "a tool call was not written to its end";
+            return Err(Error::new(ErrorKind::Protocol, message));
+        }
+        self.end_calls();
+        (self.finished, self.completed) = (true, true);
+        let partial = std::mem::take(&mut self.partial);
+        let turn = Turn {
+            items: partial.blocks.into_iter().map(|block| block.item).collect(),
+            stop_reason,
+            raw_stop_reason,
+            usage: partial.usage,
+            model: partial.model,
+            response_id: partial.response_id,
+            built: true,
+        };
+        self.events.push_back(TurnEvent::TurnComplete { turn: Arc::new(turn) });
+        Ok(())
+    }
+
+    /// Ends the turn without a terminal marker: the error carries what there is.
+    pub fn incomplete(&mut self, cause: Option<Error>) -> Error {
+        self.finished = true;
+        if self.overfull {
+            let message = format!("the turn has more than {MOST_ITEMS} items");
+            let partial = std::mem::take(&mut self.partial);
+            return Error::new(ErrorKind::TooLarge, message).with_source(partial);
+        }
+        std::mem::take(&mut self.partial).into_error(cause)
+    }
+
+    /// Ends the turn by an error. If something of the turn was there, the error carries it as a
+    /// [`PartialTurn`] before its own source, so that nothing paid for is lost.
+    pub(crate) fn fail(&mut self, error: Error) -> Error {
+        self.finished = true;
+        let partial = std::mem::take(&mut self.partial);
+        if partial.is_empty() || PartialTurn::of(&error).is_some() {
+            return error;
+        }
+        error.map_source(|cause| partial.with_cause(cause))
+    }
+
+    /// Takes nothing any more once there are more items than any turn has.
+    pub(super) fn bound(&mut self) {
+        if self.partial.blocks.len().max(self.calls.len()) > MOST_ITEMS {
+            self.overfill();
+        }
+    }
+
+    /// Takes nothing any more: a decoder holds more than any turn has.
+    pub(crate) fn overfill(&mut self) {
+        if !self.finished {
+            (self.finished, self.overfull) = (true, true);
+        }
+    }
+}
