@@ -10,6 +10,8 @@ folder=${CARGO_TARGET_DIR:-target}/aimock
 
 skip() { echo "skipped: $*"; exit 0; }
 command -v npm >/dev/null || skip "there is no npm, so the server @copilotkit/aimock cannot be had"
+node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' ||
+    skip "@copilotkit/aimock needs Node 20, and this is $(node --version)"
 mkdir -p "$folder"
 npm install --prefix "$folder" --no-audit --no-fund --loglevel error "@copilotkit/aimock@$version" ||
     skip "npm could not install @copilotkit/aimock $version"
