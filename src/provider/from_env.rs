@@ -114,10 +114,13 @@ const VENDORS: &[Vendor] = &[
 /// [`Auth`](ErrorKind::Auth) if there is no key, [`InvalidRequest`](ErrorKind::InvalidRequest) if
 /// an address is none.
 ///
-/// ```no_run
-/// let model = turnstream::provider::from_env()?;
-/// let agent = turnstream::Agent::new(model);
-/// # Ok::<(), turnstream::Error>(())
+/// ```
+/// use turnstream::{Agent, provider};
+///
+/// match provider::from_env() {
+///     Ok(model) => println!("{:?} is ready", Agent::new(model)),
+///     Err(error) => println!("set a key first: {error}"),
+/// }
 /// ```
 pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
     first(&|name| std::env::var(name).ok())?.provider()
