@@ -113,6 +113,7 @@ fn request(turns: usize) -> Request {
             name: "add".into(),
             content: "3".into(),
             kind: ResultKind::Ok,
+            report: None,
         }));
     }
     Request::new(history)

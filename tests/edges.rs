@@ -44,7 +44,13 @@ fn turn_of(reply: Reply) -> Arc<Turn> {
 
 fn result(call_id: &str) -> ToolResult {
     let kind = ResultKind::Ok;
-    ToolResult { call_id: call_id.into(), name: "t".into(), content: "real".into(), kind }
+    ToolResult {
+        call_id: call_id.into(),
+        name: "t".into(),
+        content: "real".into(),
+        kind,
+        report: None,
+    }
 }
 
 /// Polls until nothing comes.

@@ -224,6 +224,7 @@ fn result(id: &str, content: impl Into<Content>) -> Item {
         name: "f".into(),
         content: content.into(),
         kind: ResultKind::Ok,
+        report: None,
     })
 }
 

@@ -74,7 +74,13 @@ fn happening() -> impl Strategy<Value = Vec<Item>> {
             };
             let kind = if at == 1 { ResultKind::Error } else { ResultKind::Ok };
             let (call_id, name) = (call.call_id, call.name);
-            items.push(Item::tool_result(ToolResult { call_id, name, content, kind }));
+            items.push(Item::tool_result(ToolResult {
+                call_id,
+                name,
+                content,
+                kind,
+                report: None,
+            }));
         }
         items
     });

@@ -105,7 +105,7 @@ fn called(id: &str, name: &str, arguments: &str, text: &str, kind: ResultKind) -
     vec![
         Item::user("x"),
         last(Item::tool_call(id, name, arguments)),
-        Item::tool_result(ToolResult { call_id, name: name.into(), content, kind }),
+        Item::tool_result(ToolResult { call_id, name: name.into(), content, kind, report: None }),
     ]
 }
 

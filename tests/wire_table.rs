@@ -191,6 +191,7 @@ fn contents() -> Vec<Row> {
                 name: "add".into(),
                 content,
                 kind,
+                report: None,
             }),
         ]
     };

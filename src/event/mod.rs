@@ -3,11 +3,13 @@
 //! Stores, user interfaces and traces are folds over [`Event`]. Its JSON is one flat object a
 //! line; readers skip a `type` they do not know.
 
+mod exceeded;
 mod outcome;
 mod transition;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use exceeded::{BudgetKind, Exceeded};
 pub use outcome::{Outcome, Phase, Reason, Undelivered};
 pub use transition::{AppendedWhy, RewrittenWhy, Transition};
 
@@ -110,6 +112,16 @@ pub enum ToolEvent {
     /// The call has its result. The last event of each call.
     #[serde(rename = "tool_output")]
     Output(ToolResult),
+    /// An event of a sub-agent that runs as this call. As an [`Event`] it is [`Event::Nested`].
+    #[serde(rename = "nested")]
+    Nested {
+        /// The call.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// The sub-agent's event.
+        event: Box<Event>,
+    },
 }
 
 impl Event {
@@ -159,7 +171,9 @@ impl ToolEvent {
     pub fn call_id(&self) -> &str {
         match self {
             Self::ApprovalRequested(call) => &call.call_id,
-            Self::Started { call_id, .. } | Self::Progress { call_id, .. } => call_id,
+            Self::Started { call_id, .. }
+            | Self::Progress { call_id, .. }
+            | Self::Nested { call_id, .. } => call_id,
             Self::Output(result) => &result.call_id,
         }
     }
@@ -178,7 +192,10 @@ impl From<TurnEvent> for Event {
 
 impl From<ToolEvent> for Event {
     fn from(event: ToolEvent) -> Self {
-        Self::Tool(event)
+        match event {
+            ToolEvent::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
+            event => Self::Tool(event),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
+use crate::event::Exceeded;
 use crate::item::{Item, Json, ToolCall};
 use crate::turn::ParseError;
 use crate::usage::Usage;
@@ -24,6 +25,8 @@ pub struct Outcome {
     pub turns: u32,
     /// What all of them cost, void attempts included.
     pub usage: Usage,
+    /// What the sub-agents of this run cost, which `usage` leaves out.
+    pub nested_usage: Usage,
     /// What this run added to the history, its input first: the only thing to persist.
     pub new_items: Vec<Item>,
     /// Set exactly when the run failed.
@@ -34,6 +37,9 @@ pub struct Outcome {
     pub undelivered: Vec<Undelivered>,
     /// What tools have put on record.
     pub evidence: Vec<Json>,
+    /// Which budget was spent: always with [`Reason::Budget`], and where a token target was given
+    /// up.
+    pub budget: Option<Exceeded>,
 }
 
 /// Why a run ended.
@@ -235,6 +241,8 @@ struct OutcomeOnWire {
     turns: u32,
     #[serde(default)]
     usage: Usage,
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    nested_usage: Usage,
     #[serde(default)]
     new_items: Vec<Item>,
     #[serde(default)]
@@ -245,6 +253,12 @@ struct OutcomeOnWire {
     undelivered: Vec<Undelivered>,
     #[serde(default)]
     evidence: Vec<Json>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    budget: Option<Exceeded>,
+}
+
+fn is_nothing(usage: &Usage) -> bool {
+    *usage == Usage::default()
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -317,11 +331,13 @@ impl From<OutcomeOnWire> for Outcome {
             text: wire.text,
             turns: wire.turns,
             usage: wire.usage,
+            nested_usage: wire.nested_usage,
             new_items: wire.new_items,
             error: wire.error,
             pending: wire.pending,
             undelivered: wire.undelivered,
             evidence: wire.evidence,
+            budget: wire.budget,
         }
     }
 }
@@ -336,11 +352,13 @@ impl From<Outcome> for OutcomeOnWire {
             text: outcome.text,
             turns: outcome.turns,
             usage: outcome.usage,
+            nested_usage: outcome.nested_usage,
             new_items: outcome.new_items,
             error: outcome.error,
             pending: outcome.pending,
             undelivered: outcome.undelivered,
             evidence: outcome.evidence,
+            budget: outcome.budget,
         }
     }
 }

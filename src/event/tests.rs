@@ -1,6 +1,6 @@
 use super::*;
 use crate::error::{Error, ErrorKind};
-use crate::item::Part;
+use crate::item::{Part, Report, SideEffect};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
@@ -23,6 +23,8 @@ fn outcome(reason: Reason, error: Option<Error>) -> Event {
         pending: Vec::new(),
         undelivered: Vec::new(),
         evidence: Vec::new(),
+        budget: None,
+        nested_usage: Usage::default(),
     }))
 }
 
@@ -174,4 +176,42 @@ fn ok_gives_the_outcome_or_the_reason_why_not() {
 #[test]
 fn an_event_is_small() {
     assert!(size_of::<Event>() <= 104, "{}", size_of::<Event>());
+}
+
+#[test]
+fn a_spent_budget_and_what_sub_agents_cost_are_written_when_there_is_something() {
+    let exceeded =
+        Exceeded { kind: BudgetKind::Pool, used: 12, limit: 10, diminishing_returns: false };
+    let nested_usage = Usage { input_tokens: 3, ..Usage::default() };
+    let Event::Finished(outcome) = outcome(Reason::Budget, None) else { panic!("no outcome") };
+    let outcome = Outcome { budget: Some(exceeded), nested_usage, ..*outcome };
+    let written = serde_json::to_string(&outcome).unwrap();
+    assert!(written.contains(r#""budget":{"kind":"pool","used":12,"limit":10}"#), "{written}");
+    assert!(written.contains(r#""nested_usage":{"input_tokens":3,"#), "{written}");
+    assert_eq!(serde_json::from_str::<Outcome>(&written).unwrap(), outcome);
+}
+
+#[test]
+fn a_report_lies_flat_in_its_result() {
+    let report = Report {
+        side_effects: vec![SideEffect::created("42")],
+        evidence: vec![serde_json::json!({ "exit_code": 0 }).into()],
+    };
+    let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: String::new() };
+    let result = ToolResult::answering(&call, ResultKind::Ok, "x").with_report(report);
+    round_trip(
+        &ToolEvent::Output(result).into(),
+        r#"{"type":"tool_output","call_id":"c","name":"t","is_error":false,"kind":"ok","content":"x","side_effects":[{"kind":"created","target":"42"}],"evidence":[{"exit_code":0}]}"#,
+    );
+}
+
+#[test]
+fn an_event_of_a_sub_agent_is_nested_wherever_it_comes_from() {
+    let event = || Box::new(Event::Continued { reason: Transition::Retry });
+    let (call_id, name) = (String::from("c"), String::from("n"));
+    let tool = ToolEvent::Nested { call_id: call_id.clone(), name: name.clone(), event: event() };
+    round_trip(
+        &Event::from(tool),
+        r#"{"type":"nested","call_id":"c","name":"n","event":{"type":"continued","reason":"retry"}}"#,
+    );
 }

@@ -27,8 +27,12 @@ pub enum Transition {
     Steering,
     /// Somebody had a follow-up waiting.
     FollowUp,
+    /// The turn broke off, was taken back, and is asked for again.
+    Retry,
     /// Another model takes over.
     Fallback,
+    /// The model stopped with much of its token target left.
+    Nudge,
     /// A reason of a later version.
     #[serde(other)]
     Other,

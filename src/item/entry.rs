@@ -228,6 +228,7 @@ mod tests {
                 name: "add".into(),
                 content: vec![Part::from("3")].into(),
                 kind: ResultKind::Ok,
+                report: None,
             }),
             r#"{"type":"tool_result","call_id":"c1","name":"add","is_error":false,"kind":"ok","content":[{"type":"text","text":"3"}]}"#,
         );

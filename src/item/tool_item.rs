@@ -1,10 +1,12 @@
 //! A tool call as the model wrote it, and the result it got.
 
+use std::sync::Arc;
+
 use serde::de::IntoDeserializer;
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::item::Content;
+use crate::item::{Content, Report};
 
 /// A call that the model asks for, as plain data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +41,8 @@ pub struct ToolResult {
     pub content: Content,
     /// How it came about; anything but [`ResultKind::Ok`] is an error to the model.
     pub kind: ResultKind,
+    /// What the tool has put on record besides its words, where it did. The model does not see it.
+    pub report: Option<Arc<Report>>,
 }
 
 impl ToolResult {
@@ -54,7 +58,14 @@ impl ToolResult {
             name: call.name.clone(),
             content: content.into(),
             kind,
+            report: None,
         }
+    }
+
+    /// The same with what the tool has put on record. An empty report is none.
+    pub fn with_report(mut self, report: Report) -> Self {
+        self.report = (!report.is_empty()).then(|| Arc::new(report));
+        self
     }
 }
 
@@ -104,6 +115,8 @@ struct ResultOnWire {
     #[serde(default, deserialize_with = "known_kind")]
     kind: Option<ResultKind>,
     content: Content,
+    #[serde(flatten)]
+    report: Report,
 }
 
 /// A kind of a later version follows from `is_error`.
@@ -123,7 +136,9 @@ impl From<ResultOnWire> for ToolResult {
             name: wire.name,
             content: wire.content,
             kind: wire.kind.unwrap_or(otherwise),
+            report: None,
         }
+        .with_report(wire.report)
     }
 }
 
@@ -135,6 +150,7 @@ impl From<ToolResult> for ResultOnWire {
             name: result.name,
             kind: Some(result.kind),
             content: result.content,
+            report: result.report.map_or_else(Report::default, Arc::unwrap_or_clone),
         }
     }
 }

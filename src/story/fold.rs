@@ -186,11 +186,13 @@ impl Fold {
             text,
             turns: self.requests.max(self.turns + open),
             usage: self.usage(),
+            nested_usage: Usage::default(),
             new_items: self.new_items(),
             error,
             pending: Vec::new(),
             undelivered,
             evidence: Vec::new(),
+            budget: None,
         }
     }
 

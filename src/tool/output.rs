@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{Error, ErrorKind};
+use crate::event::Event;
 use crate::item::{Content, Json, Part};
 
 /// What a running tool streams: any number of `Progress`, then one `Output`.
@@ -10,6 +11,8 @@ use crate::item::{Content, Json, Part};
 pub enum Update {
     /// How far it is, for whoever watches. The model does not see it.
     Progress(Json),
+    /// An event of a sub-agent that runs inside the tool, for whoever watches.
+    Nested(Box<Event>),
     /// The result. What would come after it never runs.
     Output(ToolOutput),
 }

@@ -194,6 +194,10 @@ impl Stream for Running {
                 let (call_id, name) = (call_id.clone(), name.clone());
                 return Poll::Ready(Some(ToolEvent::Progress { call_id, name, data }));
             }
+            Some(Update::Nested(event)) => {
+                let (call_id, name) = (call_id.clone(), name.clone());
+                return Poll::Ready(Some(ToolEvent::Nested { call_id, name, event }));
+            }
             Some(Update::Output(output)) => {
                 let kind = if output.failed { ResultKind::Error } else { ResultKind::Ok };
                 ToolEvent::Output(ToolResult::answering(&this.call, kind, output.content))

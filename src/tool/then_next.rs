@@ -43,7 +43,7 @@ impl ToolRun {
         Steps::new(async_stream::stream! {
             let mut tools = self;
             while let Some(event) = tools.next().await {
-                yield Ok(Step::Value(Event::Tool(event)));
+                yield Ok(Step::Value(Event::from(event)));
             }
             let results = tools.take_results();
             history.extend(results.iter().cloned().map(Item::tool_result));

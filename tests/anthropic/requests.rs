@@ -20,7 +20,7 @@ fn last(mut item: Item) -> Item {
 
 fn result(id: &str) -> Item {
     let (call_id, name, content) = (id.into(), "f".into(), "r".into());
-    Item::tool_result(ToolResult { call_id, name, content, kind: ResultKind::Ok })
+    Item::tool_result(ToolResult { call_id, name, content, kind: ResultKind::Ok, report: None })
 }
 
 fn messages(items: Vec<Item>) -> Vec<Value> {

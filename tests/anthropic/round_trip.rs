@@ -274,6 +274,7 @@ fn the_newest_container_is_named_until_another_is() {
         name: "f".into(),
         content: "r".into(),
         kind: ResultKind::Ok,
+        report: None,
     }));
     assert_eq!(value(&sent(items))["container"], "container_2");
 }

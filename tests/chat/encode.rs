@@ -129,8 +129,13 @@ fn an_assistant_speaks_between_a_result_and_the_user_where_a_dialect_wants_it() 
     let content = vec!["see".into(), Part::image("image/png", "AAAA")].into();
     let kind = ResultKind::Ok;
     let mut items = called("a");
-    items[2] =
-        Item::tool_result(ToolResult { call_id: "a".into(), name: "f".into(), content, kind });
+    items[2] = Item::tool_result(ToolResult {
+        call_id: "a".into(),
+        name: "f".into(),
+        content,
+        kind,
+        report: None,
+    });
     let messages = sent(items, &Dialect::MISTRAL);
     assert_eq!(roles(&messages), ["user", "assistant", "tool", "assistant", "user"]);
     assert_eq!(messages[2]["content"], "see");

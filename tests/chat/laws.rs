@@ -117,7 +117,7 @@ fn push_step(items: &mut Vec<Item>, step: usize, at: usize, takes_media: bool, o
     let id = format!("call_{at}");
     let answered = |content| {
         let (call_id, name, kind) = (id.clone(), "f".to_owned(), ResultKind::Ok);
-        Item::tool_result(ToolResult { call_id, name, content, kind })
+        Item::tool_result(ToolResult { call_id, name, content, kind, report: None })
     };
     match step {
         0 => items.push(Item::user("hello")),

@@ -99,7 +99,13 @@ fn with_options(options: Options, dialect: &Dialect) -> Result<Value, Error> {
 
 fn result(id: &str, text: &str) -> Item {
     let (call_id, content) = (id.into(), text.into());
-    Item::tool_result(ToolResult { call_id, name: "f".into(), content, kind: ResultKind::Ok })
+    Item::tool_result(ToolResult {
+        call_id,
+        name: "f".into(),
+        content,
+        kind: ResultKind::Ok,
+        report: None,
+    })
 }
 
 /// An item with data of a provider and model.

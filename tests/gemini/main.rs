@@ -126,5 +126,6 @@ fn answer(call_id: &str, kind: turnstream::item::ResultKind, text: &str) -> Item
         name: "f".into(),
         content: text.into(),
         kind,
+        report: None,
     })
 }

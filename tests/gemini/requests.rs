@@ -175,7 +175,7 @@ fn files_of_a_tool_stand_in_its_result_or_behind_the_results() {
     let result = |id: &str, parts: Vec<Part>| {
         let (call_id, content) = (id.into(), parts.into());
         let (name, kind) = ("f".into(), ResultKind::Ok);
-        Item::tool_result(ToolResult { call_id, name, content, kind })
+        Item::tool_result(ToolResult { call_id, name, content, kind, report: None })
     };
     let items = || {
         vec![

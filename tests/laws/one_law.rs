@@ -148,6 +148,7 @@ fn any_history() -> impl proptest::strategy::Strategy<Value = History> {
             name: "t".into(),
             content: "r".into(),
             kind: ResultKind::Ok,
+            report: None,
         })
     };
     let ids = || prop::sample::select(vec!["a", "b", "a_dup1"]);

@@ -161,6 +161,7 @@ fn result(call_id: &str, content: impl Into<turnstream::item::Content>) -> Item 
         name: "f".into(),
         content: content.into(),
         kind: ResultKind::Ok,
+        report: None,
     })
 }
 
