@@ -1,107 +1,117 @@
-//! The body of the agent's loop: it performs what `decide` says.
+//! The body of the agent's loop: one lap asks the model once and acts on what it says.
+//!
+//! It performs what [`decide`] and its sisters say and decides nothing itself. To change it, copy
+//! it and hand the copy to [`Agent::run_by`](crate::Agent::run_by): all that it uses is public.
 
-use std::sync::Arc;
-
-use async_stream::stream;
+use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::control::Control;
-use crate::agent::decide::malformed;
-use crate::agent::{Agent, Answered, Decision, State, after_tools, after_validation, decide};
+use crate::agent::{Decision, Next, Parts, State, after_tools, decide, on_error};
 use crate::error::Error;
-use crate::event::{AppendedWhy, Event, Reason, Transition};
-use crate::item::{Item, ResultKind};
-use crate::stream::{Step, Steps, TurnEvents};
-use crate::turn::Turn;
+use crate::event::{Event, Reason};
+use crate::stream::Step;
+use crate::turn::PartialTurn;
 
 /// One lap: deliver what waits, ask the model, act on its turn.
-pub(super) fn body(
-    agent: Arc<Agent>,
-    control: Arc<Control>,
+///
+/// Dropping the stream drops the request, the hooks and the tools that run.
+pub fn body(
+    parts: Parts,
     mut state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
-    stream! {
-        if state.model_calls >= agent.limits.max_turns {
-            yield Ok(Step::StopWith(state.end(Reason::MaxTurns)));
-            return;
-        }
-        while let Some(waiting) = control.next_steered() {
-            state.history.extend(waiting.items.iter().cloned());
-            let (why, id, items) = (AppendedWhy::Steer, waiting.id, waiting.items);
-            yield Ok(Step::Value(Event::Appended { why, id, items }));
-        }
-        state.model_calls += 1;
-        yield Ok(Step::Value(Event::TurnStarted {
-            turn: state.model_calls,
-            model: agent.provider.model().to_owned(),
-            transition: state.transition,
-        }));
-        let turn = agent.provider.stream_turn(agent.request(&state.history));
-        let mut steps = std::pin::pin!(
-            turn.on_turn_complete(async |turn| perform(&agent, &control, state, &turn))
-        );
-        while let Some(step) = steps.next().await {
-            yield step;
-        }
-    }
-}
-
-/// Acts on a complete turn.
-fn perform(
-    agent: &Agent,
-    control: &Control,
-    state: State,
-    turn: &Arc<Turn>,
-) -> Result<Steps<'static, State>, Error> {
-    let limits = agent.limits;
-    let answers = agent.kit.run(&state.history, turn);
-    let mut decision = decide(&state, turn, limits, control.is_steered());
-    if decision.is_completed() {
-        let objection = agent.checks.objection(turn)?;
-        decision = after_validation(&state, objection.as_deref(), limits);
-    }
-    Ok(match decision {
-        Decision::RunTools => answers.then_steps(move |history, results| {
-            let kinds: Vec<ResultKind> = results.iter().map(|result| result.kind).collect();
-            let answered = after_tools(&state, &kinds, limits);
-            let malformed = malformed(&state, &kinds);
-            State { history, malformed, asked_again: false, ..state }.go(answered)
-        }),
-        Decision::Answer(answered) => answers.then_steps(move |history, _| {
-            // Only a stop reason that is not understood has a corrective here.
-            let asked_again = answered == Answered::Continue(Transition::Corrective);
-            State { history, asked_again, malformed: 0, ..state }.go(answered)
-        }),
-        Decision::Correct(text) => {
-            let id = agent.ids.draw();
-            answers.then_steps(move |mut history, _| {
-                let corrective = Item::user(text.into_owned());
-                history.push(corrective.clone());
-                let appended =
-                    Event::Appended { why: AppendedWhy::Corrective, id, items: vec![corrective] };
-                let malformed = state.malformed + 1;
-                let state = State { history, malformed, ..state };
-                state.go(Answered::Continue(Transition::Corrective)).after([appended])
-            })
-        }
-    })
-}
-
-impl State {
-    /// The steps that end a lap.
-    fn go(self, answered: Answered) -> Steps<'static, Self> {
-        match answered {
-            Answered::Finish(reason) => Steps::stop_with(self.end(reason)),
-            Answered::Continue(reason) => {
-                let turns = u32::from(reason == Transition::NextTurn);
-                let turn_count = self.turn_count + turns;
-                let next = Self { turn_count, transition: Some(reason), ..self };
-                Steps::next(next).after([Event::Continued { reason }])
+    try_stream! {
+        // A run that resumes pending calls has its turn already.
+        let said = if state.resuming.is_some() {
+            Ok(None)
+        } else {
+            let facts = parts.facts(&state, None);
+            if let Some(reason) = facts.at_limit(&state) {
+                state.exceeded = facts.exceeded;
+                yield Step::StopWith(state.ended(reason));
+                return;
             }
-        }
-    }
+            while let Some(event) = parts.deliver(&mut state) {
+                yield Step::Value(event);
+            }
+            let request = parts.request(&mut state).await?;
+            yield Step::Value(parts.turn_started(&state, &request));
+            let mut events = parts.ask(&state, request).await?;
+            loop {
+                match events.next().await {
+                    Some(Ok(event)) => {
+                        let event = Event::from(event);
+                        let turn = event.turn_complete().cloned();
+                        yield Step::Value(event);
+                        if turn.is_some() {
+                            break Ok(turn);
+                        }
+                    }
+                    Some(Err(error)) => break Err(error),
+                    None => break Err(PartialTurn::default().into_error(None)),
+                }
+            }
+        };
 
-    fn end(self, reason: Reason) -> Self {
-        Self { ending: Some(reason), ..self }
+        let (next, error) = match said {
+            Ok(turn) => {
+                let facts = parts.facts(&state, turn.as_deref());
+                state.exceeded = facts.exceeded.or(facts.too_many_calls);
+                let decision = match &turn {
+                    Some(turn) => {
+                        parts.observe(&mut state, turn).await?;
+                        decide(&state, turn, &facts)
+                    }
+                    None => Decision::RunTools,
+                };
+                let mut answers = parts.answers(&state, turn.as_ref(), &decision)?;
+                state.resuming = None;
+                while let Some(event) = answers.next().await {
+                    yield Step::Value(event.into());
+                }
+                parts.close_verdicts();
+                let answered = answers.finish()?;
+                let pending = !answered.pending.is_empty();
+                state = state.answered(turn.as_deref(), answered);
+                let next = match (decision, turn) {
+                    (Decision::Refuse { next, .. } | Decision::Then(next), _) => next,
+                    (Decision::Stop, Some(turn)) => parts.at_stop(&mut state, &turn).await?,
+                    (Decision::RunTools | Decision::Stop, _) => {
+                        let next = after_tools(&state, pending, &parts.facts(&state, None));
+                        match next.asks_again() && parts.should_stop(&state).await? {
+                            true => Next::Finish(Reason::Stopped),
+                            false => next,
+                        }
+                    }
+                };
+                (next, None)
+            }
+            Err(error) => {
+                let retracted = parts.failed(&state, &error);
+                let Some(next) = on_error(&state, &error, &parts.facts(&state, None)) else {
+                    Err(error)?
+                };
+                if let Some(event) = retracted {
+                    yield Step::Value(event);
+                }
+                (next, Some(error))
+            }
+        };
+
+        let next = match (next, error) {
+            (Next::Compact, error) => match (parts.compact(&mut state).await, error) {
+                (Some(event), _) => {
+                    yield Step::Value(event);
+                    Next::Compact
+                }
+                (None, Some(error)) => Err(error)?,
+                (None, None) => Next::Finish(Reason::ContextWindow),
+            },
+            (next, _) => next,
+        };
+        let (events, step) = state.then(next, || parts.id());
+        for event in events {
+            yield Step::Value(event);
+        }
+        yield step;
     }
 }

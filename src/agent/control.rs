@@ -1,134 +1,187 @@
-//! What holders of a run can do to it while it goes on.
+//! The cell that a run and its handles share.
 
-use std::collections::VecDeque;
-use std::fmt;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use futures::task::AtomicWaker;
+use tokio::time::Instant;
 
-use crate::agent::Input;
-use crate::env::Ids;
+use crate::agent::RunHandle;
 use crate::event::Undelivered;
-use crate::item::History;
-use crate::story::Journal;
+use crate::item::ToolCall;
+use crate::tool::Verdict;
 use crate::usage::Usage;
 
-/// The cell that a run and its handles share. Its lock is never held across an await.
+/// What holders want of a run, and what it has used. Its locks are never held across an await, and
+/// no event travels through it.
+#[derive(Default)]
 pub(super) struct Control {
     interrupted: AtomicBool,
+    stopping: AtomicBool,
     waker: AtomicWaker,
-    steered: Mutex<Steered>,
+    /// When the run was first polled, where somebody counts the time.
+    started: OnceLock<Instant>,
+    said: Mutex<Said>,
+    asked: Mutex<HashMap<String, Asked>>,
+    charged: Mutex<Charged>,
+    children: Mutex<HashMap<String, RunHandle>>,
 }
 
 #[derive(Default)]
-struct Steered {
-    waiting: VecDeque<Undelivered>,
+struct Said {
+    steered: VecDeque<Undelivered>,
+    follow_ups: VecDeque<Undelivered>,
+    delivered: HashMap<String, u32>,
     over: bool,
 }
 
+/// A call that waits for a verdict.
+struct Asked {
+    call: ToolCall,
+    verdict: Option<Verdict>,
+}
+
+/// What was counted against budgets until now.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Charged {
+    pub(super) usage: Usage,
+    /// In millionths.
+    pub(super) cost: u64,
+}
+
+/// When what a holder says is to be said.
+#[derive(Clone, Copy)]
+pub(super) enum When {
+    NextRequest,
+    ModelStops,
+}
+
 impl Control {
-    pub(super) fn new() -> Self {
-        Self {
-            interrupted: AtomicBool::new(false),
-            waker: AtomicWaker::new(),
-            steered: Mutex::default(),
-        }
+    pub(super) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Release);
+        self.waker.wake();
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Acquire)
     }
 
-    /// Is called before a poll that may be pending, so that an interrupt wakes it.
+    pub(super) fn stop_after_turn(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Is called before a poll that may be pending, so that an interrupt or a verdict wakes it.
     pub(super) fn register(&self, waker: &Waker) {
         self.waker.register(waker);
     }
 
-    pub(super) fn is_steered(&self) -> bool {
-        self.with(|steered| !steered.waiting.is_empty())
+    pub(super) fn started(&self) -> Instant {
+        *self.started.get_or_init(Instant::now)
     }
 
-    pub(super) fn next_steered(&self) -> Option<Undelivered> {
-        self.with(|steered| steered.waiting.pop_front())
+    pub(super) fn say(&self, when: When, input: Undelivered) -> Result<(), Undelivered> {
+        let mut said = lock(&self.said);
+        if said.over {
+            return Err(input);
+        }
+        if !input.items.is_empty() {
+            said.queue(when).push_back(input);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_waiting(&self, when: When) -> bool {
+        !lock(&self.said).queue(when).is_empty()
+    }
+
+    /// What is said next, as the `turn`th request is made.
+    pub(super) fn take(&self, when: When, turn: u32) -> Option<Undelivered> {
+        let mut said = lock(&self.said);
+        let input = said.queue(when).pop_front()?;
+        said.delivered.insert(input.id.clone(), turn);
+        Some(input)
+    }
+
+    pub(super) fn delivered(&self, id: &str) -> Option<u32> {
+        lock(&self.said).delivered.get(id).copied()
+    }
+
+    pub(super) fn ask(&self, call: &ToolCall) {
+        let asked = Asked { call: call.clone(), verdict: None };
+        lock(&self.asked).insert(call.call_id.clone(), asked);
+    }
+
+    /// Takes a verdict, if exactly this call waits for one.
+    pub(super) fn decide(&self, call: &ToolCall, verdict: Verdict) -> bool {
+        let mut asked = lock(&self.asked);
+        let waiting = asked.get_mut(&call.call_id);
+        let Some(waiting) = waiting.filter(|it| it.call == *call && it.verdict.is_none()) else {
+            return false;
+        };
+        waiting.verdict = Some(verdict);
+        drop(asked);
+        self.waker.wake();
+        true
+    }
+
+    pub(super) fn verdict(&self, call: &ToolCall) -> Option<Verdict> {
+        let mut asked = lock(&self.asked);
+        let verdict = asked.get(&call.call_id)?.verdict.clone()?;
+        asked.remove(&call.call_id);
+        Some(verdict)
+    }
+
+    /// No verdict counts any more.
+    pub(super) fn close_verdicts(&self) {
+        lock(&self.asked).clear();
+    }
+
+    /// Counts what came on top since the last time, and gives all of it.
+    pub(super) fn charge(&self, usage: Usage, charge: impl FnOnce(Usage) -> u64) -> Charged {
+        let mut charged = lock(&self.charged);
+        let more = usage.since(charged.usage);
+        if more != Usage::default() {
+            charged.cost = charged.cost.saturating_add(charge(more));
+            charged.usage = usage;
+        }
+        *charged
+    }
+
+    pub(super) fn adopt(&self, call_id: &str, child: RunHandle) {
+        lock(&self.children).insert(call_id.to_owned(), child);
+    }
+
+    pub(super) fn child(&self, call_id: &str) -> Option<RunHandle> {
+        lock(&self.children).get(call_id).cloned()
     }
 
     /// Nothing is taken any more; gives back what waits.
     pub(super) fn close(&self) -> Vec<Undelivered> {
         drop(self.waker.take());
-        self.with(|steered| {
-            steered.over = true;
-            std::mem::take(&mut steered.waiting).into()
-        })
-    }
-
-    fn with<T>(&self, f: impl FnOnce(&mut Steered) -> T) -> T {
-        f(&mut self.steered.lock().unwrap_or_else(PoisonError::into_inner))
+        self.close_verdicts();
+        let mut said = lock(&self.said);
+        said.over = true;
+        let steered = std::mem::take(&mut said.steered);
+        steered.into_iter().chain(std::mem::take(&mut said.follow_ups)).collect()
     }
 }
 
-/// Proof that something was taken in. Its id comes back in `appended`, or in the outcome's
-/// `undelivered`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Receipt {
-    /// The id.
-    pub id: String,
-}
-
-/// Does to a run from elsewhere what its holder can do between two pulls. Cheap to clone.
-///
-/// It holds nothing that runs: dropping it cancels nothing, and a run does not wait for it.
-#[derive(Clone)]
-pub struct RunHandle {
-    pub(super) control: Arc<Control>,
-    pub(super) journal: Journal,
-    pub(super) ids: Arc<dyn Ids>,
-}
-
-impl RunHandle {
-    /// Ends the run: with its next poll it drops what streams or runs, answers the open calls as
-    /// interrupted and finishes. Done twice, or too late, it changes nothing.
-    pub fn interrupt(&self) {
-        self.control.interrupted.store(true, Ordering::Release);
-        self.control.waker.wake();
-    }
-
-    /// Says something before the next request. If the model stops by itself first, it gets one
-    /// more turn, unless the cap is reached.
-    ///
-    /// # Errors
-    ///
-    /// Gives the items back if the run is over.
-    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
-        let id = self.ids.draw();
-        let undelivered = Undelivered { id: id.clone(), items: input.into().0 };
-        let says_nothing = undelivered.items.is_empty();
-        self.control.with(|steered| match steered.over {
-            true => Err(undelivered),
-            false if says_nothing => Ok(Receipt { id }),
-            false => {
-                steered.waiting.push_back(undelivered);
-                Ok(Receipt { id })
-            }
-        })
-    }
-
-    /// The history as it is now; see [`Journal::history`].
-    pub fn history(&self) -> History {
-        self.journal.history()
-    }
-
-    /// What the run has cost so far.
-    pub fn usage(&self) -> Usage {
-        self.journal.usage()
+impl Said {
+    fn queue(&mut self, when: When) -> &mut VecDeque<Undelivered> {
+        match when {
+            When::NextRequest => &mut self.steered,
+            When::ModelStops => &mut self.follow_ups,
+        }
     }
 }
 
-impl fmt::Debug for RunHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunHandle")
-            .field("interrupted", &self.control.is_interrupted())
-            .finish_non_exhaustive()
-    }
+fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing of a user runs while a lock is held.
+    cell.lock().unwrap_or_else(PoisonError::into_inner)
 }

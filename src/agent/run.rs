@@ -9,15 +9,21 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 use futures::stream::{BoxStream, FusedStream, StreamExt};
 
-use crate::agent::body::body;
-use crate::agent::control::Control;
-use crate::agent::{Agent, Input, Receipt, RunHandle, State};
+use crate::agent::state::Verdicts;
+use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, State};
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event, Outcome, Reason, Undelivered};
-use crate::item::History;
+use crate::item::{History, ToolCall};
 use crate::story::Journal;
-use crate::stream::{StateCell, loop_with_state};
+use crate::stream::{StateCell, Step, loop_with_state};
 use crate::usage::Usage;
+
+/// What a run begins with.
+pub(super) struct Begin {
+    pub(super) history: History,
+    pub(super) input: Input,
+    pub(super) resuming: Option<Verdicts>,
+}
 
 /// One run of an agent: a stream of its events, the last of which is `Finished`.
 ///
@@ -54,28 +60,31 @@ pub struct Run {
     ending: Option<(Reason, Option<Error>)>,
     /// `Some` behind `Finished`.
     outcome: Option<Outcome>,
-    handle: RunHandle,
+    parts: Parts,
 }
 
 impl Run {
-    pub(super) fn new(agent: Agent, mut history: History, input: Input) -> Self {
+    pub(super) fn new<B, St>(agent: Agent, begin: Begin, mut body: B) -> Self
+    where
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
+    {
+        let Begin { mut history, input: Input(items), resuming } = begin;
         let journal = Journal::new(history.clone());
         let ids = Arc::clone(&agent.ids);
-        let Input(items) = input;
         history.extend(items.iter().cloned());
         let input = (!items.is_empty()).then(|| Event::Appended {
             why: AppendedWhy::Input,
             id: ids.draw(),
             items,
         });
-        let control = Arc::new(Control::new());
-        let handle = RunHandle { control: Arc::clone(&control), journal, ids };
-        let agent = Arc::new(agent);
-        let (events, state) = loop_with_state(State::new(history), move |state| {
-            body(Arc::clone(&agent), Arc::clone(&control), state)
-        });
+        let handle = RunHandle { control: Arc::default(), journal, ids };
+        let parts = Parts::new(Arc::new(agent), handle);
+        let state = State { resuming, ..State::new(history) };
+        let given = parts.clone();
+        let (events, state) = loop_with_state(state, move |state| body(given.clone(), state));
         let events = Some(events.boxed());
-        Self { input, events, state, ending: None, outcome: None, handle }
+        Self { input, events, state, ending: None, outcome: None, parts }
     }
 
     /// Drives the run to its end. Dropping the future cancels the run.
@@ -86,24 +95,29 @@ impl Run {
             }
             // Law: a run ends with `Finished`, which sets the outcome.
             if self.next().await.is_none() && self.outcome.is_none() {
-                return self.handle.journal.outcome(Reason::Stopped, None);
+                return self.handle().journal.outcome(Reason::Stopped, None);
             }
         }
     }
 
     /// The history as it is now: an open turn is shown as interrupted.
     pub fn history(&self) -> History {
-        self.handle.history()
+        self.parts.handle().history()
     }
 
     /// What the run has cost so far.
     pub fn usage(&self) -> Usage {
-        self.handle.usage()
+        self.parts.handle().usage()
     }
 
     /// Ends the run with its next poll; see [`RunHandle::interrupt`].
     pub fn interrupt(&self) {
-        self.handle.interrupt();
+        self.parts.handle().interrupt();
+    }
+
+    /// Ends the run behind this turn and its tools; see [`RunHandle::stop_after_turn`].
+    pub fn stop_after_turn(&self) {
+        self.parts.handle().stop_after_turn();
     }
 
     /// Says something before the next request; see [`RunHandle::steer`].
@@ -112,17 +126,44 @@ impl Run {
     ///
     /// Gives the items back if the run is over.
     pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
-        self.handle.steer(input)
+        self.parts.handle().steer(input)
+    }
+
+    /// Says something when the model stops by itself; see [`RunHandle::follow_up`].
+    ///
+    /// # Errors
+    ///
+    /// Gives the items back if the run is over.
+    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
+        self.parts.handle().follow_up(input)
+    }
+
+    /// Lets a call run that waits for a verdict; see [`RunHandle::approve`].
+    ///
+    /// # Errors
+    ///
+    /// If no call like this waits.
+    pub fn approve(&self, call: &ToolCall) -> Result<(), Error> {
+        self.parts.handle().approve(call)
+    }
+
+    /// Refuses a call that waits for a verdict; see [`RunHandle::deny`].
+    ///
+    /// # Errors
+    ///
+    /// If no call like this waits.
+    pub fn deny(&self, call: &ToolCall, why: impl Into<String>) -> Result<(), Error> {
+        self.parts.handle().deny(call, why)
     }
 
     /// Does the same from elsewhere, also when an adapter has swallowed the run.
     pub fn handle(&self) -> RunHandle {
-        self.handle.clone()
+        self.parts.handle().clone()
     }
 
     /// The journal that the run writes.
     pub fn journal(&self) -> &Journal {
-        &self.handle.journal
+        &self.parts.handle().journal
     }
 
     /// Drops the loop, and with it all that runs.
@@ -133,11 +174,27 @@ impl Run {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
     }
 
+    /// The next event of the ending.
+    fn close(&mut self) -> Option<Event> {
+        let (reason, error) = self.ending.as_ref()?;
+        let budget = self.state.get().exceeded;
+        let handle = self.parts.handle();
+        let undelivered = || handle.control.close();
+        let event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);
+        if let Some(outcome) = event.finished() {
+            self.ending = None;
+            self.parts.over(&self.state.get());
+            self.parts.agent().hooks.finished(outcome);
+            self.outcome = Some(outcome.clone());
+        }
+        Some(event)
+    }
+
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let control = Arc::clone(&self.handle.control);
+        let control = Arc::clone(&self.parts.handle().control);
         control.register(cx.waker());
         if control.is_interrupted() {
-            self.end(Reason::Interrupted(self.handle.journal.phase()), None);
+            self.end(Reason::Interrupted(self.handle().journal.phase()), None);
             return Poll::Ready(None);
         }
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
@@ -165,30 +222,26 @@ impl Stream for Run {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         if let Some(input) = this.input.take() {
-            this.handle.journal.observe(&input);
+            this.parts.handle().journal.observe(&input);
             return Poll::Ready(Some(Ok(input)));
         }
         if this.events.is_some()
             && let Some(event) = ready!(this.poll_loop(cx))
         {
-            this.handle.journal.observe(&event);
+            this.parts.handle().journal.observe(&event);
             return Poll::Ready(Some(Ok(event)));
         }
-        let Some((reason, error)) = &this.ending else { return Poll::Ready(None) };
-        let control = &this.handle.control;
-        let event = this.handle.journal.close(*reason, error.as_ref(), || control.close());
-        if let Some(outcome) = event.finished() {
-            this.outcome = Some(outcome.clone());
-            this.ending = None;
-        }
-        Poll::Ready(Some(Ok(event)))
+        Poll::Ready(this.close().map(Ok))
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Nobody will deliver it any more.
-        self.handle.control.close();
+        // Dropped in the middle: what was used is counted, and nothing is taken any more.
+        if self.events.take().is_some() {
+            self.parts.over(&self.state.get());
+        }
+        self.parts.control().close();
     }
 }
 

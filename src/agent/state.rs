@@ -1,7 +1,17 @@
 //! What the agent's loop goes over.
 
-use crate::event::{Reason, Transition};
-use crate::item::History;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::agent::budget::Tracker;
+use crate::agent::{Next, words};
+use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
+use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
+use crate::stream::Step;
+use crate::tool::{Answered, Verdict};
+use crate::turn::Turn;
 
 /// The state between two turns: a plain value, replaced whole.
 #[derive(Clone, Debug)]
@@ -12,14 +22,49 @@ pub struct State {
     pub model_calls: u32,
     /// How many turns led to a next turn by their tools.
     pub turn_count: u32,
+    /// How many calls were run.
+    pub tool_calls: u32,
     /// How many replies in a row could not be used.
     pub malformed: u32,
     /// Whether the model was asked again after a stop reason that is not understood.
     pub asked_again: bool,
+    /// How often in a row the model was asked to go on with a text that was cut off.
+    pub recovery_count: u32,
+    /// How often in a row it was asked again for calls that were cut off.
+    pub cut_calls: u32,
+    /// How many turns in a row broke off and were asked for again.
+    pub retries: u32,
+    /// Which of the agent's providers is asked: 0 is the first, the others are its fallbacks.
+    pub provider: usize,
+    /// How often in a row the same calls had the same results.
+    pub repeats: Repeats,
+    /// How the model gets on towards its token target.
+    pub target: Tracker,
+    /// Why the run ends behind this turn, which is the last one and has no tools.
+    pub wrapping_up: Option<Reason>,
+    /// What hooks want said before the next request.
+    pub notes: Vec<Item>,
+    /// The verdicts on the calls that were pending, when the run begins with these.
+    pub resuming: Option<Verdicts>,
     /// Why the loop went on last.
     pub transition: Option<Transition>,
     /// Why the loop is over.
     pub ending: Option<Reason>,
+    /// Which budget was spent.
+    pub exceeded: Option<Exceeded>,
+}
+
+/// What calls that were pending are resumed with, by call id. Each verdict holds for exactly the
+/// call it was given for.
+pub type Verdicts = Arc<HashMap<String, (ToolCall, Verdict)>>;
+
+/// The same calls with the same results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repeats {
+    /// What they were, as a hash.
+    pub fingerprint: u64,
+    /// How often in a row.
+    pub times: u32,
 }
 
 impl State {
@@ -29,10 +74,125 @@ impl State {
             history,
             model_calls: 0,
             turn_count: 0,
+            tool_calls: 0,
             malformed: 0,
             asked_again: false,
+            recovery_count: 0,
+            cut_calls: 0,
+            retries: 0,
+            provider: 0,
+            repeats: Repeats::default(),
+            target: Tracker::default(),
+            wrapping_up: None,
+            notes: Vec::new(),
+            resuming: None,
             transition: None,
             ending: None,
+            exceeded: None,
         }
+    }
+
+    /// The state when the calls of a turn have their answers. `turn` is unknown where they were
+    /// resumed.
+    pub fn answered(self, turn: Option<&Turn>, answered: Answered) -> Self {
+        let kinds = || answered.results.iter().map(|result| result.kind);
+        let ran = kinds().filter(|kind| kind.has_run()).count();
+        let useless = !answered.results.is_empty() && kinds().all(ResultKind::is_models_fault);
+        Self {
+            repeats: turn.map_or(self.repeats, |turn| self.repeats.and(turn, &answered.results)),
+            tool_calls: self.tool_calls.saturating_add(u32::try_from(ran).unwrap_or(u32::MAX)),
+            malformed: if useless { self.malformed + 1 } else { 0 },
+            retries: 0,
+            history: answered.history,
+            ..self
+        }
+    }
+
+    /// What comes of a decision: the events that tell it, and the step. `id` names what is said.
+    pub fn then(self, next: Next, id: impl FnOnce() -> String) -> (Vec<Event>, Step<Event, Self>) {
+        let (transition, said) = match next {
+            Next::Finish(reason) => return (Vec::new(), Step::StopWith(self.ended(reason))),
+            Next::Continue(transition) => (transition, None),
+            Next::Say { transition, why, text } => (transition, Some((why, text))),
+            Next::WrapUp(_) => {
+                (Transition::WrapUp, Some((AppendedWhy::WrapUp, words::WRAP_UP.into())))
+            }
+            // Behind its own words, which were cut off, the model is asked to go on.
+            Next::Compact => {
+                let speaks = self.history.last().is_some_and(Item::is_models_words);
+                let said = speaks.then(|| (AppendedWhy::Continuation, words::CUT_OFF.into()));
+                (Transition::ReactiveCompactRetry, said)
+            }
+        };
+        let mut state = self.counted(transition, said.is_some());
+        if let Next::WrapUp(reason) = next {
+            state.wrapping_up = Some(reason);
+        }
+        let mut events = Vec::with_capacity(2);
+        if let Some((why, text)) = said {
+            let item = Item::user(Cow::into_owned(text));
+            state.history.push(item.clone());
+            events.push(Event::Appended { why, id: id(), items: vec![item] });
+        }
+        events.push(Event::Continued { reason: transition });
+        (events, Step::Next(state))
+    }
+
+    /// The state at the end.
+    pub fn ended(self, reason: Reason) -> Self {
+        Self { ending: Some(self.wrapping_up.unwrap_or(reason)), ..self }
+    }
+
+    /// What each transition counts, resets and keeps.
+    fn counted(self, transition: Transition, said: bool) -> Self {
+        let next = Self { transition: Some(transition), ..self };
+        match transition {
+            // One good reply resets what counts in a row; only its results tell whether it is one.
+            Transition::NextTurn => Self {
+                turn_count: next.turn_count + 1,
+                recovery_count: 0,
+                cut_calls: 0,
+                asked_again: false,
+                ..next
+            },
+            Transition::MaxOutputTokensRecovery if said => {
+                Self { recovery_count: next.recovery_count + 1, malformed: 0, ..next }
+            }
+            Transition::MaxOutputTokensRecovery => {
+                Self { cut_calls: next.cut_calls + 1, malformed: 0, ..next }
+            }
+            Transition::Corrective if said => Self { malformed: next.malformed + 1, ..next },
+            Transition::Corrective => Self { asked_again: true, malformed: 0, ..next },
+            Transition::Retry => Self { retries: next.retries + 1, ..next },
+            Transition::Fallback => Self { provider: next.provider + 1, retries: 0, ..next },
+            // No turn came, so that nothing that counts turns changes.
+            Transition::ReactiveCompactRetry => next,
+            Transition::StopHookBlocking
+            | Transition::WrapUp
+            | Transition::PauseResumed
+            | Transition::Steering
+            | Transition::FollowUp
+            | Transition::Nudge
+            | Transition::Other => Self { malformed: 0, ..next },
+        }
+    }
+}
+
+impl Repeats {
+    /// Counts the calls of one more turn. A turn without calls changes nothing.
+    fn and(self, turn: &Turn, results: &[ToolResult]) -> Self {
+        if results.is_empty() {
+            return self;
+        }
+        let mut hasher = DefaultHasher::new();
+        for call in turn.tool_calls() {
+            (&call.name, call.arguments_or_empty()).hash(&mut hasher);
+        }
+        for result in results {
+            (result.kind, result.content.text()).hash(&mut hasher);
+        }
+        let fingerprint = hasher.finish();
+        let times = if fingerprint == self.fingerprint { self.times + 1 } else { 1 };
+        Self { fingerprint, times }
     }
 }

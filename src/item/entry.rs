@@ -154,6 +154,17 @@ impl Item {
         Self::new(ItemKind::ToolResult(result))
     }
 
+    /// Whether the model wrote it: text, reasoning, a call, or an item of the provider's own.
+    pub fn is_models_words(&self) -> bool {
+        match self.kind {
+            ItemKind::Text { .. }
+            | ItemKind::Reasoning { .. }
+            | ItemKind::ToolCall(_)
+            | ItemKind::Other => true,
+            ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_) => false,
+        }
+    }
+
     /// A provider's own item.
     pub fn other(data: ProviderData) -> Self {
         Self { provider_data: Some(Arc::new(data)), ..Self::new(ItemKind::Other) }

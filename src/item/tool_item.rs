@@ -98,6 +98,11 @@ pub enum ResultKind {
 }
 
 impl ResultKind {
+    /// Whether the tool was started and came to an end of its own, good or bad.
+    pub fn has_run(self) -> bool {
+        matches!(self, Self::Ok | Self::Error | Self::Timeout | Self::Panic)
+    }
+
     /// Whether the tool was never started because of what the model wrote.
     pub fn is_models_fault(self) -> bool {
         matches!(self, Self::InvalidArguments | Self::UnknownTool)

@@ -74,6 +74,7 @@ pub use openai_chat::OpenAiChat;
 #[cfg(feature = "http")]
 pub use openai_responses::OpenAiResponses;
 pub use record::Record;
+pub(crate) use remedy::another_could;
 pub use replay::{Replay, RequestMismatch};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]

@@ -4,7 +4,7 @@ use crate::error::ErrorKind;
 
 /// Whether another provider could do better: what failed is the provider, its account or its
 /// model, not the request.
-pub(super) fn another_could(kind: ErrorKind) -> bool {
+pub(crate) fn another_could(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Connect
         | ErrorKind::Timeout

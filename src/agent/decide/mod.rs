@@ -1,0 +1,221 @@
+//! What a turn leads to, as pure tables.
+//!
+//! Nothing here moves: each function is given the state and what is known besides, and says what
+//! that means. The body performs it.
+
+mod next;
+#[cfg(test)]
+mod tests;
+
+pub use next::{Decision, Next};
+
+use crate::agent::hook::OnStop;
+use crate::agent::{Limits, State, words};
+use crate::error::{Error, ErrorKind};
+use crate::event::{AppendedWhy, Exceeded, Reason, Transition};
+use crate::item::{ItemKind, ResultKind, StopReason};
+use crate::provider::another_could;
+use crate::turn::{PartialTurn, Turn};
+
+/// What is known besides the state when something has to be decided.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The numbers.
+    pub limits: Limits,
+    /// Somebody waits to say something before the next request.
+    pub steered: bool,
+    /// Somebody waits to say something when the model stops by itself.
+    pub follow_up: bool,
+    /// A holder wants the run to stop at the next boundary.
+    pub stopping: bool,
+    /// The budget that is spent.
+    pub exceeded: Option<Exceeded>,
+    /// The budget that the calls of this turn would pass.
+    pub too_many_calls: Option<Exceeded>,
+    /// The history can be made shorter, and was not yet.
+    pub can_compact: bool,
+    /// How many providers the agent can fall back to.
+    pub fallbacks: usize,
+    /// One more turn, without tools, is wanted when a limit is reached.
+    pub wrap_up: bool,
+}
+
+/// Decides on a complete turn.
+///
+/// The calls of the turn decide, never the stop reason, which is only a veto.
+pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
+    use StopReason::{
+        ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
+    };
+
+    if let Some(reason) = state.wrapping_up {
+        return Decision::refuse(words::WRAPPING_UP, Next::Finish(reason));
+    }
+    let limits = &facts.limits;
+    let next = match (turn.stop_reason(), !turn.calls().is_empty()) {
+        (Stop | ToolCalls, true) => match facts.exceeded.or(facts.too_many_calls) {
+            None => return Decision::RunTools,
+            Some(exceeded) => {
+                let next = Next::Finish(Reason::Budget).or_wrap_up(state, facts);
+                return Decision::refuse(words::out_of_budget(&exceeded), next);
+            }
+        },
+        (Stop | ToolCalls, false) if speaks(turn) => return Decision::Stop,
+        (Stop, false) if answers_tools(state) => return Decision::Stop,
+        (Stop, false) => correct(state, limits, words::EMPTY_REPLY.to_owned()),
+        (ToolCalls, false) => Next::Finish(Reason::Malformed),
+        (MaxTokens, false) if state.recovery_count < limits.continuations => Next::Say {
+            transition: Transition::MaxOutputTokensRecovery,
+            why: AppendedWhy::Continuation,
+            text: words::CUT_OFF.into(),
+        },
+        (MaxTokens, true) if state.cut_calls < limits.cut_calls => {
+            Next::Continue(Transition::MaxOutputTokensRecovery)
+        }
+        (MaxTokens, _) => Next::Finish(Reason::Truncated),
+        (ContextWindow, _) if facts.can_compact => Next::Compact,
+        (ContextWindow, _) => Next::Finish(Reason::ContextWindow),
+        (ContentFilter, _) => Next::Finish(Reason::Filtered),
+        (Refusal, _) => Next::Finish(Reason::Refused),
+        (Pause, _) => Next::Continue(Transition::PauseResumed),
+        (Other(_), false) => return Decision::Stop,
+        (Other(_), true) if state.asked_again => Next::Finish(Reason::Malformed),
+        (Other(_), true) => Next::Continue(Transition::Corrective),
+    };
+    Decision::Then(next.within(state, facts))
+}
+
+/// Decides on a turn that failed. `None` ends the run with the error.
+pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<Next> {
+    let broke_off = PartialTurn::of(error).is_some() && error.is_retryable();
+    let next = match error.kind() {
+        ErrorKind::ContextWindow if facts.can_compact => Next::Compact,
+        _ if broke_off && state.retries < facts.limits.retries => {
+            Next::Continue(Transition::Retry)
+        }
+        kind if another_could(kind) && state.provider < facts.fallbacks => {
+            Next::Continue(Transition::Fallback)
+        }
+        _ => return None,
+    };
+    // A limit is no reason to hide what went wrong.
+    facts.has_room(state).then_some(next)
+}
+
+/// Decides when the calls of a turn have run. `state` has their answers.
+pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
+    let limits = &facts.limits;
+    let times = state.repeats.times;
+    let next = if pending {
+        Next::Finish(Reason::Pending)
+    } else if state.malformed > limits.corrections {
+        Next::Finish(Reason::Malformed)
+    } else if limits.repeats_end > 0 && times >= limits.repeats_end {
+        Next::Finish(Reason::Malformed)
+    } else if limits.repeats_nudge > 0 && times == limits.repeats_nudge {
+        Next::Say {
+            transition: Transition::NextTurn,
+            why: AppendedWhy::Nudge,
+            text: words::REPEATED.into(),
+        }
+    } else {
+        Next::Continue(Transition::NextTurn)
+    };
+    next.within(state, facts)
+}
+
+/// What those who may object to an end have said, in the order in which they are asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AtStop {
+    /// The answer is not what it must be.
+    Objection(String),
+    /// A stop hook blocks or prevents.
+    Hook(OnStop),
+    /// The token target is not reached.
+    Nudge(String),
+    /// Nobody objects.
+    Fine,
+}
+
+/// Decides when the model has stopped by itself.
+pub fn at_stop(state: &State, said: AtStop, facts: &Facts) -> Next {
+    let room = facts.has_room(state);
+    let next = match said {
+        AtStop::Objection(what) => correct(state, &facts.limits, words::rejected(&what)),
+        // Whoever waits to be heard is heard before anybody judges the end.
+        _ if facts.steered && room => Next::Continue(Transition::Steering),
+        AtStop::Hook(OnStop::Block(text)) => Next::Say {
+            transition: Transition::StopHookBlocking,
+            why: AppendedWhy::StopHook,
+            text: text.into(),
+        },
+        AtStop::Hook(OnStop::Prevent(_)) => Next::Finish(Reason::StopHookPrevented),
+        AtStop::Nudge(text) if room => Next::Say {
+            transition: Transition::Nudge,
+            why: AppendedWhy::Nudge,
+            text: text.into(),
+        },
+        AtStop::Hook(OnStop::LetGo) | AtStop::Nudge(_) | AtStop::Fine
+            if facts.follow_up && room =>
+        {
+            Next::Continue(Transition::FollowUp)
+        }
+        AtStop::Hook(OnStop::LetGo) | AtStop::Nudge(_) | AtStop::Fine => {
+            Next::Finish(Reason::Completed)
+        }
+    };
+    next.within(state, facts)
+}
+
+impl Facts {
+    /// Why no further request may be sent, if none may. The last turn, which wraps up, is always
+    /// allowed: one of the turns is kept for it where it is wanted, but never the only one.
+    pub fn at_limit(&self, state: &State) -> Option<Reason> {
+        let kept = u32::from(self.wrap_up && self.limits.max_turns > 1);
+        if self.stopping {
+            Some(Reason::Stopped)
+        } else if state.wrapping_up.is_some() {
+            None
+        } else if self.exceeded.is_some() || self.too_many_calls.is_some() {
+            Some(Reason::Budget)
+        } else if state.model_calls + kept >= self.limits.max_turns {
+            Some(Reason::MaxTurns)
+        } else {
+            None
+        }
+    }
+
+    fn has_room(&self, state: &State) -> bool {
+        self.at_limit(state).is_none() && state.wrapping_up.is_none()
+    }
+}
+
+/// Corrects a reply that cannot be used, unless it is one too many.
+fn correct(state: &State, limits: &Limits, what: String) -> Next {
+    match state.malformed < limits.corrections {
+        true => Next::Say {
+            transition: Transition::Corrective,
+            why: AppendedWhy::Corrective,
+            text: what.into(),
+        },
+        false => Next::Finish(Reason::Malformed),
+    }
+}
+
+/// Whether there is something in the turn for somebody to read.
+fn speaks(turn: &Turn) -> bool {
+    turn.items().iter().any(|item| match &item.kind {
+        ItemKind::Text { text } => !text.is_empty(),
+        ItemKind::Other => true,
+        ItemKind::System { .. }
+        | ItemKind::User { .. }
+        | ItemKind::Reasoning { .. }
+        | ItemKind::ToolCall(_)
+        | ItemKind::ToolResult(_) => false,
+    })
+}
+
+/// An empty reply right behind tool results is a legal end.
+fn answers_tools(state: &State) -> bool {
+    state.history.last().is_some_and(|item| item.as_tool_result().is_some())
+}

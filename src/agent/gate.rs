@@ -1,0 +1,78 @@
+//! What stands between the calls of a turn and their tools: hooks, verdicts, holders.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
+
+use crate::agent::hook::BeforeTool;
+use crate::agent::{Parts, State};
+use crate::error::Error;
+use crate::item::{ToolCall, ToolResult};
+use crate::tool::{Answer, Gate, Permit, Verdict};
+
+/// The gate of one turn.
+pub(super) struct RunGate {
+    parts: Parts,
+    state: State,
+}
+
+impl RunGate {
+    pub(super) fn new(parts: Parts, state: State) -> Self {
+        Self { parts, state }
+    }
+
+    /// The verdict that the run was resumed with. It holds for exactly the call it was given for.
+    fn resumed(&self, call: &ToolCall) -> Option<Verdict> {
+        let (judged, verdict) = self.state.resuming.as_ref()?.get(&call.call_id)?;
+        Some(match judged == call {
+            true => verdict.clone(),
+            false => Verdict::Deny("the verdict was given for other arguments".to_owned()),
+        })
+    }
+}
+
+impl Gate for RunGate {
+    fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
+        // Whoever has judged a call is heard, also where nobody would have to be asked.
+        let judged = self.state.resuming.is_some();
+        let otherwise = if judged { Answer::Ask } else { Answer::Run };
+        let hooks = &self.parts.agent().hooks;
+        if hooks.is_empty() {
+            return future::ready(Ok(Permit { answer: otherwise, arguments: None })).boxed();
+        }
+        let permitted = hooks.before_tool(self.state.clone(), call.clone());
+        permitted
+            .map(|permitted| {
+                let permitted = permitted?;
+                let answer = match permitted.answer {
+                    BeforeTool::Deny(why) => Answer::Deny(why),
+                    BeforeTool::Ask => Answer::Ask,
+                    BeforeTool::Run | BeforeTool::Rewrite(_) => otherwise,
+                };
+                Ok(Permit { answer, arguments: permitted.arguments })
+            })
+            .boxed()
+    }
+
+    fn asked(&mut self, call: &ToolCall) {
+        self.parts.control().ask(call);
+    }
+
+    fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
+        self.resumed(call).or_else(|| self.parts.control().verdict(call))
+    }
+
+    fn waits(&self) -> bool {
+        self.parts.agent().interactive
+    }
+
+    fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
+        self.parts.agent().hooks.after_tool(call, result)
+    }
+
+    fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(self.parts.handle().clone()))
+    }
+}

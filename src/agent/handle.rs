@@ -1,0 +1,145 @@
+//! What holders of a run can do to it while it goes on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::agent::Input;
+use crate::agent::control::{Control, When};
+use crate::env::Ids;
+use crate::error::{Error, ErrorKind};
+use crate::event::Undelivered;
+use crate::item::{History, ToolCall};
+use crate::story::Journal;
+use crate::tool::Verdict;
+use crate::usage::Usage;
+
+/// Proof that something was taken in. Its id comes back in `appended`, or in the outcome's
+/// `undelivered`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Receipt {
+    /// The id.
+    pub id: String,
+}
+
+/// Does to a run from elsewhere what its holder can do between two pulls. Cheap to clone.
+///
+/// It holds nothing that runs: dropping it cancels nothing, and a run does not wait for it.
+#[derive(Clone)]
+pub struct RunHandle {
+    pub(super) control: Arc<Control>,
+    pub(super) journal: Journal,
+    pub(super) ids: Arc<dyn Ids>,
+}
+
+impl RunHandle {
+    /// Ends the run: with its next poll it drops what streams or runs, answers the open calls as
+    /// interrupted and finishes. A backoff, a hook, a compaction and a wait for a verdict are
+    /// dropped like everything else. Done twice, or too late, it changes nothing.
+    pub fn interrupt(&self) {
+        self.control.interrupt();
+    }
+
+    /// Ends the run behind the turn that streams or whose tools run: they are finished and
+    /// recorded, and no further request is sent. The run ends as `stopped`, or as it would have
+    /// anyway if the model is done by then.
+    pub fn stop_after_turn(&self) {
+        self.control.stop_after_turn();
+    }
+
+    /// Says something before the next request, behind all results. If the model stops by itself
+    /// first, it gets one more turn, unless a limit is reached. No call is skipped.
+    ///
+    /// # Errors
+    ///
+    /// Gives the items back if the run is over.
+    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
+        self.say(When::NextRequest, input.into())
+    }
+
+    /// Says something when the model stops by itself, and not before: it gets one more turn, unless
+    /// a limit is reached. Several are said one after the other, each when the model has stopped.
+    ///
+    /// # Errors
+    ///
+    /// Gives the items back if the run is over.
+    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
+        self.say(When::ModelStops, input.into())
+    }
+
+    /// The turn whose request was the first to carry what the receipt is for, from 1. `None` while
+    /// it waits, and for ever if it comes back undelivered.
+    pub fn delivered(&self, receipt: &Receipt) -> Option<u32> {
+        self.control.delivered(&receipt.id)
+    }
+
+    /// Lets a call run that waits for a verdict.
+    ///
+    /// `call` is what `approval_requested` showed. The verdict holds for exactly this call, its
+    /// arguments included.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call like this waits: it has its verdict,
+    /// or its siblings have ended, or the run is over.
+    pub fn approve(&self, call: &ToolCall) -> Result<(), Error> {
+        self.decide(call, Verdict::Approve)
+    }
+
+    /// Refuses a call that waits for a verdict. The model is told why.
+    ///
+    /// # Errors
+    ///
+    /// As [`approve`](Self::approve).
+    pub fn deny(&self, call: &ToolCall, why: impl Into<String>) -> Result<(), Error> {
+        self.decide(call, Verdict::Deny(why.into()))
+    }
+
+    /// Gives any verdict on a call that waits for one; [`Verdict::Output`] is the result itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`approve`](Self::approve).
+    pub fn decide(&self, call: &ToolCall, verdict: Verdict) -> Result<(), Error> {
+        match self.control.decide(call, verdict) {
+            true => Ok(()),
+            false => {
+                let message = "no call like this waits for a verdict";
+                Err(Error::new(ErrorKind::InvalidRequest, message)
+                    .with_parameter(call.call_id.clone()))
+            }
+        }
+    }
+
+    /// The handle of the sub-agent that runs, or ran, as the call `call_id`.
+    ///
+    /// A verdict for a call of a sub-agent is given here: one for the parent's calls never counts
+    /// for a child's.
+    pub fn nested(&self, call_id: &str) -> Option<Self> {
+        self.control.child(call_id)
+    }
+
+    /// The history as it is now; see [`Journal::history`].
+    pub fn history(&self) -> History {
+        self.journal.history()
+    }
+
+    /// What the run has cost so far.
+    pub fn usage(&self) -> Usage {
+        self.journal.usage()
+    }
+
+    fn say(&self, when: When, input: Input) -> Result<Receipt, Undelivered> {
+        let id = self.ids.draw();
+        self.control.say(when, Undelivered { id: id.clone(), items: input.0 })?;
+        Ok(Receipt { id })
+    }
+}
+
+impl fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunHandle")
+            .field("interrupted", &self.control.is_interrupted())
+            .field("stopping", &self.control.is_stopping())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,45 @@
+//! The numbers that decide.
+
+/// How often something may happen before a run goes on in another way.
+///
+/// ```
+/// use turnstream::agent::Limits;
+///
+/// let limits = Limits { max_turns: 5, ..Limits::default() };
+/// assert_eq!(limits.corrections, 2);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// At most so many requests; 20 by default.
+    pub max_turns: u32,
+    /// So many replies in a row that cannot be used are corrected, 2 by default; the next one ends
+    /// the run.
+    pub corrections: u32,
+    /// So often in a row a text that the output limit cut off is continued; 3 by default.
+    pub continuations: u32,
+    /// So often in a row the model is asked again when the output limit cut off its calls, none of
+    /// which runs then; 1 by default.
+    pub cut_calls: u32,
+    /// So many turns in a row that broke off in the middle are taken back and asked for again by
+    /// the agent; 0 by default, since [`Retry`](crate::provider::Retry) does it with a backoff.
+    pub retries: u32,
+    /// After so many turns in a row with the same calls and the same results the model is told so;
+    /// 4 by default, 0 for never.
+    pub repeats_nudge: u32,
+    /// After so many of them the run ends as malformed; 10 by default, 0 for never.
+    pub repeats_end: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_turns: 20,
+            corrections: 2,
+            continuations: 3,
+            cut_calls: 1,
+            retries: 0,
+            repeats_nudge: 4,
+            repeats_end: 10,
+        }
+    }
+}

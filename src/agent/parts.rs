@@ -1,0 +1,287 @@
+//! What the body of the agent's loop works with.
+
+use std::sync::Arc;
+
+use crate::agent::budget::{Nudging, Spent};
+use crate::agent::control::{Control, When};
+use crate::agent::gate::RunGate;
+use crate::agent::hook::OnStop;
+use crate::agent::{Agent, AtStop, Decision, Facts, Next, RunHandle, State, at_stop};
+use crate::context::{self, Compaction};
+use crate::error::{Error, ErrorKind};
+use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, RewrittenWhy, Transition};
+use crate::item::Item;
+use crate::provider::Provider;
+use crate::request::{Request, ToolChoice};
+use crate::stream::TurnStream;
+use crate::tool::ToolRun;
+use crate::turn::{PartialTurn, Turn, TurnEvent};
+use crate::usage::Usage;
+
+/// What the body of the agent's loop works with: the agent, and what the holders of its run want.
+/// Cheap to clone.
+///
+/// Each method is one sentence of [`body`](super::body); a body of your own uses those it needs.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    agent: Arc<Agent>,
+    handle: RunHandle,
+}
+
+impl Parts {
+    pub(super) fn new(agent: Arc<Agent>, handle: RunHandle) -> Self {
+        Self { agent, handle }
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// What the holders of the run hold.
+    pub fn handle(&self) -> &RunHandle {
+        &self.handle
+    }
+
+    pub(super) fn control(&self) -> &Control {
+        &self.handle.control
+    }
+
+    /// Draws an id.
+    pub fn id(&self) -> String {
+        self.agent.ids.draw()
+    }
+
+    /// What is known besides the state. `turn` is the one whose calls are to be decided on.
+    pub fn facts(&self, state: &State, turn: Option<&Turn>) -> Facts {
+        let budget = &self.agent.budget;
+        let spent = self.spent(state);
+        let calls = turn.map_or(0, |turn| turn.calls().len());
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        Facts {
+            limits: self.agent.limits,
+            steered: self.control().is_waiting(When::NextRequest),
+            follow_up: self.control().is_waiting(When::ModelStops),
+            stopping: self.control().is_stopping(),
+            exceeded: budget.exceeded(&spent),
+            too_many_calls: budget.allows_calls(&spent, calls).err(),
+            can_compact: self.agent.compactor.is_some() && !context::was_compacted(&state.history),
+            fallbacks: self.agent.fallbacks.len(),
+            wrap_up: budget.wants_wrap_up(),
+        }
+    }
+
+    /// What the run has used. What came on top since the last time is drawn from the pool.
+    pub fn spent(&self, state: &State) -> Spent {
+        let budget = &self.agent.budget;
+        let charged = self.control().charge(self.handle.usage(), |more| {
+            if let Some(pool) = budget.shared_pool() {
+                pool.drain(more);
+            }
+            let price = budget.price_of(self.provider(state).model());
+            price.ok().flatten().map_or(0, |price| price.cost(&more))
+        });
+        Spent {
+            usage: charged.usage,
+            cost: charged.cost,
+            elapsed: self.control().started().elapsed(),
+            tool_calls: state.tool_calls,
+        }
+    }
+
+    /// What is said before the next request: what hooks noted, what was steered, and a follow-up
+    /// if it is its turn. Each event is already in the state's history. Call it until it is `None`.
+    pub fn deliver(&self, state: &mut State) -> Option<Event> {
+        let (why, id, items) = if !state.notes.is_empty() {
+            (AppendedWhy::Hook, self.id(), std::mem::take(&mut state.notes))
+        } else if let Some(said) = self.control().take(When::NextRequest, state.model_calls + 1) {
+            (AppendedWhy::Steer, said.id, said.items)
+        } else if state.transition == Some(Transition::FollowUp)
+            && let Some(said) = self.control().take(When::ModelStops, state.model_calls + 1)
+        {
+            // One at a time: the next waits until the model stops again.
+            state.transition = Some(Transition::FollowUp);
+            (AppendedWhy::FollowUp, said.id, said.items)
+        } else {
+            return None;
+        };
+        state.history.extend(items.iter().cloned());
+        Some(Event::Appended { why, id, items })
+    }
+
+    /// The request of the state, as hooks want it. It counts as a model call.
+    ///
+    /// # Errors
+    ///
+    /// [`Hook`](ErrorKind::Hook) if a hook fails, and
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if money is limited and the model has no price.
+    pub async fn request(&self, state: &mut State) -> Result<Request, Error> {
+        state.model_calls += 1;
+        let mut request = self.agent.request(&state.history);
+        if state.wrapping_up.is_some() {
+            // The tools stay listed, so that what is cached still fits.
+            request.options.tool_choice = Some(ToolChoice::None);
+        }
+        let request = self.agent.hooks.prepare(state, request).await?;
+        let model = request.model.as_deref().unwrap_or(self.provider(state).model());
+        self.agent.budget.price_of(model)?;
+        Ok(request)
+    }
+
+    /// The event that tells of a request.
+    pub fn turn_started(&self, state: &State, request: &Request) -> Event {
+        let model = request.model.as_deref().unwrap_or(self.provider(state).model());
+        Event::TurnStarted {
+            turn: state.model_calls,
+            model: model.to_owned(),
+            transition: state.transition,
+        }
+    }
+
+    /// Sends a request when it is polled.
+    ///
+    /// # Errors
+    ///
+    /// [`Hook`](ErrorKind::Hook) if a hook that is told of it fails.
+    pub async fn ask(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
+        self.agent.hooks.turn_started(state).await?;
+        Ok(self.provider(state).stream_turn(request))
+    }
+
+    /// Tells hooks of a turn, and keeps what they want said next.
+    ///
+    /// # Errors
+    ///
+    /// [`Hook`](ErrorKind::Hook) if one fails.
+    pub async fn observe(&self, state: &mut State, turn: &Turn) -> Result<(), Error> {
+        self.agent.hooks.assistant_message(state, turn).await?;
+        state.notes = self.agent.hooks.after_sampling(state, turn).await?;
+        Ok(())
+    }
+
+    /// Tells hooks of a failure. Gives what takes the open turn back, if anything of it came.
+    pub fn failed(&self, state: &State, error: &Error) -> Option<Event> {
+        self.agent.hooks.failure(state, error);
+        let usage = PartialTurn::of(error).map_or_else(Usage::default, PartialTurn::usage);
+        let why = format!("the turn failed: {error}");
+        self.handle.journal.is_open().then(|| TurnEvent::Retracted { why, usage }.into())
+    }
+
+    /// The answers of a turn's calls: what runs, or what they are answered with instead.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if nothing can be resumed: without a turn, it
+    /// is the calls that were pending which run.
+    pub fn answers(
+        &self,
+        state: &State,
+        turn: Option<&Arc<Turn>>,
+        decision: &Decision,
+    ) -> Result<ToolRun, Error> {
+        let run = match turn {
+            Some(turn) => self.agent.kit.run(&state.history, turn),
+            None => self.agent.kit.resume(&state.history)?,
+        };
+        Ok(match decision {
+            Decision::RunTools => run.gated(RunGate::new(self.clone(), state.clone())),
+            Decision::Refuse { kind, why, .. } => run.refused(*kind, why.clone()),
+            Decision::Then(_) | Decision::Stop => run,
+        })
+    }
+
+    /// No verdict on these calls counts any more.
+    pub fn close_verdicts(&self) {
+        self.control().close_verdicts();
+    }
+
+    /// Whether a hook wants the run to stop here.
+    ///
+    /// # Errors
+    ///
+    /// [`Hook`](ErrorKind::Hook) if one fails.
+    pub async fn should_stop(&self, state: &State) -> Result<bool, Error> {
+        self.agent.hooks.should_stop(state).await
+    }
+
+    /// Asks all who may object when the model has stopped by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Hook`](ErrorKind::Hook) if a stop hook or a validation fails.
+    pub async fn at_stop(&self, state: &mut State, turn: &Turn) -> Result<Next, Error> {
+        let facts = self.facts(state, None);
+        let said = match self.agent.checks.objection(turn)? {
+            Some(objection) => AtStop::Objection(objection),
+            // Nobody is asked about an end that is none.
+            None if at_stop(state, AtStop::Fine, &facts) == Next::Continue(Transition::Steering) => {
+                AtStop::Fine
+            }
+            None => match self.agent.hooks.stop(state, turn).await? {
+                OnStop::LetGo => self.nudge(state),
+                objection => AtStop::Hook(objection),
+            },
+        };
+        Ok(at_stop(state, said, &self.facts(state, None)))
+    }
+
+    /// What the token target has to say.
+    fn nudge(&self, state: &mut State) -> AtStop {
+        let Some(target) = self.agent.budget.token_target() else { return AtStop::Fine };
+        let used = self.spent(state).usage.output_tokens;
+        match target.decide(state.target, used) {
+            Nudging::GoOn { text, tracker } => {
+                state.target = tracker;
+                AtStop::Nudge(text)
+            }
+            Nudging::Stop { diminishing_returns } => {
+                if diminishing_returns {
+                    state.exceeded = Some(Exceeded {
+                        kind: BudgetKind::Target,
+                        used,
+                        limit: target.tokens(),
+                        diminishing_returns,
+                    });
+                }
+                AtStop::Fine
+            }
+        }
+    }
+
+    /// Makes the history shorter. `None` says that it cannot be; hooks are told why.
+    pub async fn compact(&self, state: &mut State) -> Option<Event> {
+        let compactor = self.agent.compactor.as_ref()?;
+        let history = state.history.clone();
+        let compacted = async {
+            let compaction = compactor.compact(&history).await?;
+            let compaction = compaction.map(context::reactive);
+            if let Some(compaction) = &compaction {
+                compaction.check(&history)?;
+            }
+            Ok::<Option<Compaction>, Error>(compaction)
+        };
+        match crate::agent::hook::caught("the compactor", compacted).await {
+            Ok(compaction) => {
+                let Compaction { from, to, items } = compaction?;
+                state.history.rewrite(from..to, items.iter().cloned());
+                Some(Event::Rewritten { why: RewrittenWhy::Compacted, from, to, items })
+            }
+            Err(error) => {
+                self.agent.hooks.failure(state, &error);
+                None
+            }
+        }
+    }
+
+    /// Counts what the last requests used, when the run is over.
+    pub(super) fn over(&self, state: &State) {
+        self.spent(state);
+    }
+
+    /// The provider that the state is at.
+    pub fn provider(&self, state: &State) -> &dyn Provider {
+        let first = &self.agent.provider;
+        let fallback = state.provider.checked_sub(1).and_then(|at| self.agent.fallbacks.get(at));
+        &**fallback.unwrap_or(first)
+    }
+}

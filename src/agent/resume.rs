@@ -1,0 +1,107 @@
+//! Going on with calls that were left pending.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::agent::run::Begin;
+use crate::agent::{Agent, Input, Run, body};
+use crate::error::{Error, ErrorKind};
+use crate::item::{History, ToolCall};
+use crate::tool::{Tool, Verdict};
+
+impl Agent {
+    /// Goes on with a run that ended as `pending`: runs exactly the calls that were left open, each
+    /// with its verdict, and then asks the model.
+    ///
+    /// `verdicts` has one verdict for each call that no result answers, together with the call
+    /// itself: [`Outcome::pending`](crate::Outcome::pending) has them. A verdict holds for exactly
+    /// this call, its arguments included; if a hook rewrites them to something else, the call is
+    /// denied. Hooks are asked again, since they may have reasons of their own; a call that one
+    /// denies stays denied. An external tool takes [`Verdict::Output`], its result, or a denial.
+    ///
+    /// [`run_from`](Self::run_from) on the same history answers the open calls as interrupted
+    /// instead.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::event::Reason;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec, Verdict};
+    /// use turnstream::{Agent, History};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([
+    ///     Reply::new().call("delete", json!({ "file": "notes" })),
+    ///     Reply::text("It is gone."),
+    /// ]);
+    /// let spec = ToolSpec {
+    ///     name: "delete".into(),
+    ///     description: "Deletes a file".into(),
+    ///     parameters: json!({ "type": "object" }),
+    /// };
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.needs_approval();
+    /// let agent = Agent::new(model).with_tools([delete]);
+    ///
+    /// let run = agent.run("Delete my notes");
+    /// let handle = run.handle();
+    /// let outcome = run.outcome().await;
+    /// assert_eq!(outcome.reason, Reason::Pending);
+    ///
+    /// // The history can be stored, and somebody asked, for as long as it takes.
+    /// let verdicts = outcome.pending.into_iter().map(|call| (call, Verdict::Approve));
+    /// let outcome = agent.resume(handle.history(), verdicts)?.outcome().await;
+    /// assert_eq!(outcome.text, "It is gone.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), before anything runs, if no call is open, if a
+    /// verdict is missing, doubled or for a call that is not open, or if an external call would have
+    /// to run here.
+    pub fn resume(
+        &self,
+        history: impl Into<History>,
+        verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>,
+    ) -> Result<Run, Error> {
+        let history = history.into();
+        // Finds what cannot be resumed at all.
+        drop(self.kit.resume(&history)?);
+        let mut given = HashMap::new();
+        for (call, verdict) in verdicts {
+            let is_external = self.kit.get(&call.name).is_some_and(Tool::is_external);
+            if is_external && verdict == Verdict::Approve {
+                return refused("an external tool cannot run here: its result is needed", &call);
+            }
+            let id = call.call_id.clone();
+            if let Some((call, _)) = given.insert(id, (call, verdict)) {
+                return refused("a call has two verdicts", &call);
+            }
+        }
+        let open = history.unanswered_calls();
+        for call in &open {
+            let Some((judged, _)) = given.get(&call.call_id) else {
+                return refused("a call has no verdict", call);
+            };
+            // Only a hook can have made other arguments of them.
+            if judged.name != call.name || (self.hooks.is_empty() && judged != call) {
+                return refused("a verdict was given for another call", call);
+            }
+        }
+        if let Some((call, _)) =
+            given.values().find(|(call, _)| open.iter().all(|it| it.call_id != call.call_id))
+        {
+            return refused("a verdict is for a call that is not open", call);
+        }
+        let resuming = Some(Arc::new(given));
+        let begin = Begin { history, input: Input::default(), resuming };
+        Ok(Run::new(self.clone(), begin, body))
+    }
+}
+
+fn refused<T>(why: &str, call: &ToolCall) -> Result<T, Error> {
+    let message = format!("{why} (`{}`)", call.call_id);
+    Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call.call_id.clone()))
+}

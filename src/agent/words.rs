@@ -1,0 +1,36 @@
+//! What the agent says to the model by itself.
+
+/// Said when a reply has neither words nor calls.
+pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer in words.";
+
+/// Said when the output limit cut off a text.
+pub(super) const CUT_OFF: &str = "You were cut off. Please continue from where you stopped.";
+
+/// Said when the same calls gave the same results again and again.
+pub(super) const REPEATED: &str = "You have made the same calls several times in a row, and they \
+     gave the same results each time. Try something else, or answer with what you know.";
+
+/// Said before the last turn, which has no tools.
+pub(super) const WRAP_UP: &str = "The limit of this run is reached, and no tool can be called any \
+     more. Answer now with what you have, and say what is missing.";
+
+/// Answers the calls of that turn.
+pub(super) const WRAPPING_UP: &str = "Not run: the limit of this run is reached.";
+
+/// Why a turn is taken back when another attempt is made.
+pub(super) fn taken_back(error: &crate::error::Error) -> String {
+    format!("the turn failed: {error}")
+}
+
+/// Said when an answer was rejected.
+pub(super) fn rejected(objection: &str) -> String {
+    format!(
+        "Your last answer cannot be used: {objection}. Answer again, with the whole answer and \
+         nothing else."
+    )
+}
+
+/// Answers calls that a budget does not allow.
+pub(super) fn out_of_budget(exceeded: &crate::event::Exceeded) -> String {
+    format!("Not run: a budget of this run is spent ({exceeded}).")
+}
