@@ -6,6 +6,7 @@
 mod body;
 mod control;
 mod decide;
+pub mod hook;
 mod input;
 mod run;
 mod state;

@@ -1,0 +1,56 @@
+//! What hooks answer.
+
+use futures::future::BoxFuture;
+
+use crate::error::Error;
+
+/// What an asynchronous method of a [`Hook`](super::Hook) gives.
+///
+/// It runs only while it is polled, and is dropped when the run is interrupted or dropped, and when
+/// it takes too long.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
+
+/// What [`before_tool`](super::Hook::before_tool) says to a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BeforeTool {
+    /// It may run.
+    #[default]
+    Run,
+    /// It must not run; the model reads why.
+    Deny(String),
+    /// It may run with other arguments: the text of a JSON object. The call in the history stays as
+    /// the model wrote it.
+    Rewrite(String),
+    /// It waits for somebody to approve it.
+    Ask,
+}
+
+/// What [`stop`](super::Hook::stop) says to a model that is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum OnStop {
+    /// The run may end.
+    #[default]
+    LetGo,
+    /// The run goes on, and the model reads this.
+    Block(String),
+    /// The run ends here, and not as completed: why, in words for a person.
+    Prevent(String),
+}
+
+/// What a closure may give for an answer: the answer itself, or a `Result` of it.
+pub trait IntoAnswer<T> {
+    /// Makes the result.
+    fn into_answer(self) -> Result<T, Error>;
+}
+
+impl<T> IntoAnswer<T> for T {
+    fn into_answer(self) -> Result<T, Error> {
+        Ok(self)
+    }
+}
+
+impl<T> IntoAnswer<T> for Result<T, Error> {
+    fn into_answer(self) -> Self {
+        self
+    }
+}

@@ -1,0 +1,210 @@
+//! Hooks made of one closure.
+
+use std::any::type_name;
+use std::borrow::Cow;
+
+use crate::agent::State;
+use crate::agent::hook::{Answer, BeforeTool, Hook, IntoAnswer, OnStop};
+use crate::error::Error;
+use crate::event::Outcome;
+use crate::item::{History, Item, ToolCall, ToolResult};
+use crate::request::Request;
+use crate::turn::Turn;
+
+/// A function that makes a hook of a closure, for a method whose answer is asynchronous.
+macro_rules! asynchronous {
+    ($(#[$doc:meta])* $method:ident($($arg:ident: $Given:ty => $Owned:ty)?) -> $T:ty) => {
+        $(#[$doc])*
+        ///
+        /// The closure gets values of its own and gives a future of the answer, or of a `Result`
+        /// with an [`Error`]. A plain `|..| async move { .. }` always does; an `async |..|` closure
+        /// does where it captures nothing. The hook is named after the closure's place in the code.
+        pub fn $method<F, Fut>(f: F) -> impl Hook + 'static
+        where
+            F: Fn(State $(, $Owned)?) -> Fut + Send + Sync + 'static,
+            Fut: Future<Output: IntoAnswer<$T>> + Send + 'static,
+        {
+            struct Closure<F>(F);
+
+            impl<F, Fut> Hook for Closure<F>
+            where
+                F: Fn(State $(, $Owned)?) -> Fut + Send + Sync + 'static,
+                Fut: Future<Output: IntoAnswer<$T>> + Send + 'static,
+            {
+                fn name(&self) -> Cow<'_, str> {
+                    Cow::Borrowed(type_name::<F>())
+                }
+
+                fn $method<'a>(
+                    &'a self,
+                    state: &'a State,
+                    $($arg: $Given,)?
+                ) -> Answer<'a, $T> {
+                    let answer = (self.0)(state.clone() $(, <$Owned>::clone(&$arg))?);
+                    Box::pin(async move { answer.await.into_answer() })
+                }
+            }
+
+            Closure(f)
+        }
+    };
+}
+
+/// A function that makes a hook of a closure, for a method that answers at once.
+macro_rules! synchronous {
+    ($(#[$doc:meta])* $function:ident = $method:ident($($arg:ident: $Given:ty),*)) => {
+        $(#[$doc])*
+        ///
+        /// The hook is named after the closure's place in the code.
+        pub fn $function<F>(f: F) -> impl Hook + 'static
+        where
+            F: Fn($($Given),*) + Send + Sync + 'static,
+        {
+            struct Closure<F>(F);
+
+            impl<F> Hook for Closure<F>
+            where
+                F: Fn($($Given),*) + Send + Sync + 'static,
+            {
+                fn name(&self) -> Cow<'_, str> {
+                    Cow::Borrowed(type_name::<F>())
+                }
+
+                fn $method(&self, $($arg: $Given),*) {
+                    (self.0)($($arg),*);
+                }
+            }
+
+            Closure(f)
+        }
+    };
+}
+
+asynchronous! {
+    /// A hook of its [`transform_context`](Hook::transform_context) alone.
+    ///
+    /// ```
+    /// use turnstream::agent::hook;
+    ///
+    /// // Sends only the last twenty entries.
+    /// let short = hook::transform_context(|_state, mut context| async move {
+    ///     context.rewrite(0..context.len().saturating_sub(20), []);
+    ///     context
+    /// });
+    /// # let _ = short;
+    /// ```
+    transform_context(context: History => History) -> History
+}
+
+asynchronous! {
+    /// A hook of its [`turn_started`](Hook::turn_started) alone.
+    turn_started() -> ()
+}
+
+asynchronous! {
+    /// A hook of its [`assistant_message`](Hook::assistant_message) alone.
+    assistant_message(turn: &'a Turn => Turn) -> ()
+}
+
+asynchronous! {
+    /// A hook of its [`after_sampling`](Hook::after_sampling) alone.
+    after_sampling(turn: &'a Turn => Turn) -> Vec<Item>
+}
+
+asynchronous! {
+    /// A hook of its [`before_tool`](Hook::before_tool) alone.
+    ///
+    /// ```
+    /// use turnstream::agent::hook::{self, BeforeTool};
+    ///
+    /// let careful = hook::before_tool(|_state, call| async move {
+    ///     match call.name.as_str() {
+    ///         "delete" => BeforeTool::Ask,
+    ///         _ => BeforeTool::Run,
+    ///     }
+    /// });
+    /// # let _ = careful;
+    /// ```
+    before_tool(call: &'a ToolCall => ToolCall) -> BeforeTool
+}
+
+asynchronous! {
+    /// A hook of its [`should_stop`](Hook::should_stop) alone.
+    should_stop() -> bool
+}
+
+asynchronous! {
+    /// A hook of its [`stop`](Hook::stop) alone.
+    ///
+    /// ```
+    /// use turnstream::agent::hook::{self, OnStop};
+    ///
+    /// let tested = hook::stop(|_state, turn| async move {
+    ///     match turn.text().contains("tests pass") {
+    ///         true => OnStop::LetGo,
+    ///         false => OnStop::Block("Run the tests before you stop.".into()),
+    ///     }
+    /// });
+    /// # let _ = tested;
+    /// ```
+    stop(turn: &'a Turn => Turn) -> OnStop
+}
+
+synchronous! {
+    /// A hook of its [`after_tool`](Hook::after_tool) alone.
+    after_tool = after_tool(call: &ToolCall, result: &mut ToolResult)
+}
+
+synchronous! {
+    /// A hook of its [`failure`](Hook::failure) alone.
+    on_failure = failure(state: &State, error: &Error)
+}
+
+synchronous! {
+    /// A hook of its [`finished`](Hook::finished) alone.
+    on_finished = finished(outcome: &Outcome)
+}
+
+/// A hook of its [`prepare`](Hook::prepare) alone: the closure gets the request and gives it back.
+///
+/// As with the other closures it gives a future of the request, or of a `Result` with an [`Error`].
+///
+/// ```
+/// use turnstream::agent::hook;
+///
+/// // Asks a larger model from the fifth request on.
+/// let escalating = hook::prepare(|state, mut request| async move {
+///     if state.model_calls >= 5 {
+///         request.model = Some("large".to_owned());
+///     }
+///     request
+/// });
+/// # let _ = escalating;
+/// ```
+pub fn prepare<F, Fut>(f: F) -> impl Hook + 'static
+where
+    F: Fn(State, Request) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output: IntoAnswer<Request>> + Send + 'static,
+{
+    struct Closure<F>(F);
+
+    impl<F, Fut> Hook for Closure<F>
+    where
+        F: Fn(State, Request) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoAnswer<Request>> + Send + 'static,
+    {
+        fn name(&self) -> Cow<'_, str> {
+            Cow::Borrowed(type_name::<F>())
+        }
+
+        fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> Answer<'a, ()> {
+            let prepared = (self.0)(state.clone(), request.clone());
+            Box::pin(async move {
+                *request = prepared.await.into_answer()?;
+                Ok(())
+            })
+        }
+    }
+
+    Closure(f)
+}

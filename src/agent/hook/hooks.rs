@@ -1,0 +1,246 @@
+//! Several hooks as one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::agent::State;
+use crate::agent::hook::ask::{ask, caught, failed};
+use crate::agent::hook::{Answer, BeforeTool, Hook, OnStop};
+use crate::error::{Error, ErrorKind};
+use crate::event::Outcome;
+use crate::item::{History, Item, ItemKind, ToolCall, ToolResult};
+use crate::request::Request;
+use crate::turn::Turn;
+
+/// The hooks of an agent, in their order. Cheap to clone.
+///
+/// One method for each of [`Hook`], which says how the answers are put together. Dropping a future
+/// drops the answer that it waits for. Without a hook nothing is boxed, and no timer is made.
+#[derive(Clone)]
+pub(in crate::agent) struct Hooks {
+    hooks: Arc<Vec<Arc<dyn Hook>>>,
+    timeout: Duration,
+}
+
+/// What all hooks together say to a call. `arguments` are set if a hook has rewritten them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::agent) enum Permitted {
+    /// It may run.
+    Run { arguments: Option<String> },
+    /// It must not run; the model reads why.
+    Deny { why: String },
+    /// It waits for somebody to approve it, with these arguments.
+    Ask { arguments: Option<String> },
+}
+
+impl Hooks {
+    /// None, with 30 seconds for each answer.
+    pub(in crate::agent) fn new() -> Self {
+        Self { hooks: Arc::default(), timeout: Duration::from_secs(30) }
+    }
+
+    /// Adds one behind the others.
+    pub(in crate::agent) fn push(&mut self, hook: Arc<dyn Hook>) {
+        Arc::make_mut(&mut self.hooks).push(hook);
+    }
+
+    /// Sets how long each hook may take for each of its answers.
+    pub(in crate::agent) fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    pub(in crate::agent) fn is_empty(&self) -> bool {
+        self.hooks.is_empty()
+    }
+
+    /// What is sent.
+    pub(in crate::agent) async fn context(
+        &self,
+        state: &State,
+        mut context: History,
+    ) -> Result<History, Error> {
+        for hook in self.each() {
+            let question = || hook.transform_context(state, context);
+            context = self.ask(hook, "transform_context", question).await?;
+        }
+        Ok(context)
+    }
+
+    /// What is asked: its context transformed, then the request prepared.
+    pub(in crate::agent) async fn prepare(
+        &self,
+        state: &State,
+        mut request: Request,
+    ) -> Result<Request, Error> {
+        request.context = self.context(state, request.context).await?;
+        let (history, context) = (request.history.clone(), request.context.clone());
+        for hook in self.each() {
+            self.ask(hook, "prepare", || hook.prepare(state, &mut request)).await?;
+            request.history.clone_from(&history);
+            request.context.clone_from(&context);
+        }
+        Ok(request)
+    }
+
+    pub(in crate::agent) async fn turn_started(&self, state: &State) -> Result<(), Error> {
+        for hook in self.each() {
+            self.ask(hook, "turn_started", || hook.turn_started(state)).await?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::agent) async fn assistant_message(
+        &self,
+        state: &State,
+        turn: &Turn,
+    ) -> Result<(), Error> {
+        for hook in self.each() {
+            self.ask(hook, "assistant_message", || hook.assistant_message(state, turn)).await?;
+        }
+        Ok(())
+    }
+
+    /// The items for the next turn.
+    pub(in crate::agent) async fn after_sampling(
+        &self,
+        state: &State,
+        turn: &Turn,
+    ) -> Result<Vec<Item>, Error> {
+        const METHOD: &str = "after_sampling";
+        let mut items = Vec::new();
+        for hook in self.each() {
+            let more = self.ask(hook, METHOD, || hook.after_sampling(state, turn)).await?;
+            if !more.iter().all(is_words_from_outside) {
+                let what = "it may add only user and system items";
+                return Err(failed(hook, METHOD, Error::new(ErrorKind::Other, what)));
+            }
+            // What is known of a turn belongs to the turn's own items.
+            items.extend(more.into_iter().map(|item| Item { turn: None, ..item }));
+        }
+        Ok(items)
+    }
+
+    /// Whether, and with what, a call may run. The future owns what it needs.
+    pub(in crate::agent) fn before_tool(
+        &self,
+        state: State,
+        mut call: ToolCall,
+    ) -> impl Future<Output = Result<Permitted, Error>> + Send + use<> {
+        const METHOD: &str = "before_tool";
+        let hooks = self.clone();
+        async move {
+            let (mut rewritten, mut asked) = (false, false);
+            for hook in hooks.each() {
+                match hooks.ask(hook, METHOD, || hook.before_tool(&state, &call)).await? {
+                    BeforeTool::Run => {}
+                    BeforeTool::Ask => asked = true,
+                    BeforeTool::Deny(why) => return Ok(Permitted::Deny { why }),
+                    BeforeTool::Rewrite(arguments) => {
+                        check_object(&arguments).map_err(|error| failed(hook, METHOD, error))?;
+                        (rewritten, call.arguments) = (true, arguments);
+                    }
+                }
+            }
+            let arguments = rewritten.then_some(call.arguments);
+            Ok(match asked {
+                true => Permitted::Ask { arguments },
+                false => Permitted::Run { arguments },
+            })
+        }
+    }
+
+    /// Changes a result. All hooks get it, also when one panics; the first panic is the error.
+    pub(in crate::agent) fn after_tool(
+        &self,
+        call: &ToolCall,
+        result: &mut ToolResult,
+    ) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        for hook in self.each() {
+            let mut changed = result.clone();
+            match caught(|| hook.after_tool(call, &mut changed)) {
+                Ok(()) => {
+                    changed.call_id.clone_from(&result.call_id);
+                    changed.name.clone_from(&result.name);
+                    *result = changed;
+                }
+                Err(error) => outcome = outcome.and(Err(failed(hook, "after_tool", error))),
+            }
+        }
+        outcome
+    }
+
+    /// Whether any hook says so.
+    pub(in crate::agent) async fn should_stop(&self, state: &State) -> Result<bool, Error> {
+        for hook in self.each() {
+            if self.ask(hook, "should_stop", || hook.should_stop(state)).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Blocking is looked at before preventing.
+    pub(in crate::agent) async fn stop(&self, state: &State, turn: &Turn) -> Result<OnStop, Error> {
+        let (mut blocking, mut preventing) = (Vec::new(), None);
+        for hook in self.each() {
+            match self.ask(hook, "stop", || hook.stop(state, turn)).await? {
+                OnStop::LetGo => {}
+                OnStop::Block(text) => blocking.push(text),
+                OnStop::Prevent(why) => preventing = preventing.or(Some(why)),
+            }
+        }
+        Ok(match (blocking.is_empty(), preventing) {
+            (false, _) => OnStop::Block(blocking.join("\n\n")),
+            (true, Some(why)) => OnStop::Prevent(why),
+            (true, None) => OnStop::LetGo,
+        })
+    }
+
+    /// Tells all of them; a panic in one keeps it from no other.
+    pub(in crate::agent) fn failure(&self, state: &State, error: &Error) {
+        for hook in self.each() {
+            let _ = caught(|| hook.failure(state, error));
+        }
+    }
+
+    /// Tells all of them; a panic in one keeps it from no other.
+    pub(in crate::agent) fn finished(&self, outcome: &Outcome) {
+        for hook in self.each() {
+            let _ = caught(|| hook.finished(outcome));
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &dyn Hook> {
+        self.hooks.iter().map(|hook| &**hook)
+    }
+
+    fn ask<'a, T>(
+        &self,
+        hook: &'a dyn Hook,
+        method: &'static str,
+        question: impl FnOnce() -> Answer<'a, T>,
+    ) -> impl Future<Output = Result<T, Error>> {
+        ask(hook, method, self.timeout, question)
+    }
+}
+
+fn is_words_from_outside(item: &Item) -> bool {
+    match item.kind {
+        ItemKind::User { .. } | ItemKind::System { .. } => true,
+        ItemKind::Text { .. }
+        | ItemKind::Reasoning { .. }
+        | ItemKind::ToolCall(_)
+        | ItemKind::ToolResult(_)
+        | ItemKind::Other => false,
+    }
+}
+
+fn check_object(arguments: &str) -> Result<(), Error> {
+    serde_json::from_str::<Map<String, Value>>(arguments).map(drop).map_err(|source| {
+        Error::new(ErrorKind::Other, "its arguments are not a JSON object").with_source(source)
+    })
+}

@@ -1,0 +1,172 @@
+//! Hooks: code of your own at the joints of the agent's loop.
+//!
+//! Everything is a method of one trait, [`Hook`], and every method does nothing unless you write
+//! it. For a single method a closure is enough: [`before_tool`], [`stop`] and the other functions
+//! here make a hook of one. [`stamped`] tells the agents apart that share a hook.
+
+mod answer;
+mod ask;
+mod closures;
+#[cfg_attr(not(test), expect(dead_code, reason = "the body of the loop asks them"))]
+mod hooks;
+mod shared;
+mod stamped;
+
+use std::borrow::Cow;
+use std::future::ready;
+
+pub use answer::{Answer, BeforeTool, IntoAnswer, OnStop};
+pub use closures::{
+    after_sampling, after_tool, assistant_message, before_tool, on_failure, on_finished, prepare,
+    should_stop, stop, transform_context, turn_started,
+};
+#[cfg_attr(not(test), expect(unused_imports, reason = "the body of the loop asks them"))]
+pub(in crate::agent) use hooks::{Hooks, Permitted};
+pub use stamped::{Stamped, identity, stamped};
+
+use crate::agent::State;
+use crate::error::Error;
+use crate::event::Outcome;
+use crate::item::{History, Item, ToolCall, ToolResult};
+use crate::request::Request;
+use crate::turn::Turn;
+
+/// Code of your own at the joints of the agent's loop. Every method does nothing unless written.
+///
+/// Several hooks are asked one after the other, in the order in which they were added. What that
+/// means for their answers is said at each method.
+///
+/// A method that fails, panics or does not answer in time ends the run with an error of kind
+/// [`Hook`](crate::ErrorKind::Hook), which names the hook and the method and has the hook's own
+/// error as its source; [`failure`](Self::failure) and [`finished`](Self::finished) cannot fail.
+/// The time of an answer is tokio's. An answer that is there at its first poll needs no runtime.
+///
+/// ```
+/// use turnstream::agent::State;
+/// use turnstream::agent::hook::{Answer, BeforeTool, Hook};
+/// use turnstream::item::{History, ToolCall};
+///
+/// /// Lets nobody leave the folder.
+/// struct Fence;
+///
+/// impl Hook for Fence {
+///     fn before_tool<'a>(&'a self, _: &'a State, call: &'a ToolCall) -> Answer<'a, BeforeTool> {
+///         Box::pin(async move {
+///             Ok(match call.arguments.contains("..") {
+///                 true => BeforeTool::Deny("stay in the folder".into()),
+///                 false => BeforeTool::Run,
+///             })
+///         })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let call = ToolCall {
+///     call_id: "c1".into(),
+///     name: "read".into(),
+///     arguments: r#"{"path":"../key"}"#.into(),
+/// };
+/// let state = State::new(History::with_id("h"));
+/// let answer = Fence.before_tool(&state, &call).await?;
+/// assert_eq!(answer, BeforeTool::Deny("stay in the folder".into()));
+/// # Ok(())
+/// # }
+/// ```
+pub trait Hook: Send + Sync {
+    /// What errors call it: the name of its type, unless written.
+    fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed(std::any::type_name::<Self>())
+    }
+
+    /// Changes what is sent, and nothing else: the history stays.
+    ///
+    /// It is asked before each request. `context` is the history, or what the hook before made of
+    /// it. It need not be lawful: encoders [settle](History::settled) it.
+    fn transform_context<'a>(&'a self, state: &'a State, context: History) -> Answer<'a, History> {
+        let _ = state;
+        Box::pin(ready(Ok(context)))
+    }
+
+    /// Changes this turn's request: its model, its options, its tools, its system prompt.
+    ///
+    /// It is asked behind [`transform_context`](Self::transform_context), and sees what the hooks
+    /// before it changed. The request's `history` and `context` are put back if it changes them:
+    /// the former is the ledger, the latter the business of `transform_context`.
+    fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> Answer<'a, ()> {
+        let _ = (state, request);
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Is told that a turn begins.
+    fn turn_started<'a>(&'a self, state: &'a State) -> Answer<'a, ()> {
+        let _ = state;
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Is told what the model said: its words, its thoughts, its calls, what they cost.
+    fn assistant_message<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, ()> {
+        let _ = (state, turn);
+        Box::pin(ready(Ok(())))
+    }
+
+    /// Sees a complete turn before its calls run, and may add items for the next one. It cannot
+    /// change this one: to hold a call back, there is [`before_tool`](Self::before_tool).
+    ///
+    /// The items of all hooks are added in the order of the hooks. They are words of the user or
+    /// instructions; any other item is an error.
+    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, Vec<Item>> {
+        let _ = (state, turn);
+        Box::pin(ready(Ok(Vec::new())))
+    }
+
+    /// Decides on a call before it runs.
+    ///
+    /// The first [`Deny`](BeforeTool::Deny) counts, and no hook behind it is asked. Rewrites chain:
+    /// each hook sees the call with the arguments so far. After an [`Ask`](BeforeTool::Ask) the
+    /// others are still asked, and may still deny. A rewrite to anything but the text of a JSON
+    /// object is an error.
+    fn before_tool<'a>(&'a self, state: &'a State, call: &'a ToolCall) -> Answer<'a, BeforeTool> {
+        let _ = (state, call);
+        Box::pin(ready(Ok(BeforeTool::Run)))
+    }
+
+    /// Changes the result of a call before anybody sees it.
+    ///
+    /// It runs in the poll in which the result arrives, so it must be quick; for anything slow,
+    /// wrap the tool. The result answers its call whatever happens: a changed id or name is put
+    /// back. If it panics it has changed nothing, and the hooks behind it still get the result.
+    fn after_tool(&self, call: &ToolCall, result: &mut ToolResult) {
+        let _ = (call, result);
+    }
+
+    /// Whether the run stops here, at a boundary where the model wants more.
+    ///
+    /// The first `true` counts, and no hook behind it is asked.
+    fn should_stop<'a>(&'a self, state: &'a State) -> Answer<'a, bool> {
+        let _ = state;
+        Box::pin(ready(Ok(false)))
+    }
+
+    /// Decides whether a model that is done may stop. It is not asked when a request failed.
+    ///
+    /// All hooks are asked. If any [blocks](OnStop::Block), the model reads what all of those say;
+    /// else the first that [prevents](OnStop::Prevent) counts.
+    fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, OnStop> {
+        let _ = (state, turn);
+        Box::pin(ready(Ok(OnStop::LetGo)))
+    }
+
+    /// Is told that a request failed, and can do nothing about it. A panic is swallowed.
+    fn failure(&self, state: &State, error: &Error) {
+        let _ = (state, error);
+    }
+
+    /// Is told, once, how the run ended. A panic is swallowed.
+    fn finished(&self, outcome: &Outcome) {
+        let _ = outcome;
+    }
+}
+
+#[cfg(test)]
+mod tests;

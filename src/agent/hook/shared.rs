@@ -1,0 +1,85 @@
+//! A hook behind a pointer is the hook.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::agent::State;
+use crate::agent::hook::{Answer, BeforeTool, Hook, OnStop};
+use crate::error::Error;
+use crate::event::Outcome;
+use crate::item::{History, Item, ToolCall, ToolResult};
+use crate::request::Request;
+use crate::turn::Turn;
+
+/// Passes every method on.
+macro_rules! pointer {
+    ($($pointer:ident),*) => {$(
+        impl<H: Hook + ?Sized> Hook for $pointer<H> {
+            fn name(&self) -> Cow<'_, str> {
+                (**self).name()
+            }
+
+            fn transform_context<'a>(
+                &'a self,
+                state: &'a State,
+                context: History,
+            ) -> Answer<'a, History> {
+                (**self).transform_context(state, context)
+            }
+
+            fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> Answer<'a, ()> {
+                (**self).prepare(state, request)
+            }
+
+            fn turn_started<'a>(&'a self, state: &'a State) -> Answer<'a, ()> {
+                (**self).turn_started(state)
+            }
+
+            fn assistant_message<'a>(
+                &'a self,
+                state: &'a State,
+                turn: &'a Turn,
+            ) -> Answer<'a, ()> {
+                (**self).assistant_message(state, turn)
+            }
+
+            fn after_sampling<'a>(
+                &'a self,
+                state: &'a State,
+                turn: &'a Turn,
+            ) -> Answer<'a, Vec<Item>> {
+                (**self).after_sampling(state, turn)
+            }
+
+            fn before_tool<'a>(
+                &'a self,
+                state: &'a State,
+                call: &'a ToolCall,
+            ) -> Answer<'a, BeforeTool> {
+                (**self).before_tool(state, call)
+            }
+
+            fn after_tool(&self, call: &ToolCall, result: &mut ToolResult) {
+                (**self).after_tool(call, result);
+            }
+
+            fn should_stop<'a>(&'a self, state: &'a State) -> Answer<'a, bool> {
+                (**self).should_stop(state)
+            }
+
+            fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, OnStop> {
+                (**self).stop(state, turn)
+            }
+
+            fn failure(&self, state: &State, error: &Error) {
+                (**self).failure(state, error);
+            }
+
+            fn finished(&self, outcome: &Outcome) {
+                (**self).finished(outcome);
+            }
+        }
+    )*};
+}
+
+pointer!(Arc, Box);
