@@ -95,6 +95,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod agent;
+pub mod context;
 pub mod env;
 pub mod error;
 pub mod event;

@@ -17,6 +17,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("provider", 5),
     ("tool", 5),
     ("story", 6),
+    ("context", 7),
     ("agent", 8),
     ("testing", 9),
     ("guide", 10),

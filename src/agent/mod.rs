@@ -4,6 +4,7 @@
 //! turn leads to, `body` performs it; a copy of the body is a loop of your own.
 
 mod body;
+mod budget;
 mod control;
 mod decide;
 pub mod hook;
@@ -15,6 +16,7 @@ mod validate;
 use std::fmt;
 use std::sync::Arc;
 
+pub use budget::{Budget, Nudging, Pool, Spent, Target, Tracker};
 pub use control::{Receipt, RunHandle};
 pub use decide::{Answered, Decision, Limits, after_tools, after_validation, decide};
 pub use input::Input;

@@ -1,9 +1,13 @@
-//! Tokens in, out, cached and reasoned, and how they add up.
+//! Tokens in, out, cached and reasoned, how they add up, and what they cost.
+
+mod price;
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
+
+pub use price::{Price, Prices};
 
 /// The tokens of one turn, or of many added up.
 ///

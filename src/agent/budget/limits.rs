@@ -1,0 +1,226 @@
+//! Limits that end a run at a boundary.
+
+use std::time::Duration;
+
+use crate::agent::budget::{Pool, Target};
+use crate::error::{Error, ErrorKind};
+use crate::event::{BudgetKind, Exceeded};
+use crate::usage::{Price, Prices, Usage};
+
+/// What a run may spend. Cheap to clone; without limits unless set.
+///
+/// Limits are looked at between turns and before tools are started, never inside a turn: a
+/// response that crosses one is kept, since it was paid for, its calls are answered without being
+/// run, and the run ends. A limit of 0 is reached before the first request.
+///
+/// ```
+/// use std::time::Duration;
+/// use turnstream::agent::{Budget, Spent};
+/// use turnstream::event::BudgetKind;
+/// use turnstream::usage::{Price, Prices, Usage};
+///
+/// // The prices are yours to give.
+/// let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+/// let budget = Budget::new()
+///     .output_tokens(50_000)
+///     .money(0.25, Prices::new().with("claude-sonnet-4", price))
+///     .time(Duration::from_secs(600));
+///
+/// let usage = Usage { input_tokens: 60_000, output_tokens: 5_000, ..Usage::default() };
+/// let spent = Spent { usage, cost: price.cost(&usage), ..Spent::default() };
+/// let exceeded = budget.exceeded(&spent).unwrap();
+/// assert_eq!(exceeded.kind, BudgetKind::Money);
+/// assert_eq!((exceeded.used, exceeded.limit), (255_000, 250_000));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Budget {
+    output_tokens: Option<u64>,
+    total_tokens: Option<u64>,
+    pool: Option<Pool>,
+    money: Option<Money>,
+    time: Option<Duration>,
+    tool_calls: Option<u32>,
+    target: Option<Target>,
+    wrap_up: bool,
+    reserve: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Money {
+    /// In millionths.
+    limit: u64,
+    prices: Prices,
+}
+
+/// What a run has spent so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Spent {
+    /// All tokens, those of void attempts included.
+    pub usage: Usage,
+    /// What they cost, in millionths of the unit of the prices.
+    pub cost: u64,
+    /// The time since the first poll.
+    pub elapsed: Duration,
+    /// The calls of tools that were started.
+    pub tool_calls: u32,
+}
+
+impl Budget {
+    /// Makes a budget without limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how many tokens the answers may have, reasoned ones included.
+    pub fn output_tokens(mut self, limit: u64) -> Self {
+        self.output_tokens = Some(limit);
+        self
+    }
+
+    /// Sets how many tokens requests and answers may have, cached ones included.
+    pub fn total_tokens(mut self, limit: u64) -> Self {
+        self.total_tokens = Some(limit);
+        self
+    }
+
+    /// Takes all tokens out of a pool that other runs may share.
+    pub fn pool(mut self, pool: &Pool) -> Self {
+        self.pool = Some(pool.clone());
+        self
+    }
+
+    /// Sets what the tokens may cost, in units of the prices' currency. A limit that is negative
+    /// or not a number is 0.
+    ///
+    /// A model without a price ends the run, see [`price_of`](Self::price_of).
+    pub fn money(mut self, limit: f64, prices: Prices) -> Self {
+        self.money = Some(Money { limit: Prices::millionths(limit), prices });
+        self
+    }
+
+    /// Sets how long the run may take, from its first poll. It is looked at between turns and
+    /// before tools: a slow turn is not cut off.
+    pub fn time(mut self, limit: Duration) -> Self {
+        self.time = Some(limit);
+        self
+    }
+
+    /// Sets how many calls of tools may be started.
+    pub fn tool_calls(mut self, limit: u32) -> Self {
+        self.tool_calls = Some(limit);
+        self
+    }
+
+    /// Sets how many output tokens the model is to spend before the run ends.
+    pub fn target(mut self, target: Target) -> Self {
+        self.target = Some(target);
+        self
+    }
+
+    /// Asks for one more turn with tools disabled when a limit, or the cap of turns, is reached
+    /// and the model wants more, so that the run ends with words.
+    pub fn wrap_up(mut self) -> Self {
+        self.wrap_up = true;
+        self
+    }
+
+    /// As [`wrap_up`](Self::wrap_up), and keeps tokens for that turn: the limits of tokens (of
+    /// answers, of all, of the pool) count as reached so many tokens earlier. With a reserve as
+    /// large as a limit that limit is reached at once.
+    pub fn wrap_up_reserve(mut self, tokens: u64) -> Self {
+        self.reserve = tokens;
+        self.wrap_up()
+    }
+
+    /// The first limit that is reached, in the order of [`BudgetKind`]: output tokens, total
+    /// tokens, the pool, money, time, calls of tools.
+    ///
+    /// [`Exceeded::limit`] is the limit as it was set, also where it counts as reached earlier.
+    pub fn exceeded(&self, spent: &Spent) -> Option<Exceeded> {
+        let tokens = |kind, used, limit: Option<u64>| {
+            let limit = limit?;
+            (used >= limit.saturating_sub(self.reserve)).then(|| exceeded(kind, used, limit))
+        };
+        let plain = |kind, used, limit: Option<u64>| {
+            limit.filter(|limit| used >= *limit).map(|limit| exceeded(kind, used, limit))
+        };
+        let pool = self.pool.as_ref();
+        let (pool_used, pool_limit) = (pool.map_or(0, Pool::used), pool.map(Pool::limit));
+        let money = self.money.as_ref().map(|money| money.limit);
+        let calls = self.tool_calls.map(u64::from);
+        tokens(BudgetKind::OutputTokens, spent.usage.output_tokens, self.output_tokens)
+            .or_else(|| tokens(BudgetKind::TotalTokens, spent.usage.total(), self.total_tokens))
+            .or_else(|| tokens(BudgetKind::Pool, pool_used, pool_limit))
+            .or_else(|| plain(BudgetKind::Money, spent.cost, money))
+            .or_else(|| self.time_exceeded(spent.elapsed))
+            .or_else(|| plain(BudgetKind::ToolCalls, u64::from(spent.tool_calls), calls))
+    }
+
+    /// Whether so many more calls of tools may be started. If not, none of them may: a batch that
+    /// would pass the limit is refused whole.
+    ///
+    /// [`Exceeded::used`] is what was used before the batch, and so may be below the limit.
+    pub fn allows_calls(&self, spent: &Spent, calls: u32) -> Result<(), Exceeded> {
+        match self.tool_calls {
+            Some(limit) if calls > limit.saturating_sub(spent.tool_calls) => {
+                let used = u64::from(spent.tool_calls);
+                Err(exceeded(BudgetKind::ToolCalls, used, u64::from(limit)))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The price of a model; `None` if money is not limited.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) when money is limited and there is no price
+    /// for the model, or one that is negative or not a number: a limit that cannot be kept is not
+    /// ignored.
+    pub fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
+        let Some(money) = &self.money else { return Ok(None) };
+        let refused = |what: &str| {
+            Error::new(ErrorKind::InvalidRequest, format!("{what} for the model `{model}`"))
+        };
+        match money.prices.get(model) {
+            None => Err(refused("no price")),
+            Some(price) if !price.is_valid() => Err(refused("no usable price")),
+            Some(price) => Ok(Some(*price)),
+        }
+    }
+
+    /// Takes tokens out of the pool, if there is one.
+    pub fn drain(&self, usage_delta: Usage) {
+        if let Some(pool) = &self.pool {
+            pool.drain(usage_delta);
+        }
+    }
+
+    /// The pool that the run takes its tokens from.
+    pub fn shared_pool(&self) -> Option<&Pool> {
+        self.pool.as_ref()
+    }
+
+    /// How many output tokens the model is to spend, and how it is nudged on.
+    pub fn wanted(&self) -> Option<&Target> {
+        self.target.as_ref()
+    }
+
+    /// Whether a run that reached a limit gets one more turn with tools disabled.
+    pub fn wants_wrap_up(&self) -> bool {
+        self.wrap_up
+    }
+
+    fn time_exceeded(&self, elapsed: Duration) -> Option<Exceeded> {
+        let limit = self.time.filter(|limit| elapsed >= *limit)?;
+        Some(exceeded(BudgetKind::Time, millis(elapsed), millis(limit)))
+    }
+}
+
+fn exceeded(kind: BudgetKind, used: u64, limit: u64) -> Exceeded {
+    Exceeded { kind, used, limit, diminishing_returns: false }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

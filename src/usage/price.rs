@@ -1,0 +1,211 @@
+//! What tokens cost, by a table that the user gives.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::usage::Usage;
+
+/// What a model's tokens cost, in units of a currency for a million tokens.
+///
+/// The numbers are yours: vendors change them, and this crate knows none.
+///
+/// ```
+/// use turnstream::usage::{Price, Usage};
+///
+/// let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+/// let usage = Usage {
+///     input_tokens: 1_000,
+///     cache_read_input_tokens: 800,
+///     output_tokens: 100,
+///     ..Usage::default()
+/// };
+/// // 200 fresh tokens at 3, 800 cached ones at 0.3, 100 answered ones at 15.
+/// assert_eq!(price.cost(&usage), 600 + 240 + 1_500);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Price {
+    /// For tokens of requests that were neither read from a cache nor written to one.
+    pub input: f64,
+    /// For tokens of answers, reasoned ones included.
+    pub output: f64,
+    /// For tokens that were read from a cache.
+    pub cache_read: f64,
+    /// For tokens that were written to a cache.
+    pub cache_write: f64,
+}
+
+impl Price {
+    /// What the tokens cost, in millionths of the unit, rounded to the nearest.
+    ///
+    /// A number that is negative or not a number counts as 0 here; [`is_valid`](Self::is_valid)
+    /// finds it. What is more than 64 bits hold is the largest number that they hold.
+    pub fn cost(&self, usage: &Usage) -> u64 {
+        let cached = usage.cache_read_input_tokens.saturating_add(usage.cache_write_input_tokens);
+        // Units for a million tokens are millionths for one.
+        let cost = of(usage.input_tokens.saturating_sub(cached), self.input)
+            + of(usage.cache_read_input_tokens, self.cache_read)
+            + of(usage.cache_write_input_tokens, self.cache_write)
+            + of(usage.output_tokens, self.output);
+        rounded(cost)
+    }
+
+    /// Whether each number is finite and not negative.
+    pub fn is_valid(&self) -> bool {
+        [self.input, self.output, self.cache_read, self.cache_write]
+            .iter()
+            .all(|price| price.is_finite() && *price >= 0.0)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of tokens stay far below 2^53")]
+fn of(tokens: u64, price: f64) -> f64 {
+    match tokens == 0 || price.is_nan() || price < 0.0 {
+        true => 0.0,
+        false => tokens as f64 * price,
+    }
+}
+
+/// The nearest whole number: 0 for negative ones and what is none.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and gives 0 for what is not a number"
+)]
+fn rounded(number: f64) -> u64 {
+    number.round() as u64
+}
+
+/// Prices by the names of models. Cheap to clone.
+///
+/// ```
+/// use turnstream::usage::{Price, Prices};
+///
+/// let small = Price { input: 1.0, output: 5.0, cache_read: 0.1, cache_write: 1.25 };
+/// let large = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+/// let prices = Prices::new().with("small", small).with("small-plus", large);
+/// assert_eq!(prices.get("small"), Some(&small));
+/// assert_eq!(prices.get("small-2026-01-31"), Some(&small));
+/// assert_eq!(prices.get("small-plus:free"), Some(&large));
+/// assert_eq!(prices.get("smaller"), None);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Prices(Arc<BTreeMap<String, Price>>);
+
+impl Prices {
+    /// Makes an empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with the price of a model, and of those whose names go on from its name behind a
+    /// `-`, `@`, `:` or `.`. A price given twice is the later one.
+    pub fn with(mut self, model: impl Into<String>, price: Price) -> Self {
+        Arc::make_mut(&mut self.0).insert(model.into(), price);
+        self
+    }
+
+    /// The price of a model: the entry of that name, else the longest one that the name goes on
+    /// from.
+    ///
+    /// `gpt-4` is also what `gpt-4.1` goes on from: where prices differ, give both.
+    pub fn get(&self, model: &str) -> Option<&Price> {
+        let ends = model.char_indices().rev().filter(|(_, c)| matches!(c, '-' | '@' | ':' | '.'));
+        let starts = ends.filter(|(at, _)| *at > 0).map(|(at, _)| &model[..at]);
+        std::iter::once(model).chain(starts).find_map(|name| self.0.get(name))
+    }
+
+    /// What a sum of the unit is in millionths; 0 where it is negative or not a number.
+    pub(crate) fn millionths(sum: f64) -> u64 {
+        rounded(sum * 1_000_000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRICE: Price = Price { input: 2.0, output: 10.0, cache_read: 0.2, cache_write: 2.5 };
+
+    #[track_caller]
+    fn costs([input, output, read, write]: [u64; 4], price: Price, expected: u64) {
+        let usage = Usage {
+            input_tokens: input,
+            output_tokens: output,
+            cache_read_input_tokens: read,
+            cache_write_input_tokens: write,
+            // They are among the answered ones.
+            reasoning_tokens: output,
+        };
+        assert_eq!(price.cost(&usage), expected);
+    }
+
+    #[test]
+    fn each_token_costs_once() {
+        costs([0, 0, 0, 0], PRICE, 0);
+        costs([100, 0, 0, 0], PRICE, 200);
+        costs([0, 100, 0, 0], PRICE, 1_000);
+        costs([100, 0, 100, 0], PRICE, 20);
+        costs([100, 0, 0, 100], PRICE, 250);
+        costs([100, 10, 40, 20], PRICE, 80 + 100 + 8 + 50);
+        costs([7, 0, 0, 0], Price { input: 0.1, ..PRICE }, 1);
+    }
+
+    #[test]
+    fn more_cached_tokens_than_there_are_cost_no_less_than_nothing() {
+        costs([10, 0, 100, 100], PRICE, 20 + 250);
+        costs([0, 0, u64::MAX, u64::MAX], Price::default(), 0);
+    }
+
+    #[test]
+    fn odd_prices_cost_nothing_and_huge_ones_all_there_is() {
+        for odd in [f64::NAN, -1.0, f64::NEG_INFINITY] {
+            let price = Price { input: odd, ..PRICE };
+            costs([100, 100, 0, 0], price, 1_000);
+            assert!(!price.is_valid());
+        }
+        let endless = Price { input: f64::INFINITY, ..PRICE };
+        assert!(!endless.is_valid());
+        costs([1, 0, 0, 0], endless, u64::MAX);
+        costs([0, 1, 0, 0], endless, 10);
+        costs([u64::MAX, u64::MAX, 0, 0], PRICE, u64::MAX);
+        assert!(PRICE.is_valid());
+    }
+
+    #[track_caller]
+    fn finds(model: &str, expected: Option<f64>) {
+        let price = |input| Price { input, ..PRICE };
+        let prices = Prices::new()
+            .with("gpt-4", price(9.0))
+            .with("gpt-4", price(4.0))
+            .with("gpt-4.1", price(4.1))
+            .with("ü", price(1.0))
+            .with("", price(0.5));
+        assert_eq!(prices.get(model).map(|price| price.input), expected, "{model}");
+    }
+
+    #[test]
+    fn the_longest_name_that_a_model_goes_on_from_has_its_price() {
+        finds("gpt-4", Some(4.0));
+        finds("gpt-4-0613", Some(4.0));
+        finds("gpt-4@eu", Some(4.0));
+        finds("gpt-4:free", Some(4.0));
+        finds("gpt-4.5-preview", Some(4.0));
+        finds("gpt-4.1", Some(4.1));
+        finds("gpt-4.1-mini", Some(4.1));
+        finds("gpt-4o", None);
+        finds("gpt", None);
+        finds("openai/gpt-4", None);
+        finds("ü-1", Some(1.0));
+        finds("-", None);
+        finds("", Some(0.5));
+    }
+
+    #[test]
+    fn a_sum_is_read_in_millionths() {
+        assert_eq!(Prices::millionths(0.25), 250_000);
+        assert_eq!(Prices::millionths(0.1), 100_000);
+        assert_eq!(Prices::millionths(-1.0), 0);
+        assert_eq!(Prices::millionths(f64::NAN), 0);
+        assert_eq!(Prices::millionths(f64::INFINITY), u64::MAX);
+    }
+}
