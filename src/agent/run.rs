@@ -176,7 +176,7 @@ impl Stream for Run {
         }
         let Some((reason, error)) = &this.ending else { return Poll::Ready(None) };
         let control = &this.handle.control;
-        let event = this.handle.journal.close(*reason, error.as_ref(), || control.close());
+        let event = this.handle.journal.close(*reason, error.as_ref(), None, || control.close());
         if let Some(outcome) = event.finished() {
             this.outcome = Some(outcome.clone());
             this.ending = None;
