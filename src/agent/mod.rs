@@ -1,34 +1,55 @@
 //! The ready-made agent: a loop over a provider, a toolkit and a history.
 //!
-//! It stands on the public parts below it and nothing else. `decide` is a pure table of what a
-//! turn leads to, `body` performs it; a copy of the body is a loop of your own.
+//! It stands on the public parts below it and nothing else. [`decide()`] and its sisters are pure
+//! tables of what a turn leads to, [`body()`] performs them on a plain [`State`]; each policy is a
+//! value with a file of its own. A copy of the body is a loop of your own: hand it to
+//! [`Agent::run_by`].
 
 mod body;
 mod budget;
 mod control;
 mod decide;
+mod gate;
+mod handle;
 pub mod hook;
 mod input;
+mod limits;
+mod parts;
+mod resume;
 mod run;
+mod settings;
 mod state;
+mod subagent;
 mod validate;
+mod words;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use body::body;
 pub use budget::{Budget, Nudging, Pool, Spent, Target, Tracker};
-pub use control::{Receipt, RunHandle};
-pub use decide::{Answered, Decision, Limits, after_tools, after_validation, decide};
+pub use decide::{AtStop, Decision, Facts, Next, after_tools, at_stop, decide, on_error};
+pub use handle::{Receipt, RunHandle};
 pub use input::Input;
+pub use limits::Limits;
+pub use parts::Parts;
 pub use run::Run;
-pub use state::State;
+pub use state::{Repeats, State, Verdicts};
 
+use futures::Stream;
+
+use crate::agent::hook::Hooks;
+use crate::agent::run::Begin;
 use crate::agent::validate::Checks;
+use crate::context::{Compactor, Shorten};
 use crate::env::{Ids, SystemIds};
+use crate::error::Error;
+use crate::event::Event;
 use crate::item::History;
 use crate::provider::Provider;
 use crate::request::{Options, Request, System};
-use crate::tool::{Tool, Toolkit};
+use crate::stream::Step;
+use crate::tool::Toolkit;
 
 /// A model, its tools and the rules of its loop. Cheap to clone.
 ///
@@ -61,12 +82,20 @@ use crate::tool::{Tool, Toolkit};
 #[derive(Clone)]
 pub struct Agent {
     provider: Arc<dyn Provider>,
+    fallbacks: Vec<Arc<dyn Provider>>,
     kit: Toolkit,
     system: System,
-    limits: Limits,
     options: Options,
-    ids: Arc<dyn Ids>,
+    limits: Limits,
+    /// Whether somebody has set the cap.
+    capped: bool,
+    budget: Budget,
     checks: Checks,
+    hooks: Hooks,
+    compactor: Option<Arc<dyn Compactor>>,
+    /// Calls without a verdict are waited for.
+    interactive: bool,
+    ids: Arc<dyn Ids>,
 }
 
 impl Agent {
@@ -74,66 +103,19 @@ impl Agent {
     pub fn new(provider: impl Provider + 'static) -> Self {
         Self {
             provider: Arc::new(provider),
+            fallbacks: Vec::new(),
             kit: Toolkit::default(),
             system: System::default(),
-            limits: Limits::default(),
             options: Options::default(),
-            ids: Arc::new(SystemIds),
+            limits: Limits::default(),
+            capped: false,
+            budget: Budget::new(),
             checks: Checks::default(),
+            hooks: Hooks::new(),
+            compactor: Some(Arc::new(Shorten::new())),
+            interactive: false,
+            ids: Arc::new(SystemIds),
         }
-    }
-
-    /// Sets the tools, at most 4 of which run at once.
-    pub fn with_tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        self.with_kit(Toolkit::new(tools))
-    }
-
-    /// Sets the tools as a kit.
-    pub fn with_kit(mut self, kit: Toolkit) -> Self {
-        self.kit = kit;
-        self
-    }
-
-    /// Sets the part of the system prompt that stays the same.
-    pub fn with_system(mut self, stable: impl Into<String>) -> Self {
-        self.system.stable = stable.into();
-        self
-    }
-
-    /// Sets the part of the system prompt that may change from run to run.
-    pub fn with_volatile_system(mut self, volatile: impl Into<String>) -> Self {
-        self.system.volatile = volatile.into();
-        self
-    }
-
-    /// Sets how many requests a run may send; 20 unless set. With 0 it sends none.
-    pub fn with_max_turns(mut self, max_turns: u32) -> Self {
-        self.limits.max_turns = max_turns;
-        self
-    }
-
-    /// Sets how the model is asked: limits, sampling, reasoning, the form of the answer.
-    pub fn with_options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets how many tokens an answer may have.
-    pub fn with_max_output_tokens(mut self, tokens: u32) -> Self {
-        self.options.max_output_tokens = Some(tokens);
-        self
-    }
-
-    /// Sets the temperature; see [`Options::temperature`].
-    pub fn with_temperature(mut self, temperature: f32) -> Self {
-        self.options.temperature = Some(temperature);
-        self
-    }
-
-    /// Sets where ids come from; random ones unless set.
-    pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
-        self.ids = Arc::new(ids);
-        self
     }
 
     /// Runs on a new history. Nothing happens before the first poll.
@@ -146,16 +128,66 @@ impl Agent {
     /// Two runs on clones of one history may give their calls the same ids, and so their tools the
     /// same idempotency keys: [fork](History::fork) it to tell them apart.
     pub fn run_from(&self, history: impl Into<History>, input: impl Into<Input>) -> Run {
-        Run::new(self.clone(), history.into().settled(), input.into())
+        self.run_by(body, history, input)
+    }
+
+    /// Runs on a history with a body of your own in the place of [`body()`]. All else stays: the
+    /// journal, the holders' handle, the one ending.
+    ///
+    /// A body that gives `Stop`, or no step at all, ends the run as `stopped`; `StopWith` ends it as
+    /// the state's `ending` has it.
+    ///
+    /// ```
+    /// use turnstream::agent::{Agent, body};
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::{History, env::SystemIds};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let agent = Agent::new(Scripted::new(["Hello!"]));
+    /// let mut laps = 0;
+    /// let run = agent.run_by(
+    ///     move |parts, state| {
+    ///         laps += 1;
+    ///         println!("lap {laps} begins with {} items", state.history.len());
+    ///         body(parts, state)
+    ///     },
+    ///     History::new(&SystemIds),
+    ///     "Hi",
+    /// );
+    /// assert_eq!(run.outcome().await.text, "Hello!");
+    /// # }
+    /// ```
+    pub fn run_by<B, St>(
+        &self,
+        body: B,
+        history: impl Into<History>,
+        input: impl Into<Input>,
+    ) -> Run
+    where
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
+    {
+        let history = history.into().settled();
+        Run::new(self.clone(), Begin { history, input: input.into(), resuming: None }, body)
+    }
+
+    /// The tools.
+    pub fn kit(&self) -> &Toolkit {
+        &self.kit
     }
 
     fn request(&self, history: &History) -> Request {
-        Request {
+        let mut request = Request {
             system: self.system.clone(),
             tools: self.kit.specs(),
             options: self.options.clone(),
             ..Request::new(history.clone())
+        };
+        if self.kit.is_single_action() {
+            request.options.parallel_tool_calls = Some(false);
         }
+        request
     }
 }
 

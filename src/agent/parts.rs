@@ -1,6 +1,9 @@
 //! What the body of the agent's loop works with.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+
+use futures::FutureExt;
 
 use crate::agent::budget::{Nudging, Spent};
 use crate::agent::control::{Control, When};
@@ -8,7 +11,7 @@ use crate::agent::gate::RunGate;
 use crate::agent::hook::OnStop;
 use crate::agent::{Agent, AtStop, Decision, Facts, Next, RunHandle, State, at_stop};
 use crate::context::{self, Compaction};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, RewrittenWhy, Transition};
 use crate::item::Item;
 use crate::provider::Provider;
@@ -75,9 +78,7 @@ impl Parts {
     pub fn spent(&self, state: &State) -> Spent {
         let budget = &self.agent.budget;
         let charged = self.control().charge(self.handle.usage(), |more| {
-            if let Some(pool) = budget.shared_pool() {
-                pool.drain(more);
-            }
+            budget.drain(more);
             let price = budget.price_of(self.provider(state).model());
             price.ok().flatten().map_or(0, |price| price.cost(&more))
         });
@@ -113,8 +114,8 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// [`Hook`](ErrorKind::Hook) if a hook fails, and
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if money is limited and the model has no price.
+    /// [`Hook`](crate::ErrorKind::Hook) if a hook fails, and
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if money is limited and the model has no price.
     pub async fn request(&self, state: &mut State) -> Result<Request, Error> {
         state.model_calls += 1;
         let mut request = self.agent.request(&state.history);
@@ -142,7 +143,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// [`Hook`](ErrorKind::Hook) if a hook that is told of it fails.
+    /// [`Hook`](crate::ErrorKind::Hook) if a hook that is told of it fails.
     pub async fn ask(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
         self.agent.hooks.turn_started(state).await?;
         Ok(self.provider(state).stream_turn(request))
@@ -152,7 +153,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// [`Hook`](ErrorKind::Hook) if one fails.
+    /// [`Hook`](crate::ErrorKind::Hook) if one fails.
     pub async fn observe(&self, state: &mut State, turn: &Turn) -> Result<(), Error> {
         self.agent.hooks.assistant_message(state, turn).await?;
         state.notes = self.agent.hooks.after_sampling(state, turn).await?;
@@ -171,7 +172,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if nothing can be resumed: without a turn, it
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if nothing can be resumed: without a turn, it
     /// is the calls that were pending which run.
     pub fn answers(
         &self,
@@ -199,7 +200,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// [`Hook`](ErrorKind::Hook) if one fails.
+    /// [`Hook`](crate::ErrorKind::Hook) if one fails.
     pub async fn should_stop(&self, state: &State) -> Result<bool, Error> {
         self.agent.hooks.should_stop(state).await
     }
@@ -208,7 +209,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// [`Hook`](ErrorKind::Hook) if a stop hook or a validation fails.
+    /// [`Hook`](crate::ErrorKind::Hook) if a stop hook or a validation fails.
     pub async fn at_stop(&self, state: &mut State, turn: &Turn) -> Result<Next, Error> {
         let facts = self.facts(state, None);
         let said = match self.agent.checks.objection(turn)? {
@@ -227,7 +228,7 @@ impl Parts {
 
     /// What the token target has to say.
     fn nudge(&self, state: &mut State) -> AtStop {
-        let Some(target) = self.agent.budget.token_target() else { return AtStop::Fine };
+        let Some(target) = self.agent.budget.wanted() else { return AtStop::Fine };
         let used = self.spent(state).usage.output_tokens;
         match target.decide(state.target, used) {
             Nudging::GoOn { text, tracker } => {
@@ -251,19 +252,22 @@ impl Parts {
     /// Makes the history shorter. `None` says that it cannot be; hooks are told why.
     pub async fn compact(&self, state: &mut State) -> Option<Event> {
         let compactor = self.agent.compactor.as_ref()?;
-        let history = state.history.clone();
-        let compacted = async {
-            let compaction = compactor.compact(&history).await?;
-            let compaction = compaction.map(context::reactive);
+        let history = &state.history;
+        let compacted = AssertUnwindSafe(async {
+            let compaction = compactor.compact(history).await?;
+            let compaction = compaction.map(|compaction| context::reactive(compaction, history));
             if let Some(compaction) = &compaction {
-                compaction.check(&history)?;
+                compaction.check(history)?;
             }
-            Ok::<Option<Compaction>, Error>(compaction)
-        };
-        match crate::agent::hook::caught("the compactor", compacted).await {
+            Ok(compaction)
+        });
+        let compacted = compacted.catch_unwind().await;
+        let compacted = compacted.unwrap_or_else(|payload| Err(Error::panic("the compactor", &*payload)));
+        match compacted {
             Ok(compaction) => {
-                let Compaction { from, to, items } = compaction?;
-                state.history.rewrite(from..to, items.iter().cloned());
+                let compaction = compaction?;
+                compaction.apply(&mut state.history);
+                let Compaction { from, to, items } = compaction;
                 Some(Event::Rewritten { why: RewrittenWhy::Compacted, from, to, items })
             }
             Err(error) => {

@@ -25,14 +25,6 @@ impl Checks {
     }
 }
 
-/// What the model is told when its answer was rejected.
-pub(super) fn corrective(objection: &str) -> String {
-    format!(
-        "Your last answer cannot be used: {objection}. Answer again, with the whole answer and \
-         nothing else."
-    )
-}
-
 impl Agent {
     /// Asks for an answer of the form of `T`, and checks that it is one.
     ///

@@ -201,6 +201,54 @@ impl Outcome {
         }
     }
 
+    /// The words for somebody who only reads these, for example a parent agent: where the run did
+    /// not complete, a stamp behind them says why.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::provider::{Reply, Scripted};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let model = Scripted::new([Reply::text("Two of ten.").call("next", serde_json::json!({}))]);
+    /// let outcome = Agent::new(model).with_max_turns(1).run("Read all ten").outcome().await;
+    /// assert_eq!(
+    ///     outcome.stamped_text(),
+    ///     "Two of ten.\n\n[stopped early: the step limit was reached — this result is partial]"
+    /// );
+    /// # }
+    /// ```
+    pub fn stamped_text(&self) -> String {
+        let why = match self.reason {
+            Reason::Completed => return self.text.clone(),
+            Reason::MaxTurns => "the step limit was reached",
+            Reason::Interrupted(_) => "it was interrupted",
+            Reason::Stopped => "it was stopped",
+            Reason::StopHookPrevented => "a rule stopped it",
+            Reason::ContextWindow => "its context window is full",
+            Reason::Truncated => "the output limit was reached",
+            Reason::Refused => "the model refused",
+            Reason::Filtered => "a content filter cut it off",
+            Reason::Malformed => "the model's replies could not be used",
+            Reason::Budget => "its budget was spent",
+            Reason::Incomplete => "a reply broke off",
+            Reason::Pending => "a call waits for somebody outside",
+            Reason::Blocked => "something is missing",
+            Reason::Unproven => "there is no evidence",
+            Reason::ProviderError => "the model could not be reached",
+            Reason::HookError => "a hook failed",
+        };
+        let partial = if self.partial { " — this result is partial" } else { "" };
+        let stamp = match &self.error {
+            Some(error) => format!("[stopped early: {why} ({error}){partial}]"),
+            None => format!("[stopped early: {why}{partial}]"),
+        };
+        match self.text.trim() {
+            "" => stamp,
+            _ => format!("{}\n\n{stamp}", self.text),
+        }
+    }
+
     /// Gives the outcome if the run was completed.
     ///
     /// # Errors

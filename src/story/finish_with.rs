@@ -61,7 +61,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
             this.events.set(None);
         }
         let Some((reason, error)) = this.ending else { return Poll::Ready(None) };
-        let event = this.journal.close(*reason, error.as_ref(), Vec::new);
+        let event = this.journal.close(*reason, error.as_ref(), None, Vec::new);
         if event.finished().is_some() {
             *this.ending = None;
         }

@@ -1,13 +1,10 @@
 //! The fold of events over a history, without any sharing.
 
-use std::collections::HashSet;
-
 use crate::error::Error;
-use crate::event::{Event, Outcome, Phase, Reason, ToolEvent, Undelivered};
-use crate::item::{
-    History, INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall,
-    ToolResult,
-};
+use crate::event::{Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Undelivered};
+use crate::item::{History, Item, Json, ToolResult};
+use crate::story::batch::{self, Batch};
+use crate::story::nested::Nested;
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
@@ -20,9 +17,11 @@ pub(super) struct Fold {
     known: usize,
     /// The turn that streams.
     open: PartialTurn,
-    /// The calls of the last completed turn, in order, with what came for them.
-    batch: Vec<(ToolCall, Option<ToolResult>)>,
-    started: HashSet<String>,
+    /// The calls of the last completed turn.
+    batch: Batch,
+    /// What the results in the history have put on record, also those that were rewritten since.
+    evidence: Vec<Json>,
+    nested: Nested,
     /// Of completed turns and of void attempts.
     spent: Usage,
     requests: u32,
@@ -33,13 +32,14 @@ pub(super) struct Fold {
 impl Fold {
     pub(super) fn new(history: History) -> Self {
         // Calls that are still open can be answered by the events to come.
-        let batch = history.unanswered_calls().into_iter().map(|call| (call, None)).collect();
+        let batch = Batch::of(history.unanswered_calls());
         Self {
             known: history.len(),
             history,
             open: PartialTurn::default(),
             batch,
-            started: HashSet::new(),
+            evidence: Vec::new(),
+            nested: Nested::default(),
             spent: Usage::default(),
             requests: 0,
             turns: 0,
@@ -51,11 +51,19 @@ impl Fold {
         match event {
             Event::Turn(event) => self.observe_turn(event),
             Event::Tool(ToolEvent::Output(result)) => self.hold(result),
-            Event::Tool(ToolEvent::Started { call_id, .. }) => {
-                self.started.insert(call_id.clone());
+            Event::Tool(ToolEvent::Started { call_id, .. }) => self.batch.start(call_id),
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.batch.ask(call),
+            // A child's story is its own: nothing of it changes ours.
+            Event::Tool(ToolEvent::Nested { call_id, event, .. })
+            | Event::Nested { call_id, event, .. } => {
+                self.nested.observe(self.history.id(), call_id, event);
             }
             Event::Appended { items, .. } => {
                 self.flush();
+                for result in items.iter().filter_map(Item::as_tool_result) {
+                    self.batch.forget(&result.call_id);
+                    self.evidence.extend(evidence(result));
+                }
                 self.history.extend(items.iter().cloned());
             }
             Event::Rewritten { from, to, items, .. } => {
@@ -74,8 +82,8 @@ impl Fold {
                 self.last_text.clear();
             }
             Event::Finished(_) => self.flush(),
-            // A child's ending is not ours, and nobody folds what nobody knows.
-            Event::Tool(_) | Event::Nested { .. } | Event::Continued { .. } | Event::Unknown => {}
+            // Nobody folds what nobody knows.
+            Event::Tool(ToolEvent::Progress { .. }) | Event::Continued { .. } | Event::Unknown => {}
         }
     }
 
@@ -89,7 +97,7 @@ impl Fold {
                 self.turns += 1;
                 self.last_text = turn.text();
                 self.history.extend(turn.to_history_items());
-                self.batch.extend(turn.tool_calls().map(|call| (call.clone(), None)));
+                self.batch.extend(turn.tool_calls().cloned());
             }
             TurnEvent::Retracted { usage, .. } => {
                 self.spent += *usage;
@@ -100,22 +108,16 @@ impl Fold {
     }
 
     fn hold(&mut self, result: &ToolResult) {
-        let open = self.batch.iter_mut().find(|(call, _)| call.call_id == result.call_id);
-        if let Some((_, held @ None)) = open {
-            *held = Some(result.clone());
-        }
-        if self.batch.iter().all(|(_, held)| held.is_some()) {
+        self.batch.hold(result);
+        if self.batch.is_answered() {
             self.flush_results();
         }
     }
 
     fn flush_results(&mut self) {
-        // A call without its result stays open: it may still come.
-        for (call, held) in std::mem::take(&mut self.batch) {
-            match held {
-                Some(result) => self.history.push(Item::tool_result(result)),
-                None => self.batch.push((call, None)),
-            }
+        for result in self.batch.take_results() {
+            self.evidence.extend(evidence(&result));
+            self.history.push(Item::tool_result(result));
         }
     }
 
@@ -132,8 +134,7 @@ impl Fold {
 
     pub(super) fn history(&self) -> History {
         let mut history = self.history.clone();
-        let held = self.batch.iter().filter_map(|(_, held)| held.clone());
-        history.extend(held.map(Item::tool_result));
+        history.extend(batch::items(self.batch.results()));
         history.extend(self.open.items());
         history
     }
@@ -147,56 +148,64 @@ impl Fold {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        match self.unanswered().next() {
-            Some(_) => Phase::Tools,
-            None => Phase::Streaming,
+        match self.is_answered() {
+            true => Phase::Streaming,
+            false => Phase::Tools,
         }
     }
 
     pub(super) fn is_answered(&self) -> bool {
-        self.unanswered().next().is_none()
+        self.batch.is_answered()
     }
 
     pub(super) fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// The result of the next call that has none, made up.
-    pub(super) fn missing_output(&self) -> Option<ToolEvent> {
-        let call = self.unanswered().next()?;
-        let text = if self.started.contains(&call.call_id) {
-            INTERRUPTED_MID_EXECUTION
-        } else {
-            INTERRUPTED_BEFORE_START
-        };
-        Some(ToolEvent::made_up(call, ResultKind::Interrupted, text))
+    pub(super) fn nested(&self) -> &Nested {
+        &self.nested
+    }
+
+    /// What comes before a run can end for this reason: a result for the next call that has none.
+    /// Calls that are pending get theirs from outside.
+    pub(super) fn missing_output(&self, reason: Reason) -> Option<ToolEvent> {
+        match reason == Reason::Pending {
+            true => None,
+            false => self.batch.missing_output(),
+        }
     }
 
     pub(super) fn outcome(
         &self,
         reason: Reason,
         error: Option<Error>,
+        budget: Option<Exceeded>,
         undelivered: Vec<Undelivered>,
     ) -> Outcome {
         let open = u32::from(!self.open.is_empty());
         let text = if self.open.is_empty() { self.last_text.clone() } else { self.open.text() };
+        let held = self.batch.results().flat_map(evidence);
         Outcome {
             reason,
             partial: reason.is_partial(),
             text,
             turns: self.requests.max(self.turns + open),
             usage: self.usage(),
-            nested_usage: Usage::default(),
+            nested_usage: self.nested.usage(),
             new_items: self.new_items(),
             error,
-            pending: Vec::new(),
+            pending: match reason == Reason::Pending {
+                true => self.batch.pending(),
+                false => Vec::new(),
+            },
             undelivered,
-            evidence: Vec::new(),
-            budget: None,
+            evidence: self.evidence.iter().cloned().chain(held).collect(),
+            budget,
         }
     }
+}
 
-    fn unanswered(&self) -> impl Iterator<Item = &ToolCall> {
-        self.batch.iter().filter(|(_, held)| held.is_none()).map(|(call, _)| call)
-    }
+/// What a result has put on record.
+fn evidence(result: &ToolResult) -> impl Iterator<Item = Json> {
+    result.report.iter().flat_map(|report| report.evidence.iter().cloned())
 }

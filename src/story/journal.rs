@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
-use crate::event::{Event, Outcome, Phase, Reason, Undelivered};
+use crate::event::{Event, Exceeded, Outcome, Phase, Reason, Undelivered};
 use crate::item::{History, Item};
 use crate::story::fold::Fold;
 use crate::usage::Usage;
@@ -13,6 +13,9 @@ use crate::usage::Usage;
 /// It is in memory and does no I/O. Whoever holds it can look at any time, also after the stream
 /// was dropped: a turn that is still open is shown as interrupted, and results that are there
 /// stand in call order. What it shows can be sent after [`History::settled`].
+///
+/// Events of sub-agents go into journals of their own, one a call: see [`nested`](Self::nested).
+/// They change nothing here.
 ///
 /// ```
 /// use turnstream::{Event, History, Item, Journal, event::AppendedWhy};
@@ -49,7 +52,8 @@ impl Journal {
         self.with(|fold| fold.new_items())
     }
 
-    /// What all requests cost so far, void and unfinished attempts included.
+    /// What all requests cost so far, void and unfinished attempts included, those of sub-agents
+    /// not.
     pub fn usage(&self) -> Usage {
         self.with(|fold| fold.usage())
     }
@@ -69,19 +73,60 @@ impl Journal {
         self.with(|fold| fold.is_open())
     }
 
+    /// The journal of the sub-agent that runs, or ran, as the call `call_id`; `None` before its
+    /// first event.
+    ///
+    /// It begins with an empty history whose id is this one's, a slash and the call id. It stays
+    /// when the run is dropped or interrupted, and goes on when the sub-agent does. What the
+    /// sub-agent's own sub-agents did is in the nested journals of that journal.
+    ///
+    /// ```
+    /// use turnstream::{Event, History, Item, Journal, event::AppendedWhy};
+    ///
+    /// let journal = Journal::new(History::with_id("h"));
+    /// let asked = Event::Appended {
+    ///     why: AppendedWhy::Input,
+    ///     id: "i".to_owned(),
+    ///     items: vec![Item::user("read all files")],
+    /// };
+    /// journal.observe(&Event::Nested {
+    ///     call_id: "c1".to_owned(),
+    ///     name: "reader".to_owned(),
+    ///     event: Box::new(asked),
+    /// });
+    /// assert!(journal.history().is_empty());
+    /// assert_eq!(journal.nested_ids(), ["c1"]);
+    /// let reader = journal.nested("c1").unwrap().history();
+    /// assert_eq!((reader.id(), reader.len()), ("h/c1", 1));
+    /// ```
+    pub fn nested(&self, call_id: &str) -> Option<Journal> {
+        self.with(|fold| fold.nested().find(call_id).cloned())
+    }
+
+    /// The calls that sub-agents ran as, in the order of their first events.
+    pub fn nested_ids(&self) -> Vec<String> {
+        self.with(|fold| fold.nested().ids())
+    }
+
+    /// What the sub-agents cost so far, with their own sub-agents and so on.
+    pub fn nested_usage(&self) -> Usage {
+        self.with(|fold| fold.nested().usage())
+    }
+
     /// The next event of an ending, already observed: a made-up result for each call that has
-    /// none, then `Finished`.
+    /// none, unless they are pending, then `Finished`.
     pub(crate) fn close(
         &self,
         reason: Reason,
         error: Option<&Error>,
+        budget: Option<Exceeded>,
         undelivered: impl FnOnce() -> Vec<Undelivered>,
     ) -> Event {
         self.with(|fold| {
-            let event = match fold.missing_output() {
+            let event = match fold.missing_output(reason) {
                 Some(output) => Event::Tool(output),
                 None => {
-                    let outcome = fold.outcome(reason, error.cloned(), undelivered());
+                    let outcome = fold.outcome(reason, error.cloned(), budget, undelivered());
                     Event::Finished(Box::new(outcome))
                 }
             };
@@ -90,13 +135,14 @@ impl Journal {
         })
     }
 
-    /// How it would end now.
+    /// How it would end now. Open calls are shown where the reason is `Pending`.
     pub fn outcome(&self, reason: Reason, error: Option<Error>) -> Outcome {
-        self.with(|fold| fold.outcome(reason, error, Vec::new()))
+        self.with(|fold| fold.outcome(reason, error, None, Vec::new()))
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Fold) -> T) -> T {
-        // Nothing of a user runs while the lock is held.
+        // Nothing of a user runs while the lock is held, and below it only those of children are
+        // taken.
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,9 +1,11 @@
 //! What a run leaves behind: folds over its events.
 
+mod batch;
 mod finish_with;
 mod fold;
 mod journal;
 mod journaled;
+mod nested;
 
 use futures::Stream;
 
@@ -52,7 +54,7 @@ pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
     /// answered as interrupted, and [`Event::Finished`] comes last.
     ///
     /// An `Err` becomes the outcome's error. An end with every turn complete and every call answered
-    /// is `completed`, else `stopped`. Behind a panic, and behind a `Finished` of the events' own,
+    /// is `completed`, else `stopped`, also where somebody had to allow a call first. Behind a panic, and behind a `Finished` of the events' own,
     /// comes `None`. Put it behind [`journaled`](Self::journaled) with the same journal: the outcome
     /// is read from there.
     fn finish_with(self, journal: &Journal) -> FinishWith<Self> {

@@ -133,7 +133,8 @@ impl Budget {
     }
 
     /// The first limit that is reached, in the order of [`BudgetKind`]: output tokens, total
-    /// tokens, the pool, money, time, calls of tools.
+    /// tokens, the pool, money, time. Calls of tools are [`allows_calls`](Self::allows_calls)'s:
+    /// behind the last one the model may still speak.
     ///
     /// [`Exceeded::limit`] is the limit as it was set, also where it counts as reached earlier.
     pub fn exceeded(&self, spent: &Spent) -> Option<Exceeded> {
@@ -147,13 +148,11 @@ impl Budget {
         let pool = self.pool.as_ref();
         let (pool_used, pool_limit) = (pool.map_or(0, Pool::used), pool.map(Pool::limit));
         let money = self.money.as_ref().map(|money| money.limit);
-        let calls = self.tool_calls.map(u64::from);
         tokens(BudgetKind::OutputTokens, spent.usage.output_tokens, self.output_tokens)
             .or_else(|| tokens(BudgetKind::TotalTokens, spent.usage.total(), self.total_tokens))
             .or_else(|| tokens(BudgetKind::Pool, pool_used, pool_limit))
             .or_else(|| plain(BudgetKind::Money, spent.cost, money))
             .or_else(|| self.time_exceeded(spent.elapsed))
-            .or_else(|| plain(BudgetKind::ToolCalls, u64::from(spent.tool_calls), calls))
     }
 
     /// Whether so many more calls of tools may be started. If not, none of them may: a batch that

@@ -1,0 +1,145 @@
+//! What an agent is made of, one setting after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::agent::hook::Hook;
+use crate::agent::{Agent, Budget, Limits};
+use crate::context::Compactor;
+use crate::env::Ids;
+use crate::provider::Provider;
+use crate::request::Options;
+use crate::tool::{Tool, Toolkit};
+
+impl Agent {
+    /// Sets the tools, at most 4 of which run at once.
+    pub fn with_tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        self.with_kit(Toolkit::new(tools))
+    }
+
+    /// Sets the tools as a kit.
+    pub fn with_kit(mut self, kit: Toolkit) -> Self {
+        self.kit = kit;
+        self
+    }
+
+    /// Sets the part of the system prompt that stays the same.
+    pub fn with_system(mut self, stable: impl Into<String>) -> Self {
+        self.system.stable = stable.into();
+        self
+    }
+
+    /// Sets the part of the system prompt that may change from run to run.
+    pub fn with_volatile_system(mut self, volatile: impl Into<String>) -> Self {
+        self.system.volatile = volatile.into();
+        self
+    }
+
+    /// Sets how the model is asked: limits, sampling, reasoning, the form of the answer.
+    pub fn with_options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Sets how many tokens an answer may have.
+    pub fn with_max_output_tokens(mut self, tokens: u32) -> Self {
+        self.options.max_output_tokens = Some(tokens);
+        self
+    }
+
+    /// Sets the temperature; see [`Options::temperature`].
+    pub fn with_temperature(mut self, temperature: f32) -> Self {
+        self.options.temperature = Some(temperature);
+        self
+    }
+
+    /// Sets how many requests a run may send: 20 unless set, 80 for a sub-agent. With 0 it sends
+    /// none. What is corrected, continued or asked again counts like any other.
+    pub fn with_max_turns(mut self, max_turns: u32) -> Self {
+        self.limits.max_turns = max_turns;
+        self.capped = true;
+        self
+    }
+
+    /// Sets all numbers that decide, the cap on turns included.
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self.capped = true;
+        self
+    }
+
+    /// Sets what a run may cost: tokens, money, time, calls; see [`Budget`].
+    ///
+    /// It is looked at where nothing is lost: behind a response, behind the results of its calls,
+    /// before a request. What was paid for is kept; only what would come next does not.
+    pub fn with_budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Adds a hook behind those that are there.
+    ///
+    /// ```
+    /// use turnstream::agent::hook::{self, BeforeTool};
+    /// use turnstream::{Agent, provider::Scripted};
+    ///
+    /// let agent = Agent::new(Scripted::new(["Hi!"]))
+    ///     .with_hook(hook::before_tool(|_state, call| async move {
+    ///         match call.name.as_str() {
+    ///             "delete" => BeforeTool::Ask,
+    ///             _ => BeforeTool::Run,
+    ///         }
+    ///     }));
+    /// # drop(agent);
+    /// ```
+    pub fn with_hook(mut self, hook: impl Hook + 'static) -> Self {
+        self.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// Sets how long a hook may take for each answer; 30 seconds unless set.
+    pub fn with_hook_timeout(mut self, timeout: Duration) -> Self {
+        self.hooks = self.hooks.with_timeout(timeout);
+        self
+    }
+
+    /// Adds a provider that is asked when those before it failed in a way in which another may do
+    /// better. What came of the open turn is taken back, the run goes on as `fallback`, and stays
+    /// with the new provider.
+    ///
+    /// [`Fallback`](crate::provider::Fallback) does the same inside of one turn, begins with the
+    /// first provider each time, and is not seen in the transitions.
+    pub fn with_fallback(mut self, provider: impl Provider + 'static) -> Self {
+        self.fallbacks.push(Arc::new(provider));
+        self
+    }
+
+    /// Sets how a history is made shorter that does not fit the model any more;
+    /// [`Shorten`](crate::context::Shorten) unless set. It happens at most once in a history.
+    pub fn with_compactor(mut self, compactor: impl Compactor + 'static) -> Self {
+        self.compactor = Some(Arc::new(compactor));
+        self
+    }
+
+    /// Never makes a history shorter: one that does not fit ends the run as `context_window`.
+    pub fn without_compactor(mut self) -> Self {
+        self.compactor = None;
+        self
+    }
+
+    /// Waits for verdicts on calls that need approval, instead of ending the run as `pending`.
+    ///
+    /// The run is pending, in the sense of a stream, until [`approve`](crate::Run::approve) or
+    /// [`deny`](crate::Run::deny) is called, between two pulls or from a handle. Calls of external
+    /// tools are not waited for.
+    pub fn interactive(mut self) -> Self {
+        self.interactive = true;
+        self
+    }
+
+    /// Sets where ids come from; random ones unless set.
+    pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
+        self.ids = Arc::new(ids);
+        self
+    }
+}

@@ -1,0 +1,136 @@
+//! An agent as a tool of another.
+
+use async_stream::stream;
+use futures::StreamExt;
+use serde_json::json;
+
+use crate::agent::{Agent, RunHandle};
+use crate::error::Error;
+use crate::event::{Outcome, Reason};
+use crate::item::History;
+use crate::tool::{Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Update, Updates};
+
+/// The cap of a sub-agent, unless one is set.
+const MAX_TURNS: u32 = 80;
+
+impl Agent {
+    /// Makes a tool of the agent: each call runs it on a history of its own, with the call's
+    /// `prompt` as the input, and its last words are the result.
+    ///
+    /// It has its own prompt, tools, model and limits; at most 80 turns unless set. Its events come
+    /// out of the parent's run as [`Nested`](crate::Event::Nested), one by one as they are pulled,
+    /// and dropping or interrupting the parent drops it. The parent's journal keeps its story, see
+    /// [`Journal::nested`](crate::Journal::nested), and [`RunHandle::nested`] reaches it while it
+    /// runs. A result that stopped early says so. Several run beside each other, and each brings
+    /// its own tools: at most 4 times 4 at once, unless the kits say otherwise. A budget of its own
+    /// is what [`with_budget`](Self::with_budget) set; give all of a tree one
+    /// [`Pool`](crate::agent::Pool) to bound them together.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::Agent;
+    /// use turnstream::provider::{Reply, Scripted};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let researcher = Agent::new(Scripted::new(["Oslo has 717,710 people."]));
+    /// let boss = Scripted::new([
+    ///     Reply::new().call("research", json!({ "prompt": "How many people live in Oslo?" })),
+    ///     Reply::text("About 700,000."),
+    /// ]);
+    /// let tool = researcher.as_tool("research", "Finds things out")?;
+    /// let outcome = Agent::new(boss).with_tools([tool]).run("Oslo?").outcome().await;
+    /// assert_eq!(outcome.text, "About 700,000.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not what every provider
+    /// takes.
+    pub fn as_tool(&self, name: &str, description: &str) -> Result<Tool, Error> {
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "prompt": { "type": "string", "description": "What is to be done, with all that has to be known for it" },
+                },
+                "required": ["prompt"],
+                "additionalProperties": false,
+            }),
+        };
+        let mut agent = self.clone();
+        if !agent.capped {
+            agent = agent.with_max_turns(MAX_TURNS);
+        }
+        // It hands a dry run on.
+        Ok(Tool::from_handler(SubAgent { agent, spec: spec.checked()? }).knows_dry_runs())
+    }
+}
+
+struct SubAgent {
+    agent: Agent,
+    spec: ToolSpec,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    prompt: String,
+}
+
+fn read(arguments: &str) -> Result<Arguments, String> {
+    serde_json::from_str(arguments).map_err(|error| error.to_string())
+}
+
+impl ToolHandler for SubAgent {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn check(&self, arguments: &str) -> Result<(), String> {
+        read(arguments).map(drop)
+    }
+
+    fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
+        let Arguments { prompt } = read(arguments)?;
+        let mut agent = self.agent.clone();
+        if cx.is_dry_run() {
+            agent.kit = agent.kit.dry_run(true);
+        }
+        // The same call has the same history, and its calls the same keys.
+        let mut run = agent.run_from(History::with_id(cx.idempotency_key()), prompt);
+        if let Some(parent) = cx.extension::<RunHandle>() {
+            parent.control.adopt(cx.call_id(), run.handle());
+        }
+        Ok(stream! {
+            while let Some(Ok(event)) = run.next().await {
+                let output = event.finished().map(output);
+                yield Update::Nested(Box::new(event));
+                if let Some(output) = output {
+                    yield Update::Output(output);
+                }
+            }
+        }
+        .boxed())
+    }
+}
+
+/// What the parent reads of an outcome.
+fn output(outcome: &Outcome) -> ToolOutput {
+    let text = outcome.stamped_text();
+    let says_something = !outcome.text.trim().is_empty();
+    match outcome.reason {
+        Reason::Completed => ToolOutput::ok(text),
+        // What was found until then may be of use.
+        Reason::MaxTurns | Reason::Budget | Reason::Truncated | Reason::Stopped
+            if says_something =>
+        {
+            ToolOutput::ok(text)
+        }
+        _ => ToolOutput::error(text),
+    }
+}

@@ -1,0 +1,111 @@
+//! The calls that a fold has seen and not yet written the results of.
+
+use crate::event::ToolEvent;
+use crate::item::{
+    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall, ToolResult,
+};
+
+/// Calls of completed turns, in order, with what came for them.
+#[derive(Debug, Default)]
+pub(super) struct Batch(Vec<Open>);
+
+#[derive(Debug)]
+struct Open {
+    /// As the model wrote it.
+    call: ToolCall,
+    /// As it was shown to whoever has to allow it: a rule may have written it anew.
+    asked: Option<ToolCall>,
+    started: bool,
+    result: Option<ToolResult>,
+}
+
+impl Batch {
+    pub(super) fn of(calls: impl IntoIterator<Item = ToolCall>) -> Self {
+        let mut batch = Self::default();
+        batch.extend(calls);
+        batch
+    }
+
+    pub(super) fn extend(&mut self, calls: impl IntoIterator<Item = ToolCall>) {
+        let open = |call| Open { call, asked: None, started: false, result: None };
+        self.0.extend(calls.into_iter().map(open));
+    }
+
+    /// Notes that a call's tool runs.
+    pub(super) fn start(&mut self, call_id: &str) {
+        if let Some(open) = self.find(call_id) {
+            open.started = true;
+        }
+    }
+
+    /// Notes what somebody has to allow.
+    pub(super) fn ask(&mut self, call: &ToolCall) {
+        if let Some(open) = self.find(&call.call_id) {
+            open.asked = Some(call.clone());
+        }
+    }
+
+    /// Keeps the first result of a call.
+    pub(super) fn hold(&mut self, result: &ToolResult) {
+        if let Some(open) = self.find(&result.call_id) {
+            open.result = Some(result.clone());
+        }
+    }
+
+    /// Forgets a call, whose result got into the history on another way.
+    pub(super) fn forget(&mut self, call_id: &str) {
+        self.0.retain(|open| open.call.call_id != call_id);
+    }
+
+    /// Takes what is held, in call order. A call without its result stays open: it may still come.
+    pub(super) fn take_results(&mut self) -> Vec<ToolResult> {
+        let mut results = Vec::new();
+        for mut open in std::mem::take(&mut self.0) {
+            match open.result.take() {
+                Some(result) => results.push(result),
+                None => self.0.push(open),
+            }
+        }
+        results
+    }
+
+    /// What is held, in call order.
+    pub(super) fn results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.0.iter().filter_map(|open| open.result.as_ref())
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        self.unanswered().next().is_none()
+    }
+
+    /// The result of the next call that has none, made up.
+    pub(super) fn missing_output(&self) -> Option<ToolEvent> {
+        let open = self.unanswered().next()?;
+        let text = match open.started {
+            true => INTERRUPTED_MID_EXECUTION,
+            false => INTERRUPTED_BEFORE_START,
+        };
+        Some(ToolEvent::made_up(&open.call, ResultKind::Interrupted, text))
+    }
+
+    /// The calls that have no result, as they would run.
+    pub(super) fn pending(&self) -> Vec<ToolCall> {
+        self.unanswered().map(|open| open.asked.as_ref().unwrap_or(&open.call).clone()).collect()
+    }
+
+    fn unanswered(&self) -> impl Iterator<Item = &Open> {
+        self.0.iter().filter(|open| open.result.is_none())
+    }
+
+    /// A call that has no result.
+    fn find(&mut self, call_id: &str) -> Option<&mut Open> {
+        self.0.iter_mut().find(|open| open.call.call_id == call_id && open.result.is_none())
+    }
+}
+
+/// As they stand in a history.
+pub(super) fn items<'a>(
+    results: impl Iterator<Item = &'a ToolResult>,
+) -> impl Iterator<Item = Item> {
+    results.cloned().map(Item::tool_result)
+}

@@ -1,0 +1,319 @@
+//! The fold of a run's events: sub-agents, evidence, calls that are pending.
+
+use futures::executor::block_on;
+use futures::{StreamExt, stream};
+use serde_json::json;
+use turnstream::env::CountingIds;
+use turnstream::event::{AppendedWhy, Outcome, Phase, Reason, ToolEvent, Transition};
+use turnstream::item::{Json, Report, ResultKind, ToolCall, ToolResult};
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::{Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Usage};
+
+fn usage(input_tokens: u64) -> Usage {
+    Usage { input_tokens, ..Usage::default() }
+}
+
+/// The events of a turn that calls `t` once for each id, and costs `input_tokens`.
+fn calls(ids: &[&str], input_tokens: u64) -> Vec<Event> {
+    let reply = Reply::new().say("so").usage(usage(input_tokens));
+    let reply = ids.iter().fold(reply, |reply, id| reply.call_raw(*id, "t", "{}"));
+    let turn = Scripted::new([reply]).stream_turn(Request::new(History::with_id("h")));
+    block_on(turn.map(|event| Event::from(event.unwrap())).collect())
+}
+
+fn result(call_id: &str, proof: &str) -> ToolResult {
+    let call = call(call_id, "{}");
+    let evidence = vec![Json::new(&proof).unwrap()];
+    let report = Report { evidence, ..Report::default() };
+    ToolResult::answering(&call, ResultKind::Ok, "real").with_report(report)
+}
+
+fn call(call_id: &str, arguments: &str) -> ToolCall {
+    ToolCall { call_id: call_id.into(), name: "t".into(), arguments: arguments.into() }
+}
+
+fn output(call_id: &str, proof: &str) -> Event {
+    ToolEvent::Output(result(call_id, proof)).into()
+}
+
+fn started(call_id: &str) -> Event {
+    ToolEvent::Started { call_id: call_id.into(), name: "t".into() }.into()
+}
+
+fn asked(call_id: &str, arguments: &str) -> Event {
+    ToolEvent::ApprovalRequested(call(call_id, arguments)).into()
+}
+
+fn said(text: &str) -> Event {
+    let (why, items) = (AppendedWhy::Input, vec![Item::user(text)]);
+    Event::Appended { why, id: "i".into(), items }
+}
+
+fn nested(call_id: &str, event: Event) -> Event {
+    Event::Nested { call_id: call_id.into(), name: "t".into(), event: Box::new(event) }
+}
+
+/// Folds the events, and the same events after they were written and read.
+#[track_caller]
+fn fold(history: &History, events: &[Event]) -> Journal {
+    let (journal, read) = (Journal::new(history.clone()), Journal::new(history.clone()));
+    for event in events {
+        journal.observe(event);
+        let line = serde_json::to_string(event).unwrap();
+        read.observe(&serde_json::from_str(&line).unwrap());
+        assert_same(&journal, &read);
+    }
+    assert!(journal.history().settled().is_lawful());
+    journal
+}
+
+#[track_caller]
+fn assert_same(a: &Journal, b: &Journal) {
+    assert_eq!(a.history(), b.history());
+    assert_eq!((a.phase(), a.is_open()), (b.phase(), b.is_open()));
+    for reason in [Reason::Pending, Reason::Stopped] {
+        assert_eq!(a.outcome(reason, None), b.outcome(reason, None));
+    }
+    assert_eq!(a.nested_ids(), b.nested_ids());
+    for id in a.nested_ids() {
+        assert_same(&a.nested(&id).unwrap(), &b.nested(&id).unwrap());
+    }
+}
+
+fn empty() -> History {
+    History::with_id("h")
+}
+
+fn proofs(outcome: &Outcome) -> Vec<&str> {
+    outcome.evidence.iter().map(|json| json.as_str().trim_matches('"')).collect()
+}
+
+#[test]
+fn a_childs_events_make_a_history_of_its_own_and_change_nothing_else() {
+    let before = [vec![said("go")], calls(&["a"], 10), vec![started("a")]].concat();
+    let child = [
+        vec![said("read")],
+        calls(&["a"], 100),
+        vec![started("a"), output("a", "child's")],
+        calls(&[], 200),
+        vec![Event::Continued { reason: Transition::NextTurn }],
+    ];
+    let events: Vec<_> =
+        before.iter().cloned().chain(child.concat().into_iter().map(|e| nested("a", e))).collect();
+
+    let (alone, journal) = (fold(&empty(), &before), fold(&empty(), &events));
+    assert_eq!(journal.history(), alone.history());
+    assert_eq!((journal.usage(), journal.phase()), (usage(10), Phase::Tools));
+    assert!(journal.outcome(Reason::Stopped, None).evidence.is_empty());
+    assert_eq!(journal.nested_usage(), usage(300));
+    assert_eq!(journal.outcome(Reason::Stopped, None).nested_usage, usage(300));
+
+    let child = journal.nested("a").unwrap();
+    assert_eq!((child.history().id(), child.history().len()), ("h/a", 5));
+    assert!(child.is_answered());
+    assert_eq!(journal.nested_ids(), ["a"]);
+    assert!(journal.nested("b").is_none());
+}
+
+#[test]
+fn a_childs_ending_is_not_the_parents() {
+    let child = block_on(Agent::new(Scripted::new(["hi"])).run("go").outcome());
+    let half = calls(&["a"], 1)[..1].to_vec();
+    let events = [half, vec![nested("a", Event::Finished(Box::new(child)))]].concat();
+    let journal = fold(&empty(), &events);
+    assert!(journal.is_open());
+}
+
+#[test]
+fn children_of_children_are_found_in_the_journal_of_the_child() {
+    let deep = |event| nested("a", nested("b", nested("c", event)));
+    let events: Vec<_> = calls(&[], 7).into_iter().map(deep).collect();
+    let more: Vec<_> = calls(&[], 3).into_iter().map(|event| nested("a", event)).collect();
+    let journal = fold(&empty(), &[events, more].concat());
+    let child = journal.nested("a").unwrap();
+    let deepest = child.nested("b").unwrap().nested("c").unwrap();
+    assert_eq!((deepest.history().id(), deepest.history().len()), ("h/a/b/c", 1));
+    assert_eq!((child.usage(), child.nested_usage()), (usage(3), usage(7)));
+    assert_eq!((journal.usage(), journal.nested_usage()), (usage(0), usage(10)));
+}
+
+#[test]
+fn parallel_children_are_told_apart_in_the_order_of_their_first_events() {
+    let (b, a) = (calls(&[], 1), calls(&[], 2));
+    let both = b.into_iter().zip(a).flat_map(|(b, a)| [nested("b", b), nested("a", a)]);
+    let journal = fold(&empty(), &both.collect::<Vec<_>>());
+    assert_eq!(journal.nested_ids(), ["b", "a"]);
+    assert_eq!(journal.nested("a").unwrap().usage(), usage(2));
+}
+
+#[test]
+fn a_child_that_was_cut_is_shown_as_interrupted() {
+    let journal = Journal::new(empty());
+    for event in calls(&["x"], 1).into_iter().take(1) {
+        journal.observe(&nested("a", event));
+    }
+    let child = journal.nested("a").unwrap();
+    assert!(child.is_open());
+    assert!(child.history().last().unwrap().interrupted);
+    drop(journal);
+    assert!(child.history().settled().is_lawful());
+}
+
+#[test]
+fn a_nested_event_that_stands_among_the_tools_is_the_same() {
+    let (call_id, name, event) = ("a".to_owned(), "t".to_owned(), Box::new(said("go")));
+    let tool = Event::Tool(ToolEvent::Nested { call_id, name, event });
+    let journal = fold(&empty(), &[tool]);
+    assert_eq!(journal.nested("a").unwrap().history().len(), 1);
+}
+
+#[test]
+fn an_unknown_event_of_a_child_makes_no_child() {
+    let journal = Journal::new(empty());
+    journal.observe(&nested("a", nested("b", Event::Unknown)));
+    assert!(journal.nested_ids().is_empty());
+}
+
+#[test]
+fn evidence_is_collected_in_the_order_of_the_calls() {
+    let batch = [calls(&["a", "b"], 1), vec![output("b", "2"), output("a", "1")]].concat();
+    let next = [calls(&["c", "d"], 1), vec![output("d", "4")]].concat();
+    let journal = fold(&empty(), &[batch, next].concat());
+    assert_eq!(proofs(&journal.outcome(Reason::Stopped, None)), ["1", "2", "4"]);
+    journal.observe(&output("c", "3"));
+    assert_eq!(proofs(&journal.outcome(Reason::Stopped, None)), ["1", "2", "3", "4"]);
+    journal.observe(&output("c", "twice"));
+    journal.observe(&output("stray", "nobody asked"));
+    assert_eq!(journal.outcome(Reason::Stopped, None).evidence.len(), 4);
+}
+
+#[test]
+fn evidence_outlives_a_compaction() {
+    let events = [calls(&["a"], 1), vec![output("a", "1")]].concat();
+    let journal = fold(&empty(), &events);
+    let (why, items) = (turnstream::event::RewrittenWhy::Compacted, vec![Item::user("short")]);
+    journal.observe(&Event::Rewritten { why, from: 0, to: 3, items });
+    assert_eq!(journal.history().len(), 1);
+    assert_eq!(proofs(&journal.outcome(Reason::Stopped, None)), ["1"]);
+}
+
+#[test]
+fn evidence_of_results_to_calls_that_were_open_before_counts_for_this_run_alone() {
+    let before = fold(&empty(), &[calls(&["a", "b"], 1), vec![output("a", "old")]].concat());
+    let journal = fold(&before.history(), &[output("b", "new")]);
+    assert_eq!(proofs(&journal.outcome(Reason::Completed, None)), ["new"]);
+    assert!(journal.history().is_lawful());
+}
+
+#[test]
+fn a_result_that_was_appended_answers_its_call() {
+    let journal = fold(&empty(), &calls(&["a", "b"], 1));
+    let (why, items) = (AppendedWhy::Input, vec![Item::tool_result(result("a", "1"))]);
+    journal.observe(&Event::Appended { why, id: "i".into(), items });
+    let pending = journal.outcome(Reason::Pending, None);
+    assert_eq!(pending.pending, [call("b", "{}")]);
+    assert_eq!(proofs(&pending), ["1"]);
+}
+
+#[test]
+fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
+    let events = [calls(&["a", "b", "c"], 1), vec![asked("b", r#"{"dry":true}"#)]].concat();
+    let journal = fold(&empty(), &[events, vec![started("a"), output("a", "1")]].concat());
+    let outcome = journal.outcome(Reason::Pending, None);
+    assert_eq!(outcome.pending, [call("b", r#"{"dry":true}"#), call("c", "{}")]);
+    assert!(journal.outcome(Reason::Stopped, None).pending.is_empty());
+
+    // The end changes nothing: they wait, and what settles the history answers them.
+    journal.observe(&Event::Finished(Box::new(outcome)));
+    let history = journal.history();
+    assert_eq!(history.unanswered_calls(), [call("b", "{}"), call("c", "{}")]);
+    let settled = history.settled();
+    assert!(settled.is_lawful());
+    let kinds = settled.iter().filter_map(|item| Some(item.as_tool_result()?.kind));
+    assert!(kinds.eq([ResultKind::Ok, ResultKind::Interrupted, ResultKind::Interrupted]));
+
+    // Their results may still come, to this journal or to one of the history.
+    for journal in [journal, Journal::new(history)] {
+        journal.observe(&output("c", "3"));
+        journal.observe(&output("b", "2"));
+        assert!(journal.is_answered() && journal.history().is_lawful());
+    }
+}
+
+/// How a hand-written loop of these events ends: its reason, and the texts of all results.
+fn ending(events: Vec<Result<Event, Error>>) -> (Outcome, Vec<String>) {
+    let journal = Journal::new(empty());
+    let loops = stream::iter(events).journaled(&journal).finish_with(&journal);
+    let last = block_on(loops.collect::<Vec<_>>()).pop().unwrap().unwrap();
+    let outcome = last.finished().unwrap().clone();
+    assert!(journal.history().is_lawful());
+    let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
+    let texts = results.map(|result| result.content.text()).collect();
+    (outcome, texts)
+}
+
+#[test]
+fn a_hand_written_loop_that_leaves_calls_pending_is_stopped_and_answers_them() {
+    let events = [calls(&["a", "b", "c"], 1), vec![asked("a", "{}"), started("b")]].concat();
+    let (outcome, texts) = ending(events.iter().cloned().map(Ok).collect());
+    assert_eq!(outcome.reason, Reason::Stopped);
+    assert!(outcome.pending.is_empty());
+    let waited = "Interrupted by user";
+    assert_eq!(texts, [waited, "Interrupted mid-execution", waited]);
+
+    let failed = Error::new(ErrorKind::Other, "no more");
+    let (outcome, failed_texts) = ending(events.into_iter().map(Ok).chain([Err(failed)]).collect());
+    assert_eq!((outcome.reason, failed_texts), (Reason::ProviderError, texts));
+}
+
+#[test]
+fn a_run_keeps_what_its_sub_agent_said_also_when_it_is_dropped_or_interrupted() {
+    let agent = || {
+        let child = Agent::new(Scripted::new([Reply::text("one two three").usage(usage(5))]));
+        let parameters = json!({ "type": "object" });
+        let spec = ToolSpec { name: "child".into(), description: String::new(), parameters };
+        let tool = Tool::typed_streaming(spec, move |_: serde_json::Value, _| {
+            child.run("read").map(|event| {
+                turnstream::tool::Update::Nested(Box::new(event.expect("a run gives no error")))
+            })
+        })
+        .unwrap();
+        let model = Scripted::new([Reply::new().call_raw("c", "child", "{}")]);
+        Agent::new(model).with_tools([tool]).with_ids(CountingIds::new("id"))
+    };
+    let words = |journal: &Journal| {
+        let child = journal.nested("c").expect("it has begun").history();
+        assert!(child.settled().is_lawful());
+        child.last().and_then(Item::as_text).map(str::to_owned)
+    };
+    let half = async |dropped: bool| {
+        let mut run = agent().run_from(empty(), "go");
+        let journal = run.journal().clone();
+        while let Some(event) = run.next().await {
+            if let Event::Nested { event, .. } = event.unwrap()
+                && event.text_delta().is_some()
+            {
+                break;
+            }
+        }
+        match dropped {
+            true => drop(run),
+            false => {
+                run.interrupt();
+                let outcome = run.outcome().await;
+                assert_eq!(outcome.reason, Reason::Interrupted(Phase::Tools));
+                assert_eq!(outcome.nested_usage, journal.nested_usage());
+            }
+        }
+        words(&journal)
+    };
+    for dropped in [true, false] {
+        let words = block_on(half(dropped)).expect("a word");
+        assert!("one two three".starts_with(&words), "{words}");
+    }
+
+    let outcome = block_on(agent().run_from(empty(), "go").outcome());
+    assert_eq!(outcome.nested_usage, usage(5));
+    assert_eq!(outcome.usage, usage(0));
+}
