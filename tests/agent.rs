@@ -2,6 +2,7 @@
 
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
+use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Phase, Reason, Transition};
 use turnstream::item::ResultKind;
@@ -112,11 +113,10 @@ async fn the_cap_is_twenty_unless_set() {
 }
 
 #[tokio::test]
-async fn refused_filtered_and_truncated_end_at_once_and_answer_their_calls() {
+async fn refused_filtered_and_a_full_window_end_at_once_and_answer_their_calls() {
     for (stop, reason, partial, kind) in [
         (StopReason::Refusal, Reason::Refused, false, ResultKind::Skipped),
         (StopReason::ContentFilter, Reason::Filtered, false, ResultKind::Skipped),
-        (StopReason::MaxTokens, Reason::Truncated, true, ResultKind::Truncated),
         (StopReason::ContextWindow, Reason::ContextWindow, true, ResultKind::Truncated),
     ] {
         let words = outcome([Reply::text("I").stop(stop.clone())]).await;
@@ -376,7 +376,8 @@ async fn the_system_prompt_and_the_settings_reach_the_request() {
 #[tokio::test]
 async fn a_thousand_turns_keep_state_and_journal_equal() {
     let model = Scripted::function(|_, n| if n < 1000 { call() } else { "done".into() });
-    let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_max_turns(2000);
+    let limits = Limits { max_turns: 2000, repeats_end: 0, ..Limits::default() };
+    let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_limits(limits);
     let mut run = agent.run("go");
     let mut requests = 0;
     while let Some(event) = run.next().await {

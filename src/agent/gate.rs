@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 
-use crate::agent::hook::BeforeTool;
+use crate::agent::hook::Permitted;
 use crate::agent::{Parts, State};
 use crate::error::Error;
 use crate::item::{ToolCall, ToolResult};
@@ -45,13 +45,13 @@ impl Gate for RunGate {
         let permitted = hooks.before_tool(self.state.clone(), call.clone());
         permitted
             .map(|permitted| {
-                let permitted = permitted?;
-                let answer = match permitted.answer {
-                    BeforeTool::Deny(why) => Answer::Deny(why),
-                    BeforeTool::Ask => Answer::Ask,
-                    BeforeTool::Run | BeforeTool::Rewrite(_) => otherwise,
-                };
-                Ok(Permit { answer, arguments: permitted.arguments })
+                Ok(match permitted? {
+                    Permitted::Deny { why } => {
+                        Permit { answer: Answer::Deny(why), arguments: None }
+                    }
+                    Permitted::Ask { arguments } => Permit { answer: Answer::Ask, arguments },
+                    Permitted::Run { arguments } => Permit { answer: otherwise, arguments },
+                })
             })
             .boxed()
     }

@@ -23,10 +23,11 @@ pub struct Limits {
     /// So many turns in a row that broke off in the middle are taken back and asked for again by
     /// the agent; 0 by default, since [`Retry`](crate::provider::Retry) does it with a backoff.
     pub retries: u32,
-    /// After so many turns in a row with the same calls and the same results the model is told so;
-    /// 4 by default, 0 for never.
+    /// After each so many turns in a row with the same calls and the same results the model is told
+    /// so; 4 by default, 0 for never.
     pub repeats_nudge: u32,
-    /// After so many of them the run ends as malformed; 10 by default, 0 for never.
+    /// After so many of them the run ends as malformed; 24 by default, so that the default cap on
+    /// turns comes first, and 0 for never.
     pub repeats_end: u32,
 }
 
@@ -39,7 +40,7 @@ impl Default for Limits {
             cut_calls: 1,
             retries: 0,
             repeats_nudge: 4,
-            repeats_end: 10,
+            repeats_end: 24,
         }
     }
 }

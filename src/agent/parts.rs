@@ -9,11 +9,10 @@ use crate::agent::budget::{Nudging, Spent};
 use crate::agent::control::{Control, When};
 use crate::agent::gate::RunGate;
 use crate::agent::hook::OnStop;
-use crate::agent::{Agent, AtStop, Decision, Facts, Next, RunHandle, State, at_stop};
+use crate::agent::{Agent, AtStop, Decision, Facts, Next, RunHandle, State, at_stop, words};
 use crate::context::{self, Compaction};
 use crate::error::Error;
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, RewrittenWhy, Transition};
-use crate::item::Item;
 use crate::provider::Provider;
 use crate::request::{Request, ToolChoice};
 use crate::stream::TurnStream;
@@ -121,7 +120,7 @@ impl Parts {
         let mut request = self.agent.request(&state.history);
         if state.wrapping_up.is_some() {
             // The tools stay listed, so that what is cached still fits.
-            request.options.tool_choice = Some(ToolChoice::None);
+            request.options.tool_choice = ToolChoice::None;
         }
         let request = self.agent.hooks.prepare(state, request).await?;
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
@@ -164,7 +163,7 @@ impl Parts {
     pub fn failed(&self, state: &State, error: &Error) -> Option<Event> {
         self.agent.hooks.failure(state, error);
         let usage = PartialTurn::of(error).map_or_else(Usage::default, PartialTurn::usage);
-        let why = format!("the turn failed: {error}");
+        let why = words::taken_back(error);
         self.handle.journal.is_open().then(|| TurnEvent::Retracted { why, usage }.into())
     }
 
@@ -215,7 +214,9 @@ impl Parts {
         let said = match self.agent.checks.objection(turn)? {
             Some(objection) => AtStop::Objection(objection),
             // Nobody is asked about an end that is none.
-            None if at_stop(state, AtStop::Fine, &facts) == Next::Continue(Transition::Steering) => {
+            None if at_stop(state, AtStop::Fine, &facts)
+                == Next::Continue(Transition::Steering) =>
+            {
                 AtStop::Fine
             }
             None => match self.agent.hooks.stop(state, turn).await? {
@@ -262,7 +263,8 @@ impl Parts {
             Ok(compaction)
         });
         let compacted = compacted.catch_unwind().await;
-        let compacted = compacted.unwrap_or_else(|payload| Err(Error::panic("the compactor", &*payload)));
+        let compacted =
+            compacted.unwrap_or_else(|payload| Err(Error::panic("the compactor", &*payload)));
         match compacted {
             Ok(compaction) => {
                 let compaction = compaction?;

@@ -97,11 +97,16 @@ impl State {
     pub fn answered(self, turn: Option<&Turn>, answered: Answered) -> Self {
         let kinds = || answered.results.iter().map(|result| result.kind);
         let ran = kinds().filter(|kind| kind.has_run()).count();
-        let useless = !answered.results.is_empty() && kinds().all(ResultKind::is_models_fault);
+        // A reply without calls is judged by what comes of it.
+        let malformed = match answered.results.is_empty() {
+            true => self.malformed,
+            false if kinds().all(ResultKind::is_models_fault) => self.malformed + 1,
+            false => 0,
+        };
         Self {
             repeats: turn.map_or(self.repeats, |turn| self.repeats.and(turn, &answered.results)),
             tool_calls: self.tool_calls.saturating_add(u32::try_from(ran).unwrap_or(u32::MAX)),
-            malformed: if useless { self.malformed + 1 } else { 0 },
+            malformed,
             retries: 0,
             history: answered.history,
             ..self
@@ -110,11 +115,13 @@ impl State {
 
     /// What comes of a decision: the events that tell it, and the step. `id` names what is said.
     pub fn then(self, next: Next, id: impl FnOnce() -> String) -> (Vec<Event>, Step<Event, Self>) {
+        let mut wrapping_up = self.wrapping_up;
         let (transition, said) = match next {
             Next::Finish(reason) => return (Vec::new(), Step::StopWith(self.ended(reason))),
             Next::Continue(transition) => (transition, None),
             Next::Say { transition, why, text } => (transition, Some((why, text))),
-            Next::WrapUp(_) => {
+            Next::WrapUp(reason) => {
+                wrapping_up = Some(reason);
                 (Transition::WrapUp, Some((AppendedWhy::WrapUp, words::WRAP_UP.into())))
             }
             // Behind its own words, which were cut off, the model is asked to go on.
@@ -124,10 +131,7 @@ impl State {
                 (Transition::ReactiveCompactRetry, said)
             }
         };
-        let mut state = self.counted(transition, said.is_some());
-        if let Next::WrapUp(reason) = next {
-            state.wrapping_up = Some(reason);
-        }
+        let mut state = Self { wrapping_up, ..self.counted(transition, said.is_some()) };
         let mut events = Vec::with_capacity(2);
         if let Some((why, text)) = said {
             let item = Item::user(Cow::into_owned(text));

@@ -8,7 +8,9 @@ use crate::agent::{Agent, RunHandle};
 use crate::error::Error;
 use crate::event::{Outcome, Reason};
 use crate::item::History;
-use crate::tool::{Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Update, Updates};
+use crate::tool::{
+    Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Update, Updates, checked_spec,
+};
 
 /// The cap of a sub-agent, unless one is set.
 const MAX_TURNS: u32 = 80;
@@ -67,7 +69,7 @@ impl Agent {
             agent = agent.with_max_turns(MAX_TURNS);
         }
         // It hands a dry run on.
-        Ok(Tool::from_handler(SubAgent { agent, spec: spec.checked()? }).knows_dry_runs())
+        Ok(Tool::from_handler(SubAgent { agent, spec: checked_spec(spec)? }).knows_dry_runs())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::agent::hook::OnStop;
 use crate::agent::{Limits, State, words};
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendedWhy, Exceeded, Reason, Transition};
-use crate::item::{ItemKind, ResultKind, StopReason};
+use crate::item::{ItemKind, StopReason};
 use crate::provider::another_could;
 use crate::turn::{PartialTurn, Turn};
 
@@ -90,9 +90,7 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<Next> {
     let broke_off = PartialTurn::of(error).is_some() && error.is_retryable();
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => Next::Compact,
-        _ if broke_off && state.retries < facts.limits.retries => {
-            Next::Continue(Transition::Retry)
-        }
+        _ if broke_off && state.retries < facts.limits.retries => Next::Continue(Transition::Retry),
         kind if another_could(kind) && state.provider < facts.fallbacks => {
             Next::Continue(Transition::Fallback)
         }
@@ -112,7 +110,7 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
         Next::Finish(Reason::Malformed)
     } else if limits.repeats_end > 0 && times >= limits.repeats_end {
         Next::Finish(Reason::Malformed)
-    } else if limits.repeats_nudge > 0 && times == limits.repeats_nudge {
+    } else if times > 0 && limits.repeats_nudge > 0 && times.is_multiple_of(limits.repeats_nudge) {
         Next::Say {
             transition: Transition::NextTurn,
             why: AppendedWhy::Nudge,
@@ -150,11 +148,9 @@ pub fn at_stop(state: &State, said: AtStop, facts: &Facts) -> Next {
             text: text.into(),
         },
         AtStop::Hook(OnStop::Prevent(_)) => Next::Finish(Reason::StopHookPrevented),
-        AtStop::Nudge(text) if room => Next::Say {
-            transition: Transition::Nudge,
-            why: AppendedWhy::Nudge,
-            text: text.into(),
-        },
+        AtStop::Nudge(text) if room => {
+            Next::Say { transition: Transition::Nudge, why: AppendedWhy::Nudge, text: text.into() }
+        }
         AtStop::Hook(OnStop::LetGo) | AtStop::Nudge(_) | AtStop::Fine
             if facts.follow_up && room =>
         {

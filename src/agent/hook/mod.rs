@@ -7,7 +7,6 @@
 mod answer;
 mod ask;
 mod closures;
-#[cfg_attr(not(test), expect(dead_code, reason = "the body of the loop asks them"))]
 mod hooks;
 mod shared;
 mod stamped;
@@ -20,7 +19,6 @@ pub use closures::{
     after_sampling, after_tool, assistant_message, before_tool, on_failure, on_finished, prepare,
     should_stop, stop, transform_context, turn_started,
 };
-#[cfg_attr(not(test), expect(unused_imports, reason = "the body of the loop asks them"))]
 pub(in crate::agent) use hooks::{Hooks, Permitted};
 pub use stamped::{Stamped, identity, stamped};
 
