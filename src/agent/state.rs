@@ -200,3 +200,84 @@ impl Repeats {
         Self { fingerprint, times }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The counters: turns, continuations, calls cut off, malformed, retries, provider.
+    fn counters(state: &State) -> [u32; 6] {
+        let provider = u32::try_from(state.provider).unwrap();
+        let State { turn_count, recovery_count, cut_calls, malformed, retries, .. } = *state;
+        [turn_count, recovery_count, cut_calls, malformed, retries, provider]
+    }
+
+    fn after(next: Next) -> State {
+        let state = State {
+            turn_count: 7,
+            recovery_count: 2,
+            cut_calls: 1,
+            malformed: 1,
+            retries: 1,
+            ..State::new(History::with_id("h"))
+        };
+        match state.then(next, || "id".to_owned()).1 {
+            Step::Next(state) | Step::StopWith(state) => state,
+            Step::Value(_) | Step::Stop => panic!("no state"),
+        }
+    }
+
+    fn said(transition: Transition) -> Next {
+        Next::Say { transition, why: AppendedWhy::Hook, text: "so".into() }
+    }
+
+    #[track_caller]
+    fn check(next: Next, expected: [u32; 6]) {
+        assert_eq!(counters(&after(next)), expected);
+    }
+
+    #[test]
+    fn what_each_transition_counts_resets_and_keeps() {
+        use Transition as T;
+        check(Next::Continue(T::NextTurn), [8, 0, 0, 1, 1, 0]);
+        check(said(T::MaxOutputTokensRecovery), [7, 3, 1, 0, 1, 0]);
+        check(Next::Continue(T::MaxOutputTokensRecovery), [7, 2, 2, 0, 1, 0]);
+        check(said(T::StopHookBlocking), [7, 2, 1, 0, 1, 0]);
+        check(Next::Compact, [7, 2, 1, 1, 1, 0]);
+        check(said(T::Corrective), [7, 2, 1, 2, 1, 0]);
+        check(Next::Continue(T::Corrective), [7, 2, 1, 0, 1, 0]);
+        check(Next::Continue(T::Retry), [7, 2, 1, 1, 2, 0]);
+        check(Next::Continue(T::Fallback), [7, 2, 1, 1, 0, 1]);
+        for transition in [T::PauseResumed, T::Steering, T::FollowUp] {
+            check(Next::Continue(transition), [7, 2, 1, 0, 1, 0]);
+        }
+        check(Next::WrapUp(Reason::Budget), [7, 2, 1, 0, 1, 0]);
+    }
+
+    #[test]
+    fn what_is_said_is_in_the_history_and_told_before_the_run_goes_on() {
+        let state = State::new(History::with_id("h"));
+        let (events, step) = state.then(said(Transition::StopHookBlocking), || "id".to_owned());
+        let Step::Next(state) = step else { panic!("it ended") };
+        assert_eq!(state.history.last(), Some(&Item::user("so")));
+        assert!(matches!(&events[..], [
+            Event::Appended { why: AppendedWhy::Hook, id, items },
+            Event::Continued { reason: Transition::StopHookBlocking },
+        ] if id == "id" && *items == [Item::user("so")]));
+    }
+
+    #[test]
+    fn behind_its_own_words_a_compacted_model_is_asked_to_go_on() {
+        let history = |item| History::from_items("h", [item]);
+        let says = |item| State::new(history(item)).then(Next::Compact, String::new).0.len();
+        assert_eq!(says(Item::text("half a")), 2);
+        assert_eq!(says(Item::user("go")), 1);
+    }
+
+    #[test]
+    fn the_run_ends_for_the_reason_that_the_last_turn_was_announced_for() {
+        let wrapping = after(Next::WrapUp(Reason::MaxTurns));
+        assert_eq!(wrapping.ended(Reason::Truncated).ending, Some(Reason::MaxTurns));
+        assert_eq!(after(Next::Finish(Reason::Refused)).ending, Some(Reason::Refused));
+    }
+}

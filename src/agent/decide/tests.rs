@@ -1,117 +1,254 @@
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::item::{History, Item, ToolCall, ToolResult};
-    use crate::turn::{TurnBuilder, TurnEvent};
+use super::*;
+use crate::event::BudgetKind;
+use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
+use crate::turn::{TurnBuilder, TurnEvent};
 
-    fn turn(reason: StopReason, text: &str, calls: u32) -> std::sync::Arc<Turn> {
-        let mut turn = TurnBuilder::new();
-        turn.text(0, text);
-        for call in 0..calls {
-            turn.tool_call_start(call, "", "t");
-            turn.tool_call_end(call);
-        }
-        turn.stop(reason, "");
-        turn.complete().unwrap();
-        match std::iter::from_fn(|| turn.next_event()).last() {
-            Some(TurnEvent::TurnComplete { turn }) => turn,
-            _ => panic!("no turn"),
-        }
+fn turn(reason: StopReason, text: &str, calls: u32) -> std::sync::Arc<Turn> {
+    let mut turn = TurnBuilder::new();
+    turn.text(0, text);
+    for call in 0..calls {
+        turn.tool_call_start(call, "", "t");
+        turn.tool_call_end(call);
     }
+    turn.stop(reason, "");
+    turn.complete().unwrap();
+    match std::iter::from_fn(|| turn.next_event()).last() {
+        Some(TurnEvent::TurnComplete { turn }) => turn,
+        _ => panic!("no turn"),
+    }
+}
 
-    fn state() -> State {
-        State { model_calls: 1, ..State::new(History::with_id("h")) }
-    }
+fn state() -> State {
+    State { model_calls: 1, ..State::new(History::with_id("h")) }
+}
 
-    #[track_caller]
-    fn check(reason: StopReason, text: &str, calls: u32, expected: &Decision) {
-        let turn = turn(reason, text, calls);
-        assert_eq!(&decide(&state(), &turn, Limits::default(), false), expected);
-    }
+fn spent() -> Exceeded {
+    Exceeded { kind: BudgetKind::TotalTokens, used: 5, limit: 4, diminishing_returns: false }
+}
 
-    #[test]
-    fn the_table_of_turns() {
-        use Reason::{Completed, ContextWindow, Filtered, Malformed, Refused, Truncated};
-        let other = || StopReason::Other("odd".into());
-        check(StopReason::Stop, "hi", 0, &finish(Completed));
-        check(StopReason::Stop, "hi", 1, &Decision::RunTools);
-        check(StopReason::Stop, "", 0, &Decision::Correct(EMPTY_REPLY.into()));
-        check(StopReason::ToolCalls, "", 2, &Decision::RunTools);
-        check(StopReason::ToolCalls, "hi", 0, &finish(Completed));
-        check(StopReason::ToolCalls, "", 0, &finish(Malformed));
-        check(StopReason::MaxTokens, "hi", 0, &finish(Truncated));
-        check(StopReason::MaxTokens, "", 1, &finish(Truncated));
-        check(StopReason::ContextWindow, "", 1, &finish(ContextWindow));
-        check(StopReason::ContentFilter, "hi", 1, &finish(Filtered));
-        check(StopReason::Refusal, "no", 0, &finish(Refused));
-        check(StopReason::Pause, "", 0, &go_on(Transition::PauseResumed));
-        check(other(), "", 0, &finish(Completed));
-        check(other(), "", 1, &go_on(Transition::Corrective));
-    }
+fn say(transition: Transition, why: AppendedWhy, text: &str) -> Next {
+    Next::Say { transition, why, text: text.to_owned().into() }
+}
 
-    #[test]
-    fn an_empty_reply_behind_tool_results_is_the_end() {
-        let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: String::new() };
-        let result = ToolResult::answering(&call, ResultKind::Ok, "done");
-        let history = History::from_items("h", [Item::tool_result(result)]);
-        let state = State { model_calls: 1, ..State::new(history) };
-        let turn = turn(StopReason::Stop, "", 0);
-        assert_eq!(decide(&state, &turn, Limits::default(), false), completed());
-    }
+fn corrective(text: &str) -> Next {
+    say(Transition::Corrective, AppendedWhy::Corrective, text)
+}
 
-    #[test]
-    fn the_third_unusable_reply_in_a_row_ends_the_run() {
-        let empty = turn(StopReason::Stop, "", 0);
-        let state = State { malformed: 2, ..state() };
-        assert_eq!(decide(&state, &empty, Limits::default(), false), finish(Reason::Malformed));
-        let wrong = [ResultKind::UnknownTool, ResultKind::InvalidArguments];
-        let ended = Answered::Finish(Reason::Malformed);
-        assert_eq!(after_tools(&state, &wrong, Limits::default()), ended);
-        let mixed = [ResultKind::UnknownTool, ResultKind::Ok];
-        let goes_on = Answered::Continue(Transition::NextTurn);
-        assert_eq!(after_tools(&state, &mixed, Limits::default()), goes_on);
-    }
+fn then(next: Next) -> Decision {
+    Decision::Then(next)
+}
 
-    #[test]
-    fn a_stop_reason_that_is_not_understood_is_asked_about_once() {
-        let turn = turn(StopReason::Other("odd".into()), "", 1);
-        let state = State { asked_again: true, ..state() };
-        assert_eq!(decide(&state, &turn, Limits::default(), false), finish(Reason::Malformed));
-    }
+fn finish(reason: Reason) -> Decision {
+    then(Next::Finish(reason))
+}
 
-    #[test]
-    fn at_the_cap_nothing_goes_on_but_the_tools_still_run() {
-        let limits = Limits { max_turns: 1, ..Limits::default() };
-        let capped = finish(Reason::MaxTurns);
-        let at_cap =
-            |reason, text, calls| decide(&state(), &turn(reason, text, calls), limits, true);
-        assert_eq!(at_cap(StopReason::Pause, "", 0), capped);
-        assert_eq!(at_cap(StopReason::Stop, "", 0), capped);
-        assert_eq!(at_cap(StopReason::Stop, "hi", 0), completed());
-        assert_eq!(at_cap(StopReason::ToolCalls, "", 1), Decision::RunTools);
-        let ended = Answered::Finish(Reason::MaxTurns);
-        assert_eq!(after_tools(&state(), &[ResultKind::Ok], limits), ended);
-    }
+fn go_on(transition: Transition) -> Decision {
+    then(Next::Continue(transition))
+}
 
-    #[test]
-    fn an_answer_that_is_objected_to_is_corrected_so_often_as_the_limit_says() {
-        let after = |malformed, objection| {
-            let state = State { malformed, ..state() };
-            after_validation(&state, objection, Limits::default())
-        };
-        assert_eq!(after(2, None), completed());
-        let Decision::Correct(text) = after(1, Some("it is blue")) else { panic!("not corrected") };
-        assert!(text.contains("it is blue"), "{text}");
-        assert_eq!(after(2, Some("it is blue")), finish(Reason::Malformed));
-        let one = Limits { max_turns: 1, ..Limits::default() };
-        assert_eq!(after_validation(&state(), Some("no"), one), finish(Reason::MaxTurns));
-    }
+fn cut_off() -> Next {
+    say(Transition::MaxOutputTokensRecovery, AppendedWhy::Continuation, words::CUT_OFF)
+}
 
-    #[test]
-    fn steering_starts_one_more_turn_only_when_the_model_stops_by_itself() {
-        let steered = |reason| decide(&state(), &turn(reason, "hi", 0), Limits::default(), true);
-        assert_eq!(steered(StopReason::Stop), go_on(Transition::Steering));
-        assert_eq!(steered(StopReason::Refusal), finish(Reason::Refused));
-        assert_eq!(steered(StopReason::MaxTokens), finish(Reason::Truncated));
+#[track_caller]
+fn check(state: &State, reason: StopReason, text: &str, calls: u32, expected: &Decision) {
+    assert_eq!(&decide(state, &turn(reason, text, calls), &Facts::default()), expected);
+}
+
+#[test]
+fn the_table_of_turns() {
+    use Reason::{ContextWindow, Filtered, Malformed, Refused};
+    let other = || StopReason::Other("odd".into());
+    let s = &state();
+    check(s, StopReason::Stop, "hi", 0, &Decision::Stop);
+    check(s, StopReason::Stop, "hi", 1, &Decision::RunTools);
+    check(s, StopReason::Stop, "", 0, &then(corrective(words::EMPTY_REPLY)));
+    check(s, StopReason::ToolCalls, "", 2, &Decision::RunTools);
+    check(s, StopReason::ToolCalls, "hi", 0, &Decision::Stop);
+    check(s, StopReason::ToolCalls, "", 0, &finish(Malformed));
+    check(s, StopReason::MaxTokens, "hi", 0, &then(cut_off()));
+    check(s, StopReason::MaxTokens, "", 1, &go_on(Transition::MaxOutputTokensRecovery));
+    check(s, StopReason::ContextWindow, "", 1, &finish(ContextWindow));
+    check(s, StopReason::ContentFilter, "hi", 1, &finish(Filtered));
+    check(s, StopReason::Refusal, "no", 0, &finish(Refused));
+    check(s, StopReason::Pause, "", 0, &go_on(Transition::PauseResumed));
+    check(s, other(), "", 0, &Decision::Stop);
+    check(s, other(), "", 1, &go_on(Transition::Corrective));
+}
+
+#[test]
+fn an_empty_reply_behind_tool_results_is_the_end() {
+    let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: String::new() };
+    let result = ToolResult::answering(&call, ResultKind::Ok, "done");
+    let history = History::from_items("h", [Item::tool_result(result)]);
+    let state = State { model_calls: 1, ..State::new(history) };
+    check(&state, StopReason::Stop, "", 0, &Decision::Stop);
+}
+
+#[test]
+fn what_happens_too_often_in_a_row_ends_the_run() {
+    let malformed = State { malformed: 2, ..state() };
+    check(&malformed, StopReason::Stop, "", 0, &finish(Reason::Malformed));
+    let asked_again = State { asked_again: true, ..state() };
+    check(&asked_again, StopReason::Other("odd".into()), "", 1, &finish(Reason::Malformed));
+    let continued = State { recovery_count: 3, ..state() };
+    check(&continued, StopReason::MaxTokens, "hi", 0, &finish(Reason::Truncated));
+    let cut = State { cut_calls: 1, ..state() };
+    check(&cut, StopReason::MaxTokens, "", 1, &finish(Reason::Truncated));
+}
+
+#[test]
+fn a_full_window_is_made_room_in_once() {
+    let full = turn(StopReason::ContextWindow, "half", 0);
+    let facts = Facts { can_compact: true, ..Facts::default() };
+    assert_eq!(decide(&state(), &full, &facts), then(Next::Compact));
+    let error = Error::new(ErrorKind::ContextWindow, "too long");
+    assert_eq!(on_error(&state(), &error, &facts), Some(Next::Compact));
+    assert_eq!(on_error(&state(), &error, &Facts::default()), None);
+}
+
+#[test]
+fn errors_end_the_run_unless_there_is_something_left_to_try() {
+    let broken = PartialTurn::default().into_error(None);
+    let busy = Error::new(ErrorKind::Overloaded, "busy");
+    let wrong = Error::new(ErrorKind::InvalidRequest, "wrong");
+    let on = |state: &State, error, retries, fallbacks| {
+        let limits = Limits { retries, ..Limits::default() };
+        on_error(state, error, &Facts { limits, fallbacks, ..Facts::default() })
+    };
+    let s = state();
+    assert_eq!(on(&s, &broken, 0, 0), None);
+    assert_eq!(on(&s, &broken, 1, 0), Some(Next::Continue(Transition::Retry)));
+    let retried = State { retries: 1, ..state() };
+    assert_eq!(on(&retried, &broken, 1, 0), None);
+    assert_eq!(on(&retried, &broken, 1, 1), Some(Next::Continue(Transition::Fallback)));
+    // Of what did not even begin, a provider's own retries take care.
+    assert_eq!(on(&s, &busy, 1, 0), None);
+    assert_eq!(on(&s, &busy, 1, 1), Some(Next::Continue(Transition::Fallback)));
+    let last = State { provider: 1, ..state() };
+    assert_eq!(on(&last, &busy, 0, 1), None);
+    // A mistake of the caller is the same everywhere.
+    assert_eq!(on(&s, &wrong, 1, 1), None);
+    let at_cap = State { model_calls: 20, ..state() };
+    assert_eq!(on(&at_cap, &busy, 1, 1), None);
+}
+
+#[test]
+fn at_the_cap_nothing_goes_on_but_the_tools_still_run() {
+    let facts = Facts { limits: Limits { max_turns: 1, ..Limits::default() }, ..Facts::default() };
+    let at_cap = |reason, text, calls| decide(&state(), &turn(reason, text, calls), &facts);
+    assert_eq!(at_cap(StopReason::Pause, "", 0), finish(Reason::MaxTurns));
+    assert_eq!(at_cap(StopReason::Stop, "", 0), finish(Reason::MaxTurns));
+    assert_eq!(at_cap(StopReason::Stop, "hi", 0), Decision::Stop);
+    assert_eq!(at_cap(StopReason::ToolCalls, "", 1), Decision::RunTools);
+    assert_eq!(after_tools(&state(), false, &facts), Next::Finish(Reason::MaxTurns));
+    assert_eq!(after_tools(&state(), true, &facts), Next::Finish(Reason::Pending));
+}
+
+#[test]
+fn behind_the_tools_the_run_goes_on_unless_it_gets_nowhere() {
+    let facts = Facts::default();
+    let after = |state: State| after_tools(&state, false, &facts);
+    let next_turn = Next::Continue(Transition::NextTurn);
+    assert_eq!(after(state()), next_turn);
+    assert_eq!(after(State { malformed: 2, ..state() }), next_turn);
+    assert_eq!(after(State { malformed: 3, ..state() }), Next::Finish(Reason::Malformed));
+    let repeated = |times| {
+        after(State { repeats: crate::agent::Repeats { fingerprint: 1, times }, ..state() })
+    };
+    let nudge = say(Transition::NextTurn, AppendedWhy::Nudge, words::REPEATED);
+    assert_eq!(repeated(3), next_turn);
+    assert_eq!(repeated(4), nudge);
+    assert_eq!(repeated(5), next_turn);
+    assert_eq!(repeated(8), nudge);
+    assert_eq!(repeated(24), Next::Finish(Reason::Malformed));
+}
+
+#[test]
+fn a_spent_budget_keeps_the_response_and_refuses_its_calls() {
+    let facts = Facts { exceeded: Some(spent()), ..Facts::default() };
+    let Decision::Refuse { kind, why, next } =
+        decide(&state(), &turn(StopReason::ToolCalls, "", 2), &facts)
+    else {
+        panic!("not refused")
+    };
+    assert_eq!((kind, next), (ResultKind::Budget, Next::Finish(Reason::Budget)));
+    assert!(why.contains("5 of 4 tokens used"), "{why}");
+    // A model that is done is done.
+    assert_eq!(decide(&state(), &turn(StopReason::Stop, "hi", 0), &facts), Decision::Stop);
+    assert_eq!(at_stop(&state(), AtStop::Fine, &facts), Next::Finish(Reason::Completed));
+}
+
+#[test]
+fn a_wrap_up_turn_comes_before_the_end_and_is_the_last() {
+    let limits = Limits { max_turns: 3, ..Limits::default() };
+    let facts = Facts { wrap_up: true, limits, ..Facts::default() };
+    let two = State { model_calls: 2, ..state() };
+    assert_eq!(after_tools(&state(), false, &facts), Next::Continue(Transition::NextTurn));
+    assert_eq!(after_tools(&two, false, &facts), Next::WrapUp(Reason::MaxTurns));
+    let broke = Facts { exceeded: Some(spent()), ..facts.clone() };
+    assert_eq!(after_tools(&state(), false, &broke), Next::WrapUp(Reason::Budget));
+    let wrapping = State { wrapping_up: Some(Reason::Budget), model_calls: 3, ..state() };
+    for (reason, calls) in
+        [(StopReason::Stop, 0), (StopReason::ToolCalls, 1), (StopReason::Pause, 0)]
+    {
+        let decision = decide(&wrapping, &turn(reason, "so", calls), &broke);
+        let next = Next::Finish(Reason::Budget);
+        assert_eq!(decision, Decision::refuse(words::WRAPPING_UP, next));
     }
+    // The only turn there is is not one for wrapping up.
+    let one = Facts { limits: Limits { max_turns: 1, ..limits }, ..facts };
+    assert_eq!(one.at_limit(&State { model_calls: 0, ..state() }), None);
+}
+
+#[test]
+fn when_the_model_stops_those_who_may_object_are_heard_in_their_order() {
+    let facts = |steered, follow_up| Facts { steered, follow_up, ..Facts::default() };
+    let at = |said, facts: &Facts| at_stop(&state(), said, facts);
+    let block = || AtStop::Hook(OnStop::Block("not yet".into()));
+    let prevent = || AtStop::Hook(OnStop::Prevent("enough".into()));
+    let steering = Next::Continue(Transition::Steering);
+
+    let rejected = corrective(&words::rejected("it is blue"));
+    assert_eq!(at(AtStop::Objection("it is blue".into()), &facts(true, true)), rejected);
+    assert_eq!(at(block(), &facts(true, true)), steering);
+    let blocked = say(Transition::StopHookBlocking, AppendedWhy::StopHook, "not yet");
+    assert_eq!(at(block(), &facts(false, true)), blocked);
+    assert_eq!(at(prevent(), &facts(false, true)), Next::Finish(Reason::StopHookPrevented));
+    let nudged = say(Transition::Nudge, AppendedWhy::Nudge, "more");
+    assert_eq!(at(AtStop::Nudge("more".into()), &facts(false, true)), nudged);
+    assert_eq!(at(AtStop::Fine, &facts(false, true)), Next::Continue(Transition::FollowUp));
+    assert_eq!(at(AtStop::Fine, &facts(false, false)), Next::Finish(Reason::Completed));
+}
+
+#[test]
+fn an_answer_that_is_objected_to_is_corrected_so_often_as_the_limit_says() {
+    let objection = || AtStop::Objection("it is blue".into());
+    let after =
+        |malformed| at_stop(&State { malformed, ..state() }, objection(), &Facts::default());
+    assert_eq!(after(1), corrective(&words::rejected("it is blue")));
+    assert_eq!(after(2), Next::Finish(Reason::Malformed));
+}
+
+#[test]
+fn without_room_nobody_who_waits_is_heard_and_a_done_model_has_still_completed() {
+    let full = State { model_calls: 20, ..state() };
+    let facts = Facts { steered: true, follow_up: true, ..Facts::default() };
+    assert_eq!(at_stop(&full, AtStop::Fine, &facts), Next::Finish(Reason::Completed));
+    let nudge = AtStop::Nudge("more".into());
+    assert_eq!(at_stop(&full, nudge, &facts), Next::Finish(Reason::Completed));
+    // Somebody who blocks the end says that it is none.
+    let block = AtStop::Hook(OnStop::Block("not yet".into()));
+    assert_eq!(at_stop(&full, block, &facts), Next::Finish(Reason::MaxTurns));
+}
+
+#[test]
+fn who_stops_behind_the_turn_lets_it_finish() {
+    let facts = Facts { stopping: true, steered: true, ..Facts::default() };
+    let calls = turn(StopReason::ToolCalls, "", 1);
+    assert_eq!(decide(&state(), &calls, &facts), Decision::RunTools);
+    assert_eq!(after_tools(&state(), false, &facts), Next::Finish(Reason::Stopped));
+    assert_eq!(at_stop(&state(), AtStop::Fine, &facts), Next::Finish(Reason::Completed));
+    let paused = turn(StopReason::Pause, "", 0);
+    assert_eq!(decide(&state(), &paused, &facts), finish(Reason::Stopped));
 }
