@@ -4,6 +4,7 @@
 //! tool call, its result. A [`History`] is the list of them. Providers group items into the
 //! messages of their wire at their own boundary; nothing above knows those messages.
 
+mod clip;
 mod content;
 mod entry;
 mod history;

@@ -1,5 +1,7 @@
 //! Whether arguments fit a raw schema.
 
+use serde_json::Value;
+
 use crate::error::Error;
 use crate::tool::ToolSpec;
 
@@ -7,6 +9,15 @@ use crate::tool::ToolSpec;
 pub(super) use small::Schema;
 #[cfg(feature = "validate")]
 pub(super) use whole::Schema;
+
+impl Schema {
+    /// Reads arguments that fit, or says where they do not.
+    pub(super) fn read(&self, spec: &ToolSpec, arguments: &str) -> Result<Value, String> {
+        let args = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
+        self.check(spec, &args)?;
+        Ok(args)
+    }
+}
 
 /// The built-in check: the keywords that schemas of tools are made of.
 #[cfg(not(feature = "validate"))]

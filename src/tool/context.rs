@@ -1,28 +1,54 @@
-//! What a tool is told besides its arguments.
+//! What a tool is told besides its arguments, and where it puts on record what it did.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Serialize;
+
+use crate::item::{Json, Report, SideEffect};
 use crate::turn::Turn;
 
-/// What a tool knows of the call it answers. Owned, so that it can move into a task or a thread.
+/// What a tool knows of the call it answers, and where it puts on record what it did. Owned, so
+/// that it can move into a task or a thread.
+///
+/// The record becomes the [`report`](crate::item::ToolResult::report) of the result, however that
+/// comes about: also of a tool that failed, panicked or took too long.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     call_id: String,
     turn: Arc<Turn>,
     idempotency_key: String,
-    cancelled: CancelFlag,
+    dry_run: bool,
+    extension: Option<Arc<dyn Any + Send + Sync>>,
+    record: Arc<Record>,
 }
 
 impl ToolContext {
-    pub(super) fn new(
-        call_id: &str,
-        history_id: &str,
-        turn: Arc<Turn>,
-        cancelled: CancelFlag,
-    ) -> Self {
-        let idempotency_key = format!("{history_id}/{call_id}");
-        Self { call_id: call_id.to_owned(), turn, idempotency_key, cancelled }
+    pub(super) fn new(call_id: &str, history_id: &str, turn: Arc<Turn>) -> Self {
+        Self {
+            call_id: call_id.to_owned(),
+            turn,
+            idempotency_key: format!("{history_id}/{call_id}"),
+            dry_run: false,
+            extension: None,
+            record: Arc::default(),
+        }
+    }
+
+    pub(super) fn in_dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    pub(super) fn with_extension(mut self, extension: Option<Arc<dyn Any + Send + Sync>>) -> Self {
+        self.extension = extension;
+        self
+    }
+
+    pub(super) fn record(&self) -> Arc<Record> {
+        Arc::clone(&self.record)
     }
 
     /// The id of the call.
@@ -40,25 +66,67 @@ impl ToolContext {
         &self.idempotency_key
     }
 
+    /// Whether the tool says what it would do and changes nothing. Only a tool that
+    /// [knows dry runs](crate::Tool::knows_dry_runs) is called in one.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     /// Whether nobody waits for the result any more.
     ///
     /// A future is simply dropped then. This is for work that cannot be dropped: a blocking thread
     /// looks here between two steps.
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.is_set()
+        self.record.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Puts on record that something that was there is different: a path, an id, an address.
+    pub fn changed(&self, target: impl Into<String>) {
+        self.side_effect(SideEffect::changed(target));
+    }
+
+    /// Puts on record that something is there that was not.
+    pub fn created(&self, target: impl Into<String>) {
+        self.side_effect(SideEffect::created(target));
+    }
+
+    /// Puts a side effect on record.
+    pub fn side_effect(&self, effect: SideEffect) {
+        self.record.with(|report| report.side_effects.push(effect));
+    }
+
+    /// Puts on record what proves something. A value that is no JSON is kept as `null`.
+    pub fn evidence(&self, evidence: impl Serialize) {
+        let json = Json::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
+        self.record.with(|report| report.evidence.push(json));
+    }
+
+    /// What the gate hands to the tools that know its type.
+    #[allow(dead_code, reason = "it is for the floors above")]
+    pub(crate) fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.extension.clone()?.downcast().ok()
     }
 }
 
-/// Set when a call's future is dropped.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CancelFlag(Arc<AtomicBool>);
+/// What a call and its contexts share.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// Set when the call's future is dropped.
+    cancelled: AtomicBool,
+    report: Mutex<Report>,
+}
 
-impl CancelFlag {
-    fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+impl Record {
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// All that was put on record so far.
+    pub(super) fn take(&self) -> Report {
+        self.with(mem::take)
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Report) -> R) -> R {
+        f(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,10 +1,20 @@
 //! What an agent may do: tools, and the kit that runs the calls of a turn.
 
+mod begin;
 mod check;
 mod context;
+mod external;
+mod finish;
+mod gate;
 mod output;
+mod pass;
+mod places;
+mod resume;
 mod run;
+mod running;
+mod settings;
 mod then_next;
+mod timer;
 mod toolkit;
 mod typed;
 
@@ -14,12 +24,15 @@ use std::sync::Arc;
 use futures::stream::BoxStream;
 
 pub use context::ToolContext;
+pub use finish::Answered;
+pub use gate::{Answer, Gate, Permit, Verdict};
 pub use output::{IntoToolOutput, ToolOutput, Update};
 pub use run::ToolRun;
 pub use toolkit::Toolkit;
 
 use crate::error::Error;
 pub use crate::request::ToolSpec;
+use crate::tool::settings::Settings;
 
 /// A tool: what the model is told of it, and what runs when it is called. Cheap to clone.
 ///
@@ -44,7 +57,10 @@ pub use crate::request::ToolSpec;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Tool(Arc<dyn ToolHandler>);
+pub struct Tool {
+    handler: Arc<dyn ToolHandler>,
+    settings: Settings,
+}
 
 /// What a running tool streams. It is dropped behind its first [`Update::Output`].
 pub type Updates = BoxStream<'static, Update>;
@@ -53,6 +69,20 @@ pub type Updates = BoxStream<'static, Update>;
 pub trait ToolHandler: Send + Sync {
     /// What the model is told.
     fn spec(&self) -> &ToolSpec;
+
+    /// Reads the arguments without running anything: that they fit is known before anybody is
+    /// asked to approve the call.
+    ///
+    /// `arguments` is a JSON object; empty ones are `{}`. Unless it is written, all are taken until
+    /// [`call`](Self::call) reads them.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    fn check(&self, arguments: &str) -> Result<(), String> {
+        let _ = arguments;
+        Ok(())
+    }
 
     /// Reads the arguments, and gives what runs.
     ///
@@ -69,12 +99,12 @@ impl Tool {
     /// Makes a tool of a handler. Name and schema are the handler's own business; they are not
     /// checked here.
     pub fn from_handler(handler: impl ToolHandler + 'static) -> Self {
-        Self(Arc::new(handler))
+        Self { handler: Arc::new(handler), settings: Settings::default() }
     }
 
     /// What the model is told of it.
     pub fn spec(&self) -> &ToolSpec {
-        self.0.spec()
+        self.handler.spec()
     }
 
     /// The name that the model calls it by.
@@ -82,8 +112,12 @@ impl Tool {
         &self.spec().name
     }
 
+    fn class(&self) -> settings::Class {
+        self.settings.class
+    }
+
     fn handler(&self) -> &dyn ToolHandler {
-        &*self.0
+        &*self.handler
     }
 }
 

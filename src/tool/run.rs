@@ -1,141 +1,187 @@
 //! The calls of one turn while they run.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures::Stream;
 use futures::stream::{FusedStream, SelectAll, StreamExt};
+use tokio::time::Instant;
 
-use crate::error::panic_message;
+use crate::error::Error;
 use crate::event::ToolEvent;
 use crate::item::{History, ResultKind, ToolCall, ToolResult};
-use crate::tool::context::CancelFlag;
-use crate::tool::{ToolContext, Toolkit, Update, Updates};
+use crate::tool::begin::{Candidate, Refusal};
+use crate::tool::pass::{Asking, Passed};
+use crate::tool::places::Places;
+use crate::tool::running::{Running, Said};
+use crate::tool::{Gate, ToolContext, Toolkit};
 use crate::turn::Turn;
 
 /// The calls of one turn while they run: a stream of their events, one output a call.
 ///
-/// Made by [`Toolkit::run`]. Dropping it drops every tool that is running.
+/// Made by [`Toolkit::run`] and [`Toolkit::resume`]. Dropping it drops every tool that is running.
+///
+/// Tools advance only while it is polled: a consumer that pauses pauses its tools. Their
+/// [timeouts](crate::Tool::with_timeout) do not count from an event to the next poll. Only a thread
+/// that a tool has started goes on by itself; it can look at
+/// [`is_cancelled`](ToolContext::is_cancelled).
+///
+/// It ends when nothing runs and nobody is waited for. With a [`Gate`] some calls may be without a
+/// result then: they are [`pending`](crate::tool::Answered::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
-    kit: Toolkit,
-    history: History,
-    turn: Arc<Turn>,
-    /// Those that did not begin yet, in call order.
-    waiting: VecDeque<ToolCall>,
+    pub(super) kit: Toolkit,
+    /// What the run began with.
+    pub(super) history: History,
+    pub(super) turn: Arc<Turn>,
+    /// The turn is in the history already.
+    pub(super) resumed: bool,
+    /// What each call is answered with instead of running.
+    pub(super) refusal: Option<Refusal>,
+    pub(super) gate: Option<Box<dyn Gate>>,
+    /// Those that nobody looked at yet, in call order, with their places in it.
+    queue: VecDeque<(usize, ToolCall)>,
+    /// The one that the gate is being asked about.
+    pub(super) asking: Option<Asking>,
+    /// Those that wait for a verdict, in call order.
+    pub(super) waiting: Vec<Candidate>,
+    /// Those that start as soon as there is room, in call order.
+    allowed: VecDeque<Candidate>,
+    places: Places,
     running: SelectAll<Running>,
-    /// What was given out, in the order in which it came.
-    results: Vec<ToolResult>,
+    /// When an event was last given out; `None` while no tool has a timeout.
+    gave_out: Option<Instant>,
+    is_timed: bool,
+    /// What was given out, in the order in which it came, with the places of the calls.
+    pub(super) results: Vec<(usize, ToolResult)>,
+    /// What the gate ended it with.
+    pub(super) error: Option<Error>,
+    over: bool,
 }
 
 impl ToolRun {
-    pub(super) fn new(kit: &Toolkit, history: History, turn: Arc<Turn>) -> Self {
-        let waiting = turn.tool_calls().cloned().collect();
+    pub(super) fn new(
+        kit: &Toolkit,
+        history: History,
+        turn: Arc<Turn>,
+        queue: VecDeque<(usize, ToolCall)>,
+    ) -> Self {
         Self {
             kit: kit.clone(),
             history,
             turn,
-            waiting,
+            resumed: false,
+            refusal: None,
+            gate: None,
+            queue,
+            asking: None,
+            waiting: Vec::new(),
+            allowed: VecDeque::new(),
+            places: Places::new(kit.limit()),
             running: SelectAll::new(),
+            gave_out: None,
+            is_timed: false,
             results: Vec::new(),
+            error: None,
+            over: false,
         }
     }
 
-    /// The history before the turn, and the turn.
-    pub(super) fn began_with(&self) -> (&History, &Arc<Turn>) {
-        (&self.history, &self.turn)
+    /// Puts a gate between the calls and their tools.
+    ///
+    /// Without one, a call that needs an approval is denied, since nobody can be asked, and an
+    /// [external](crate::Tool::external) one is skipped: every call gets its result.
+    ///
+    /// If the gate gives an error or panics, everything that runs is dropped and the stream ends;
+    /// [`finish`](Self::finish) gives the error. Results that were given out stay with the consumer.
+    pub fn gated(mut self, gate: impl Gate + 'static) -> Self {
+        self.gate = Some(Box::new(gate));
+        self
     }
 
-    /// Begins a call: what runs, or the result of one that may not run.
-    fn begin(&self, call: ToolCall) -> Result<Running, ToolEvent> {
-        let refuse = |kind, why: String| Err(ToolEvent::made_up(&call, kind, why));
-        if let Some(veto) = self.turn.calls().veto() {
-            return refuse(veto.kind, veto.why.to_owned());
-        }
-        if self.history.holds_call_id(&call.call_id) {
-            let why = "Not run: another call has this id. Call the tool again.";
-            return refuse(ResultKind::Skipped, why.to_owned());
-        }
-        let Some(tool) = self.kit.find(&call.name) else {
-            let why = format!("There is no tool `{}`. {}", call.name, self.kit.names());
-            return refuse(ResultKind::UnknownTool, why);
-        };
-        let arguments = call.arguments_or_empty();
-        let invalid = |why: &str| {
-            format!(
-                "The arguments of `{}` do not fit: {why}. Call it again with arguments that fit \
-                 its schema.",
-                call.name
-            )
-        };
-        match serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
-            Err(error) => {
-                return refuse(
-                    ResultKind::InvalidArguments,
-                    invalid(&format!("not JSON: {error}")),
-                );
-            }
-            Ok(_) if !arguments.starts_with('{') => {
-                return refuse(ResultKind::InvalidArguments, invalid("not a JSON object"));
-            }
-            Ok(_) => {}
-        }
-        let cancelled = CancelFlag::default();
-        let context = ToolContext::new(
-            &call.call_id,
-            self.history.id(),
-            Arc::clone(&self.turn),
-            cancelled.clone(),
-        );
-        let called = catch_unwind(AssertUnwindSafe(|| tool.handler().call(arguments, context)));
-        match called {
-            Ok(Ok(updates)) => Ok(Running { call, updates: Some(updates), cancelled }),
-            Ok(Err(why)) => refuse(ResultKind::InvalidArguments, invalid(&why)),
-            Err(payload) => refuse(ResultKind::Panic, panicked(&*payload)),
-        }
-    }
-}
-
-impl ToolRun {
-    /// The results so far, in call order.
-    pub(super) fn take_results(&mut self) -> Vec<ToolResult> {
-        let mut held: HashMap<String, ToolResult> = std::mem::take(&mut self.results)
-            .into_iter()
-            .map(|result| (result.call_id.clone(), result))
-            .collect();
-        self.turn.tool_calls().filter_map(|call| held.remove(&call.call_id)).collect()
+    /// Runs no call: each is answered so. A veto of the turn keeps its own answer.
+    pub fn refused(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
+        self.refusal = Some((kind, why.into()));
+        self
     }
 
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
+    fn try_poll(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<ToolEvent>>, Error> {
+        if let Some(event) = self.judge()? {
+            return Ok(Poll::Ready(Some(event)));
+        }
         loop {
             // One a poll, so that nothing of a tool runs before its `Started` is given out.
-            if self.has_room()
-                && let Some(call) = self.waiting.pop_front()
-            {
-                return Poll::Ready(Some(match self.begin(call) {
-                    Ok(running) => {
-                        let started = running.started();
-                        self.running.push(running);
-                        started
-                    }
-                    Err(answer) => answer,
-                }));
+            if let Some(event) = self.start_next()? {
+                return Ok(Poll::Ready(Some(event)));
             }
-            let polled = self.running.poll_next_unpin(cx);
-            let event = matches!(polled, Poll::Ready(Some(_)));
-            // What ended inside made room for one that waits.
-            if event || self.waiting.is_empty() || !self.has_room() {
-                return polled;
+            match self.pass_next(cx)? {
+                Passed::Event(event) => return Ok(Poll::Ready(Some(event))),
+                Passed::Call => {}
+                Passed::Nothing => break,
             }
         }
+        Ok(match self.running.poll_next_unpin(cx) {
+            Poll::Ready(Some(Said::Event(event))) => Poll::Ready(Some(event)),
+            Poll::Ready(Some(Said::Ended { at, call, result })) => {
+                self.places.give_back();
+                Poll::Ready(Some(self.give_out(at, &call, result)))
+            }
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) if self.asking.is_some() || self.is_waited_for()? => Poll::Pending,
+            Poll::Ready(None) => Poll::Ready(None),
+        })
     }
 
-    fn has_room(&self) -> bool {
-        self.running.len() < self.kit.limit()
+    /// Starts the first of those that may, if there is room.
+    fn start_next(&mut self) -> Result<Option<ToolEvent>, Error> {
+        let has_place = |candidate: &mut Candidate| self.places.are_left(candidate.tool.class());
+        let Some(candidate) = self.allowed.pop_front_if(has_place) else { return Ok(None) };
+        let call_id = &candidate.call.call_id;
+        let context = ToolContext::new(call_id, self.history.id(), Arc::clone(&self.turn))
+            .in_dry_run(self.kit.is_dry_run())
+            .with_extension(self.extension()?);
+        Ok(Some(match Running::begin(&candidate, context) {
+            Ok(running) => {
+                let started = running.started();
+                self.is_timed |= candidate.tool.timeout().is_some();
+                self.places.take(candidate.tool.class());
+                self.running.push(running);
+                started
+            }
+            Err(answer) => self.give_out(candidate.at, &candidate.call, answer),
+        }))
+    }
+
+    /// Takes the next call to look at, if it may start or will wait in any case.
+    pub(super) fn take_queued(&mut self) -> Option<(usize, ToolCall)> {
+        if !self.allowed.is_empty() {
+            return None;
+        }
+        let (_, call) = self.queue.front()?;
+        let tool = self.kit.get(&call.name);
+        let waits = tool.is_some_and(|tool| tool.wants_approval() || tool.is_external());
+        let class = tool.map(|tool| tool.class()).unwrap_or_default();
+        (waits || self.places.are_left(class)).then(|| self.queue.pop_front())?
+    }
+
+    /// Lets a call start as soon as there is room, behind those before it in the turn.
+    pub(super) fn allow(&mut self, candidate: Candidate) {
+        let place = self.allowed.partition_point(|other| other.at < candidate.at);
+        self.allowed.insert(place, candidate);
+    }
+
+    /// Ends it with an error, and drops everything that runs.
+    pub(super) fn fail(&mut self, error: Error) {
+        self.error = Some(error);
+        self.over = true;
+        self.queue.clear();
+        self.allowed.clear();
+        self.waiting.clear();
+        self.running = SelectAll::new();
+        self.drop_asking();
     }
 }
 
@@ -143,9 +189,25 @@ impl Stream for ToolRun {
     type Item = ToolEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
-        let polled = self.poll_event(cx);
-        if let Poll::Ready(Some(ToolEvent::Output(result))) = &polled {
-            self.results.push(result.clone());
+        let this = &mut *self;
+        if this.over {
+            return Poll::Ready(None);
+        }
+        if let Some(since) = this.gave_out.take() {
+            let pause = since.elapsed();
+            this.running.iter_mut().for_each(|running| running.shift(pause));
+        }
+        let polled = match this.try_poll(cx) {
+            Ok(polled) => polled,
+            Err(error) => {
+                this.fail(error);
+                Poll::Ready(None)
+            }
+        };
+        match &polled {
+            Poll::Ready(Some(_)) if this.is_timed => this.gave_out = Some(Instant::now()),
+            Poll::Ready(Some(_)) | Poll::Pending => {}
+            Poll::Ready(None) => this.over = true,
         }
         polled
     }
@@ -153,88 +215,17 @@ impl Stream for ToolRun {
 
 impl FusedStream for ToolRun {
     fn is_terminated(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty()
+        self.over
     }
 }
 
 impl fmt::Debug for ToolRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolRun")
+            .field("queue", &self.queue.len())
             .field("waiting", &self.waiting.len())
-            .field("running", &self.running.len())
+            .field("places", &self.places)
+            .field("over", &self.over)
             .finish_non_exhaustive()
     }
-}
-
-/// One call while it runs: `Started`, any `Progress`, one `Output`.
-struct Running {
-    call: ToolCall,
-    /// `None` once the output is there; dropped before it is given out.
-    updates: Option<Updates>,
-    cancelled: CancelFlag,
-}
-
-impl Stream for Running {
-    type Item = ToolEvent;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
-        let this = &mut *self;
-        let Some(updates) = &mut this.updates else { return Poll::Ready(None) };
-        let (call_id, name) = (&this.call.call_id, &this.call.name);
-        let update = match catch_unwind(AssertUnwindSafe(|| updates.poll_next_unpin(cx))) {
-            Ok(polled) => ready!(polled),
-            Err(payload) => {
-                let answer = ToolEvent::made_up(&this.call, ResultKind::Panic, panicked(&*payload));
-                this.finish();
-                return Poll::Ready(Some(answer));
-            }
-        };
-        let event = match update {
-            Some(Update::Progress(data)) => {
-                let (call_id, name) = (call_id.clone(), name.clone());
-                return Poll::Ready(Some(ToolEvent::Progress { call_id, name, data }));
-            }
-            Some(Update::Nested(event)) => {
-                let (call_id, name) = (call_id.clone(), name.clone());
-                return Poll::Ready(Some(ToolEvent::Nested { call_id, name, event }));
-            }
-            Some(Update::Output(output)) => {
-                let kind = if output.failed { ResultKind::Error } else { ResultKind::Ok };
-                ToolEvent::Output(ToolResult::answering(&this.call, kind, output.content))
-            }
-            None => {
-                let why = "Error: the tool ended without a result.";
-                ToolEvent::made_up(&this.call, ResultKind::Error, why)
-            }
-        };
-        this.finish();
-        Poll::Ready(Some(event))
-    }
-}
-
-impl Running {
-    fn started(&self) -> ToolEvent {
-        let (call_id, name) = (self.call.call_id.clone(), self.call.name.clone());
-        ToolEvent::Started { call_id, name }
-    }
-
-    /// Drops what ran. A panic in its `Drop` is no reason to lose the result that is there, or to
-    /// leave a sibling undropped.
-    fn finish(&mut self) {
-        self.cancelled.set();
-        let updates = self.updates.take();
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(updates)));
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if self.updates.is_some() {
-            self.finish();
-        }
-    }
-}
-
-fn panicked(payload: &(dyn std::any::Any + Send)) -> String {
-    format!("Error: the tool panicked: {}", panic_message(payload))
 }

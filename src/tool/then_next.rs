@@ -3,7 +3,7 @@
 use futures::StreamExt;
 
 use crate::event::Event;
-use crate::item::{History, Item, ToolResult};
+use crate::item::{History, ToolResult};
 use crate::stream::{Step, Steps};
 use crate::tool::ToolRun;
 
@@ -11,7 +11,9 @@ impl ToolRun {
     /// Forwards the events of the tools, and goes on with the state that `next` makes of the
     /// history: by then it holds the turn and every result, in call order.
     ///
-    /// Dropping the steps drops every tool that is running.
+    /// Dropping the steps drops every tool that is running. If a [`Gate`](crate::tool::Gate) ends
+    /// the run with an error, that is the last step; calls that it leaves pending are without a
+    /// result in the history ([`finish`](Self::finish) tells which they are).
     ///
     /// ```
     /// # use turnstream::{History, Item, tool::Toolkit};
@@ -37,17 +39,19 @@ impl ToolRun {
         S: Send + 'static,
         F: FnOnce(History, &[ToolResult]) -> Steps<'static, S> + Send + 'static,
     {
-        let (history, turn) = self.began_with();
-        let mut history = history.clone();
-        history.extend(turn.to_history_items());
         Steps::new(async_stream::stream! {
             let mut tools = self;
             while let Some(event) = tools.next().await {
                 yield Ok(Step::Value(Event::from(event)));
             }
-            let results = tools.take_results();
-            history.extend(results.iter().cloned().map(Item::tool_result));
-            let mut steps = then(history, &results);
+            let answered = match tools.finish() {
+                Ok(answered) => answered,
+                Err(error) => {
+                    yield Err(error);
+                    return;
+                }
+            };
+            let mut steps = then(answered.history, &answered.results);
             while let Some(step) = steps.next().await {
                 yield step;
             }

@@ -1,15 +1,22 @@
 //! The tools that an agent has.
 
+use std::fmt;
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::item::History;
+use crate::item::{History, ToolCall, ToolResult};
 use crate::request::ToolSpec;
 use crate::tool::{Tool, ToolRun};
 use crate::turn::Turn;
 
 /// At most so many calls of a turn run at once, unless told otherwise.
 const AT_ONCE: usize = 4;
+
+/// A result enters the history with at most so many bytes of text, unless told otherwise.
+const CLIPPED_AT: usize = 64 * 1024;
+
+type KeepWhole = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync;
 
 /// The tools that an agent has, and how many may run at once. Cheap to clone.
 ///
@@ -25,11 +32,15 @@ const AT_ONCE: usize = 4;
 /// assert_eq!(kit.specs().len(), 1);
 /// # Ok::<(), turnstream::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Toolkit {
     tools: Arc<[Tool]>,
     specs: Arc<[ToolSpec]>,
     at_once: usize,
+    single_action: bool,
+    dry_run: bool,
+    clipped_at: usize,
+    keep_whole: Option<Arc<KeepWhole>>,
 }
 
 impl Default for Toolkit {
@@ -49,7 +60,15 @@ impl Toolkit {
             }
         }
         let specs = kept.iter().map(|tool| tool.spec().clone()).collect();
-        Self { tools: kept.into(), specs, at_once: AT_ONCE }
+        Self {
+            tools: kept.into(),
+            specs,
+            at_once: AT_ONCE,
+            single_action: false,
+            dry_run: false,
+            clipped_at: CLIPPED_AT,
+            keep_whole: None,
+        }
     }
 
     /// Sets how many calls of a turn may run at once; 4 unless set.
@@ -60,6 +79,68 @@ impl Toolkit {
         self
     }
 
+    /// Runs only the first call of a turn; the others are answered as skipped.
+    pub fn single_action(mut self) -> Self {
+        self.single_action = true;
+        self
+    }
+
+    /// Sets whether nothing is changed: only tools that
+    /// [know dry runs](Tool::knows_dry_runs) are called, and calls of the others are answered with
+    /// what would have been called.
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// Sets how many bytes of text a result may have; 65,536 unless set.
+    ///
+    /// What is longer is [clipped](crate::item::Content::clipped) before anybody sees it: head and
+    /// tail stay.
+    pub fn clip_results(mut self, max_bytes: usize) -> Self {
+        self.clipped_at = max_bytes;
+        self
+    }
+
+    /// Keeps the whole of results that are clipped somewhere else.
+    ///
+    /// `keep` is called with the whole result before it is clipped, in the poll in which it
+    /// arrives. What it returns, for example where the whole lies, stands in the marker that the
+    /// model reads. If it panics, nothing does.
+    ///
+    /// ```
+    /// use turnstream::Toolkit;
+    ///
+    /// let kit = Toolkit::default().keep_whole(|call, result| {
+    ///     let path = std::env::temp_dir().join(&call.call_id);
+    ///     std::fs::write(&path, result.content.text()).ok()?;
+    ///     Some(format!("The whole is in {}.", path.display()))
+    /// });
+    /// # drop(kit);
+    /// ```
+    pub fn keep_whole(
+        mut self,
+        keep: impl Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.keep_whole = Some(Arc::new(keep));
+        self
+    }
+
+    /// The tool of this name.
+    pub fn get(&self, name: &str) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.name() == name)
+    }
+
+    /// Whether only the first call of a turn runs.
+    pub fn is_single_action(&self) -> bool {
+        self.single_action
+    }
+
+    /// Whether nothing is changed.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
     /// What the model is told of the tools, in order.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
@@ -68,16 +149,13 @@ impl Toolkit {
     /// Runs the calls of a turn that follows `history`.
     ///
     /// Every call gets exactly one result, whatever happens: what may not run is answered without
-    /// running. Calls run at once as far as the kit allows, and their events come as they happen;
+    /// running. Only a [`Gate`](crate::tool::Gate) may leave some pending. Calls run at once as far as the kit allows, and their events come as they happen;
     /// read the results back in call order with [`ToolRun::then_next`].
     ///
     /// Nothing runs before the first poll, and dropping the run drops every tool that is running.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
-        ToolRun::new(self, history.clone(), Arc::clone(turn))
-    }
-
-    pub(super) fn find(&self, name: &str) -> Option<&Tool> {
-        self.tools.iter().find(|tool| tool.name() == name)
+        let queue = turn.tool_calls().cloned().enumerate().collect();
+        ToolRun::new(self, history.clone(), Arc::clone(turn), queue)
     }
 
     pub(super) fn names(&self) -> String {
@@ -92,5 +170,31 @@ impl Toolkit {
 
     pub(super) fn limit(&self) -> usize {
         self.at_once
+    }
+
+    /// A result as it enters the history.
+    pub(super) fn clip(&self, call: &ToolCall, mut result: ToolResult) -> ToolResult {
+        if result.content.text_len() <= self.clipped_at {
+            return result;
+        }
+        let kept = self.keep_whole.as_deref().and_then(|keep| {
+            catch_unwind(AssertUnwindSafe(|| keep(call, &result))).unwrap_or_default()
+        });
+        if let Some(clipped) = result.content.clipped(self.clipped_at, kept.as_deref()) {
+            result.content = clipped;
+        }
+        result
+    }
+}
+
+impl fmt::Debug for Toolkit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Toolkit")
+            .field("tools", &self.tools)
+            .field("at_once", &self.at_once)
+            .field("single_action", &self.single_action)
+            .field("dry_run", &self.dry_run)
+            .field("clipped_at", &self.clipped_at)
+            .finish_non_exhaustive()
     }
 }

@@ -154,15 +154,24 @@ where
         &self.spec
     }
 
+    fn check(&self, arguments: &str) -> Result<(), String> {
+        read::<A>(arguments).map(drop)
+    }
+
     fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
-        let mut json = serde_json::Deserializer::from_str(arguments);
-        let args = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let path = error.path().to_string();
-            let inner = error.into_inner();
-            if path == "." { inner.to_string() } else { format!("{inner} (at `{path}`)") }
-        })?;
+        let args = read(arguments)?;
         Ok((self.run)(args, cx).boxed())
     }
+}
+
+/// Reads typed arguments, or says where they do not fit.
+fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
+    let mut json = serde_json::Deserializer::from_str(arguments);
+    serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner();
+        if path == "." { inner.to_string() } else { format!("{inner} (at `{path}`)") }
+    })
 }
 
 struct Raw<F> {
@@ -179,9 +188,12 @@ where
         &self.spec
     }
 
+    fn check(&self, arguments: &str) -> Result<(), String> {
+        self.schema.read(&self.spec, arguments).map(drop)
+    }
+
     fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
-        let args = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
-        self.schema.check(&self.spec, &args)?;
+        let args = self.schema.read(&self.spec, arguments)?;
         Ok((self.run)(args, cx))
     }
 }

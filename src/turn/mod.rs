@@ -5,6 +5,7 @@ mod calls;
 mod event;
 mod parse;
 mod partial;
+mod resumed;
 mod text;
 
 use std::fmt;

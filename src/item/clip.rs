@@ -1,0 +1,95 @@
+//! Content that is too long, shortened in the middle.
+
+use std::borrow::Cow;
+
+use crate::item::{Content, Part};
+
+impl Content {
+    /// How many bytes of text there are; media do not count.
+    pub fn text_len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Parts(parts) => parts.iter().filter_map(Part::as_text).map(str::len).sum(),
+        }
+    }
+
+    /// The same with at most `max_bytes` of text, or `None` if there is no more.
+    ///
+    /// Head and tail are kept, in halves and in whole characters. Between them stands a marker
+    /// that says how many bytes were left out, and `note`, for example where the whole lies. The
+    /// marker counts: only where it alone is longer than `max_bytes`, the text is longer, and
+    /// nothing but the marker. The text of several parts counts together; media stay in their
+    /// places.
+    ///
+    /// ```
+    /// use turnstream::item::Content;
+    ///
+    /// let content = Content::from("0123456789".repeat(10));
+    /// let clipped = content.clipped(50, None).unwrap();
+    /// assert_eq!(clipped.text(), "0123456789\n[80 bytes were left out here]\n0123456789");
+    /// assert_eq!(content.clipped(100, None), None);
+    /// ```
+    pub fn clipped(&self, max_bytes: usize, note: Option<&str>) -> Option<Self> {
+        if self.text_len() <= max_bytes {
+            return None;
+        }
+        let text = match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Parts(_) => Cow::Owned(self.text()),
+        };
+        let cut = Cut::of(&text, max_bytes, note);
+        Some(match self {
+            Self::Text(text) => Self::Text(cut.apply(text, 0)),
+            Self::Parts(parts) => Self::Parts(cut.apply_to_parts(parts)),
+        })
+    }
+}
+
+/// What is taken out of a text, and what stands there instead.
+struct Cut {
+    from: usize,
+    to: usize,
+    marker: String,
+}
+
+impl Cut {
+    fn of(text: &str, max_bytes: usize, note: Option<&str>) -> Self {
+        let marker = |bytes: usize| match note {
+            Some(note) => format!("\n[{bytes} bytes were left out here. {note}]\n"),
+            None => format!("\n[{bytes} bytes were left out here]\n"),
+        };
+        // No marker is longer than that of the whole.
+        let room = max_bytes.saturating_sub(marker(text.len()).len());
+        let tail = room / 2;
+        let from = text.floor_char_boundary(room - tail);
+        let to = text.ceil_char_boundary(text.len() - tail);
+        Self { from, to, marker: marker(to - from) }
+    }
+
+    /// What stays of a piece of the text that begins at `start`.
+    fn apply(&self, piece: &str, start: usize) -> String {
+        let inside = |at: usize| at.saturating_sub(start).min(piece.len());
+        let (head, tail) = (&piece[..inside(self.from)], &piece[inside(self.to)..]);
+        // The marker stands in the piece in which the cut begins.
+        let holds_marker = start <= self.from && self.from < start + piece.len();
+        [head, if holds_marker { &self.marker } else { "" }, tail].concat()
+    }
+
+    fn apply_to_parts(&self, parts: &[Part]) -> Vec<Part> {
+        let mut start = 0;
+        let mut kept = Vec::with_capacity(parts.len());
+        for part in parts {
+            match part {
+                Part::Text { text } => {
+                    let left = self.apply(text, start);
+                    start += text.len();
+                    if !left.is_empty() {
+                        kept.push(Part::Text { text: left });
+                    }
+                }
+                Part::Image(_) | Part::File(_) => kept.push(part.clone()),
+            }
+        }
+        kept
+    }
+}

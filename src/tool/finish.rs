@@ -1,0 +1,55 @@
+//! What the calls of a turn came to.
+
+use crate::error::Error;
+use crate::item::{History, Item, ToolCall, ToolResult};
+use crate::tool::ToolRun;
+
+/// What the calls of a turn came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// What the run began with, the turn, and the results in call order.
+    pub history: History,
+    /// The results, in call order.
+    pub results: Vec<ToolResult>,
+    /// The calls that wait for somebody, in call order, with the arguments that would run.
+    pub pending: Vec<ToolCall>,
+}
+
+impl ToolRun {
+    /// What the calls came to, after the stream has ended.
+    ///
+    /// If it has not, everything that runs is dropped, and what has no result is not there.
+    ///
+    /// ```
+    /// # use futures::StreamExt;
+    /// # use turnstream::{Error, History, Toolkit, Turn};
+    /// # async fn f(kit: &Toolkit, history: &History, turn: &std::sync::Arc<Turn>) -> Result<(), Error> {
+    /// let mut tools = kit.run(history, turn);
+    /// while let Some(event) = tools.next().await {
+    ///     println!("{}", event.call_id());
+    /// }
+    /// let answered = tools.finish()?;
+    /// assert!(answered.history.is_lawful() && answered.pending.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What the [`Gate`](crate::tool::Gate) ended it with.
+    pub fn finish(self) -> Result<Answered, Error> {
+        let Self { mut history, turn, resumed, mut waiting, mut results, error, .. } = self;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        if !resumed {
+            history.extend(turn.to_history_items());
+        }
+        results.sort_by_key(|(at, _)| *at);
+        waiting.sort_by_key(|candidate| candidate.at);
+        let results: Vec<_> = results.into_iter().map(|(_, result)| result).collect();
+        history.extend(results.iter().cloned().map(Item::tool_result));
+        let pending = waiting.into_iter().map(|candidate| candidate.call).collect();
+        Ok(Answered { history, results, pending })
+    }
+}

@@ -1,0 +1,146 @@
+//! What stands between the calls of a turn and their tools.
+
+use std::any::Any;
+use std::future::ready;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::error::Error;
+use crate::item::{ToolCall, ToolResult};
+use crate::tool::ToolOutput;
+
+/// What stands between the calls of a turn and their tools: rules, approvals, and whoever looks at
+/// the results.
+///
+/// Every method has a default, which together let every call run that needs nobody's approval.
+/// A panic in one ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook), as an error
+/// that one gives does: see [`ToolRun::gated`](crate::tool::ToolRun::gated).
+///
+/// ```
+/// use futures::future::BoxFuture;
+/// use futures::{FutureExt, future::ready};
+/// use turnstream::Error;
+/// use turnstream::item::ToolCall;
+/// use turnstream::tool::{Gate, Permit};
+///
+/// struct ReadOnly;
+///
+/// impl Gate for ReadOnly {
+///     fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
+///         let permit = match call.name.starts_with("read_") {
+///             true => Permit::run(),
+///             false => Permit::deny("only reading is allowed"),
+///         };
+///         ready(Ok(permit)).boxed()
+///     }
+/// }
+/// ```
+pub trait Gate: Send {
+    /// Asked once about each call that could run: it is complete, its tool is known, and its
+    /// arguments fit.
+    ///
+    /// Calls are asked about in their order, one after the other, and when there is room for the
+    /// call to start; one that waits for somebody in any case is asked about as soon as it is its
+    /// turn. Calls that run go on meanwhile.
+    fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
+        let _ = call;
+        ready(Ok(Permit::run())).boxed()
+    }
+
+    /// A call waits for a verdict: for an approval, or for the result of an
+    /// [external](crate::Tool::external) one. `call` has the arguments that would run.
+    ///
+    /// Where an approval is needed,
+    /// [`ApprovalRequested`](crate::event::ToolEvent::ApprovalRequested) is given out next.
+    fn asked(&mut self, call: &ToolCall) {
+        let _ = call;
+    }
+
+    /// The verdict on a call that waits, if there is one. Looked at before it would be asked for,
+    /// and in every poll from then on.
+    ///
+    /// Whoever comes to a verdict between two polls wakes the task.
+    fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
+        let _ = call;
+        None
+    }
+
+    /// Whether calls that need an approval are waited for (interactive) or left pending when their
+    /// siblings have ended (the default). External calls are always left pending.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// Looks at, and may rewrite, each result before anybody sees it, also that of a call that did
+    /// not run; its kind tells. It runs in the poll in which the result arrives.
+    ///
+    /// # Errors
+    ///
+    /// The result is given out as it was, then the run ends.
+    fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
+        let _ = (call, result);
+        Ok(())
+    }
+
+    /// What tools of this crate are handed through their context.
+    fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+}
+
+/// What a gate says before a call starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permit {
+    /// Whether it runs.
+    pub answer: Answer,
+    /// Runs with these instead of the model's. They are checked like the model's; if they do not
+    /// fit, the call is answered with an error.
+    pub arguments: Option<String>,
+}
+
+/// Whether a call runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It runs, unless its tool needs an approval.
+    Run,
+    /// Somebody has to approve it.
+    Ask,
+    /// It does not run, and the model is told why.
+    Deny(String),
+}
+
+/// What somebody says to a call that waits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It runs. An external call stays pending: only its output answers it.
+    Approve,
+    /// It does not run, and the model is told why.
+    Deny(String),
+    /// It does not run: this is its result.
+    Output(ToolOutput),
+}
+
+impl Permit {
+    /// It runs.
+    pub fn run() -> Self {
+        Self { answer: Answer::Run, arguments: None }
+    }
+
+    /// Somebody has to approve it.
+    pub fn ask() -> Self {
+        Self { answer: Answer::Ask, arguments: None }
+    }
+
+    /// It does not run. The reason is for the model.
+    pub fn deny(why: impl Into<String>) -> Self {
+        Self { answer: Answer::Deny(why.into()), arguments: None }
+    }
+
+    /// The same with other arguments, as JSON text.
+    pub fn with_arguments(mut self, arguments: impl Into<String>) -> Self {
+        self.arguments = Some(arguments.into());
+        self
+    }
+}

@@ -1,0 +1,48 @@
+//! Running the calls that a history has left open.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+use crate::item::{History, Item};
+use crate::tool::{ToolRun, Toolkit};
+use crate::turn::Turn;
+
+impl Toolkit {
+    /// Runs the calls of the last turn of `history` that have no result, and no others.
+    ///
+    /// They are checked again, as by [`run`](Self::run): their ids are used once, their tools are
+    /// there, and their arguments fit. The [`Answered::history`](crate::tool::Answered::history) is
+    /// `history` with their results.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call is open, if something else than
+    /// results follows the turn of the open ones, or if that turn does not allow calls to run.
+    pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
+        let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
+        let mut open = history.unanswered_calls();
+        if open.is_empty() {
+            return Err(refuse("no call is open"));
+        }
+        let mut items: Vec<&Item> = history.iter().filter(|item| !item.tombstone).collect();
+        while items.pop_if(|item| item.as_tool_result().is_some()).is_some() {}
+        let turn = Turn::resumed(&items)
+            .ok_or_else(|| refuse("the open calls are not at the end of the history"))?;
+        if turn.calls().veto().is_some() {
+            return Err(refuse("the turn of the open calls does not allow them to run"));
+        }
+        let mut queue = VecDeque::new();
+        for (at, call) in turn.tool_calls().enumerate() {
+            if let Some(found) = open.iter().position(|open| open == call) {
+                queue.push_back((at, open.remove(found)));
+            }
+        }
+        if !open.is_empty() {
+            return Err(refuse("a call of an earlier turn is open"));
+        }
+        let mut run = ToolRun::new(self, history.clone(), Arc::new(turn), queue);
+        run.resumed = true;
+        Ok(run)
+    }
+}

@@ -1,0 +1,93 @@
+//! How a tool wants to be run.
+
+use std::time::Duration;
+
+use crate::tool::Tool;
+
+/// What is known of a tool besides its handler.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Settings {
+    pub(super) class: Class,
+    pub(super) timeout: Option<Duration>,
+    pub(super) needs_approval: bool,
+    pub(super) knows_dry_runs: bool,
+    pub(super) external: bool,
+}
+
+/// What may run beside a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Others of this class.
+    #[default]
+    Safe,
+    /// Nothing.
+    Exclusive,
+}
+
+impl Tool {
+    /// Runs each call alone: nothing else of its turn runs beside it.
+    ///
+    /// Calls that stand before it in the turn end first, and those behind it begin when it has
+    /// ended. Any other tool is safe beside others, up to
+    /// [`Toolkit::at_once`](crate::Toolkit::at_once) of them.
+    pub fn exclusive(mut self) -> Self {
+        self.settings.class = Class::Exclusive;
+        self
+    }
+
+    /// Drops a call that takes longer than `limit`. Its result is then of kind
+    /// [`Timeout`](crate::item::ResultKind::Timeout); its siblings go on.
+    ///
+    /// The time begins when the call is first polled. A tool is polled before its timer is looked
+    /// at, so a result that is there counts. Tools advance only while the
+    /// [`ToolRun`](crate::tool::ToolRun) is polled, so a consumer that pauses pauses them; the time
+    /// from an event that was given out to the next poll is therefore not counted.
+    ///
+    /// A thread cannot be dropped: blocking work looks at
+    /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between two steps, and what it
+    /// gives back later is nobody's.
+    ///
+    /// Such a tool needs a tokio runtime with its time enabled.
+    pub fn with_timeout(mut self, limit: Duration) -> Self {
+        self.settings.timeout = Some(limit);
+        self
+    }
+
+    /// Lets no call run before somebody has allowed it; see [`Gate`](crate::tool::Gate).
+    pub fn needs_approval(mut self) -> Self {
+        self.settings.needs_approval = true;
+        self
+    }
+
+    /// Lets calls run in a [dry run](crate::Toolkit::dry_run), too: the tool looks at
+    /// [`is_dry_run`](crate::tool::ToolContext::is_dry_run) itself, or changes nothing ever.
+    pub fn knows_dry_runs(mut self) -> Self {
+        self.settings.knows_dry_runs = true;
+        self
+    }
+
+    /// Whether nothing else runs beside it.
+    pub fn is_exclusive(&self) -> bool {
+        self.settings.class == Class::Exclusive
+    }
+
+    /// How long a call may take.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.settings.timeout
+    }
+
+    /// Whether somebody has to allow each call.
+    pub fn wants_approval(&self) -> bool {
+        self.settings.needs_approval
+    }
+
+    /// Whether it runs in a dry run.
+    pub fn runs_dry(&self) -> bool {
+        self.settings.knows_dry_runs
+    }
+
+    /// Whether somebody outside runs it.
+    pub fn is_external(&self) -> bool {
+        self.settings.external
+    }
+}

@@ -1,0 +1,50 @@
+//! A turn read back from the history it was written into.
+
+use crate::item::{Item, ItemKind};
+use crate::turn::Turn;
+
+impl Turn {
+    /// The completed turn that `items` end with, or `None` if they do not end with one as the model
+    /// wrote it. `items` are those of a history, tombstones left out.
+    ///
+    /// Its calls may run if its stop reason allows it: only a completed turn leaves the mark of its
+    /// end in a history. The wire's own word for the stop reason is not kept there.
+    pub(crate) fn resumed(items: &[&Item]) -> Option<Self> {
+        let (last, before) = items.split_last()?;
+        let info = last.turn.as_deref()?;
+        let begins = |item: &&Item| !is_of_turn(item) || item.turn.is_some();
+        let from = before.iter().rposition(begins).map_or(0, |at| at + 1);
+        if !is_of_turn(last) {
+            return None;
+        }
+        let mut items: Vec<Item> = items[from..].iter().map(|item| (*item).clone()).collect();
+        // A call that was shortened since is not what the model wrote.
+        if items.iter().any(|item| item.compacted && item.as_tool_call().is_some()) {
+            return None;
+        }
+        if let Some(last) = items.last_mut() {
+            last.turn = None;
+        }
+        Some(Self {
+            items,
+            stop_reason: info.stop_reason.clone(),
+            raw_stop_reason: None,
+            usage: info.usage,
+            model: info.model.clone(),
+            response_id: info.response_id.clone(),
+            built: true,
+        })
+    }
+}
+
+/// Whether an item can be one of a completed turn.
+fn is_of_turn(item: &Item) -> bool {
+    let said_by_model = match item.kind {
+        ItemKind::Text { .. }
+        | ItemKind::Reasoning { .. }
+        | ItemKind::ToolCall(_)
+        | ItemKind::Other => true,
+        ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_) => false,
+    };
+    said_by_model && !item.interrupted
+}
