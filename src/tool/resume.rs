@@ -41,8 +41,7 @@ impl Toolkit {
         if !open.is_empty() {
             return Err(refuse("a call of an earlier turn is open"));
         }
-        let run = ToolRun::new(self, history.clone(), Arc::new(turn), |_| queue);
-        let mut run = run;
+        let mut run = ToolRun::new(self, history.clone(), Arc::new(turn), queue);
         run.resumed = true;
         Ok(run)
     }

@@ -67,9 +67,8 @@ impl ToolRun {
         kit: &Toolkit,
         history: History,
         turn: Arc<Turn>,
-        calls: impl FnOnce(&Turn) -> VecDeque<(usize, ToolCall)>,
+        queue: VecDeque<(usize, ToolCall)>,
     ) -> Self {
-        let queue = calls(&turn);
         Self {
             kit: kit.clone(),
             history,

@@ -154,8 +154,8 @@ impl Toolkit {
     ///
     /// Nothing runs before the first poll, and dropping the run drops every tool that is running.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
-        let calls = |turn: &Turn| turn.tool_calls().cloned().enumerate().collect();
-        ToolRun::new(self, history.clone(), Arc::clone(turn), calls)
+        let queue = turn.tool_calls().cloned().enumerate().collect();
+        ToolRun::new(self, history.clone(), Arc::clone(turn), queue)
     }
 
     pub(super) fn names(&self) -> String {
