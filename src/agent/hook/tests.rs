@@ -299,7 +299,12 @@ fn a_panic_in_after_tool_changes_nothing_and_the_others_still_get_the_result() {
     let redacting = after_tool(|_: &ToolCall, result: &mut ToolResult| {
         result.content = result.content.text().replace("secret", "***").into();
     });
-    let hooks = hooks([Box::new(Named("p", panicking)) as Box<dyn Hook>, Box::new(redacting)]);
+    let second = after_tool(|_: &ToolCall, _: &mut ToolResult| panic!("boom again"));
+    let hooks = hooks([
+        Box::new(Named("p", panicking)) as Box<dyn Hook>,
+        Box::new(redacting),
+        Box::new(second),
+    ]);
     let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "a secret");
     let error = hooks.after_tool(&call("{}"), &mut result).unwrap_err();
     check_error(&error, "`p` failed in `after_tool`", (ErrorKind::Panic, "it panicked: boom"));
@@ -316,11 +321,23 @@ fn an_error_names_the_hook_and_the_method_and_has_the_hooks_own_as_its_source() 
 
 #[test]
 fn h30_a_panic_is_an_error_wherever_it_comes() {
-    struct Bomb(bool);
+    struct Bomb;
 
     impl Drop for Bomb {
         fn drop(&mut self) {
-            assert!(!self.0, "in the drop");
+            panic!("in the drop");
+        }
+    }
+
+    struct Dropping;
+
+    impl Hook for Dropping {
+        fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+            let bomb = Bomb;
+            Box::pin(std::future::poll_fn(move |_| {
+                let _ = &bomb;
+                Poll::Ready(Ok(BeforeTool::Run))
+            }))
         }
     }
 
@@ -344,17 +361,10 @@ fn h30_a_panic_is_an_error_wherever_it_comes() {
         assert_eq!(state.model_calls, 9, "in polling it");
         BeforeTool::Run
     });
-    let dropping = before_tool(|_, _| {
-        let bomb = Bomb(true);
-        std::future::poll_fn(move |_| {
-            let _ = &bomb;
-            Poll::Ready(BeforeTool::Run)
-        })
-    });
     for (hook, place) in [
         (Box::new(making) as Box<dyn Hook>, "in making it"),
         (Box::new(polling), "in polling it"),
-        (Box::new(dropping), "in the drop"),
+        (Box::new(Dropping), "in the drop"),
     ] {
         let hooks = one(Named("p", hook));
         let error = at_once(hooks.before_tool(state(), call("{}"))).unwrap_err();
