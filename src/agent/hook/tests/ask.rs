@@ -1,0 +1,166 @@
+//! One question: its errors, its time, its panics, its drop.
+
+use std::future::{pending, poll_fn};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::*;
+
+#[test]
+fn an_error_names_the_hook_and_the_method_and_has_the_hooks_own_as_its_source() {
+    let failing = before_tool(|_, _| async { Err(Error::new(ErrorKind::Store, "disk full")) });
+    let hooks = hooks([Box::new(Named("f", failing)) as Box<dyn Hook>, answering(deny("a"))]);
+    let error = at_once(hooks.before_tool(state(), call("{}"))).unwrap_err();
+    check_error(&error, "`f` failed in `before_tool`", (ErrorKind::Store, "disk full"));
+}
+
+#[test]
+fn h30_a_panic_is_an_error_wherever_it_comes() {
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("in the drop");
+        }
+    }
+
+    struct Dropping;
+
+    impl Hook for Dropping {
+        fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+            let bomb = Bomb;
+            Box::pin(poll_fn(move |_| {
+                let _ = &bomb;
+                Poll::Ready(Ok(BeforeTool::Run))
+            }))
+        }
+    }
+
+    struct Nameless;
+
+    impl Hook for Nameless {
+        fn name(&self) -> Cow<'_, str> {
+            panic!("no name")
+        }
+
+        fn turn_started<'a>(&'a self, _: &'a State) -> Answer<'a, ()> {
+            panic!("in making it")
+        }
+    }
+
+    let making = before_tool(|state: State, _| {
+        assert_eq!(state.model_calls, 9, "in making it");
+        ready(BeforeTool::Run)
+    });
+    let polling = before_tool(|state: State, _| async move {
+        assert_eq!(state.model_calls, 9, "in polling it");
+        BeforeTool::Run
+    });
+    for (hook, place) in [
+        (Box::new(making) as Box<dyn Hook>, "in making it"),
+        (Box::new(polling), "in polling it"),
+        (Box::new(Dropping), "in the drop"),
+    ] {
+        let hooks = one(Named("p", hook));
+        let error = at_once(hooks.before_tool(state(), call("{}"))).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Hook);
+        assert!(error.message().starts_with("the hook `p` failed in `before_tool`: it panicked: "));
+        assert!(error.message().contains(place), "{error}");
+    }
+    let error = at_once(one(Nameless).turn_started(&state())).unwrap_err();
+    let source = (ErrorKind::Panic, "it panicked: in making it");
+    check_error(&error, "`without a name` failed in `turn_started`", source);
+}
+
+#[test]
+fn a_panic_in_a_notification_keeps_it_from_no_other() {
+    let heard = Shared::<Vec<String>>::default();
+    let listening = |heard: Shared<Vec<String>>| {
+        let end = heard.clone();
+        [
+            Box::new(on_failure(move |_: &State, error: &Error| {
+                heard.lock().unwrap().push(error.to_string());
+            })) as Box<dyn Hook>,
+            Box::new(on_finished(move |outcome: &Outcome| {
+                end.lock().unwrap().push(outcome.reason.to_string());
+            })),
+        ]
+    };
+    let panicking = [
+        Box::new(on_failure(|_: &State, _: &Error| panic!("boom"))) as Box<dyn Hook>,
+        Box::new(on_finished(|_: &Outcome| panic!("boom"))),
+    ];
+    let hooks = hooks(panicking.into_iter().chain(listening(heard.clone())));
+    hooks.failure(&state(), &Error::new(ErrorKind::Server, "overheated"));
+    hooks.finished(&outcome());
+    assert_eq!(*heard.lock().unwrap(), ["overheated", "completed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_takes_too_long_is_dropped_and_an_error() {
+    let dropped = Arc::new(AtomicBool::new(false));
+    let hanging = {
+        let dropped = dropped.clone();
+        before_tool(move |_, _| {
+            let guard = SetOnDrop(dropped.clone());
+            async move {
+                let _guard = guard;
+                pending::<BeforeTool>().await
+            }
+        })
+    };
+    let hooks = one(Named("slow", hanging));
+    let start = Instant::now();
+    let error = hooks.before_tool(state(), call("{}")).await.unwrap_err();
+    assert_eq!(start.elapsed(), Duration::from_secs(30));
+    let source = (ErrorKind::Timeout, "it took longer than 30s");
+    check_error(&error, "`slow` failed in `before_tool`", source);
+    assert!(dropped.load(Ordering::SeqCst));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_answer_of_each_hook_has_its_own_time() {
+    let slow = || Box::new(turn_started(|_| sleep(Duration::from_millis(900)))) as Box<dyn Hook>;
+    let hooks = hooks([slow(), slow(), slow()]).with_timeout(Duration::from_secs(1));
+    let start = Instant::now();
+    hooks.turn_started(&state()).await.unwrap();
+    hooks.turn_started(&state()).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::from_millis(5400));
+    let hooks = hooks.with_timeout(Duration::from_millis(800));
+    let error = hooks.turn_started(&state()).await.unwrap_err();
+    assert!(error.message().ends_with("it took longer than 800ms"), "{error}");
+}
+
+/// Set when it is dropped.
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_question_drops_the_answer_in_that_call() {
+    let dropped = Arc::new(AtomicBool::new(false));
+    let hanging = {
+        let dropped = dropped.clone();
+        stop(move |_, _| {
+            let guard = SetOnDrop(dropped.clone());
+            async move {
+                let _guard = guard;
+                pending::<OnStop>().await
+            }
+        })
+    };
+    let (hooks, state, turn) = (one(hanging), state(), turn("done"));
+    let mut question = Box::pin(hooks.stop(&state, &turn));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(question.as_mut().poll(&mut cx).is_pending());
+    assert!(!dropped.load(Ordering::SeqCst));
+    drop(question);
+    assert!(dropped.load(Ordering::SeqCst));
+}

@@ -1,0 +1,133 @@
+//! Whose hook runs.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::agent::hook::ask::{ask, caught};
+
+#[tokio::test(start_paused = true)]
+async fn a_stamped_hook_knows_whose_it_is_also_behind_an_await() {
+    let seen = Shared::<Vec<String>>::default();
+    let log = {
+        let seen = seen.clone();
+        Arc::new(turn_started(move |_| {
+            let seen = seen.clone();
+            let who = || identity().map_or_else(|| "-".to_owned(), |who| who.to_string());
+            seen.lock().unwrap().push(who());
+            async move {
+                sleep(Duration::from_secs(1)).await;
+                seen.lock().unwrap().push(who());
+            }
+        }))
+    };
+    let state = state();
+    let a = stamped("a", log.clone());
+    let b = stamped("b", stamped("a", log.clone()));
+    futures::join!(
+        a.turn_started(&state).map(Result::unwrap),
+        b.turn_started(&state).map(Result::unwrap),
+        log.turn_started(&state).map(Result::unwrap),
+    );
+    assert_eq!(*seen.lock().unwrap(), ["a", "a/b", "-", "a", "a/b", "-"]);
+    assert_eq!(identity(), None);
+}
+
+#[test]
+fn a_stamp_reaches_every_method_and_the_name_and_is_gone_behind_a_panic() {
+    /// Panics with its identity wherever it is called.
+    struct Says;
+
+    fn says() -> ! {
+        panic!("{}", identity().unwrap())
+    }
+
+    impl Hook for Says {
+        fn name(&self) -> Cow<'_, str> {
+            Cow::Borrowed("says")
+        }
+
+        fn transform_context<'a>(&'a self, _: &'a State, _: History) -> Answer<'a, History> {
+            says()
+        }
+
+        fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> Answer<'a, ()> {
+            says()
+        }
+
+        fn turn_started<'a>(&'a self, _: &'a State) -> Answer<'a, ()> {
+            says()
+        }
+
+        fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, ()> {
+            says()
+        }
+
+        fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, Vec<Item>> {
+            says()
+        }
+
+        fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+            Box::pin(async { says() })
+        }
+
+        fn after_tool(&self, _: &ToolCall, _: &mut ToolResult) {
+            says()
+        }
+
+        fn should_stop<'a>(&'a self, _: &'a State) -> Answer<'a, bool> {
+            says()
+        }
+
+        fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, OnStop> {
+            says()
+        }
+
+        fn failure(&self, _: &State, _: &Error) {
+            says()
+        }
+
+        fn finished(&self, _: &Outcome) {
+            says()
+        }
+    }
+
+    let hook = Arc::new(Box::new(stamped("b", stamped("a", Says))));
+    let hooks = one(hook.clone());
+    let (state, turn, request) = (state(), turn("hi"), Request::new(History::with_id("h")));
+    let mut second = request.clone();
+    let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "");
+    let errors = [
+        at_once(hooks.prepare(&state, request)).map(drop),
+        at_once(ask(&*hook, "prepare", Duration::ZERO, || hook.prepare(&state, &mut second))),
+        at_once(hooks.turn_started(&state)),
+        at_once(hooks.assistant_message(&state, &turn)),
+        at_once(hooks.after_sampling(&state, &turn)).map(drop),
+        at_once(hooks.before_tool(state.clone(), call("{}"))).map(drop),
+        hooks.after_tool(&call("{}"), &mut result),
+        at_once(hooks.should_stop(&state)).map(drop),
+        at_once(hooks.stop(&state, &turn)).map(drop),
+    ]
+    .map(Result::unwrap_err);
+    let methods = [
+        "transform_context",
+        "prepare",
+        "turn_started",
+        "assistant_message",
+        "after_sampling",
+        "before_tool",
+        "after_tool",
+        "should_stop",
+        "stop",
+    ];
+    for (error, method) in errors.iter().zip(methods) {
+        let named = format!("`says/a/b` failed in `{method}`");
+        check_error(error, &named, (ErrorKind::Panic, "it panicked: a/b"));
+        assert_eq!(identity(), None);
+    }
+    for told in [caught(|| hook.failure(&state, &errors[0])), caught(|| hook.finished(&outcome()))]
+    {
+        assert_eq!(told.unwrap_err().message(), "it panicked: a/b");
+    }
+}
