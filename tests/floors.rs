@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("tool", 5),
     ("story", 6),
     ("agent", 8),
+    ("task", 9),
     ("testing", 9),
     ("guide", 10),
 ];
