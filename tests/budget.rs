@@ -24,38 +24,43 @@ fn prices() -> Prices {
     Prices::new().with("m", PRICE)
 }
 
-fn reached(kind: BudgetKind, used: u64, limit: u64) -> Option<Exceeded> {
-    Some(Exceeded { kind, used, limit, diminishing_returns: false })
+fn reached(kind: BudgetKind, used: u64, limit: u64) -> Exceeded {
+    Exceeded { kind, used, limit, diminishing_returns: false }
 }
 
 #[track_caller]
-fn check(budget: Budget, expected: Option<Exceeded>) {
-    assert_eq!(budget.exceeded(&spent()), expected);
+fn check(budget: &Budget, expected: Exceeded) {
+    assert_eq!(budget.exceeded(&spent()), Some(expected));
+}
+
+#[track_caller]
+fn not_yet(budget: &Budget) {
+    assert_eq!(budget.exceeded(&spent()), None);
 }
 
 #[test]
 fn h53_a_limit_is_reached_when_as_much_is_used() {
     use BudgetKind::{Money, OutputTokens, Time, ToolCalls, TotalTokens};
-    check(Budget::new(), None);
-    check(Budget::new().output_tokens(21), None);
-    check(Budget::new().output_tokens(20), reached(OutputTokens, 20, 20));
-    check(Budget::new().output_tokens(5), reached(OutputTokens, 20, 5));
-    check(Budget::new().total_tokens(121), None);
-    check(Budget::new().total_tokens(120), reached(TotalTokens, 120, 120));
-    check(Budget::new().money(0.000_301, prices()), None);
-    check(Budget::new().money(0.0003, prices()), reached(Money, 300, 300));
-    check(Budget::new().money(f64::INFINITY, prices()), None);
-    check(Budget::new().time(Duration::from_millis(7_001)), None);
-    check(Budget::new().time(Duration::from_secs(7)), reached(Time, 7_000, 7_000));
-    check(Budget::new().tool_calls(4), None);
-    check(Budget::new().tool_calls(3), reached(ToolCalls, 3, 3));
+    not_yet(&Budget::new());
+    not_yet(&Budget::new().output_tokens(21));
+    check(&Budget::new().output_tokens(20), reached(OutputTokens, 20, 20));
+    check(&Budget::new().output_tokens(5), reached(OutputTokens, 20, 5));
+    not_yet(&Budget::new().total_tokens(121));
+    check(&Budget::new().total_tokens(120), reached(TotalTokens, 120, 120));
+    not_yet(&Budget::new().money(0.000_301, prices()));
+    check(&Budget::new().money(0.0003, prices()), reached(Money, 300, 300));
+    not_yet(&Budget::new().money(f64::INFINITY, prices()));
+    not_yet(&Budget::new().time(Duration::from_millis(7_001)));
+    check(&Budget::new().time(Duration::from_secs(7)), reached(Time, 7_000, 7_000));
+    not_yet(&Budget::new().tool_calls(4));
+    check(&Budget::new().tool_calls(3), reached(ToolCalls, 3, 3));
 }
 
 #[test]
 fn a_limit_of_nothing_is_reached_at_once() {
     use BudgetKind::{Money, OutputTokens, Pool as Shared, Time, ToolCalls, TotalTokens};
     let at_once = |budget: Budget, kind| {
-        assert_eq!(budget.exceeded(&Spent::default()), reached(kind, 0, 0));
+        assert_eq!(budget.exceeded(&Spent::default()), Some(reached(kind, 0, 0)));
     };
     at_once(Budget::new().output_tokens(0), OutputTokens);
     at_once(Budget::new().total_tokens(0), TotalTokens);
@@ -72,36 +77,36 @@ fn of_several_limits_the_first_in_the_order_of_the_kinds_is_told() {
     let pool = Pool::tokens(1);
     pool.drain(Usage { input_tokens: 2, ..Usage::default() });
     let mut budget = Budget::new().tool_calls(1);
-    check(budget.clone(), reached(BudgetKind::ToolCalls, 3, 1));
+    check(&budget, reached(BudgetKind::ToolCalls, 3, 1));
     budget = budget.time(Duration::from_secs(1));
-    check(budget.clone(), reached(BudgetKind::Time, 7_000, 1_000));
+    check(&budget, reached(BudgetKind::Time, 7_000, 1_000));
     budget = budget.money(0.0001, prices());
-    check(budget.clone(), reached(BudgetKind::Money, 300, 100));
+    check(&budget, reached(BudgetKind::Money, 300, 100));
     budget = budget.pool(&pool);
-    check(budget.clone(), reached(BudgetKind::Pool, 2, 1));
+    check(&budget, reached(BudgetKind::Pool, 2, 1));
     budget = budget.total_tokens(1);
-    check(budget.clone(), reached(BudgetKind::TotalTokens, 120, 1));
+    check(&budget, reached(BudgetKind::TotalTokens, 120, 1));
     budget = budget.output_tokens(1);
-    check(budget, reached(BudgetKind::OutputTokens, 20, 1));
+    check(&budget, reached(BudgetKind::OutputTokens, 20, 1));
 }
 
 #[test]
 fn a_reserve_makes_limits_of_tokens_count_as_reached_earlier() {
     use BudgetKind::{OutputTokens, Pool as Shared, TotalTokens};
-    check(Budget::new().output_tokens(31).wrap_up_reserve(10), None);
-    check(Budget::new().output_tokens(30).wrap_up_reserve(10), reached(OutputTokens, 20, 30));
-    check(Budget::new().total_tokens(130).wrap_up_reserve(10), reached(TotalTokens, 120, 130));
+    not_yet(&Budget::new().output_tokens(31).wrap_up_reserve(10));
+    check(&Budget::new().output_tokens(30).wrap_up_reserve(10), reached(OutputTokens, 20, 30));
+    check(&Budget::new().total_tokens(130).wrap_up_reserve(10), reached(TotalTokens, 120, 130));
     let pool = Pool::tokens(25);
     let budget = Budget::new().pool(&pool).wrap_up_reserve(10);
     budget.drain(Usage { output_tokens: 14, ..Usage::default() });
-    check(budget.clone(), None);
+    not_yet(&budget);
     budget.drain(Usage { output_tokens: 1, ..Usage::default() });
-    check(budget.clone(), reached(Shared, 15, 25));
+    check(&budget, reached(Shared, 15, 25));
     let others = Budget::new().time(Duration::from_secs(8)).tool_calls(4).money(1.0, prices());
-    check(others.wrap_up_reserve(1_000_000), None);
+    not_yet(&others.wrap_up_reserve(1_000_000));
     // More than there is: nothing is left for other turns.
     let all = Budget::new().output_tokens(5).wrap_up_reserve(10);
-    assert_eq!(all.exceeded(&Spent::default()), reached(OutputTokens, 0, 5));
+    assert_eq!(all.exceeded(&Spent::default()), Some(reached(OutputTokens, 0, 5)));
 }
 
 #[test]
@@ -114,7 +119,7 @@ fn a_wrap_up_is_asked_for_by_either_setting() {
 #[test]
 fn h52_a_batch_that_would_pass_the_limit_of_calls_is_refused_whole() {
     let allows = |limit, calls| Budget::new().tool_calls(limit).allows_calls(&spent(), calls);
-    let refused = |limit| Err(reached(BudgetKind::ToolCalls, 3, limit).unwrap());
+    let refused = |limit| Err(reached(BudgetKind::ToolCalls, 3, limit));
     assert_eq!(allows(5, 2), Ok(()));
     assert_eq!(allows(5, 3), refused(5));
     assert_eq!(allows(3, 0), Ok(()));

@@ -110,7 +110,6 @@ fn h58_a_compaction_never_parts_a_call_from_its_result() {
 }
 
 #[test]
-#[expect(clippy::reversed_empty_ranges, reason = "that is what is refused")]
 fn a_range_that_is_none_of_the_history_is_refused() {
     refuses(0, 10, vec![], "0..10 is no range of 9 entries");
     refuses(10, 10, vec![], "10..10 is no range");

@@ -148,7 +148,7 @@ pub fn reactive(mut compaction: Compaction, history: &History) -> Compaction {
     let live = |item: &&Item| !item.tombstone;
     loop {
         let kept = items.iter().copied().take(compaction.from);
-        let before = kept.chain(&compaction.items).filter(live).last();
+        let before = kept.chain(&compaction.items).rfind(live);
         let behind = items.get(compaction.to..).unwrap_or_default();
         if may_stand_between(before, behind.iter().copied().find(live)) {
             break;
