@@ -187,6 +187,22 @@ fn the_note_does_not_stand_among_the_results_of_a_turn() {
 }
 
 #[test]
+fn a_void_result_ends_no_turn_and_a_turn_without_calls_does() {
+    let void = result("c1", "void").marked(Mark::Tombstone);
+    let batch = [call("c1", "{}"), void.clone(), ends(call("c2", "{}"))];
+    let history = history(batch.into_iter().chain([
+        result("c1", "1"),
+        result("c2", "2"),
+        ends(Item::text("paused")),
+        ends(Item::text("done")),
+    ]));
+    assert!(history.is_lawful());
+    note_stands_at(&history, Compaction { from: 1, to: 2, items: vec![void] }, 5);
+    let item = Item::text("paused").marked(Mark::Compacted);
+    note_stands_at(&history, Compaction { from: 5, to: 6, items: vec![ends(item)] }, 6);
+}
+
+#[test]
 fn a_range_beyond_the_history_is_left_to_the_check() {
     let history = history(session(1));
     for (from, to) in [(0, 99), (99, 99), (usize::MAX, usize::MAX)] {
@@ -319,6 +335,20 @@ fn the_results_of_an_old_turn_are_old_too() {
     assert_eq!(shortens(2), None);
     // The newest turn keeps its reasoning in any case.
     assert_eq!(shortens(0), shortens(1));
+}
+
+#[test]
+fn what_is_compacted_already_or_void_is_left_alone() {
+    let long = || result("c1", "x".repeat(2_000));
+    let mut items = vec![call("c1", "{}"), ends(call("c2", "{}"))];
+    items.extend([long().marked(Mark::Tombstone), long().marked(Mark::Compacted)]);
+    items.push(Item::reasoning("void").marked(Mark::Tombstone));
+    items.push(result("c2", "x".repeat(2_000)));
+    items.extend(turn(9));
+    let before = history(items);
+    assert!(before.is_lawful());
+    let made = Shorten::new().keep_turns(1).shorten(&before).unwrap();
+    assert_eq!((made.from, made.to), (5, 6));
 }
 
 #[test]

@@ -162,9 +162,7 @@ pub fn reactive(mut compaction: Compaction, history: &History) -> Compaction {
 
 /// Whether what is between these two is a boundary of turns.
 fn may_stand_between(before: Option<&Item>, behind: Option<&Item>) -> bool {
-    let (Some(before), Some(behind)) = (before, behind) else {
-        return behind.is_none_or(|item| item.as_tool_result().is_none());
-    };
+    let (Some(before), Some(behind)) = (before, behind) else { return true };
     let is_outside =
         |item: &Item| matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
     let ends = before.turn.is_some() || before.as_tool_result().is_some() || is_outside(before);
