@@ -53,7 +53,8 @@
 //!
 //! | floor | modules | |
 //! |---|---|---|
-//! | 9 | `testing` | a loopback server that speaks a wire from a script |
+//! | 9 | `task` | a stream in a task of its own |
+//! | | `testing` | a loopback server that speaks a wire from a script |
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`] |
 //! | 6 | [`story`] | [`Journal`]: the fold of a run's events |
 //! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
@@ -84,6 +85,7 @@
 //! | `native-tls` | | TLS by the platform's own library |
 //! | `schemars` | yes | [`Tool::new`](tool::Tool): the schema of a tool from its argument type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
+//! | `task` | | `in_task`: a stream goes on while its consumer pauses |
 //! | `testing` | | a loopback server for tests, on tokio's net |
 //!
 //! Without default features there is the loop, the turn, the tools, the agent and the scripted
@@ -107,6 +109,8 @@ pub mod request;
 pub mod sse;
 pub mod story;
 pub mod stream;
+#[cfg(feature = "task")]
+pub mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;

@@ -36,14 +36,14 @@ mod tests {
     fn the_head_and_the_tail_stay() {
         check("short", 5, "short");
         let long = format!("{}{}", "a".repeat(50), "z".repeat(50));
-        check(&long, 40, "aaaa\n[… 93 bytes left out …]\nzzz");
+        check(&long, 40, "aaaaa\n[… 90 bytes left out …]\nzzzzz");
         check(&long, 3, "aaa");
         check(&long, 0, "");
     }
 
     #[test]
     fn a_character_is_not_cut() {
-        check(&"ü".repeat(50), 41, "üü\n[… 92 bytes left out …]\nüü");
+        check(&"ü".repeat(50), 41, "üüü\n[… 90 bytes left out …]\nüü");
         check("üü", 3, "ü");
         check("ü", 1, "");
     }

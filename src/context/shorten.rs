@@ -110,8 +110,8 @@ impl Shorten {
 
     /// How many entries belong to old turns: all up to the results of the newest old one.
     fn old(&self, items: &[&Item]) -> usize {
-        let ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
-        let Some((end, _)) = ends.skip(self.keep_turns.max(1)).next() else { return 0 };
+        let mut ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
+        let Some((end, _)) = ends.nth(self.keep_turns.max(1)) else { return 0 };
         let behind = items.iter().skip(end + 1);
         end + 1
             + behind.take_while(|item| item.tombstone || item.as_tool_result().is_some()).count()
