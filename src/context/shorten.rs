@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use futures::future::{BoxFuture, FutureExt, ready};
 use serde_json::json;
 
-use crate::context::clip::clip;
 use crate::context::{Compaction, Compactor};
 use crate::error::Error;
 use crate::item::{
@@ -224,10 +223,15 @@ fn clipped(item: &Item, result: &ToolResult, max: usize) -> Change {
         return Change::None;
     }
     let words = match &result.content {
-        Content::Text(text) => clip(text, max),
-        Content::Parts(parts) => clip(&parts.iter().map(part_words).collect::<String>(), max),
+        Content::Text(text) => Content::Text(text.clone()),
+        Content::Parts(parts) => Content::Text(parts.iter().map(part_words).collect()),
     };
-    let kind = ItemKind::ToolResult(ToolResult { content: words.into(), ..result.clone() });
+    let content = words.clipped(max, None).unwrap_or(words);
+    // What says how much is missing may be longer than what is.
+    if content.text_len() >= size(&result.content) {
+        return Change::None;
+    }
+    let kind = ItemKind::ToolResult(ToolResult { content, ..result.clone() });
     Change::To(Item { kind, ..item.clone() })
 }
 
