@@ -55,7 +55,8 @@
 //! |---|---|---|
 //! | 9 | `task` | a stream in a task of its own |
 //! | | `testing` | a loopback server that speaks a wire from a script |
-//! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`] |
+//! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
+//! | 7 | [`context`] | how a history gets shorter |
 //! | 6 | [`story`] | [`Journal`]: the fold of a run's events |
 //! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
@@ -64,7 +65,8 @@
 //! | 1 | [`item`] | what is said, and the [`History`] it is written into |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
 //!
-//! Beside them stands the [`guide`]: what each wire carries, downgrades or refuses.
+//! Beside them stands the [`guide`]: how [the agent](guide::agent) ends, goes on and is stopped, and what
+//! each [wire](guide::wires) carries, downgrades or refuses.
 //!
 //! # What holds
 //!
