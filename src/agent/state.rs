@@ -9,6 +9,7 @@ use crate::agent::budget::Tracker;
 use crate::agent::{Next, words};
 use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
 use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
+use crate::request::ToolSpec;
 use crate::stream::Step;
 use crate::tool::{Answered, Verdict};
 use crate::turn::Turn;
@@ -46,6 +47,8 @@ pub struct State {
     pub notes: Vec<Item>,
     /// The verdicts on the calls that were pending, when the run begins with these.
     pub resuming: Option<Verdicts>,
+    /// What the last request offered, where a hook has changed the tools.
+    pub offered: Option<Arc<[ToolSpec]>>,
     /// Why the loop went on last.
     pub transition: Option<Transition>,
     /// Why the loop is over.
@@ -86,6 +89,7 @@ impl State {
             wrapping_up: None,
             notes: Vec::new(),
             resuming: None,
+            offered: None,
             transition: None,
             ending: None,
             exceeded: None,
