@@ -287,14 +287,14 @@ async fn h06_a_stop_while_the_model_is_done_changes_nothing() {
 // H07: a drop at any poll.
 
 /// A tool that tells how far it is, three times.
-fn telling(counter: &Counter, polled: &Arc<AtomicUsize>) -> Tool {
-    let (counter, polled) = (counter.clone(), Arc::clone(polled));
+fn telling(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
+    let (counter, steps) = (counter.clone(), Arc::clone(steps));
     Tool::typed_streaming(spec("tell"), move |_: Value, _| {
-        let (counted, polled) = (counter.count(), Arc::clone(&polled));
+        let (alive, steps) = (counter.count(), Arc::clone(&steps));
         let updates = (0..3).map(|n| Update::progress(&n)).chain([Update::output("told")]);
         stream::iter(updates).map(move |update| {
-            let _counted = &counted;
-            polled.fetch_add(1, Ordering::Relaxed);
+            let _alive = &alive;
+            steps.fetch_add(1, Ordering::Relaxed);
             update
         })
     })
@@ -320,10 +320,10 @@ fn frames_with_calls() -> Vec<String> {
 async fn h07_a_drop_at_any_poll_drops_the_body_and_the_tools_in_that_call() {
     let mut seen = [0; 3];
     for polls in 0..60 {
-        let (tools, polled) = (Counter::default(), Arc::default());
+        let (tools, steps) = (Counter::default(), Arc::default());
         let model = Bodies::new(vec![frames_with_calls()], chat);
         let (open, read) = (model.open.clone(), Arc::clone(&model.read));
-        let kit = [telling(&tools, &polled), endless("endless", &tools)];
+        let kit = [telling(&tools, &steps), endless("endless", &tools)];
         let mut run = Agent::new(model).with_tools(kit).run("go");
         for _ in 0..polls {
             run.next().now_or_never();
@@ -332,11 +332,11 @@ async fn h07_a_drop_at_any_poll_drops_the_body_and_the_tools_in_that_call() {
         seen[1] += tools.now();
         drop(run);
         assert_eq!((open.now(), tools.now()), (0, 0), "behind {polls} polls");
-        let counted = (read.load(Ordering::Relaxed), polled.load(Ordering::Relaxed));
+        let before = (read.load(Ordering::Relaxed), steps.load(Ordering::Relaxed));
         for _ in 0..5 {
             tokio::task::yield_now().await;
         }
-        assert_eq!((read.load(Ordering::Relaxed), polled.load(Ordering::Relaxed)), counted);
+        assert_eq!((read.load(Ordering::Relaxed), steps.load(Ordering::Relaxed)), before);
         let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
         assert_eq!(tasks, 0, "no task is left");
         seen[2] += 1;
@@ -350,9 +350,9 @@ async fn h07_a_drop_drops_timers_hooks_and_sub_agents_too() {
     let waits = {
         let counter = counter.clone();
         hook::before_tool(move |_, _| {
-            let counted = counter.count();
+            let alive = counter.count();
             async move {
-                let _counted = counted;
+                let _alive = alive;
                 std::future::pending::<BeforeTool>().await
             }
         })
@@ -382,8 +382,8 @@ async fn h08_no_more_is_read_than_was_pulled() {
     const AHEAD: usize = 1;
     let model = Bodies::new(vec![frames_with_calls()], chat);
     let read = Arc::clone(&model.read);
-    let (tools, polled) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
-    let kit = [telling(&tools, &polled), endless("endless", &tools)];
+    let (tools, steps) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
+    let kit = [telling(&tools, &steps), endless("endless", &tools)];
     let mut run = Agent::new(model).with_tools(kit).run("go");
     let (mut pulled, mut told) = (0, 0);
     while let Some(Some(event)) = run.next().now_or_never() {
@@ -395,9 +395,9 @@ async fn h08_no_more_is_read_than_was_pulled() {
         }
         let read = read.load(Ordering::Relaxed);
         assert!(read <= pulled + AHEAD, "{read} read behind {pulled} pulled");
-        assert!(polled.load(Ordering::Relaxed) <= told, "a tool ran ahead of its consumer");
+        assert!(steps.load(Ordering::Relaxed) <= told, "a tool ran ahead of its consumer");
     }
-    assert!(read.load(Ordering::Relaxed) >= 6 && polled.load(Ordering::Relaxed) == 4);
+    assert!(read.load(Ordering::Relaxed) >= 6 && steps.load(Ordering::Relaxed) == 4);
 }
 
 #[tokio::test]
@@ -626,7 +626,7 @@ async fn h12_an_interrupt_in_a_backoff_ends_at_once_and_sends_nothing_more() {
     let run = Agent::new(Retry::new(model.clone())).run("go");
     let outcome = ends_at_once(run, STREAMING).await;
     assert_eq!(outcome.error, None);
-    sleep(Duration::from_secs(3600)).await;
+    sleep(Duration::from_hours(1)).await;
     assert_eq!((model.requests().len(), model.in_flight()), (1, 0));
 }
 
@@ -638,9 +638,9 @@ impl Silent {
         if self.0 != method {
             return std::future::ready(Ok(otherwise)).boxed();
         }
-        let counted = self.1.count();
+        let alive = self.1.count();
         async move {
-            let _counted = counted;
+            let _alive = alive;
             std::future::pending().await
         }
         .boxed()
@@ -702,9 +702,9 @@ async fn h12_an_interrupt_in_a_compaction_ends_at_once_and_rewrites_nothing() {
     struct Endless(Counter);
     impl Compactor for Endless {
         fn compact(&self, _: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-            let counted = self.0.count();
+            let alive = self.0.count();
             async move {
-                let _counted = counted;
+                let _alive = alive;
                 std::future::pending().await
             }
             .boxed()

@@ -64,9 +64,9 @@ where
 {
     let counter = counter.clone();
     let run = move |args, _cx| {
-        let (counted, answer) = (counter.count(), steps(args));
+        let (alive, answer) = (counter.count(), steps(args));
         async move {
-            let _counted = counted;
+            let _alive = alive;
             answer.await
         }
     };
@@ -175,7 +175,7 @@ pub(crate) fn sendable(wire: Wire, history: &History) -> Value {
 
 /// A model behind a wire: each request is answered with the next body, piece by piece.
 pub(crate) struct Bodies<D> {
-    bodies: Vec<Vec<String>>,
+    turns: Vec<Vec<String>>,
     decoder: fn() -> D,
     /// What was asked.
     pub(crate) asked: Arc<Mutex<Vec<Request>>>,
@@ -186,9 +186,9 @@ pub(crate) struct Bodies<D> {
 }
 
 impl<D> Bodies<D> {
-    pub(crate) fn new(bodies: Vec<Vec<String>>, decoder: fn() -> D) -> Self {
+    pub(crate) fn new(turns: Vec<Vec<String>>, decoder: fn() -> D) -> Self {
         let (asked, open, read) = (Arc::default(), Counter::default(), Arc::default());
-        Self { bodies, decoder, asked, open, read }
+        Self { turns, decoder, asked, open, read }
     }
 }
 
@@ -196,7 +196,7 @@ impl<D: Decode + Send + 'static> Provider for Bodies<D> {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let history = request.history.clone();
         let mut asked = self.asked.lock().unwrap();
-        let body = self.bodies[asked.len()].clone();
+        let body = self.turns[asked.len()].clone();
         asked.push(request);
         let (open, read) = (self.open.count(), Arc::clone(&self.read));
         let pieces = stream::iter(body).map(move |piece| {

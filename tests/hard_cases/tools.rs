@@ -67,7 +67,7 @@ fn strict(counter: &Counter) -> Tool {
         "required": ["n"],
     });
     Tool::raw(ToolSpec { parameters, ..spec("strict") }, move |args, _| {
-        let _counted = counter.count();
+        let _alive = counter.count();
         ready(args.to_string())
     })
     .unwrap()
@@ -107,6 +107,8 @@ async fn h14_a_failure_is_a_result_and_its_siblings_and_the_run_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn h14_no_failure_of_a_tool_ends_a_run() {
+    use ResultKind::{Error, Panic, Timeout};
+
     let silent = Tool::typed_streaming(spec("silent"), |_: Value, _| stream::empty()).unwrap();
     let says_so =
         Tool::raw(spec("says_so"), |_, _| ready(ToolOutput::error("try elsewhere"))).unwrap();
@@ -119,7 +121,6 @@ async fn h14_no_failure_of_a_tool_ends_a_run() {
         .call_raw("c5", "says_so", "{}");
     let outcome = outcome([reply, "done".into()], tools).await;
     check(&outcome, Reason::Completed, 2);
-    use ResultKind::{Error, Panic, Timeout};
     assert_eq!(kinds(&outcome.new_items), [Error, Panic, Timeout, Error, Error]);
     assert!(results(&outcome.new_items).iter().all(|result| result.is_error()));
 }
@@ -128,6 +129,8 @@ async fn h14_no_failure_of_a_tool_ends_a_run() {
 
 #[tokio::test]
 async fn h15_a_panic_is_a_result_wherever_it_happens_and_nothing_else_is_touched() {
+    use ResultKind::{Ok, Panic};
+
     fn boom() -> ! {
         std::panic::resume_unwind(Box::new("boom"))
     }
@@ -152,7 +155,6 @@ async fn h15_a_panic_is_a_result_wherever_it_happens_and_nothing_else_is_touched
     let again = call("c5", "t");
     let outcome = outcome([reply, again, "done".into()], tools).await;
     check(&outcome, Reason::Completed, 3);
-    use ResultKind::{Ok, Panic};
     assert_eq!(kinds(&outcome.new_items), [Panic, Panic, Panic, Ok, Ok]);
     for result in &results(&outcome.new_items)[..3] {
         assert!(result.content.text().contains("boom"), "{result:?}");
@@ -214,12 +216,13 @@ async fn h16_a_late_value_is_nobodys_and_blocking_work_is_told_to_end() {
 
 #[tokio::test]
 async fn h17_an_unknown_tool_is_told_which_there_are_and_its_siblings_run() {
+    use ResultKind::{Ok, UnknownTool};
+
     let counter = Counter::default();
     let reply = call("c1", "t").call_raw("c2", "nope", "{}").call_raw("c3", "t", "{}");
     let tools = vec![fine("t", &counter), fine("u", &counter)];
     let outcome = outcome([reply, "done".into()], tools).await;
     check(&outcome, Reason::Completed, 2);
-    use ResultKind::{Ok, UnknownTool};
     assert_eq!(kinds(&outcome.new_items), [Ok, UnknownTool, Ok]);
     let told = results(&outcome.new_items)[1].content.text();
     assert!(told.contains("`nope`") && told.contains("`t`") && told.contains("`u`"), "{told}");
