@@ -165,3 +165,45 @@ async fn everybody_is_asked_while_an_exclusive_call_runs() {
     let mut tools = run(&kit, &turn(reply).await).gated(Rules::default());
     assert_eq!(shapes(&mut tools).await, ["start slow", "ask ask {}", "Ok 1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_approved_exclusive_call_is_not_overtaken_by_calls_that_did_not_begin() {
+    let reply =
+        ["1", "2", "3"].iter().fold(Reply::new().call_raw("alone", "alone", "{}"), |reply, id| {
+            reply.call_raw(id, "a", "{\"ms\":50}")
+        });
+    let rules = Rules::default();
+    let two = std::num::NonZeroUsize::new(2).unwrap();
+    let mut tools = run(&kit().at_once(two), &turn(reply).await).gated(rules.clone());
+    for expected in ["ask alone {}", "start a", "start a"] {
+        assert_eq!(shape(&tools.next().await.unwrap()), expected);
+    }
+    rules.book().verdicts.insert("alone", Verdict::Approve);
+    let rest = shapes(&mut tools).await;
+    assert_eq!(rest, ["Ok 1", "Ok 2", "start alone", "Ok alone", "start a", "Ok 3"]);
+    let log = rules.log();
+    let place = |line: &str| log.iter().position(|logged| logged == line).unwrap();
+    assert!(place("after alone") < place("before 3"), "asked when it can start: {log:?}");
+}
+
+#[tokio::test]
+async fn verdicts_that_come_together_each_have_their_event() {
+    let reply =
+        ["1", "2", "3", "4"].iter().fold(Reply::new(), |reply, id| reply.call_raw(id, "ask", "{}"));
+    let rules = Rules::default();
+    let mut tools = run(&kit(), &turn(reply).await).gated(rules.clone());
+    for _ in 0..4 {
+        assert_eq!(shape(&tools.next().await.unwrap()), "ask ask {}");
+    }
+    for (id, verdict) in [
+        ("1", Verdict::Deny("no".into())),
+        ("2", Verdict::Approve),
+        ("3", Verdict::Output(ToolOutput::ok("mine"))),
+        ("4", Verdict::Deny("no".into())),
+    ] {
+        rules.book().verdicts.insert(id, verdict);
+    }
+    let mut rest = shapes(&mut tools).await;
+    rest.sort();
+    assert_eq!(rest, ["Denied 1", "Denied 4", "Ok 2", "Ok 3", "start ask"]);
+}

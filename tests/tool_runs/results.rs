@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use futures::stream::StreamExt;
 use serde_json::json;
-use turnstream::Toolkit;
 use turnstream::item::{ResultKind, SideEffect};
 use turnstream::provider::Reply;
 use turnstream::tool::{Tool, ToolOutput, Verdict};
 use turnstream::turn::StopReason;
+use turnstream::{Item, Toolkit};
 
 use crate::{Rules, calls, nap, only_result, run, shape, shapes, spec, turn};
 
@@ -138,8 +138,8 @@ async fn a_long_result_is_clipped_and_the_whole_is_kept_if_asked_for() {
     let answered = tools.finish().unwrap();
     assert!(answered.results[0].content.text().contains("left out here. See a.txt.]"));
     assert_eq!(*kept.lock().unwrap(), [("a".to_owned(), 70_000)], "only what is clipped");
-    let last = answered.history.iter().filter_map(|item| item.as_tool_result()).next().unwrap();
-    assert_eq!(last, &answered.results[0], "the history has what was seen");
+    let held = answered.history.iter().find_map(Item::as_tool_result).unwrap();
+    assert_eq!(held, &answered.results[0], "the history has what was seen");
 }
 
 #[tokio::test]
