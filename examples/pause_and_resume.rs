@@ -6,7 +6,7 @@
 //! ```
 
 use std::error::Error;
-use std::{env, fs, path::Path, process};
+use std::{env, fs, path::Path, process, time::Duration};
 
 use futures::StreamExt;
 use serde_json::json;
@@ -45,9 +45,10 @@ async fn stop(file: &Path) -> Result<(), Box<dyn Error>> {
     while let Some(event) = run.next().await {
         match event? {
             Event::Tool(ToolEvent::Started { name, .. }) => {
-                println!("{name} has started; here the run waits for as long as nobody pulls");
-                tokio::task::yield_now().await;
-                println!("requests until now: {}", model.requests().len());
+                println!("{name} has started; nobody pulls for a while, and nothing moves");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let open = run.history().unanswered_calls().len();
+                println!("{} request, {open} open call", model.requests().len());
                 run.stop_after_turn();
             }
             Event::Finished(it) => println!("{} after turn {}", it.reason, it.turns),

@@ -42,7 +42,7 @@ fn a_chat_steers_follows_up_interrupts_and_loses_no_message() {
             "> Thanks! (FollowUp)",
             "You said: Thanks! (completed)",
             "> Tell me a story without an end (Input)",
-            "You said:  (interrupted)",
+            "You said: (interrupted)",
             "> Sorry, I had to go (Input)",
             "You said: Sorry, I had to go (completed)",
             "12 items are kept, lawful: true",
@@ -106,8 +106,8 @@ fn a_run_is_paused_and_continued_by_another_process_and_one_is_dropped_in_a_tool
     check(
         "pause_and_resume",
         &[
-            "count has started; here the run waits for as long as nobody pulls",
-            "requests until now: 1",
+            "count has started; nobody pulls for a while, and nothing moves",
+            "1 request, 1 open call",
             "stopped after turn 1",
             "another process begins with 4 items",
             "That was all. The counts: [\"7\", \"5\"]",
