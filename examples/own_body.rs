@@ -2,7 +2,7 @@
 //! different. No setting and no hook is needed for that: the body is a function, copied from
 //! `src/agent/body.rs` and handed to `Agent::run_by`. All that it uses is public.
 //!
-//! The line is marked with `the line that is ours`. Another could wait between two turns, ask a
+//! That line ends with `// the line that is ours`. Another could wait between two turns, ask a
 //! service whether to go on, or leave out what you do not want. Besides this crate the body needs
 //! `async-stream` and `futures`.
 //!

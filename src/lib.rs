@@ -53,8 +53,10 @@
 //!
 //! | floor | modules | |
 //! |---|---|---|
-//! | 9 | `testing` | a loopback server that speaks a wire from a script |
-//! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`] |
+//! | 9 | `task` | a stream in a task of its own |
+//! | | `testing` | a loopback server that speaks a wire from a script |
+//! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
+//! | 7 | [`context`] | how a history gets shorter |
 //! | 6 | [`story`] | [`Journal`]: the fold of a run's events |
 //! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
@@ -63,7 +65,8 @@
 //! | 1 | [`item`] | what is said, and the [`History`] it is written into |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
 //!
-//! Beside them stands the [`guide`]: what each wire carries, downgrades or refuses.
+//! Beside them stands the [`guide`]: how [the agent](guide::agent) ends, goes on and is stopped, and what
+//! each [wire](guide::wires) carries, downgrades or refuses.
 //!
 //! # What holds
 //!
@@ -84,6 +87,7 @@
 //! | `native-tls` | | TLS by the platform's own library |
 //! | `schemars` | yes | [`Tool::new`](tool::Tool): the schema of a tool from its argument type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
+//! | `task` | | `in_task`: a stream goes on while its consumer pauses |
 //! | `testing` | | a loopback server for tests, on tokio's net |
 //!
 //! Without default features there is the loop, the turn, the tools, the agent and the scripted
@@ -107,6 +111,8 @@ pub mod request;
 pub mod sse;
 pub mod story;
 pub mod stream;
+#[cfg(feature = "task")]
+pub mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;

@@ -17,7 +17,7 @@ fn usage(input_tokens: u64) -> Usage {
 /// The events of a turn that calls `t` once for each id, and costs `input_tokens`.
 fn calls(ids: &[&str], input_tokens: u64) -> Vec<Event> {
     let reply = Reply::new().say("so").usage(usage(input_tokens));
-    let reply = ids.iter().fold(reply, |reply, id| reply.call_raw(*id, "t", "{}"));
+    let reply = ids.iter().fold(reply, |reply, id| reply.call_raw(id, "t", "{}"));
     let turn = Scripted::new([reply]).stream_turn(Request::new(History::with_id("h")));
     block_on(turn.map(|event| Event::from(event.unwrap())).collect())
 }

@@ -24,9 +24,8 @@ pub fn body(
         let said = if state.resuming.is_some() {
             Ok(None)
         } else {
-            let facts = parts.facts(&state, None);
+            let facts = parts.facts(&mut state, None);
             if let Some(reason) = facts.at_limit(&state) {
-                state.exceeded = facts.exceeded;
                 yield Step::StopWith(state.ended(reason));
                 return;
             }
@@ -34,7 +33,7 @@ pub fn body(
                 yield Step::Value(event);
             }
             let request = parts.request(&mut state).await?;
-            yield Step::Value(parts.turn_started(&state, &request));
+            yield Step::Value(parts.turn_started(&state));
             let mut events = parts.ask(&state, request).await?;
             loop {
                 match events.next().await {
@@ -54,8 +53,7 @@ pub fn body(
 
         let (next, error) = match said {
             Ok(turn) => {
-                let facts = parts.facts(&state, turn.as_deref());
-                state.exceeded = facts.exceeded.or(facts.too_many_calls);
+                let facts = parts.facts(&mut state, turn.as_deref());
                 let decision = match &turn {
                     Some(turn) => {
                         parts.observe(&mut state, turn).await?;
@@ -76,7 +74,8 @@ pub fn body(
                     (Decision::Refuse { next, .. } | Decision::Then(next), _) => next,
                     (Decision::Stop, Some(turn)) => parts.at_stop(&mut state, &turn).await?,
                     (Decision::RunTools | Decision::Stop, _) => {
-                        let next = after_tools(&state, pending, &parts.facts(&state, None));
+                        let facts = parts.facts(&mut state, None);
+                        let next = after_tools(&state, pending, &facts);
                         match next.asks_again() && parts.should_stop(&state).await? {
                             true => Next::Finish(Reason::Stopped),
                             false => next,
@@ -87,7 +86,8 @@ pub fn body(
             }
             Err(error) => {
                 let retracted = parts.failed(&state, &error);
-                let Some(next) = on_error(&state, &error, &parts.facts(&state, None)) else {
+                let facts = parts.facts(&mut state, None);
+                let Some(next) = on_error(&state, &error, &facts) else {
                     Err(error)?
                 };
                 if let Some(event) = retracted {

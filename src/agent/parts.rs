@@ -54,19 +54,23 @@ impl Parts {
         self.agent.ids.draw()
     }
 
-    /// What is known besides the state. `turn` is the one whose calls are to be decided on.
-    pub fn facts(&self, state: &State, turn: Option<&Turn>) -> Facts {
+    /// What is known besides the state, which keeps the budget that is spent. `turn` is the one
+    /// whose calls are to be decided on.
+    pub fn facts(&self, state: &mut State, turn: Option<&Turn>) -> Facts {
         let budget = &self.agent.budget;
         let spent = self.spent(state);
         let calls = turn.map_or(0, |turn| turn.calls().len());
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        let exceeded = budget.exceeded(&spent);
+        let too_many_calls = budget.allows_calls(&spent, calls).err();
+        state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
         Facts {
             limits: self.agent.limits,
             steered: self.control().is_waiting(When::NextRequest),
             follow_up: self.control().is_waiting(When::ModelStops),
             stopping: self.control().is_stopping(),
-            exceeded: budget.exceeded(&spent),
-            too_many_calls: budget.allows_calls(&spent, calls).err(),
+            exceeded,
+            too_many_calls,
             can_compact: self.agent.compactor.is_some() && !context::was_compacted(&state.history),
             fallbacks: self.agent.fallbacks.len(),
             wrap_up: budget.wants_wrap_up(),
@@ -78,7 +82,7 @@ impl Parts {
         let budget = &self.agent.budget;
         let charged = self.control().charge(self.handle.usage(), |more| {
             budget.drain(more);
-            let price = budget.price_of(self.provider(state).model());
+            let price = budget.price_of(&state.model);
             price.ok().flatten().map_or(0, |price| price.cost(&more))
         });
         Spent {
@@ -96,11 +100,10 @@ impl Parts {
             (AppendedWhy::Hook, self.id(), std::mem::take(&mut state.notes))
         } else if let Some(said) = self.control().take(When::NextRequest, state.model_calls + 1) {
             (AppendedWhy::Steer, said.id, said.items)
-        } else if state.transition == Some(Transition::FollowUp)
+        } else if std::mem::take(&mut state.follow_up)
             && let Some(said) = self.control().take(When::ModelStops, state.model_calls + 1)
         {
             // One at a time: the next waits until the model stops again.
-            state.transition = Some(Transition::FollowUp);
             (AppendedWhy::FollowUp, said.id, said.items)
         } else {
             return None;
@@ -118,22 +121,24 @@ impl Parts {
     pub async fn request(&self, state: &mut State) -> Result<Request, Error> {
         state.model_calls += 1;
         let mut request = self.agent.request(&state.history);
-        if state.wrapping_up.is_some() {
+        if state.wrapping_up.is_some() && !request.tools.is_empty() {
             // The tools stay listed, so that what is cached still fits.
             request.options.tool_choice = ToolChoice::None;
         }
         let request = self.agent.hooks.prepare(state, request).await?;
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
         self.agent.budget.price_of(model)?;
+        // What was used until here was the last model's.
+        self.spent(state);
+        state.model = model.into();
         Ok(request)
     }
 
     /// The event that tells of a request.
-    pub fn turn_started(&self, state: &State, request: &Request) -> Event {
-        let model = request.model.as_deref().unwrap_or(self.provider(state).model());
+    pub fn turn_started(&self, state: &State) -> Event {
         Event::TurnStarted {
             turn: state.model_calls,
-            model: model.to_owned(),
+            model: state.model.to_string(),
             transition: state.transition,
         }
     }
@@ -224,7 +229,8 @@ impl Parts {
                 objection => AtStop::Hook(objection),
             },
         };
-        Ok(at_stop(state, said, &self.facts(state, None)))
+        let facts = self.facts(state, None);
+        Ok(at_stop(state, said, &facts))
     }
 
     /// What the token target has to say.

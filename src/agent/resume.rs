@@ -3,10 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures::Stream;
+
 use crate::agent::run::Begin;
-use crate::agent::{Agent, Input, Run, body};
+use crate::agent::{Agent, Input, Parts, Run, State, body};
 use crate::error::{Error, ErrorKind};
+use crate::event::Event;
 use crate::item::{History, ToolCall};
+use crate::stream::Step;
 use crate::tool::{Tool, Verdict};
 
 impl Agent {
@@ -66,6 +70,24 @@ impl Agent {
         history: impl Into<History>,
         verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>,
     ) -> Result<Run, Error> {
+        self.resume_by(body, history, verdicts)
+    }
+
+    /// As [`resume`](Self::resume), with a body of your own; see [`run_by`](Self::run_by).
+    ///
+    /// # Errors
+    ///
+    /// As [`resume`](Self::resume).
+    pub fn resume_by<B, St>(
+        &self,
+        body: B,
+        history: impl Into<History>,
+        verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>,
+    ) -> Result<Run, Error>
+    where
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
+    {
         let history = history.into();
         // Finds what cannot be resumed at all.
         drop(self.kit.resume(&history)?);

@@ -44,6 +44,10 @@ pub struct State {
     pub wrapping_up: Option<Reason>,
     /// What hooks want said before the next request.
     pub notes: Vec<Item>,
+    /// Whether a follow-up is to be said before the next request.
+    pub follow_up: bool,
+    /// The model that was asked last; empty before the first request.
+    pub model: Arc<str>,
     /// The verdicts on the calls that were pending, when the run begins with these.
     pub resuming: Option<Verdicts>,
     /// Why the loop went on last.
@@ -85,6 +89,8 @@ impl State {
             target: Tracker::default(),
             wrapping_up: None,
             notes: Vec::new(),
+            follow_up: false,
+            model: Arc::default(),
             resuming: None,
             transition: None,
             ending: None,
@@ -171,11 +177,11 @@ impl State {
             Transition::Fallback => Self { provider: next.provider + 1, retries: 0, ..next },
             // No turn came, so that nothing that counts turns changes.
             Transition::ReactiveCompactRetry => next,
+            Transition::FollowUp => Self { follow_up: true, malformed: 0, ..next },
             Transition::StopHookBlocking
             | Transition::WrapUp
             | Transition::PauseResumed
             | Transition::Steering
-            | Transition::FollowUp
             | Transition::Nudge
             | Transition::Other => Self { malformed: 0, ..next },
         }

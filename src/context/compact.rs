@@ -148,7 +148,7 @@ pub fn reactive(mut compaction: Compaction, history: &History) -> Compaction {
     let live = |item: &&Item| !item.tombstone;
     loop {
         let kept = items.iter().copied().take(compaction.from);
-        let before = kept.chain(&compaction.items).filter(live).last();
+        let before = kept.chain(&compaction.items).rfind(live);
         let behind = items.get(compaction.to..).unwrap_or_default();
         if may_stand_between(before, behind.iter().copied().find(live)) {
             break;
@@ -162,9 +162,7 @@ pub fn reactive(mut compaction: Compaction, history: &History) -> Compaction {
 
 /// Whether what is between these two is a boundary of turns.
 fn may_stand_between(before: Option<&Item>, behind: Option<&Item>) -> bool {
-    let (Some(before), Some(behind)) = (before, behind) else {
-        return behind.is_none_or(|item| item.as_tool_result().is_none());
-    };
+    let (Some(before), Some(behind)) = (before, behind) else { return true };
     let is_outside =
         |item: &Item| matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
     let ends = before.turn.is_some() || before.as_tool_result().is_some() || is_outside(before);

@@ -1,6 +1,5 @@
 //! How a history gets shorter: what a compactor says to replace, and a plain one without a model.
 
-mod clip;
 mod compact;
 mod shorten;
 

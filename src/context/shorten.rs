@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use futures::future::{BoxFuture, FutureExt, ready};
 use serde_json::json;
 
-use crate::context::clip::clip;
 use crate::context::{Compaction, Compactor};
 use crate::error::Error;
 use crate::item::{
@@ -110,8 +109,8 @@ impl Shorten {
 
     /// How many entries belong to old turns: all up to the results of the newest old one.
     fn old(&self, items: &[&Item]) -> usize {
-        let ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
-        let Some((end, _)) = ends.skip(self.keep_turns.max(1)).next() else { return 0 };
+        let mut ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
+        let Some((end, _)) = ends.nth(self.keep_turns.max(1)) else { return 0 };
         let behind = items.iter().skip(end + 1);
         end + 1
             + behind.take_while(|item| item.tombstone || item.as_tool_result().is_some()).count()
@@ -224,10 +223,15 @@ fn clipped(item: &Item, result: &ToolResult, max: usize) -> Change {
         return Change::None;
     }
     let words = match &result.content {
-        Content::Text(text) => clip(text, max),
-        Content::Parts(parts) => clip(&parts.iter().map(part_words).collect::<String>(), max),
+        Content::Text(text) => Content::Text(text.clone()),
+        Content::Parts(parts) => Content::Text(parts.iter().map(part_words).collect()),
     };
-    let kind = ItemKind::ToolResult(ToolResult { content: words.into(), ..result.clone() });
+    let content = words.clipped(max, None).unwrap_or(words);
+    // What says how much is missing may be longer than what is.
+    if content.text_len() >= size(&result.content) {
+        return Change::None;
+    }
+    let kind = ItemKind::ToolResult(ToolResult { content, ..result.clone() });
     Change::To(Item { kind, ..item.clone() })
 }
 

@@ -215,3 +215,18 @@ fn an_event_of_a_sub_agent_is_nested_wherever_it_comes_from() {
         r#"{"type":"nested","call_id":"c","name":"n","event":{"type":"continued","reason":"retry"}}"#,
     );
 }
+
+#[test]
+fn events_that_are_nested_too_deep_are_an_error_and_those_of_a_few_agents_are_not() {
+    let nested = |levels: usize| {
+        let inner = r#"{"type":"continued","reason":"retry"}"#;
+        let before = r#"{"type":"nested","call_id":"c","name":"n","event":"#;
+        format!("{}{inner}{}", before.repeat(levels), "}".repeat(levels))
+    };
+    let read = |levels| serde_json::from_str::<Event>(&nested(levels));
+    for _ in 0..2 {
+        assert!(read(20).is_ok());
+        let error = read(5_000).unwrap_err().to_string();
+        assert!(error.contains("recursion limit"), "{error}");
+    }
+}

@@ -57,6 +57,11 @@ impl Batch {
         self.0.retain(|open| open.call.call_id != call_id);
     }
 
+    /// Forgets the calls that are not to be kept.
+    pub(super) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|open| keep(&open.call.call_id));
+    }
+
     /// Takes what is held, in call order. A call without its result stays open: it may still come.
     pub(super) fn take_results(&mut self) -> Vec<ToolResult> {
         let mut results = Vec::new();

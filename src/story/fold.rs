@@ -1,5 +1,7 @@
 //! The fold of events over a history, without any sharing.
 
+use std::collections::HashSet;
+
 use crate::error::Error;
 use crate::event::{Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Undelivered};
 use crate::item::{History, Item, Json, ToolResult};
@@ -74,6 +76,13 @@ impl Fold {
                     // Entries that were there before grew or shrank with the rest.
                     let now = (self.known + self.history.len()).saturating_sub(before);
                     self.known = now.max(*from).min(self.history.len());
+                }
+                // A call that was rewritten away waits for nothing any more.
+                if !self.batch.is_answered() {
+                    let open: HashSet<String> = (self.history.unanswered_calls().into_iter())
+                        .map(|call| call.call_id)
+                        .collect();
+                    self.batch.retain(|call_id| open.contains(call_id));
                 }
             }
             Event::TurnStarted { .. } => {

@@ -115,7 +115,7 @@ impl Target {
     #[expect(clippy::cast_precision_loss, reason = "counts of tokens stay far below 2^53")]
     fn is_below(&self, used: u64) -> bool {
         // A comparison with what is not a number is false.
-        (used as f64) < self.threshold.min(1.0) * self.tokens as f64
+        (used as f64) < self.threshold.clamp(0.0, 1.0) * self.tokens as f64
     }
 
     fn nudge(&self, used: u64) -> String {

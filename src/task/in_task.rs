@@ -1,0 +1,78 @@
+//! The consumer's end.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::stream::{FusedStream, StreamExt};
+use tokio::runtime::Handle;
+
+use crate::error::Error;
+use crate::task::relay::{Drive, Relay};
+
+/// Stream for the [`in_task`](crate::task::InTaskExt::in_task) method.
+#[must_use = "streams do nothing unless polled"]
+pub struct InTask<T> {
+    relay: Arc<Relay<T>>,
+    /// The task was spawned.
+    begun: bool,
+    /// `None` was given.
+    ended: bool,
+}
+
+impl<T> InTask<T> {
+    pub(super) fn new<St>(stream: St, n: NonZeroUsize) -> Self
+    where
+        St: Stream<Item = Result<T, Error>> + Send + 'static,
+    {
+        Self { relay: Arc::new(Relay::new(stream.boxed(), n)), begun: false, ended: false }
+    }
+}
+
+impl<T: Send + 'static> Stream for InTask<T> {
+    type Item = Result<T, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        if !this.begun {
+            // Panics before there is anything to lose.
+            let runtime = Handle::current();
+            runtime.spawn(Drive(Arc::clone(&this.relay)));
+            this.begun = true;
+        }
+        let item = ready!(this.relay.poll_take(cx));
+        this.ended = item.is_none();
+        Poll::Ready(item)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.relay.waiting(), None)
+    }
+}
+
+impl<T: Send + 'static> FusedStream for InTask<T> {
+    fn is_terminated(&self) -> bool {
+        self.ended
+    }
+}
+
+impl<T> Drop for InTask<T> {
+    fn drop(&mut self) {
+        self.relay.close();
+    }
+}
+
+impl<T> fmt::Debug for InTask<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InTask")
+            .field("waiting", &self.relay.waiting())
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,540 @@
+//! Compaction: what it may replace, the note it leaves, and the compactor that needs no model.
+
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use turnstream::context::{Compaction, Compactor, Shorten, compact_with, reactive, was_compacted};
+use turnstream::item::{
+    Content, ItemKind, Json, Mark, Part, ProviderData, ResultKind, StopReason, ToolCall,
+    ToolResult, TurnInfo,
+};
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
+use turnstream::testing::{Wire, lint};
+use turnstream::tool::ToolSpec;
+use turnstream::{ErrorKind, History, Item, Request, Usage};
+
+const NOTE: &str = "The conversation up to here was shortened to fit the context window.";
+
+fn history(items: impl IntoIterator<Item = Item>) -> History {
+    History::from_items("h", items)
+}
+
+fn call(id: &str, arguments: &str) -> Item {
+    Item::tool_call(id, "look", arguments)
+}
+
+fn result(id: &str, content: impl Into<Content>) -> Item {
+    let call = ToolCall { call_id: id.into(), name: "look".into(), arguments: String::new() };
+    Item::tool_result(ToolResult::answering(&call, ResultKind::Ok, content))
+}
+
+/// The item as the last of a completed turn.
+fn ends(item: Item) -> Item {
+    let stop_reason = StopReason::Stop;
+    let info = TurnInfo { usage: Usage::default(), model: None, response_id: None, stop_reason };
+    Item { turn: Some(Arc::new(info)), ..item }
+}
+
+fn signed(item: Item, provider: &str, value: Value) -> Item {
+    let data = ProviderData { provider: provider.into(), model: "m".into(), value: value.into() };
+    Item { provider_data: Some(Arc::new(data)), ..item }
+}
+
+/// One turn with a call: four entries.
+fn turn(n: usize) -> Vec<Item> {
+    let id = format!("c{n}");
+    vec![
+        Item::reasoning(format!("thought {n}")),
+        Item::text(format!("text {n}")),
+        ends(call(&id, "{}")),
+        result(&id, format!("result {n}")),
+    ]
+}
+
+/// A user's words, and turns with calls behind them.
+fn session(turns: usize) -> Vec<Item> {
+    let mut items = vec![Item::user("Begin.")];
+    items.extend((0..turns).flat_map(turn));
+    items
+}
+
+fn items(history: &History) -> Vec<Item> {
+    history.iter().cloned().collect()
+}
+
+fn applied(compaction: &Compaction, to: &History) -> History {
+    compaction.check(to).unwrap();
+    let mut history = to.clone();
+    compaction.apply(&mut history);
+    history
+}
+
+// What may be replaced.
+
+#[track_caller]
+fn refuses(from: usize, to: usize, items: Vec<Item>, why: &str) {
+    let history = history(session(2));
+    let error = Compaction { from, to, items }.check(&history).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.message().contains(why), "{error}");
+}
+
+#[track_caller]
+fn accepts(from: usize, to: usize, items: Vec<Item>) {
+    let before = history(session(2));
+    assert!(applied(&Compaction { from, to, items }, &before).is_lawful());
+}
+
+#[test]
+fn h58_a_compaction_never_parts_a_call_from_its_result() {
+    let parted = "a call and its result would be parted";
+    refuses(0, 4, vec![], parted);
+    refuses(4, 5, vec![], parted);
+    refuses(3, 4, vec![], parted);
+    refuses(3, 5, vec![call("c0", "{}")], parted);
+    refuses(4, 5, vec![result("c1", "of another")], parted);
+    refuses(3, 5, vec![result("c0", "first"), call("c0", "{}")], parted);
+    refuses(4, 4, vec![Item::user("between")], parted);
+    refuses(4, 5, vec![result("c0", "twice"), result("c0", "twice")], parted);
+    refuses(3, 5, vec![call("c0", "{}").marked(Mark::Tombstone), result("c0", "r")], parted);
+    refuses(3, 5, vec![call("c0", "{}").marked(Mark::Interrupted), result("c0", "r")], parted);
+    accepts(0, 5, vec![]);
+    accepts(0, 9, vec![Item::user("summary")]);
+    accepts(4, 5, vec![result("c0", "short")]);
+    accepts(3, 5, vec![call("c0", "{}"), result("c0", "short")]);
+    accepts(5, 5, vec![Item::user("between two turns")]);
+    accepts(0, 0, vec![]);
+}
+
+#[test]
+fn a_range_that_is_none_of_the_history_is_refused() {
+    refuses(0, 10, vec![], "0..10 is no range of 9 entries");
+    refuses(10, 10, vec![], "10..10 is no range");
+    refuses(5, 1, vec![], "5..1 is no range");
+    refuses(usize::MAX, usize::MAX, vec![], "is no range");
+}
+
+#[test]
+fn a_call_id_from_elsewhere_in_the_history_is_refused() {
+    refuses(0, 5, vec![call("c1", "{}"), result("c1", "r")], "the call id `c1` is taken");
+    let mut history = history(session(2));
+    history.rewrite(0..5, []);
+    let back = vec![call("c0", "{}"), result("c0", "r")];
+    let error = Compaction { from: 0, to: 0, items: back }.check(&history).unwrap_err();
+    assert!(error.message().contains("`c0` is taken"), "{error}");
+}
+
+#[test]
+fn what_was_unlawful_before_is_no_fault_of_a_compaction() {
+    let open = history([Item::user("a"), ends(call("c", "{}"))]);
+    let compaction = Compaction { from: 0, to: 1, items: vec![Item::user("b")] };
+    assert!(applied(&compaction, &open).settled().is_lawful());
+}
+
+// The note.
+
+#[track_caller]
+fn note_stands_at(history: &History, compaction: Compaction, expected: usize) {
+    let compaction = reactive(compaction, history);
+    let rewritten = applied(&compaction, history);
+    assert!(rewritten.is_lawful() || !history.is_lawful());
+    assert!(was_compacted(&rewritten) && !was_compacted(history));
+    let is_note = |item: &Item| item.kind == Item::user(NOTE).kind && item.compacted;
+    assert_eq!(rewritten.iter().position(is_note), Some(expected));
+    assert_eq!(rewritten.iter().filter(|item| is_note(item)).count(), 1);
+}
+
+#[test]
+fn h58_the_note_stands_between_two_turns_behind_what_was_replaced() {
+    let history = history(session(2));
+    let same = |from: usize, to: usize| Compaction {
+        from,
+        to,
+        items: history.iter().take(to).skip(from).cloned().collect(),
+    };
+    // 0 user, 1 reasoning, 2 text, 3 call, 4 result, 5 reasoning, 6 text, 7 call, 8 result
+    note_stands_at(&history, same(0, 0), 0);
+    note_stands_at(&history, same(0, 1), 1);
+    for to in 2..=5 {
+        note_stands_at(&history, same(1, to), 5);
+    }
+    for to in 6..=9 {
+        note_stands_at(&history, same(6, to), 9);
+    }
+    note_stands_at(&history, Compaction { from: 0, to: 9, items: vec![] }, 0);
+    note_stands_at(&history, Compaction { from: 0, to: 5, items: vec![] }, 0);
+    note_stands_at(&history, Compaction { from: 0, to: 5, items: vec![Item::user("sum")] }, 1);
+    note_stands_at(&history, Compaction { from: 0, to: 5, items: vec![Item::text("sum")] }, 5);
+}
+
+#[test]
+fn the_note_does_not_stand_among_the_results_of_a_turn() {
+    let void = result("c1", "void").marked(Mark::Tombstone);
+    let history = history([
+        call("c1", "{}"),
+        ends(call("c2", "{}")),
+        result("c2", "2"),
+        void,
+        result("c1", "1"),
+        Item::text("done"),
+    ]);
+    assert!(history.is_lawful());
+    let clip = Compaction { from: 2, to: 3, items: vec![result("c2", "-")] };
+    note_stands_at(&history, clip, 5);
+}
+
+#[test]
+fn a_void_result_ends_no_turn_and_a_turn_without_calls_does() {
+    let void = result("c1", "void").marked(Mark::Tombstone);
+    let batch = [call("c1", "{}"), void.clone(), ends(call("c2", "{}"))];
+    let history = history(batch.into_iter().chain([
+        result("c1", "1"),
+        result("c2", "2"),
+        ends(Item::text("paused")),
+        ends(Item::text("done")),
+    ]));
+    assert!(history.is_lawful());
+    note_stands_at(&history, Compaction { from: 1, to: 2, items: vec![void] }, 5);
+    let item = Item::text("paused").marked(Mark::Compacted);
+    note_stands_at(&history, Compaction { from: 5, to: 6, items: vec![ends(item)] }, 6);
+}
+
+#[test]
+fn a_range_beyond_the_history_is_left_to_the_check() {
+    let history = history(session(1));
+    for (from, to) in [(0, 99), (99, 99), (usize::MAX, usize::MAX)] {
+        let compaction = reactive(Compaction { from, to, items: vec![] }, &history);
+        assert!(compaction.check(&history).is_err());
+    }
+}
+
+#[test]
+fn h58_the_note_outlives_a_store_a_settling_a_fork_and_further_turns() {
+    let before = history(session(3));
+    let compaction = reactive(Compaction { from: 0, to: 5, items: vec![] }, &before);
+    let mut history = applied(&compaction, &before);
+    let stored = serde_json::to_string(&history).unwrap();
+    history = serde_json::from_str(&stored).unwrap();
+    history.extend(turn(7));
+    history.push(ends(call("open", "{}")));
+    history = history.settled();
+    assert!(was_compacted(&history));
+    // A plain compaction leaves it alone, and one that would lose it is refused.
+    let shortened = Shorten::new().keep_turns(1).shorten(&history).unwrap();
+    assert!(was_compacted(&applied(&shortened, &history)));
+    let forget = Compaction { from: 0, to: history.len(), items: vec![Item::user("sum")] };
+    let error = forget.check(&history).unwrap_err();
+    assert!(error.message().contains("the note of an earlier compaction"), "{error}");
+    applied(&reactive(forget, &history), &history);
+}
+
+#[test]
+fn other_compacted_items_are_not_taken_for_the_note() {
+    let compacted = |item: Item| item.marked(Mark::Compacted);
+    let foreign = json!({ "compaction": "reactive" });
+    assert!(!was_compacted(&history([
+        compacted(Item::user(NOTE)),
+        compacted(signed(Item::user("x"), "anthropic", foreign.clone())),
+        compacted(signed(Item::user("x"), "turnstream", json!({ "compaction": "asked" }))),
+        compacted(signed(Item::user("x"), "turnstream", json!(null))),
+        signed(Item::user("x"), "turnstream", foreign),
+    ])));
+}
+
+// The wires.
+
+fn encoded(wire: Wire, history: &History) -> Value {
+    let parameters = json!({ "type": "object", "properties": {} });
+    let spec = ToolSpec { name: "look".into(), description: "d".into(), parameters };
+    let request = Request::new(history.clone()).with_tools([spec]);
+    let bytes = match wire {
+        Wire::Anthropic => anthropic::encode(&request, "m"),
+        Wire::OpenAiChat => openai_chat::encode(&request, "m", &Dialect::OPENAI),
+        Wire::OpenAiResponses => openai_responses::encode(&request, "m"),
+        _ => gemini::encode(&request, "m"),
+    };
+    serde_json::from_slice(&bytes.unwrap()).unwrap()
+}
+
+#[test]
+fn every_wire_takes_the_note_wherever_it_stands() {
+    let before = history(session(3));
+    for wire in Wire::ALL {
+        assert_eq!(lint::request(wire, &encoded(wire, &before)), [""; 0]);
+        for (from, to, sum) in
+            [(0, 0, 0), (0, 1, 0), (0, 5, 0), (0, 5, 1), (4, 4, 0), (0, 13, 0), (0, 13, 1)]
+        {
+            let items = vec![Item::user("sum"); sum];
+            let kept = before.iter().take(to).skip(from).cloned();
+            let items = if from == to { kept.collect() } else { items };
+            let after = applied(&reactive(Compaction { from, to, items }, &before), &before);
+            let body = encoded(wire, &after);
+            assert_eq!(lint::request(wire, &body), [""; 0], "{wire:?} {from}..{to}");
+            assert_eq!(body.to_string().matches(NOTE).count(), 1);
+            assert!(!body.to_string().contains("reactive"));
+        }
+    }
+}
+
+// Compactors.
+
+#[test]
+fn a_function_and_a_shared_compactor_are_compactors() {
+    let history = history(session(1));
+    let never = Arc::new(compact_with(|_: &History| Ok(None)));
+    let shared: Arc<dyn Compactor> = never;
+    assert_eq!(block_on(shared.compact(&history)).unwrap(), None);
+    // The future owns what it needs.
+    let future = Arc::new(Shorten::new()).compact(&history);
+    drop(history);
+    assert_eq!(block_on(future).unwrap(), None);
+}
+
+// The plain one.
+
+#[test]
+fn old_turns_lose_their_reasoning_and_their_bulk_and_nothing_else() {
+    let long = "x".repeat(5_000);
+    let mut items = vec![
+        Item::system("rule"),
+        Item::user(long.clone()),
+        Item::reasoning("hm"),
+        Item::text(long.clone()),
+        signed(call("big", &format!("{{\"a\":\"{long}\"}}")), "gemini", json!({ "id": "big" })),
+        ends(call("small", "{\"a\":1}")),
+        result("small", "fine"),
+        result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]),
+    ];
+    let old = items.len();
+    items.extend((0..4).flat_map(turn));
+    let before = history(items.clone());
+    let after = applied(&Shorten::new().shorten(&before).unwrap(), &before);
+    let after = self::items(&after);
+    assert_eq!(after[..2], items[..2]);
+    assert_eq!(after[2], items[3]);
+    let shortened = call("big", r#"{"shortened":"5008 bytes"}"#).marked(Mark::Compacted);
+    assert_eq!(after[3], shortened);
+    assert_eq!(after[4..6], items[5..7]);
+    assert!(after[6].compacted);
+    let text = after[6].as_tool_result().unwrap().content.text();
+    assert!(text.len() <= 1_024 && text.starts_with("xxx"), "{text}");
+    assert!(text.ends_with("xxx\n[image/png left out]\n"), "{text}");
+    assert_eq!(after[7..], items[old..]);
+}
+
+#[test]
+fn the_results_of_an_old_turn_are_old_too() {
+    let mut items = vec![ends(call("c", "{}")), result("c", "x".repeat(2_000))];
+    items.extend(turn(1));
+    let before = history(items);
+    let shortens = |keep| Shorten::new().keep_turns(keep).shorten(&before);
+    assert_eq!(shortens(1).map(|made| (made.from, made.to)), Some((1, 2)));
+    assert_eq!(shortens(2), None);
+    // The newest turn keeps its reasoning in any case.
+    assert_eq!(shortens(0), shortens(1));
+}
+
+#[test]
+fn what_is_compacted_already_or_void_is_left_alone() {
+    let long = || result("c1", "x".repeat(2_000));
+    let mut items = vec![call("c1", "{}"), ends(call("c2", "{}"))];
+    items.extend([long().marked(Mark::Tombstone), long().marked(Mark::Compacted)]);
+    items.push(Item::reasoning("void").marked(Mark::Tombstone));
+    items.push(result("c2", "x".repeat(2_000)));
+    items.extend(turn(9));
+    let before = history(items);
+    assert!(before.is_lawful());
+    let made = Shorten::new().keep_turns(1).shorten(&before).unwrap();
+    assert_eq!((made.from, made.to), (5, 6));
+}
+
+#[test]
+fn a_huge_result_of_the_newest_turn_is_clipped_to_eight_times_the_length() {
+    let before =
+        history([Item::user("u"), ends(call("c", "{}")), result("c", "ü".repeat(500_000))]);
+    let shorten = Shorten::new().max_result_bytes(100);
+    let after = applied(&shorten.shorten(&before).unwrap(), &before);
+    let text = after.last().unwrap().as_tool_result().unwrap().content.text();
+    assert!((780..=800).contains(&text.len()), "{}", text.len());
+    assert_eq!(shorten.max_result_bytes(usize::MAX).shorten(&before), None);
+}
+
+#[test]
+fn a_turn_that_ends_in_a_thought_is_still_a_turn() {
+    let thought = signed(Item::reasoning("hm"), "anthropic", json!({ "signature": "s" }));
+    let mut items =
+        vec![Item::user("u"), ends(thought), ends(Item::reasoning("")), Item::user("v")];
+    items.extend(turn(1));
+    let before = history(items);
+    let after = applied(&Shorten::new().keep_turns(1).shorten(&before).unwrap(), &before);
+    assert_eq!(after.completed_turns(), before.completed_turns());
+    let bare = ends(Item::reasoning("")).marked(Mark::Compacted);
+    assert_eq!(self::items(&after)[1], bare);
+    assert_eq!(self::items(&after)[2..], self::items(&before)[2..]);
+}
+
+#[test]
+fn beside_an_item_of_the_providers_own_reasoning_and_arguments_stay() {
+    let own = Item::other(ProviderData {
+        provider: "openai_responses".into(),
+        model: "m".into(),
+        value: Json::parse(r#"{"type":"web_search_call","id":"ws_1"}"#).unwrap(),
+    });
+    let long = format!("{{\"a\":\"{}\"}}", "x".repeat(2_000));
+    let mut items = vec![Item::user("u"), Item::reasoning("hm"), own];
+    items.extend([ends(call("c", &long)), result("c", "x".repeat(2_000))]);
+    items.extend([Item::reasoning("goes"), ends(Item::text("t"))]);
+    items.extend(turn(1));
+    let before = history(items.clone());
+    let made = Shorten::new().keep_turns(1).shorten(&before).unwrap();
+    assert_eq!((made.from, made.to, made.items.len()), (4, 6, 1));
+}
+
+#[test]
+fn a_history_with_nothing_to_drop_is_left_alone() {
+    assert_eq!(Shorten::new().shorten(&history([])), None);
+    assert_eq!(Shorten::new().shorten(&history([Item::user("x".repeat(9_000_000))])), None);
+    assert_eq!(Shorten::new().shorten(&history(session(4))), None);
+    assert!(Shorten::new().shorten(&history(session(5))).is_some());
+}
+
+/// The bytes that a model reads of an item.
+fn size(item: &Item) -> usize {
+    let media = |part: &Part| serde_json::to_string(part).unwrap().len();
+    let content = |content: &Content| match content {
+        Content::Text(text) => text.len(),
+        Content::Parts(parts) => {
+            parts.iter().map(|p| p.as_text().map_or_else(|| media(p), str::len)).sum()
+        }
+    };
+    let data = item.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
+    data + match &item.kind {
+        ItemKind::System { text } | ItemKind::Text { text } | ItemKind::Reasoning { text } => {
+            text.len()
+        }
+        ItemKind::User { content: said } => content(said),
+        ItemKind::ToolCall(call) => call.arguments.len(),
+        ItemKind::ToolResult(result) => content(&result.content),
+        _ => 0,
+    }
+}
+
+fn any_content() -> impl Strategy<Value = Content> {
+    let text = || "[aü\n]{0,80}";
+    prop_oneof![
+        text().prop_map(Content::from),
+        (text(), text()).prop_map(|(text, data)| {
+            Content::from(vec![text.as_str().into(), Part::image("image/png", data)])
+        }),
+    ]
+}
+
+/// Any entry at all, with few call ids, so that they meet.
+fn any_item() -> impl Strategy<Value = Item> {
+    let id = || prop::sample::select(vec!["a", "b", "c", "d", "e"]);
+    let text = || "[aü]{0,40}";
+    let kind = prop_oneof![
+        1 => text().prop_map(Item::user),
+        1 => text().prop_map(Item::system),
+        2 => text().prop_map(Item::text),
+        3 => text().prop_map(Item::reasoning),
+        5 => (id(), text()).prop_map(|(id, text)| call(id, &json!({ "a": text }).to_string())),
+        5 => (id(), any_content()).prop_map(|(id, content)| result(id, content)),
+        1 => Just(signed(Item::new(ItemKind::Other), "x", json!({ "own": 1 }))),
+    ];
+    let mark = prop::option::weighted(
+        0.1,
+        prop::sample::select(vec![Mark::Interrupted, Mark::Compacted, Mark::Tombstone]),
+    );
+    (kind, mark, prop::bool::weighted(0.3), prop::bool::weighted(0.2)).prop_map(
+        |(item, mark, last, sign)| {
+            let outside = matches!(
+                item.kind,
+                ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::ToolResult(_)
+            );
+            let item = if last && !outside { ends(item) } else { item };
+            let item =
+                if sign { signed(item, "anthropic", json!({ "signature": "s" })) } else { item };
+            match mark {
+                Some(mark) => item.marked(mark),
+                None => item,
+            }
+        },
+    )
+}
+
+/// A lawful history: anything, settled, or a session as agents have it.
+fn lawful() -> impl Strategy<Value = History> {
+    let settled =
+        prop::collection::vec(any_item(), 0..40).prop_map(|items| history(items).settled());
+    prop_oneof![3 => settled, 1 => (0_usize..9).prop_map(|turns| history(session(turns)))]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn h58_a_lawful_history_stays_lawful_and_gets_shorter_once(
+        before in lawful(),
+        keep in 0_usize..4,
+        max in prop_oneof![0_usize..60, Just(1_024)],
+        arguments in 0_usize..40,
+    ) {
+        let shorten = Shorten::new().keep_turns(keep).max_result_bytes(max).max_arguments_bytes(arguments);
+        prop_assert!(before.is_lawful());
+        let Some(compaction) = shorten.shorten(&before) else { return Ok(()) };
+        let after = applied(&compaction, &before);
+        prop_assert!(after.is_lawful());
+        prop_assert_eq!(&after.settled(), &after);
+        prop_assert_eq!(shorten.shorten(&after), None);
+
+        let total = |history: &History| history.iter().map(size).sum::<usize>();
+        prop_assert!(total(&after) < total(&before) || after.len() < before.len());
+        prop_assert!(total(&after) <= total(&before));
+        let ids = |history: &History| -> Vec<(bool, String)> {
+            let id = |item: &Item| match &item.kind {
+                ItemKind::ToolCall(call) => Some((true, call.call_id.clone())),
+                ItemKind::ToolResult(result) => Some((false, result.call_id.clone())),
+                _ => None,
+            };
+            history.iter().filter_map(id).collect()
+        };
+        prop_assert_eq!(ids(&after), ids(&before));
+        prop_assert_eq!(after.completed_turns(), before.completed_turns());
+        let said = |history: &History| -> Vec<Item> {
+            let said = |item: &&Item| matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::Text { .. } | ItemKind::Other);
+            history.iter().filter(said).cloned().collect()
+        };
+        prop_assert_eq!(said(&after), said(&before));
+    }
+
+    #[test]
+    fn h58_whatever_a_compactor_says_a_lawful_history_stays_lawful(
+        before in lawful(),
+        from in 0_usize..45,
+        len in 0_usize..45,
+        items in prop::collection::vec(any_item(), 0..6),
+    ) {
+        let compaction = Compaction { from, to: from + len, items };
+        let with_note = reactive(compaction.clone(), &before);
+        if compaction.check(&before).is_ok() {
+            prop_assert!(applied(&compaction, &before).is_lawful());
+            // The note is never what makes it unlawful.
+            let after = applied(&with_note, &before);
+            prop_assert!(after.is_lawful() && was_compacted(&after));
+        }
+    }
+
+    #[test]
+    fn what_every_wire_takes_it_takes_shortened_and_with_the_note(turns in 5_usize..9, keep in 1_usize..4) {
+        let before = history(session(turns));
+        let compaction = Shorten::new().keep_turns(keep).max_result_bytes(4).shorten(&before).unwrap();
+        let after = applied(&reactive(compaction, &before), &before);
+        for wire in Wire::ALL {
+            prop_assert_eq!(lint::request(wire, &encoded(wire, &after)), [""; 0]);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A stream in a task of its own: how far ahead it is, what a pause and a drop do, how it ends.
+
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::stream::{FusedStream, poll_fn};
+use futures::{FutureExt, Stream, StreamExt, stream};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+use turnstream::event::{Reason, ToolEvent};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::task::{InTask, InTaskExt};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::{Agent, Error, ErrorKind, Event};
+
+type Item = Result<usize, Error>;
+
+fn ahead(n: usize) -> NonZeroUsize {
+    NonZeroUsize::new(n).unwrap()
+}
+
+/// Counts from 0 without end, and how often it was asked.
+fn counting(read: &Arc<AtomicUsize>) -> impl Stream<Item = Item> + Send + 'static {
+    let read = Arc::clone(read);
+    stream::repeat_with(move || Ok(read.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Sends a word when it is dropped.
+struct Guard(mpsc::Sender<&'static str>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.send("dropped");
+    }
+}
+
+/// What a guard in the stream says.
+fn guarded<T>(
+    stream: impl Stream<Item = T> + Send + 'static,
+) -> (impl Stream<Item = T> + Send + 'static, mpsc::Receiver<&'static str>) {
+    let (sender, dropped) = mpsc::channel();
+    let guard = Guard(sender);
+    let stream = stream.map(move |item| {
+        let _ = &guard;
+        item
+    });
+    (stream, dropped)
+}
+
+fn two_threads() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).build().unwrap()
+}
+
+/// Lets the task go on for as long as it wants to.
+async fn pause() {
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn rest(stream: InTask<usize>) -> Vec<Result<usize, ErrorKind>> {
+    stream.map(|item| item.map_err(|error| error.kind())).collect().await
+}
+
+#[tokio::test]
+async fn the_stream_is_at_most_n_items_ahead() {
+    for n in [1, 2, 7, 100] {
+        let read = Arc::new(AtomicUsize::new(0));
+        let mut items = counting(&read).in_task(ahead(n));
+        pause().await;
+        assert_eq!(read.load(Ordering::Relaxed), 0, "nothing happens before the first poll");
+        for pulled in 1..=20 {
+            assert_eq!(items.next().await, Some(Ok(pulled - 1)));
+            assert!(read.load(Ordering::Relaxed) <= pulled + n);
+            pause().await;
+            assert_eq!(read.load(Ordering::Relaxed), pulled + n);
+            assert_eq!(items.size_hint(), (n, None));
+        }
+    }
+}
+
+#[tokio::test]
+async fn others_have_their_turn_beside_a_stream_that_is_always_ready() {
+    let read = Arc::new(AtomicUsize::new(0));
+    let mut items = counting(&read).in_task(NonZeroUsize::MAX);
+    assert_eq!(items.next().await, Some(Ok(0)));
+    tokio::task::yield_now().await;
+    assert!(read.load(Ordering::Relaxed) < 10_000);
+}
+
+#[test]
+fn the_order_is_kept_between_threads() {
+    let runtime = two_threads();
+    for n in [1, 3, 64] {
+        let items = stream::iter((0..5_000).map(Ok)).in_task(ahead(n));
+        // On the test's own thread, so that the two ends wait for each other.
+        let _inside = runtime.enter();
+        let items: Vec<Item> = block_on(items.collect());
+        assert!(items.into_iter().map(Result::unwrap).eq(0..5_000));
+    }
+}
+
+#[tokio::test]
+async fn an_error_is_an_item_like_any_other() {
+    let broken = || Err(Error::new(ErrorKind::Server, "broken"));
+    let items = stream::iter([Ok(1), broken(), Ok(2)]).in_task(ahead(1));
+    assert_eq!(rest(items).await, [Ok(1), Err(ErrorKind::Server), Ok(2)]);
+}
+
+#[tokio::test]
+async fn the_stream_is_dropped_before_none_comes_and_none_comes_for_ever() {
+    let (items, dropped) = guarded(stream::iter([Ok(1)]));
+    let mut items = items.in_task(ahead(4));
+    assert_eq!(items.next().await, Some(Ok(1)));
+    assert!(!items.is_terminated());
+    assert_eq!(items.next().await, None);
+    assert_eq!(dropped.try_recv(), Ok("dropped"));
+    assert!(items.is_terminated());
+    assert_eq!(items.next().await, None);
+}
+
+#[tokio::test]
+async fn a_drop_drops_the_stream_and_what_waits_in_that_call() {
+    let item = Arc::new(());
+    let copy = Arc::clone(&item);
+    let (items, dropped) = guarded(stream::repeat_with(move || Ok(Arc::clone(&copy))));
+    let mut items = items.in_task(ahead(3));
+    items.next().await.unwrap().unwrap();
+    pause().await;
+    assert_eq!(Arc::strong_count(&item), 2 + 3);
+    drop(items);
+    assert_eq!(dropped.try_recv(), Ok("dropped"));
+    assert_eq!(Arc::strong_count(&item), 1);
+}
+
+#[tokio::test]
+async fn a_drop_before_the_first_poll_drops_the_stream() {
+    let (items, dropped) = guarded(stream::pending::<Item>());
+    drop(items.in_task(ahead(1)));
+    assert_eq!(dropped.try_recv(), Ok("dropped"));
+}
+
+#[tokio::test]
+async fn a_drop_ends_the_task() {
+    let mut items = stream::pending::<Item>().in_task(ahead(1));
+    assert!(items.next().now_or_never().is_none());
+    pause().await;
+    let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(alive(), 1);
+    drop(items);
+    pause().await;
+    assert_eq!(alive(), 0);
+}
+
+#[test]
+fn a_drop_in_the_middle_of_a_poll_makes_it_the_last() {
+    let runtime = two_threads();
+    let (inside, outside) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (entered, left) = (Arc::clone(&inside), Arc::clone(&outside));
+    let polls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&polls);
+    let (items, dropped) = guarded(stream::repeat_with(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        entered.wait();
+        left.wait();
+        Ok(0)
+    }));
+    let mut items = items.in_task(ahead(9));
+    let _inside = runtime.enter();
+    assert!(items.next().now_or_never().is_none());
+    inside.wait();
+    drop(items);
+    assert!(dropped.try_recv().is_err(), "it is in use");
+    outside.wait();
+    assert_eq!(dropped.recv(), Ok("dropped"));
+    assert_eq!(polls.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_stream_may_drop_its_own_consumer() {
+    let place: Arc<Mutex<Option<InTask<usize>>>> = Arc::default();
+    let inside = Arc::clone(&place);
+    let (items, dropped) = guarded(poll_fn(move |_| {
+        let consumer = inside.lock().unwrap().take();
+        drop(consumer);
+        Poll::Ready(Some(Ok(1)))
+    }));
+    let mut items = items.in_task(ahead(1));
+    assert!(items.next().now_or_never().is_none());
+    *place.lock().unwrap() = Some(items);
+    pause().await;
+    assert_eq!(dropped.try_recv(), Ok("dropped"));
+}
+
+#[tokio::test]
+async fn a_panic_is_the_last_item_behind_those_that_were_there() {
+    let (items, dropped) = guarded(stream::iter(0..9).map(|n| match n {
+        2 => resume_unwind(Box::new("boom")),
+        n => Ok(n),
+    }));
+    let mut items = items.in_task(ahead(5));
+    assert_eq!(items.next().await, Some(Ok(0)));
+    assert_eq!(items.next().await, Some(Ok(1)));
+    let error = items.next().await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panic);
+    assert_eq!(error.to_string(), "the stream panicked: boom");
+    assert_eq!(dropped.try_recv(), Ok("dropped"));
+    assert_eq!(items.next().await, None);
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        resume_unwind(Box::new("boom"));
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_the_drop_of_a_stream_that_is_over_loses_nothing() {
+    let bomb = Bomb;
+    let items = stream::iter([Ok(1), Ok(2)]).map(move |item| {
+        let _ = &bomb;
+        item
+    });
+    assert_eq!(rest(items.in_task(ahead(1))).await, [Ok(1), Ok(2)]);
+}
+
+#[test]
+fn outside_of_a_runtime_the_first_poll_panics_and_loses_nothing() {
+    let mut items = stream::iter([Ok(1)]).in_task(ahead(1));
+    assert!(catch_unwind(AssertUnwindSafe(|| items.next().now_or_never())).is_err());
+    let runtime = Builder::new_current_thread().build().unwrap();
+    assert_eq!(runtime.block_on(rest(items)), [Ok(1)]);
+}
+
+#[test]
+fn the_end_of_the_runtime_is_told() {
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let (items, dropped) = guarded(stream::iter([Ok(1)]).chain(stream::pending()));
+    let mut items = items.in_task(ahead(2));
+    assert_eq!(runtime.block_on(items.next()), Some(Ok(1)));
+    drop(runtime);
+    assert_eq!(dropped.try_recv(), Ok("dropped"));
+    assert_eq!(block_on(rest(items)), [Err(ErrorKind::Other)]);
+}
+
+/// A model that calls a tool, and the tool, which takes a second and then counts up.
+fn agent(done: &Arc<AtomicUsize>) -> Agent {
+    let done = Arc::clone(done);
+    let parameters = json!({ "type": "object" });
+    let spec = ToolSpec { name: "t".into(), description: String::new(), parameters };
+    let tool = Tool::raw(spec, move |_, _| {
+        let done = Arc::clone(&done);
+        async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            done.fetch_add(1, Ordering::Relaxed);
+            "fine"
+        }
+    });
+    let replies = [Reply::new().call("t", json!({})), "done".into()];
+    Agent::new(Scripted::new(replies)).with_tools([tool.unwrap()])
+}
+
+/// Pulls until a tool runs, then pauses for a minute.
+async fn pause_at_the_tool(events: &mut (impl Stream<Item = Result<Event, Error>> + Unpin)) {
+    while let Some(event) = events.next().await {
+        if let Event::Tool(ToolEvent::Started { .. }) = event.unwrap() {
+            break;
+        }
+    }
+    tokio::time::sleep(Duration::from_mins(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_go_on_while_the_consumer_pauses() {
+    let done = Arc::new(AtomicUsize::new(0));
+    let mut run = agent(&done).run("go");
+    pause_at_the_tool(&mut run).await;
+    assert_eq!(done.load(Ordering::Relaxed), 0, "without a task they pause");
+
+    let run = agent(&done).run("go");
+    let handle = run.handle();
+    let mut events = run.in_task(ahead(100));
+    pause_at_the_tool(&mut events).await;
+    assert_eq!(done.load(Ordering::Relaxed), 1);
+    assert_eq!(handle.history().len(), 4, "all was said meanwhile");
+    let last = events.collect::<Vec<_>>().await.pop().unwrap().unwrap();
+    assert_eq!(last.finished().unwrap().reason, Reason::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_in_a_task_can_be_interrupted() {
+    let done = Arc::new(AtomicUsize::new(0));
+    let run = agent(&done).run("go");
+    let handle = run.handle();
+    let mut events = run.in_task(ahead(1));
+    while !matches!(events.next().await, Some(Ok(Event::Tool(_)))) {}
+    handle.interrupt();
+    let last = events.collect::<Vec<_>>().await.pop().unwrap().unwrap();
+    assert!(matches!(last.finished().unwrap().reason, Reason::Interrupted(_)));
+    assert_eq!(done.load(Ordering::Relaxed), 0);
+}
