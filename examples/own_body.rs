@@ -56,9 +56,8 @@ fn body(
         let said = if state.resuming.is_some() {
             Ok(None)
         } else {
-            let facts = parts.facts(&state, None);
+            let facts = parts.facts(&mut state, None);
             if let Some(reason) = facts.at_limit(&state) {
-                state.exceeded = facts.exceeded;
                 yield Step::StopWith(state.ended(reason));
                 return;
             }
@@ -66,7 +65,7 @@ fn body(
                 yield Step::Value(event);
             }
             let request = parts.request(&mut state).await?;
-            yield Step::Value(parts.turn_started(&state, &request));
+            yield Step::Value(parts.turn_started(&state));
             let mut events = parts.ask(&state, request).await?;
             loop {
                 match events.next().await {
@@ -86,8 +85,7 @@ fn body(
 
         let (next, error) = match said {
             Ok(turn) => {
-                let facts = parts.facts(&state, turn.as_deref());
-                state.exceeded = facts.exceeded.or(facts.too_many_calls);
+                let facts = parts.facts(&mut state, turn.as_deref());
                 let decision = match &turn {
                     Some(turn) => {
                         parts.observe(&mut state, turn).await?;
@@ -109,7 +107,8 @@ fn body(
                     (Decision::Refuse { next, .. } | Decision::Then(next), _) => next,
                     (Decision::Stop, Some(turn)) => parts.at_stop(&mut state, &turn).await?,
                     (Decision::RunTools | Decision::Stop, _) => {
-                        let next = after_tools(&state, pending, &parts.facts(&state, None));
+                        let facts = parts.facts(&mut state, None);
+                        let next = after_tools(&state, pending, &facts);
                         match next.asks_again() && parts.should_stop(&state).await? {
                             true => Next::Finish(Reason::Stopped),
                             false => next,
@@ -120,7 +119,8 @@ fn body(
             }
             Err(error) => {
                 let retracted = parts.failed(&state, &error);
-                let Some(next) = on_error(&state, &error, &parts.facts(&state, None)) else {
+                let facts = parts.facts(&mut state, None);
+                let Some(next) = on_error(&state, &error, &facts) else {
                     Err(error)?
                 };
                 if let Some(event) = retracted {

@@ -41,7 +41,7 @@ fn the_copy_differs_in_the_one_line_that_is_marked() {
 }
 
 #[test]
-fn the_copy_needs_no_import_that_the_agents_own_body_has_not() {
+fn the_copy_imports_what_the_agents_own_body_imports() {
     let example = imports(EXAMPLES);
     for import in imports(AGENTS) {
         assert!(example.contains(&import), "the example does not import {import}");
