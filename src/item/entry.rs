@@ -180,6 +180,14 @@ impl Item {
         self
     }
 
+    /// What the user said, where this is it.
+    pub fn as_user(&self) -> Option<&Content> {
+        match &self.kind {
+            ItemKind::User { content } => Some(content),
+            _ => None,
+        }
+    }
+
     /// The call, where this is one.
     pub fn as_tool_call(&self) -> Option<&ToolCall> {
         match &self.kind {

@@ -1,0 +1,95 @@
+//! Stops a model in the middle of a sentence, as soon as a word appears, in two ways: the run is
+//! dropped, or it is interrupted and pulled to its end.
+//!
+//! Both close the connection at once, so that no more tokens are made, and both leave a history
+//! that can be sent again.
+//!
+//! ```text
+//! cargo run --example mid_stream_abort
+//! ```
+
+use std::error::Error;
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::provider::{Anthropic, Reply};
+use turnstream::testing::ModelServer;
+use turnstream::{Agent, Event, History, Run, Tool};
+
+const STOP_WORD: &str = "password";
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+/// Pulls until the word is there, also when it comes in pieces.
+async fn until_the_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
+    let mut said = String::new();
+    while let Some(event) = run.next().await {
+        let event = event?;
+        if matches!(event, Event::TurnStarted { .. }) {
+            said.clear();
+        }
+        if let Some(text) = event.text_delta() {
+            said.push_str(text);
+        }
+        if said.contains(STOP_WORD) {
+            println!("heard: {said}");
+            return Ok(());
+        }
+    }
+    Err("the word never came".into())
+}
+
+/// What is sent of a history: no call of a turn that broke off, and a result for every other.
+fn show(history: &History) {
+    let history = history.settled();
+    let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();
+    let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
+    println!("{calls} call, {results} result, lawful: {}", history.is_lawful());
+}
+
+/// A server that is in the middle of an answer, and a run against it.
+async fn begin() -> Result<(ModelServer, Run), Box<dyn Error>> {
+    let server = ModelServer::anthropic(|_body, n| match n {
+        0 => Reply::text("I look it up.").call("look_up", json!({})),
+        // A call that never runs, since its turn never completes; and then it talks and talks.
+        _ => Reply::new().call("look_up", json!({})).say("The password is open sesame, and").hang(),
+    })
+    .await?;
+    let model = Anthropic::new("any").with_base_url(server.url())?;
+    let look_up = Tool::new("look_up", "Looks it up", async |_: Nothing, _cx| {
+        println!("look_up runs");
+        "open sesame"
+    });
+    let run = Agent::new(model).with_tools([look_up]).run("Can I come in?");
+    Ok((server, run))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    println!("The model's words are scripted; the server and its connections are real.");
+
+    println!("\nBy a drop:");
+    let (server, mut run) = begin().await?;
+    let handle = run.handle();
+    until_the_word(&mut run).await?;
+    drop(run);
+    server.http().closed().await;
+    println!("the server saw {} connection close early", server.http().closed_early());
+    // The run is gone; what was said until then is not.
+    show(&handle.history());
+
+    println!("\nBy an interrupt:");
+    let (server, mut run) = begin().await?;
+    until_the_word(&mut run).await?;
+    run.interrupt();
+    while let Some(event) = run.next().await {
+        if let Some(outcome) = event?.finished() {
+            println!("the outcome: {}, {} requests", outcome.reason, outcome.turns);
+        }
+    }
+    server.http().closed().await;
+    println!("the server saw {} connection close early", server.http().closed_early());
+    show(&run.history());
+    Ok(())
+}

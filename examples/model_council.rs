@@ -1,0 +1,82 @@
+//! Several models answer one question side by side, and a judge decides between the answers.
+//!
+//! The council is one stream, merged out of the runs of its members. Nothing is spawned: the models
+//! stream while the consumer pulls, and dropping the council drops every request under it.
+//!
+//! ```text
+//! cargo run --example model_council
+//! ```
+
+use futures::{Stream, TryStreamExt, stream};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::{Agent, Error, ErrorKind, Event};
+
+const QUESTION: &str = "Where do I keep a password?";
+
+/// What the judge answers.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Verdict {
+    winner: String,
+    why: String,
+}
+
+/// All events of all members, each with the name of the member.
+fn council(
+    members: &[(&'static str, Agent)],
+    question: &str,
+) -> impl Stream<Item = Result<(&'static str, Event), Error>> + use<> {
+    stream::select_all(members.iter().map(|(name, agent)| {
+        let name = *name;
+        agent.run(question).map_ok(move |event| (name, event))
+    }))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    println!("The words of all models are scripted; the merging and the cancelling are real.");
+    let quick = Scripted::function(|_, _| Reply::text("In a file."));
+    let careful = Scripted::function(|_, _| Reply::text("In a manager, behind a second factor."));
+    let absent = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
+    let models = [quick.clone(), careful.clone(), absent.clone()];
+    let members = [
+        ("quick", Agent::new(quick)),
+        ("careful", Agent::new(careful)),
+        ("absent", Agent::new(absent)),
+    ];
+
+    let mut answers = Vec::new();
+    let mut events = council(&members, QUESTION);
+    while let Some((name, event)) = events.try_next().await? {
+        match event {
+            // A member that failed is a member less, and not the end of the council.
+            Event::Finished(outcome) => match outcome.ok() {
+                Ok(outcome) => answers.push(format!("{name}: {}", outcome.text)),
+                Err(error) => println!("{name} does not answer: {error}"),
+            },
+            event => {
+                if let Some(text) = event.text_delta() {
+                    println!("{name:>8} | {text}");
+                }
+            }
+        }
+    }
+
+    let judge = Scripted::new([r#"{ "winner": "careful", "why": "a file can be read" }"#]);
+    let judge = Agent::new(judge).with_output::<Verdict>();
+    let case = format!("Which answer to `{QUESTION}` is best?\n{}", answers.join("\n"));
+    let verdict: Verdict = judge.run(case).outcome().await.ok()?.parse()?;
+    println!("of {} answers the best is {}'s: {}", answers.len(), verdict.winner, verdict.why);
+
+    // Whoever has heard enough drops the stream.
+    let in_flight = || models.iter().map(Scripted::in_flight).sum::<usize>();
+    let mut events = council(&members, QUESTION);
+    while let Some((name, event)) = events.try_next().await? {
+        if name == "careful" && event.text_delta().is_some() {
+            break;
+        }
+    }
+    let before = in_flight();
+    drop(events);
+    println!("{before} requests were streaming; after the drop {} are", in_flight());
+    Ok(())
+}

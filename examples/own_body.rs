@@ -1,0 +1,150 @@
+//! The agent's own loop with one line more: each lap says what was decided, and nothing else is
+//! different. No setting and no hook is needed for that: the body is a function, copied from
+//! `src/agent/body.rs` and handed to `Agent::run_by`. All that it uses is public.
+//!
+//! That line ends with `// the line that is ours`. Another could wait between two turns, ask a
+//! service whether to go on, or leave out what you do not want. Besides this crate the body needs
+//! `async-stream` and `futures`.
+//!
+//! ```text
+//! cargo run --example own_body
+//! ```
+
+use async_stream::try_stream;
+use futures::{Stream, StreamExt};
+use serde_json::json;
+use turnstream::agent::{Decision, Next, Parts, State, after_tools, decide, on_error};
+use turnstream::env::SystemIds;
+use turnstream::error::Error;
+use turnstream::event::{Event, Reason};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::stream::Step;
+use turnstream::turn::PartialTurn;
+use turnstream::{Agent, History, Tool};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Word {
+    word: String,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    println!("The model's words are scripted; the loop and its decisions are real.");
+    let model = Scripted::new([
+        Reply::text("I count.").call("count", json!({ "word": "stream" })),
+        Reply::text("Once more.").call("count", json!({ "word": "turn" })),
+        Reply::text("Six and four."),
+    ]);
+    let count = Tool::new("count", "Counts letters", async |it: Word, _cx| it.word.len());
+    let agent = Agent::new(model).with_tools([count]);
+
+    let run = agent.run_by(body, History::new(&SystemIds), "How long are `stream` and `turn`?");
+    let outcome = run.outcome().await.ok()?;
+    println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
+    Ok(())
+}
+
+/// One lap: deliver what waits, ask the model, act on its turn.
+///
+/// Dropping the stream drops the request, the hooks and the tools that run.
+fn body(
+    parts: Parts,
+    mut state: State,
+) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
+    try_stream! {
+        // A run that resumes pending calls has its turn already.
+        let said = if state.resuming.is_some() {
+            Ok(None)
+        } else {
+            let facts = parts.facts(&mut state, None);
+            if let Some(reason) = facts.at_limit(&state) {
+                yield Step::StopWith(state.ended(reason));
+                return;
+            }
+            while let Some(event) = parts.deliver(&mut state) {
+                yield Step::Value(event);
+            }
+            let request = parts.request(&mut state).await?;
+            yield Step::Value(parts.turn_started(&state));
+            let mut events = parts.ask(&state, request).await?;
+            loop {
+                match events.next().await {
+                    Some(Ok(event)) => {
+                        let event = Event::from(event);
+                        let turn = event.turn_complete().cloned();
+                        yield Step::Value(event);
+                        if turn.is_some() {
+                            break Ok(turn);
+                        }
+                    }
+                    Some(Err(error)) => break Err(error),
+                    None => break Err(PartialTurn::default().into_error(None)),
+                }
+            }
+        };
+
+        let (next, error) = match said {
+            Ok(turn) => {
+                let facts = parts.facts(&mut state, turn.as_deref());
+                let decision = match &turn {
+                    Some(turn) => {
+                        parts.observe(&mut state, turn).await?;
+                        decide(&state, turn, &facts)
+                    }
+                    None => Decision::RunTools,
+                };
+                println!("  lap {}: {decision:?}", state.model_calls); // the line that is ours
+                let mut answers = parts.answers(&state, turn.as_ref(), &decision)?;
+                state.resuming = None;
+                while let Some(event) = answers.next().await {
+                    yield Step::Value(event.into());
+                }
+                parts.close_verdicts();
+                let answered = answers.finish()?;
+                let pending = !answered.pending.is_empty();
+                state = state.answered(turn.as_deref(), answered);
+                let next = match (decision, turn) {
+                    (Decision::Refuse { next, .. } | Decision::Then(next), _) => next,
+                    (Decision::Stop, Some(turn)) => parts.at_stop(&mut state, &turn).await?,
+                    (Decision::RunTools | Decision::Stop, _) => {
+                        let facts = parts.facts(&mut state, None);
+                        let next = after_tools(&state, pending, &facts);
+                        match next.asks_again() && parts.should_stop(&state).await? {
+                            true => Next::Finish(Reason::Stopped),
+                            false => next,
+                        }
+                    }
+                };
+                (next, None)
+            }
+            Err(error) => {
+                let retracted = parts.failed(&state, &error);
+                let facts = parts.facts(&mut state, None);
+                let Some(next) = on_error(&state, &error, &facts) else {
+                    Err(error)?
+                };
+                if let Some(event) = retracted {
+                    yield Step::Value(event);
+                }
+                (next, Some(error))
+            }
+        };
+
+        let next = match (next, error) {
+            (Next::Compact, error) => match (parts.compact(&mut state).await, error) {
+                (Some(event), _) => {
+                    yield Step::Value(event);
+                    Next::Compact
+                }
+                (None, Some(error)) => Err(error)?,
+                (None, None) => Next::Finish(Reason::ContextWindow),
+            },
+            (next, _) => next,
+        };
+        let (events, step) = state.then(next, || parts.id());
+        for event in events {
+            yield Step::Value(event);
+        }
+        yield step;
+    }
+}

@@ -1,0 +1,119 @@
+//! A run is paused, stopped behind a turn, written to a file and continued by another process. And
+//! one is dropped in the middle of a tool: what is left can be sent again.
+//!
+//! ```text
+//! cargo run --example pause_and_resume
+//! ```
+
+use std::error::Error;
+use std::{env, fs, path::Path, process, time::Duration};
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::event::ToolEvent;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::{Agent, Event, History, Item, Tool, agent::Input};
+
+const TEXT: [&str; 2] = ["It was a dark and stormy night.", "The rain fell in torrents."];
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Page {
+    number: usize,
+}
+
+/// It reads one page after the other. Its words are scripted, and depend on the history alone, as
+/// those of any model.
+fn model() -> Scripted {
+    Scripted::function(|request, _| {
+        match request.history.iter().filter_map(Item::as_tool_result).count() {
+            read @ (0 | 1) => Reply::text("Next page.").call("count", json!({ "number": read })),
+            _ => Reply::text("That was all."),
+        }
+    })
+}
+
+fn count() -> Tool {
+    Tool::new("count", "Counts the words of a page", async |page: Page, _cx| {
+        TEXT.get(page.number).map_or(0, |text| text.split_whitespace().count())
+    })
+}
+
+/// Pausing is not pulling, and stopping is a wish: the turn and its tools are finished first.
+async fn stop(file: &Path) -> Result<(), Box<dyn Error>> {
+    let model = model();
+    let mut run = Agent::new(model.clone()).with_tools([count()]).run("Count the words");
+    while let Some(event) = run.next().await {
+        match event? {
+            Event::Tool(ToolEvent::Started { name, .. }) => {
+                println!("{name} has started; nobody pulls for a while, and nothing moves");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let open = run.history().unanswered_calls().len();
+                println!("{} request, {open} open call", model.requests().len());
+                run.stop_after_turn();
+            }
+            Event::Finished(it) => println!("{} after turn {}", it.reason, it.turns),
+            _ => {}
+        }
+    }
+    fs::write(file, serde_json::to_vec_pretty(&run.history())?)?;
+    Ok(())
+}
+
+/// All that the other process has is the file.
+async fn go_on(file: &Path) -> Result<(), Box<dyn Error>> {
+    let history: History = serde_json::from_slice(&fs::read(file)?)?;
+    println!("  another process begins with {} items", history.len());
+    let agent = Agent::new(model()).with_tools([count()]);
+    // The results of the tools are what the model waits for: nobody has to say anything.
+    let run = agent.run_from(history, Input::default());
+    let handle = run.handle();
+    let outcome = run.outcome().await.ok()?;
+    let counts = handle.history();
+    let counts = counts.iter().filter_map(Item::as_tool_result).map(|it| it.content.text());
+    println!("  {} The counts: {:?}", outcome.text, counts.collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Without any wish: the run is dropped, and with it the tool, wherever it is.
+async fn drop_it() -> Result<(), Box<dyn Error>> {
+    let stuck =
+        Tool::new("count", "Never ends", async |_: Page, _cx| std::future::pending::<u8>().await);
+    let mut run = Agent::new(model()).with_tools([stuck]).run("Count the words");
+    let handle = run.handle();
+    while let Some(event) = run.next().await {
+        if matches!(event?, Event::Tool(ToolEvent::Started { .. })) {
+            break;
+        }
+    }
+    drop(run);
+    let left = handle.history();
+    println!(
+        "dropped: {} call is open, lawful: {}",
+        left.unanswered_calls().len(),
+        left.is_lawful()
+    );
+    let settled = left.settled();
+    let result = settled.last().and_then(Item::as_tool_result).ok_or("no result")?;
+    println!("settled: `{}`, lawful: {}", result.content.text(), settled.is_lawful());
+    // `run_from` settles by itself.
+    let agent = Agent::new(model()).with_tools([count()]);
+    let outcome = agent.run_from(left, "Never mind, go on").outcome().await.ok()?;
+    println!("continued: {}", outcome.text);
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    if let Some(file) = env::args_os().nth(1) {
+        return go_on(Path::new(&file)).await;
+    }
+    println!("The model's words are scripted; tools, file and process are real.");
+    let file = env::temp_dir().join(format!("pause_and_resume-{}.json", process::id()));
+    stop(&file).await?;
+    let status = process::Command::new(env::current_exe()?).arg(&file).status();
+    fs::remove_file(&file)?;
+    match status?.success() {
+        true => drop_it().await,
+        false => Err("the other process failed".into()),
+    }
+}
