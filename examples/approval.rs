@@ -1,0 +1,125 @@
+//! A tool that needs approval, in both forms: the run is suspended and goes on later, or it waits.
+//!
+//! ```text
+//! cargo run --example approval              # asks on the terminal
+//! cargo run --example approval -- --yes     # or --no
+//! ```
+
+use std::io::{IsTerminal, Write, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use futures::TryStreamExt;
+use serde_json::json;
+use turnstream::item::ToolCall;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, Verdict};
+use turnstream::{Agent, Event, History, Item};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct File {
+    name: String,
+}
+
+/// An agent that tidies up. Its words are scripted; the files are really deleted.
+fn tidy(folder: &Path) -> Agent {
+    let model = Scripted::function(|request, _n| match request.history.last() {
+        Some(item) if item.as_tool_result().is_some() => Reply::text("I did what I may do."),
+        _ => Reply::text("Two files can go.")
+            .call("delete", json!({ "name": "draft.txt" }))
+            .call("delete", json!({ "name": "thesis.txt" })),
+    });
+    let folder = folder.to_owned();
+    let delete = Tool::new("delete", "Deletes a file", move |file: File, _cx| {
+        let path = folder.join(file.name);
+        async move { fs::remove_file(path) }
+    });
+    Agent::new(model).with_tools([delete.needs_approval()])
+}
+
+/// `--yes` and `--no` answer for a user who is not there.
+fn is_allowed(call: &ToolCall) -> bool {
+    print!("May `{}` run with {}? [y/N] ", call.name, call.arguments);
+    let mut line = String::new();
+    match env::args().nth(1).as_deref() {
+        Some("--yes") => line.push('y'),
+        None if stdin().is_terminal() => {
+            let _ = stdout().flush().and_then(|()| stdin().read_line(&mut line));
+            return line.trim() == "y";
+        }
+        _ => line.push('n'),
+    }
+    println!("{line}");
+    line == "y"
+}
+
+/// The run ends as `pending`, and another process goes on with it, tomorrow perhaps.
+async fn suspended(folder: &Path, store: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let run = tidy(folder).run("Tidy up, please");
+    let handle = run.handle();
+    let outcome = run.outcome().await;
+    println!("The run ends as {}, {} calls wait.", outcome.reason, outcome.pending.len());
+    fs::write(store, serde_json::to_string(&handle.history())?)?;
+
+    // From here on nothing is used but the file.
+    let history: History = serde_json::from_str(&fs::read_to_string(store)?)?;
+    let verdicts = history.unanswered_calls().into_iter().map(|call| {
+        let verdict = match is_allowed(&call) {
+            true => Verdict::Approve,
+            false => Verdict::Deny("the user wants to keep it".into()),
+        };
+        (call, verdict)
+    });
+    let outcome = tidy(folder).resume(history, verdicts)?.outcome().await;
+    for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
+        println!("{:?}: {}", result.kind, result.content.text());
+    }
+    println!("The run ends as {}: {}", outcome.reason, outcome.text);
+    Ok(())
+}
+
+/// The run waits while its holder asks, between two pulls.
+async fn interactive(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let mut run = tidy(folder).interactive().run("Tidy up, please");
+    while let Some(event) = run.try_next().await? {
+        if let Some(call) = event.approval() {
+            match is_allowed(call) {
+                true => run.approve(call)?,
+                false => run.deny(call, "the user wants to keep it")?,
+            }
+        }
+        if let Some(result) = event.tool_output() {
+            println!("{:?}: {}", result.kind, result.content.text());
+        }
+        if let Event::Finished(outcome) = event {
+            println!("The run ends as {}: {}", outcome.reason, outcome.text);
+        }
+    }
+    Ok(())
+}
+
+/// A new folder with two files in it.
+fn folder(name: &str) -> std::io::Result<PathBuf> {
+    let folder = env::temp_dir().join(format!("turnstream-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    for file in ["draft.txt", "thesis.txt"] {
+        fs::write(folder.join(file), "words")?;
+    }
+    Ok(folder)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("The model is scripted; the files are real, and so is your word.");
+    for (title, waits) in [("suspended", false), ("interactive", true)] {
+        println!("\n# {title}");
+        let folder = folder(title)?;
+        match waits {
+            true => interactive(&folder).await?,
+            false => suspended(&folder, &folder.join("history.json")).await?,
+        }
+        println!("Files left: {}", fs::read_dir(&folder)?.count());
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(())
+}
