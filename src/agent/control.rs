@@ -12,7 +12,7 @@ use crate::agent::RunHandle;
 use crate::event::Undelivered;
 use crate::item::ToolCall;
 use crate::tool::Verdict;
-use crate::usage::Usage;
+use crate::usage::{Price, Usage};
 
 /// What holders want of a run, and what it has used. Its locks are never held across an await, and
 /// no event travels through it.
@@ -26,6 +26,7 @@ pub(super) struct Control {
     said: Mutex<Said>,
     asked: Mutex<HashMap<String, Asked>>,
     charged: Mutex<Charged>,
+    price: Mutex<Option<Price>>,
     children: Mutex<HashMap<String, RunHandle>>,
 }
 
@@ -140,6 +141,16 @@ impl Control {
     /// No verdict counts any more.
     pub(super) fn close_verdicts(&self) {
         lock(&self.asked).clear();
+    }
+
+    /// Sets what tokens cost from here on.
+    pub(super) fn set_price(&self, price: Option<Price>) {
+        *lock(&self.price) = price;
+    }
+
+    /// What the tokens of the last request cost.
+    pub(super) fn price(&self) -> Option<Price> {
+        *lock(&self.price)
     }
 
     /// Counts what came on top since the last time, and gives all of it.

@@ -78,8 +78,9 @@ impl Parts {
         let budget = &self.agent.budget;
         let charged = self.control().charge(self.handle.usage(), |more| {
             budget.drain(more);
-            let price = budget.price_of(self.provider(state).model());
-            price.ok().flatten().map_or(0, |price| price.cost(&more))
+            let provider = || budget.price_of(self.provider(state).model()).ok().flatten();
+            let price = self.control().price().or_else(provider);
+            price.map_or(0, |price| price.cost(&more))
         });
         Spent {
             usage: charged.usage,
@@ -124,7 +125,10 @@ impl Parts {
         }
         let request = self.agent.hooks.prepare(state, request).await?;
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
-        self.agent.budget.price_of(model)?;
+        let price = self.agent.budget.price_of(model)?;
+        // What came until here was another request's, perhaps of another model.
+        self.spent(state);
+        self.control().set_price(price);
         Ok(request)
     }
 
