@@ -37,20 +37,16 @@ fn tidy(folder: &Path) -> Agent {
     Agent::new(model).with_tools([delete.needs_approval()])
 }
 
-/// `--yes` and `--no` answer for a user who is not there.
+/// Asks the user; `--yes` and `--no` answer for one who is not there.
 fn is_allowed(call: &ToolCall) -> bool {
     print!("May `{}` run with {}? [y/N] ", call.name, call.arguments);
-    let mut line = String::new();
-    match env::args().nth(1).as_deref() {
-        Some("--yes") => line.push('y'),
-        None if stdin().is_terminal() => {
-            let _ = stdout().flush().and_then(|()| stdin().read_line(&mut line));
-            return line.trim() == "y";
-        }
-        _ => line.push('n'),
+    let mut said = env::args().nth(1).unwrap_or_default();
+    if said.is_empty() && stdin().is_terminal() {
+        let _ = stdout().flush().and_then(|()| stdin().read_line(&mut said));
+    } else {
+        println!("{said}");
     }
-    println!("{line}");
-    line == "y"
+    matches!(said.trim(), "y" | "yes" | "--yes")
 }
 
 /// The run ends as `pending`, and another process goes on with it, tomorrow perhaps.
@@ -63,6 +59,7 @@ async fn suspended(folder: &Path, store: &Path) -> Result<(), Box<dyn std::error
 
     // From here on nothing is used but the file.
     let history: History = serde_json::from_str(&fs::read_to_string(store)?)?;
+    fs::remove_file(store)?;
     let verdicts = history.unanswered_calls().into_iter().map(|call| {
         let verdict = match is_allowed(&call) {
             true => Verdict::Approve,
@@ -72,7 +69,7 @@ async fn suspended(folder: &Path, store: &Path) -> Result<(), Box<dyn std::error
     });
     let outcome = tidy(folder).resume(history, verdicts)?.outcome().await;
     for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
-        println!("{:?}: {}", result.kind, result.content.text());
+        println!("The model reads: {}", result.content.text());
     }
     println!("The run ends as {}: {}", outcome.reason, outcome.text);
     Ok(())
@@ -89,7 +86,7 @@ async fn interactive(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         if let Some(result) = event.tool_output() {
-            println!("{:?}: {}", result.kind, result.content.text());
+            println!("The model reads: {}", result.content.text());
         }
         if let Event::Finished(outcome) = event {
             println!("The run ends as {}: {}", outcome.reason, outcome.text);
@@ -116,7 +113,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let folder = folder(title)?;
         match waits {
             true => interactive(&folder).await?,
-            false => suspended(&folder, &folder.join("history.json")).await?,
+            false => suspended(&folder, &folder.with_extension("json")).await?,
         }
         println!("Files left: {}", fs::read_dir(&folder)?.count());
         fs::remove_dir_all(&folder)?;

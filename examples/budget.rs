@@ -11,7 +11,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::request::ToolChoice;
 use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
-use turnstream::{Agent, Error, Outcome, Request, Usage};
+use turnstream::{Agent, Error, Item, Outcome, Request, Usage};
 
 /// Dollars for a million tokens. The numbers are yours to give.
 const PRICE: Price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
@@ -47,7 +47,6 @@ fn estimated(request: &Request) -> Usage {
 }
 
 fn report(outcome: &Outcome) {
-    // A part of the table: what the run cost follows from its usage.
     let dollars = |usage| PRICE.cost(usage) as f64 / 1e6;
     println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
     println!("  itself:     {} tokens, ${:.4}", outcome.usage.total(), dollars(&outcome.usage));
@@ -56,6 +55,11 @@ fn report(outcome: &Outcome) {
     match &outcome.budget {
         Some(exceeded) => println!("  ended by {:?}: {exceeded}", exceeded.kind),
         None => println!("  no budget was spent"),
+    }
+    for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
+        if let Some((_, stamp)) = result.content.text().split_once("[stopped") {
+            println!("  the parent reads of `{}`: [stopped{stamp}", result.name);
+        }
     }
 }
 

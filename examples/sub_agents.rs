@@ -108,7 +108,8 @@ async fn main() -> Result<(), Error> {
     for id in run.journal().nested_ids() {
         let Some(journal) = run.journal().nested(&id) else { continue };
         let history = journal.history();
-        println!("{id}: {} items, lawful: {}", history.len(), history.is_lawful());
+        let last = history.newest_first().find_map(Item::as_text).unwrap_or("nothing");
+        println!("{id}: {} items, the last words: {last}", history.len());
     }
     Ok(())
 }

@@ -6,8 +6,14 @@
 #![cfg(all(feature = "http", feature = "schemars"))]
 
 #[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../examples/agent/approval.rs"]
+mod approval;
+#[expect(dead_code, reason = "only its tests are wanted")]
 #[path = "../examples/agent/args.rs"]
 mod args;
+#[expect(dead_code, reason = "the questions of `approval` are answered by it")]
+#[path = "../examples/agent/lines.rs"]
+mod lines;
 #[path = "../examples/agent/offline/mod.rs"]
 mod offline;
 #[expect(dead_code, reason = "only its tests are wanted")]
@@ -239,6 +245,54 @@ fn a_run_that_is_not_completed_exits_with_1() {
     check_exit(&output, 1);
     let errors = text(&output.stderr).lines().filter(|line| line.starts_with("error: "));
     assert_eq!(errors.collect::<Vec<_>>(), ["error: the run ended early: max_turns"]);
+}
+
+const WRITE: &str = r#"Write "some words" to notes.txt"#;
+
+#[test]
+fn a_call_that_needs_approval_ends_the_run_as_pending_where_nobody_can_be_asked() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &[WRITE]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    let call = r#"write_file {"path":"notes.txt","text":"some words"}"#;
+    for line in [format!("  ? {call} needs to be allowed"), format!("   waiting: {call}")] {
+        assert!(err.lines().any(|it| it == line), "{err}");
+    }
+    let errors: Vec<_> = err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{err}");
+    assert!(errors[0].contains("pending; `write_file`") && errors[0].contains("--yes"), "{err}");
+    assert!(!temp.0.join("notes.txt").exists());
+}
+
+#[test]
+fn with_json_the_outcome_has_the_call_that_waits() {
+    let temp = Temp::new();
+    let Some(agent) = agent(&temp.0, &["--json"]) else { return };
+    // A pipe is nobody who can be asked, whatever comes through it.
+    let output = ask_stdin(agent, WRITE.as_bytes());
+    check_exit(&output, 1);
+    let (events, error, outcome) = read_json(&output.stdout);
+    assert_eq!((error, outcome.reason), (None, Reason::Pending));
+    let [call] = outcome.pending.as_slice() else { panic!("{:?}", outcome.pending) };
+    assert_eq!(call.name, "write_file");
+    assert_eq!(events.iter().find_map(Event::approval), Some(call));
+    assert!(!temp.0.join("notes.txt").exists());
+}
+
+#[test]
+fn with_yes_every_call_is_allowed() {
+    let temp = Temp::new();
+    for args in [&["--yes", WRITE][..], &["--json", "--yes", WRITE]] {
+        let Some(mut agent) = agent(&temp.0, args) else { return };
+        let output = agent.output().unwrap();
+        check_exit(&output, 0);
+        assert!(text(&output.stdout).contains("notes.txt"), "{}", text(&output.stdout));
+        let written = temp.0.join("notes.txt");
+        assert_eq!(fs::read_to_string(&written).unwrap(), "some words");
+        fs::remove_file(written).unwrap();
+    }
 }
 
 #[test]

@@ -60,3 +60,22 @@ impl Approval {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn somebody_is_asked_only_where_somebody_is() {
+        for (yes, json, terminal, expected) in [
+            (false, false, true, Approval::Ask),
+            (false, false, false, Approval::Suspend),
+            (false, true, true, Approval::Suspend),
+            (true, false, true, Approval::Yes),
+            (true, true, false, Approval::Yes),
+        ] {
+            let args = Args { yes, json, ..Args::default() };
+            assert_eq!(Approval::new(&args, terminal), expected, "{args:?} {terminal}");
+        }
+    }
+}
