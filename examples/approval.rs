@@ -6,7 +6,7 @@
 //! ```
 
 use std::io::{IsTerminal, Write, stdin, stdout};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{env, fs};
 
 use futures::TryStreamExt;
@@ -14,7 +14,9 @@ use serde_json::json;
 use turnstream::item::ToolCall;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, Verdict};
-use turnstream::{Agent, Event, History, Item};
+use turnstream::{Agent, History, Item, Outcome};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct File {
@@ -49,35 +51,26 @@ fn is_allowed(call: &ToolCall) -> bool {
     matches!(said.trim(), "y" | "yes" | "--yes")
 }
 
-/// The run ends as `pending`, and another process goes on with it, tomorrow perhaps.
-async fn suspended(folder: &Path, store: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let run = tidy(folder).run("Tidy up, please");
+/// The run ends as `pending`; who goes on with it may be another process, tomorrow.
+async fn suspended(agent: Agent, store: &Path) -> Result<Outcome> {
+    let run = agent.run("Tidy up, please");
     let handle = run.handle();
     let outcome = run.outcome().await;
     println!("The run ends as {}, {} calls wait.", outcome.reason, outcome.pending.len());
     fs::write(store, serde_json::to_string(&handle.history())?)?;
 
-    // From here on nothing is used but the file.
+    // From here on nothing is known but what stands in the file.
     let history: History = serde_json::from_str(&fs::read_to_string(store)?)?;
-    fs::remove_file(store)?;
-    let verdicts = history.unanswered_calls().into_iter().map(|call| {
-        let verdict = match is_allowed(&call) {
-            true => Verdict::Approve,
-            false => Verdict::Deny("the user wants to keep it".into()),
-        };
-        (call, verdict)
+    let verdicts = history.unanswered_calls().into_iter().map(|call| match is_allowed(&call) {
+        true => (call, Verdict::Approve),
+        false => (call, Verdict::Deny("the user wants to keep it".into())),
     });
-    let outcome = tidy(folder).resume(history, verdicts)?.outcome().await;
-    for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
-        println!("The model reads: {}", result.content.text());
-    }
-    println!("The run ends as {}: {}", outcome.reason, outcome.text);
-    Ok(())
+    Ok(agent.resume(history, verdicts)?.outcome().await)
 }
 
 /// The run waits while its holder asks, between two pulls.
-async fn interactive(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let mut run = tidy(folder).interactive().run("Tidy up, please");
+async fn interactive(agent: Agent) -> Result<Outcome> {
+    let mut run = agent.interactive().run("Tidy up, please");
     while let Some(event) = run.try_next().await? {
         if let Some(call) = event.approval() {
             match is_allowed(call) {
@@ -85,38 +78,30 @@ async fn interactive(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
                 false => run.deny(call, "the user wants to keep it")?,
             }
         }
-        if let Some(result) = event.tool_output() {
-            println!("The model reads: {}", result.content.text());
-        }
-        if let Event::Finished(outcome) = event {
-            println!("The run ends as {}: {}", outcome.reason, outcome.text);
-        }
     }
-    Ok(())
-}
-
-/// A new folder with two files in it.
-fn folder(name: &str) -> std::io::Result<PathBuf> {
-    let folder = env::temp_dir().join(format!("turnstream-{name}-{}", std::process::id()));
-    fs::create_dir_all(&folder)?;
-    for file in ["draft.txt", "thesis.txt"] {
-        fs::write(folder.join(file), "words")?;
-    }
-    Ok(folder)
+    Ok(run.outcome().await)
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<()> {
     println!("The model is scripted; the files are real, and so is your word.");
-    for (title, waits) in [("suspended", false), ("interactive", true)] {
-        println!("\n# {title}");
-        let folder = folder(title)?;
-        match waits {
-            true => interactive(&folder).await?,
-            false => suspended(&folder, &folder.with_extension("json")).await?,
+    let temp = env::temp_dir().join(format!("turnstream-approval-{}", std::process::id()));
+    let folder = temp.join("files");
+    fs::create_dir_all(&folder)?;
+    for form in ["suspended", "interactive"] {
+        println!("\n# {form}");
+        for file in ["draft.txt", "thesis.txt"] {
+            fs::write(folder.join(file), "words")?;
         }
+        let outcome = match form {
+            "suspended" => suspended(tidy(&folder), &temp.join("history.json")).await?,
+            _ => interactive(tidy(&folder)).await?,
+        };
+        for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
+            println!("The model reads: {}", result.content.text());
+        }
+        println!("The run ends as {}: {}", outcome.reason, outcome.text);
         println!("Files left: {}", fs::read_dir(&folder)?.count());
-        fs::remove_dir_all(&folder)?;
     }
-    Ok(())
+    Ok(fs::remove_dir_all(temp)?)
 }

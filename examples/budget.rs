@@ -47,19 +47,13 @@ fn estimated(request: &Request) -> Usage {
 }
 
 fn report(outcome: &Outcome) {
-    let dollars = |usage| PRICE.cost(usage) as f64 / 1e6;
     println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
-    println!("  itself:     {} tokens, ${:.4}", outcome.usage.total(), dollars(&outcome.usage));
-    let nested = &outcome.nested_usage;
-    println!("  sub-agents: {} tokens, ${:.4}", nested.total(), dollars(nested));
+    for (who, usage) in [("itself", outcome.usage), ("sub-agents", outcome.nested_usage)] {
+        println!("  {who}: {} tokens, {} millionths of $1", usage.total(), PRICE.cost(&usage));
+    }
     match &outcome.budget {
         Some(exceeded) => println!("  ended by {:?}: {exceeded}", exceeded.kind),
         None => println!("  no budget was spent"),
-    }
-    for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
-        if let Some((_, stamp)) = result.content.text().split_once("[stopped") {
-            println!("  the parent reads of `{}`: [stopped{stamp}", result.name);
-        }
     }
 }
 
@@ -89,7 +83,11 @@ async fn main() -> Result<(), Error> {
         reply.usage(estimated(request))
     });
     let boss = Agent::new(boss).with_tools([child.as_tool("reader", "Reads")?]);
-    report(&boss.with_budget(budget).run("What is in the book?").outcome().await);
-    println!("  the pool:   {} of {} tokens used", pool.used(), pool.limit());
+    let outcome = boss.with_budget(budget).run("What is in the book?").outcome().await;
+    report(&outcome);
+    for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
+        println!("  the boss reads: {}", result.content.text().replace("\n\n", " "));
+    }
+    println!("  the pool: {} of {} tokens used", pool.used(), pool.limit());
     Ok(())
 }

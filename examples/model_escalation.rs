@@ -30,6 +30,11 @@ struct Nth {
     n: usize,
 }
 
+fn nth_prime(n: usize) -> Option<u64> {
+    let is_prime = |n: &u64| (2..=n.isqrt()).all(|d| !n.is_multiple_of(d));
+    (2..).filter(is_prime).nth(n.checked_sub(1)?)
+}
+
 fn has_escalated(history: &History) -> bool {
     let mut results = history.iter().filter_map(Item::as_tool_result);
     results.any(|result| result.name == "escalate" && !result.is_error())
@@ -40,9 +45,9 @@ fn escalation() -> impl hook::Hook {
     hook::prepare(|state, mut request| async move {
         if has_escalated(&state.history) {
             request.model = Some(STRONG.to_owned());
-            // There is nobody left to escalate to.
-            request.tools =
-                request.tools.iter().filter(|it| it.name != "escalate").cloned().collect();
+            // Nobody is left to escalate to.
+            let tools = request.tools.iter().filter(|tool| tool.name != "escalate");
+            request.tools = tools.cloned().collect();
         }
         request
     })
@@ -66,14 +71,9 @@ fn models() -> Scripted {
     model.with_model(CHEAP)
 }
 
-fn nth_prime(n: usize) -> Option<u64> {
-    let is_prime = |number: &u64| (2..).take_while(|d| d * d <= *number).all(|d| number % d != 0);
-    (2..).filter(is_prime).nth(n.checked_sub(1)?)
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    println!("Both models are scripted; the prime is computed.\n");
+    println!("Both models are scripted; the prime is computed.");
     let escalate =
         Tool::new("escalate", "Hands over to a stronger model", async |why: Why, _cx| {
             format!("A stronger model goes on. It knows: {}", why.reason)
@@ -86,18 +86,12 @@ async fn main() -> Result<(), Error> {
     let mut run = agent.run("What is the 10,001st prime?");
     while let Some(event) = run.try_next().await? {
         match event {
-            Event::TurnStarted { turn, model, .. } => print!("turn {turn}, {model}: "),
+            Event::TurnStarted { turn, model, .. } => print!("\nturn {turn}, {model}: "),
             Event::Tool(ToolEvent::Started { name, .. }) => print!(" [{name}]"),
-            Event::Turn(_) if event.turn_complete().is_some() => println!(),
             event => print!("{}", event.text_delta().map_or("", |text| text)),
         }
     }
-    println!(
-        "Whoever goes on with this history asks {}.",
-        match has_escalated(&run.history()) {
-            true => STRONG,
-            false => CHEAP,
-        }
-    );
+    let next = if has_escalated(&run.history()) { STRONG } else { CHEAP };
+    println!("\n\nWhoever goes on with this history asks {next}.");
     Ok(())
 }

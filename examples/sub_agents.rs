@@ -17,6 +17,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, Event, Item};
 
+const FOLDERS: [&str; 3] = ["benches", "examples", "tests"];
+
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Folder {
     name: String,
@@ -42,21 +44,35 @@ fn log() -> impl Hook {
     })
 }
 
-/// A sub-agent for one folder; a `stubborn` one counts for ever. The pauses let all speak at once.
-fn counter(folder: &'static str, stubborn: bool) -> Agent {
+/// A sub-agent for one folder. The pauses let all speak at once; who counts the tests never stops.
+fn counter(folder: &'static str) -> Agent {
     let pause = Duration::from_millis(5);
-    let model = Scripted::function(move |request, _n| match request.history.last() {
-        Some(item) if item.as_tool_result().is_some() && !stubborn => {
-            let lines = item.as_tool_result().map_or(String::new(), |it| it.content.text());
-            Reply::text(&lines).delay(pause).say(&format!(" lines are in `{folder}`."))
+    let model = Scripted::function(move |request, _n| {
+        match request.history.last().and_then(Item::as_tool_result) {
+            Some(lines) if folder != "tests" => Reply::text(&lines.content.text())
+                .delay(pause)
+                .say(&format!(" lines are in `{folder}`.")),
+            _ => Reply::text("I count ")
+                .delay(pause)
+                .say(&format!("`{folder}`."))
+                .call("count", json!({ "name": folder })),
         }
-        _ => Reply::text("I count ")
-            .delay(pause)
-            .say(&format!("`{folder}`."))
-            .call("count", json!({ "name": folder })),
     });
     let agent = Agent::new(model).with_tools([count()]).with_max_turns(2);
     agent.with_hook(hook::stamped(folder, log()))
+}
+
+/// Asks all of them in one turn, and tells what they said.
+fn coordinator() -> Scripted {
+    Scripted::function(|request, _n| {
+        let results = request.history.iter().filter_map(Item::as_tool_result);
+        let told: Vec<_> = results.map(|it| it.content.text().replace("\n\n", " ")).collect();
+        let ask = |reply: Reply, name| reply.call(name, json!({ "prompt": "How many lines?" }));
+        match told.is_empty() {
+            true => FOLDERS.into_iter().fold(Reply::text("I ask all three."), ask),
+            false => Reply::text(&format!("I was told: {}", told.join(" | "))),
+        }
+    })
 }
 
 /// Whose event it is, and the event itself: sub-agents may have sub-agents.
@@ -70,25 +86,12 @@ fn unwrapped(who: String, event: Event) -> (String, Event) {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("All models are scripted; the files are counted for real.\n");
-    let model = Scripted::function(|request, _n| {
-        let results = request.history.iter().filter_map(Item::as_tool_result);
-        let told: Vec<_> = results.map(|it| it.content.text().replace("\n\n", " ")).collect();
-        let prompt = json!({ "prompt": "How many lines?" });
-        match told.is_empty() {
-            true => Reply::text("I ask all three.")
-                .call("benches", prompt.clone())
-                .call("examples", prompt.clone())
-                .call("tests", prompt),
-            false => Reply::text(&format!("I was told: {}", told.join(" | "))),
-        }
-    });
-    let coordinator = Agent::new(model).with_hook(log()).with_tools([
-        counter("benches", false).as_tool("benches", "Knows the benches")?,
-        counter("examples", false).as_tool("examples", "Knows the examples")?,
-        counter("tests", true).as_tool("tests", "Knows the tests")?,
-    ]);
-
-    let mut run = coordinator.run("How many lines are in benches, examples and tests?");
+    let tools = FOLDERS.into_iter().map(|name| counter(name).as_tool(name, "Counts its lines"));
+    let tools = tools.collect::<Result<Vec<_>, _>>()?;
+    let mut run = Agent::new(coordinator())
+        .with_hook(log())
+        .with_tools(tools)
+        .run("How many lines are in benches, examples and tests?");
     let mut lines: BTreeMap<String, String> = BTreeMap::new();
     while let Some(event) = run.try_next().await? {
         let (who, event) = unwrapped("coordinator".to_owned(), event);

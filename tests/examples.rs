@@ -70,7 +70,7 @@ fn budget_says_what_was_spent_and_what_ended_it() {
             "My reader ran out of tokens, and so did I.",
             "sub-agents: ",
             "ended by Pool",
-            "the parent reads of `reader`: [stopped early: its budget was spent",
+            "the boss reads: That is what I found in the pages that I could afford. [stopped early: its budget was spent",
             "of 4000 tokens used",
         ],
     );

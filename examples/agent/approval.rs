@@ -51,6 +51,9 @@ impl Approval {
                     write!(io::stderr(), "  allow it? [y/N] ").and_then(|()| io::stderr().flush());
                 // The end of the input, and an input that cannot be read, allow nothing.
                 let line = lines.next().await.ok().flatten().unwrap_or_default();
+                if !line.ends_with('\n') {
+                    let _ = writeln!(io::stderr());
+                }
                 match line.trim().to_lowercase().as_str() {
                     "y" | "yes" => run.approve(call),
                     _ => run.deny(call, "the user does not allow it"),

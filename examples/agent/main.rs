@@ -194,6 +194,8 @@ async fn drive(run: &mut Run, user: &mut User) -> Exit {
             let decided = tokio::select! {
                 biased;
                 () = ctrl_c.pressed() => {
+                    // The question stands on an open line.
+                    let _ = writeln!(io::stderr());
                     interrupted = true;
                     run.interrupt();
                     Ok(())

@@ -273,9 +273,9 @@ async fn a_file_is_written_where_its_directory_is() {
         temp.call("write_file", json!({ "path": path, "text": text })).await
     };
     let made = write("src/new.txt", "one\ntwo\n").await;
-    assert_eq!(made.as_deref(), Ok("`src/new.txt` is created, 8 bytes"));
+    assert_eq!(made.as_deref(), Ok("`src/new.txt` is created; its size in bytes: 8"));
     let replaced = write("./src/../src/old.txt", "").await;
-    assert_eq!(replaced.as_deref(), Ok("`src/old.txt` is replaced, 0 bytes"));
+    assert_eq!(replaced.as_deref(), Ok("`src/old.txt` is replaced; its size in bytes: 0"));
     assert_eq!(fs::read_to_string(temp.work().join("src/new.txt")).unwrap(), "one\ntwo\n");
     assert_eq!(fs::read_to_string(temp.work().join("src/old.txt")).unwrap(), "");
     for (path, words) in [

@@ -42,7 +42,7 @@ pub(super) fn write(root: &Root, file: &File, cx: &ToolContext) -> Result<String
         false => cx.created(&name),
     }
     let word = if was_there { "replaced" } else { "created" };
-    Ok(format!("`{name}` is {word}, {} bytes", file.text.len()))
+    Ok(format!("`{name}` is {word}; its size in bytes: {}", file.text.len()))
 }
 
 /// Whether there is a file already. A link could lead outside, and so is not written through.
