@@ -295,6 +295,81 @@ fn with_yes_every_call_is_allowed() {
     }
 }
 
+/// What stands on a terminal on which the program runs, and its exit code. Each text is waited for
+/// before what stands beside it is typed. `None` if there is no `script`, which makes terminals.
+#[cfg(target_os = "linux")]
+fn on_a_terminal(temp: &Temp, args: &[&str], typed: &[(&str, &str)]) -> Option<(String, i32)> {
+    let agent = agent(&temp.0, args)?;
+    let words = std::iter::once(agent.get_program()).chain(agent.get_args());
+    let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let mut script = Command::new("script");
+    // Without `exec` the shell would be interrupted as well, and its exit code would count.
+    let line = format!("exec {}", quoted.join(" "));
+    script.args(["-qec", &line, "/dev/null"]).current_dir(&temp.0);
+    for (name, _) in agent.get_envs() {
+        script.env_remove(name);
+    }
+    script.env("SHELL", "/bin/sh").env("NO_COLOR", "1");
+    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = script.spawn() else {
+        eprintln!("skipped: there is no `script`");
+        return None;
+    };
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut shown, mut seen) = (Vec::new(), 0);
+    for (text, keys) in typed {
+        while !String::from_utf8_lossy(&shown[seen..]).contains(text) {
+            let mut byte = [0];
+            let rest = String::from_utf8_lossy(&shown);
+            stdout.read_exact(&mut byte).unwrap_or_else(|_| panic!("no `{text}`: {rest}"));
+            shown.push(byte[0]);
+        }
+        seen = shown.len();
+        stdin.write_all(keys.as_bytes()).unwrap();
+    }
+    let _ = stdout.read_to_end(&mut shown);
+    let code = child.wait().unwrap().code().unwrap();
+    Some((String::from_utf8_lossy(&shown).into_owned(), code))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_terminal_the_user_is_asked() {
+    let ctrl_c = "\u{3}";
+    for (answer, code, writes, words) in [
+        ("y\n", 0, true, "-- completed"),
+        ("Yes\n", 0, true, "-- completed"),
+        ("\n", 0, false, "Denied: the user does not allow it"),
+        ("yesterday\n", 0, false, "Denied: the user does not allow it"),
+        (ctrl_c, 1, false, "interrupted: 1 tool calls, 1 results, the history can be sent again"),
+    ] {
+        let temp = Temp::new();
+        let typed = [("allow it? [y/N] ", answer)];
+        let Some((shown, ended)) = on_a_terminal(&temp, &[WRITE], &typed) else { return };
+        assert_eq!((ended, temp.0.join("notes.txt").exists()), (code, writes), "{shown}");
+        assert!(shown.contains(words), "{shown}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn in_the_chat_a_question_is_answered_or_interrupted_and_the_chat_goes_on() {
+    let temp = Temp::new();
+    let (write, ctrl_c, ctrl_d) = (format!("{WRITE}\n"), "\u{3}", "\u{4}");
+    let typed = [
+        ("\n> ", write.as_str()),
+        ("allow it? [y/N] ", ctrl_c),
+        ("can be sent again", ""),
+        ("\n> ", &write),
+        ("allow it? [y/N] ", "y\n"),
+        ("-- completed", ""),
+        ("\n> ", ctrl_d),
+    ];
+    let Some((shown, code)) = on_a_terminal(&temp, &[], &typed) else { return };
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
+}
+
 #[test]
 fn without_tools_it_says_that_it_cannot_look() {
     let temp = Temp::new();
