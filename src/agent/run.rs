@@ -87,7 +87,8 @@ impl Run {
         Self { input, events, state, ending: None, outcome: None, parts }
     }
 
-    /// Drives the run to its end. Dropping the future cancels the run.
+    /// Drives the run to its end; behind `Finished` the outcome is there at once. Dropping the
+    /// future cancels the run.
     pub async fn outcome(mut self) -> Outcome {
         loop {
             if let Some(outcome) = self.outcome.take() {
