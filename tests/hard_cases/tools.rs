@@ -1038,6 +1038,20 @@ async fn h30_a_hook_that_fails_drops_what_runs_beside_it() {
 }
 
 #[tokio::test]
+async fn h30_a_panic_in_after_tool_drops_what_runs_beside_the_result() {
+    let counter = Counter::default();
+    let tools = vec![endless("endless", &counter), fine("t", &Counter::default())];
+    let reply = call("c1", "endless").call_raw("c2", "t", "{}");
+    let bad = Bad::new("after_tool", How::Panics, 1);
+    let mut run = agent([reply], tools).0.with_hook(bad).run("go");
+    until(&mut run, |event| event.tool_output().is_some()).await;
+    assert_eq!((counter.began(), counter.now()), (1, 0));
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::HookError, 1);
+    assert_eq!(kinds(&outcome.new_items), [ResultKind::Interrupted, ResultKind::Ok]);
+}
+
+#[tokio::test]
 async fn h30_a_check_or_a_compactor_that_panics_ends_the_run_once() {
     fn boom() -> ! {
         std::panic::resume_unwind(Box::new("boom"))
