@@ -92,6 +92,23 @@ async fn h01_the_run_that_goes_on_is_sent_a_lawful_history() {
     assert_eq!((calls(sent).len(), results(sent).len()), (0, 0));
 }
 
+#[tokio::test]
+async fn h01_a_whole_call_of_a_turn_that_did_not_end_never_runs() {
+    let counter = Counter::default();
+    for reply in [call("c1", "t").say("and").hang(), call("c1", "t").say("and").cut()] {
+        let (agent, _) = agent([reply], vec![fine("t", &counter)]);
+        let mut run = agent.run("go");
+        pull(&mut run);
+        run.interrupt();
+        let history = run.history();
+        assert!(calls(&history).len() == 1 && calls(&history.settled()).is_empty());
+        for wire in Wire::ALL {
+            assert!(!sendable(wire, &history).to_string().contains("c1"), "{wire:?}");
+        }
+    }
+    assert_eq!(counter.began(), 0);
+}
+
 // H02: an interrupt behind a whole call, before it starts.
 
 #[tokio::test]
@@ -465,6 +482,24 @@ async fn h09_a_tool_that_says_it_was_cancelled_has_failed_and_nothing_else() {
     assert_eq!(kinds(&outcome.new_items), [ResultKind::Error]);
 }
 
+#[tokio::test]
+async fn h09_a_tool_that_interrupts_its_run_and_answers_keeps_its_answer() {
+    let handle: Arc<Mutex<Option<RunHandle>>> = Arc::default();
+    let held = Arc::clone(&handle);
+    let tool = tool("t", &Counter::default(), move |_| {
+        held.lock().unwrap().as_ref().unwrap().interrupt();
+        async { "fine".to_owned() }
+    });
+    let (agent, model) =
+        agent([call("c1", "t").call_raw("c2", "t", "{}"), "never".into()], vec![tool]);
+    let mut run = agent.run("go");
+    *handle.lock().unwrap() = Some(run.handle());
+    let events = rest(&mut run).await;
+    check(ending(&events), TOOLS, 1);
+    assert_eq!(kinds(&ending(&events).new_items).len(), 2);
+    assert_eq!(model.requests().len(), 1);
+}
+
 // H10: sub-agents.
 
 fn with_child(child: &Scripted) -> (Agent, Scripted) {
@@ -599,6 +634,24 @@ async fn h11_a_verdict_and_an_interrupt_of_the_same_moment_run_nothing() {
     run.approve(&asked).unwrap();
     run.interrupt();
     check(&run.outcome().await, TOOLS, 1);
+    assert_eq!(counter.began(), 0);
+}
+
+#[tokio::test]
+async fn h11_an_approval_for_a_child_of_an_interrupted_parent_is_refused() {
+    let counter = Counter::default();
+    let child = Agent::new(Scripted::new([call("c1", "t")]))
+        .with_tools([fine("t", &counter).needs_approval()])
+        .interactive();
+    let asks = Reply::new().call("child", json!({ "prompt": "look" }));
+    let tools = vec![child.as_tool("child", "Looks").unwrap()];
+    let mut run = agent([asks], tools).0.run("go");
+    pull(&mut run);
+    let nested = run.handle().nested("call_1_1").unwrap();
+    let asked = calls(&nested.history())[0].clone();
+    run.interrupt();
+    rest(&mut run).await;
+    refused(nested.approve(&asked));
     assert_eq!(counter.began(), 0);
 }
 
@@ -827,4 +880,14 @@ async fn h13_an_interrupt_is_no_failure_and_asks_no_stop_hook() {
     run.interrupt();
     rest(&mut run).await;
     assert_eq!(*log.0.lock().unwrap(), ["prepare", "finished interrupted"]);
+}
+
+#[tokio::test]
+async fn h13_a_drop_is_no_end_and_tells_no_hook() {
+    let log = Log::default();
+    let (agent, _) = agent([Reply::text("x").hang()], vec![]);
+    let mut run = agent.with_hook(log.clone()).run("go");
+    pull(&mut run);
+    drop(run);
+    assert_eq!(*log.0.lock().unwrap(), ["prepare"]);
 }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use turnstream::agent::State;
 use turnstream::agent::hook::{self, Answer, BeforeTool, Hook, OnStop};
+use turnstream::context;
 use turnstream::env::CountingIds;
 use turnstream::event::Reason;
 use turnstream::item::{Content, ItemKind, Part, ResultKind, ToolCall, ToolResult};
@@ -387,6 +388,28 @@ async fn h21_arguments_that_are_json_and_no_object_are_invalid_and_not_made_one(
             sendable(wire, &history);
         }
     }
+}
+
+#[tokio::test]
+async fn h21_typed_arguments_are_not_read_from_a_list_either() {
+    #[derive(serde::Deserialize)]
+    struct Args {
+        n: u8,
+    }
+    let counter = Counter::default();
+    let ran = counter.clone();
+    let typed = Tool::typed(spec("t"), move |args: Args, _| {
+        let _alive = ran.count();
+        ready(args.n)
+    });
+    let typed = typed.unwrap();
+    for (arguments, kind) in [("[1]", ResultKind::InvalidArguments), (r#"{"n":1}"#, ResultKind::Ok)]
+    {
+        let reply = Reply::new().call_raw("c1", "t", arguments);
+        let outcome = outcome([reply, "done".into()], vec![typed.clone()]).await;
+        assert_eq!(kinds(&outcome.new_items), [kind], "{arguments}");
+    }
+    assert_eq!(counter.began(), 1);
 }
 
 // H22, H23: one id, twice.
@@ -996,6 +1019,55 @@ async fn h30_a_panic_in_a_notification_changes_nothing() {
     let outcome = hooked.run("go").outcome().await;
     check(&outcome, Reason::ProviderError, 1);
     assert_eq!(outcome.error, Some(error));
+}
+
+#[tokio::test(start_paused = true)]
+async fn h30_a_hook_that_fails_drops_what_runs_beside_it() {
+    for how in [How::Fails, How::Panics, How::Hangs] {
+        let counter = Counter::default();
+        let reply = call("c1", "endless").call_raw("c2", "endless", "{}");
+        let (agent, _) = agent([reply], vec![endless("endless", &counter)]);
+        let mut run = agent.with_hook(Bad::new("before_tool", how, 2)).run("go");
+        until(&mut run, |event| event.tool_output().is_some()).await;
+        assert_eq!((counter.began(), counter.now()), (1, 0), "{how:?}");
+        let outcome = run.outcome().await;
+        check(&outcome, Reason::HookError, 1);
+        let texts: Vec<_> = answers(&outcome.new_items).into_iter().map(|it| it.2).collect();
+        assert_eq!(texts, ["Interrupted mid-execution", "Interrupted by user"]);
+    }
+}
+
+#[tokio::test]
+async fn h30_a_panic_in_after_tool_drops_what_runs_beside_the_result() {
+    let counter = Counter::default();
+    let tools = vec![endless("endless", &counter), fine("t", &Counter::default())];
+    let reply = call("c1", "endless").call_raw("c2", "t", "{}");
+    let bad = Bad::new("after_tool", How::Panics, 1);
+    let mut run = agent([reply], tools).0.with_hook(bad).run("go");
+    until(&mut run, |event| event.tool_output().is_some()).await;
+    assert_eq!((counter.began(), counter.now()), (1, 0));
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::HookError, 1);
+    assert_eq!(kinds(&outcome.new_items), [ResultKind::Interrupted, ResultKind::Ok]);
+}
+
+#[tokio::test]
+async fn h30_a_check_or_a_compactor_that_panics_ends_the_run_once() {
+    fn boom() -> ! {
+        std::panic::resume_unwind(Box::new("boom"))
+    }
+    let (first, _) = agent(["done".into()], vec![]);
+    let checked = first.with_validation(|_| -> Result<(), String> { boom() });
+    let events = rest(&mut checked.run("go")).await;
+    check(ending(&events), Reason::HookError, 1);
+    assert_eq!(ending(&events).text, "done");
+
+    let full = Error::new(ErrorKind::ContextWindow, "too long");
+    let (second, _) = agent([Reply::error(full.clone())], vec![]);
+    let compacted = second.with_compactor(context::compact_with(|_| boom()));
+    let events = rest(&mut compacted.run("go")).await;
+    check(ending(&events), Reason::ContextWindow, 1);
+    assert_eq!(ending(&events).error, Some(full));
 }
 
 // H31: names that mean something elsewhere.
