@@ -12,7 +12,7 @@ use futures::stream::{BoxStream, FusedStream, StreamExt};
 use crate::agent::state::Verdicts;
 use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, State};
 use crate::error::Error;
-use crate::event::{AppendedWhy, Event, Outcome, Reason, Undelivered};
+use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Reason, Undelivered};
 use crate::item::{History, ToolCall};
 use crate::story::Journal;
 use crate::stream::{StateCell, Step, loop_with_state};
@@ -178,7 +178,9 @@ impl Run {
     /// The next event of the ending.
     fn close(&mut self) -> Option<Event> {
         let (reason, error) = self.ending.as_ref()?;
-        let budget = self.state.get().exceeded;
+        // What a run crossed that ended for another reason did not end it.
+        let counts = |it: &Exceeded| *reason == Reason::Budget || it.kind == BudgetKind::Target;
+        let budget = self.state.get().exceeded.filter(counts);
         let handle = self.parts.handle();
         let undelivered = || handle.control.close();
         let event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);

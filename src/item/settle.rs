@@ -166,10 +166,18 @@ impl Plan {
         let mut renamed: HashMap<&str, usize> = HashMap::new();
         let mut seen: HashSet<&str> = HashSet::new();
         let mut void: HashSet<&str> = HashSet::new();
-        // Places of calls without a result, and of results without a call, by id.
-        let mut calls: HashMap<&str, Vec<usize>> = HashMap::new();
+        // Places of calls without a result, each with its batch, and of results without a call, by
+        // id.
+        let mut calls: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
         let mut early: HashMap<&str, VecDeque<usize>> = HashMap::new();
+        let (mut batch, mut answering, mut turn_ended) = (0, false, false);
         for (at, item) in live() {
+            let is_result = item.as_tool_result().is_some();
+            if !is_result && ends_batch(item, answering, turn_ended) {
+                (batch, turn_ended) = (batch + 1, false);
+            }
+            answering = is_result;
+            turn_ended |= item.turn.is_some();
             match &item.kind {
                 ItemKind::ToolCall(call) => {
                     if item.interrupted {
@@ -184,12 +192,13 @@ impl Plan {
                     }
                     match early.get_mut(call.call_id.as_str()).and_then(VecDeque::pop_front) {
                         Some(result_at) => plan.pair(at, result_at),
-                        None => calls.entry(&call.call_id).or_default().push(at),
+                        None => calls.entry(&call.call_id).or_default().push((batch, at)),
                     }
                 }
                 ItemKind::ToolResult(result) => {
-                    // The newest open call of that id; else it waits for a call still to come.
-                    match calls.get_mut(result.call_id.as_str()).and_then(Vec::pop) {
+                    // The first open call of that id in the newest batch that has one; else it
+                    // waits for a call still to come.
+                    match calls.get_mut(result.call_id.as_str()).and_then(take_newest) {
                         Some(call_at) => plan.pair(call_at, at),
                         None if seen.contains(result.call_id.as_str()) => {}
                         None if void.contains(result.call_id.as_str()) => {}
@@ -206,6 +215,13 @@ impl Plan {
         self.call_of.insert(result_at, call_at);
         self.result_of.insert(call_at, result_at);
     }
+}
+
+/// Takes the first call of the newest batch.
+fn take_newest(open: &mut Vec<(usize, usize)>) -> Option<usize> {
+    let (newest, _) = *open.last()?;
+    let first = open.iter().position(|(batch, _)| *batch == newest)?;
+    Some(open.remove(first).1)
 }
 
 /// Returns the first of `<id>_dup1`, `<id>_dup2`, … that is not in use.

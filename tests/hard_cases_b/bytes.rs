@@ -1,0 +1,297 @@
+//! Bytes: the prefix that a cache holds, transforms, and frames cut anywhere. H63 to H65.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::{StreamExt, stream};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use turnstream::event::Reason;
+use turnstream::provider::openai_chat::{Decoder, Dialect, ThinkTags};
+use turnstream::provider::{Decoding, Provider, Reply, Scripted};
+use turnstream::stream::{TurnEvents, TurnStream, seal};
+use turnstream::testing::{Answer, LineEnd, Mishap, Noise, Wire};
+use turnstream::turn::StopReason;
+use turnstream::{Error, ErrorKind, Event, History, Item, Request, TurnEvent};
+
+use crate::kit_b::{OnWire, agent, decode, encode, on_wire, spec, tokens, told, tool};
+
+/// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
+/// count.
+fn blocks(wire: Wire, body: &Value) -> Vec<String> {
+    let (messages, content) = match wire {
+        Wire::Anthropic => ("messages", Some("content")),
+        Wire::OpenAiChat => ("messages", None),
+        Wire::OpenAiResponses => ("input", None),
+        _ => ("contents", Some("parts")),
+    };
+    let mut blocks = Vec::new();
+    for message in body[messages].as_array().unwrap() {
+        match content.and_then(|content| message[content].as_array()) {
+            Some(parts) => blocks.extend(parts.iter().map(|part| {
+                let mut part = part.clone();
+                part.as_object_mut().map(|fields| fields.remove("cache_control"));
+                format!("{} {part}", message["role"])
+            })),
+            None => blocks.push(message.to_string()),
+        }
+    }
+    blocks
+}
+
+/// What stands before the messages: the instructions and the tools.
+fn head(body: &Value) -> String {
+    let names = ["system", "instructions", "systemInstruction", "system_instruction", "tools"];
+    names.iter().map(|name| body[*name].to_string().replace("\"cache_control\"", "")).collect()
+}
+
+#[tokio::test]
+async fn h63_every_request_of_a_run_begins_with_the_blocks_of_the_one_before() {
+    for wire in Wire::ALL {
+        let replies = [
+            Reply::new()
+                .think("hm")
+                .say("two")
+                .call_raw("same", "t", "{\"ms\":1}")
+                .call("t", json!({})),
+            // An id that was used, an unknown tool, arguments that are none.
+            Reply::new().call_raw("same", "t", "{}").call("nobody", json!({})),
+            Reply::new().call_raw("odd", "t", "{\"ms\":\"x\"}"),
+            Reply::text("cut").stop(StopReason::MaxTokens),
+            Reply::text("done"),
+        ];
+        let model = OnWire::new(wire, "m", replies);
+        let agent = agent(model.clone()).with_tools([tool("t")]).with_system("be brief");
+        told(agent.run("go")).await.check(Reason::Completed, 5);
+        let sent = model.sent();
+        let bodies: Vec<_> = sent.iter().map(|body| blocks(wire, body)).collect();
+        assert_eq!(bodies.len(), 5);
+        for (n, pair) in bodies.windows(2).enumerate() {
+            assert!(pair[1].len() > pair[0].len(), "{wire} {n}");
+            assert_eq!(pair[1][..pair[0].len()], pair[0][..], "{wire} {n}");
+        }
+        assert!(sent.iter().all(|body| head(body) == head(&sent[0])), "{wire}");
+    }
+}
+
+#[test]
+fn h63_repairs_follow_from_the_entries_alone() {
+    let items = [
+        Item::user("u"),
+        Item::tool_call("a", "t", "{}"),
+        Item::user("u"),
+        Item::tool_call("a", "t", "{\"ms\":"),
+        Item::user("u"),
+    ];
+    let request =
+        |id: &str| Request::new(History::from_items(id, items.to_vec())).with_tools([spec("t")]);
+    for wire in Wire::ALL {
+        let body = encode(wire, "m", &request("h"));
+        assert_eq!(encode(wire, "m", &request("h")), body, "{wire}");
+        assert_eq!(encode(wire, "m", &request("another")), body, "{wire}: not even of its id");
+        // What comes later changes nothing of it.
+        let mut longer = History::from_items("h", items.to_vec());
+        longer.extend([Item::text("x"), Item::user("y")]);
+        let longer = encode(wire, "m", &Request::new(longer).with_tools([spec("t")]));
+        let (short, long) = (blocks(wire, &body), blocks(wire, &longer));
+        assert_eq!(long[..short.len()], short[..], "{wire}");
+    }
+}
+
+/// A provider whose stream is stopped behind so many events.
+struct Stopped(Scripted, usize);
+
+impl Provider for Stopped {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let history = request.history.clone();
+        self.0.stream_turn(request).take(self.1).seal(&history)
+    }
+
+    fn model(&self) -> &str {
+        self.0.model()
+    }
+}
+
+#[tokio::test]
+async fn h64_a_transform_that_stops_the_stream_leaves_one_ending_and_no_call() {
+    let script = || Scripted::new([Reply::text("one two").call("t", json!({ "ms": 1 }))]);
+    let whole = script().stream_turn(Request::new(History::with_id("h"))).count().await;
+    assert!(whole > 5);
+    for events in 0..whole {
+        // Both what is counted and that it ends once is looked at by `told`.
+        let told = told(agent(Stopped(script(), events)).with_tools([tool("t")]).run("go")).await;
+        told.check(Reason::Incomplete, 1);
+        assert_eq!(told.started(), 0, "stopped behind {events}");
+    }
+    let told = told(agent(Stopped(script(), whole)).with_max_turns(1).run("go")).await;
+    told.check(Reason::MaxTurns, 1);
+}
+
+#[tokio::test]
+async fn h64_a_transform_that_fails_is_the_error_of_the_run() {
+    struct Failing(Scripted);
+    impl Provider for Failing {
+        fn stream_turn(&self, request: Request) -> TurnStream {
+            let history = request.history.clone();
+            let objection = |event: Result<TurnEvent, Error>| match event {
+                Ok(TurnEvent::TextDelta { text, .. }) if text.contains("two") => {
+                    Err(Error::new(ErrorKind::Other, "not that word"))
+                }
+                event => event,
+            };
+            self.0.stream_turn(request).map(objection).seal(&history)
+        }
+        fn model(&self) -> &str {
+            self.0.model()
+        }
+    }
+    let told = told(agent(Failing(Scripted::new(["one two three"]))).run("go")).await;
+    told.check(Reason::ProviderError, 1);
+    assert_eq!(
+        (told.text(), told.outcome.error.as_ref().unwrap().kind()),
+        ("one ", ErrorKind::Other)
+    );
+}
+
+#[test]
+fn h64_thoughts_told_apart_from_text_keep_the_order() {
+    let tagged = Dialect { think_tags: ThinkTags::Tagged, ..Dialect::STRICT };
+    let text = "<think>first\nsecond</think>third fourth";
+    let cuts = 0..=text.len();
+    for (from, to) in cuts.clone().flat_map(|from| cuts.clone().map(move |to| (from, to))) {
+        if from > to {
+            continue;
+        }
+        let pieces = [&text[..from], &text[from..to], &text[to..]];
+        let mut body = String::new();
+        for piece in pieces {
+            let chunk = json!({ "choices": [{ "delta": { "content": piece } }] });
+            body.extend(["data: ", &chunk.to_string(), "\n\n"]);
+        }
+        body.push_str(
+            "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+        );
+        let decoding = Decoding::new(stream::iter([Ok(body.into())]), Decoder::new("m", &tagged));
+        let events = block_on(seal(&History::with_id("h"), decoding).collect::<Vec<_>>());
+        let (mut thought, mut said) = (String::new(), String::new());
+        for event in events {
+            match event.unwrap() {
+                TurnEvent::ReasoningDelta { text, .. } => {
+                    assert!(said.is_empty(), "thoughts come first");
+                    thought.push_str(&text);
+                }
+                TurnEvent::TextDelta { text, .. } => said.push_str(&text),
+                _ => {}
+            }
+        }
+        assert_eq!((thought.as_str(), said.as_str()), ("first\nsecond", "third fourth"));
+    }
+}
+
+/// Says something with characters that take several bytes, or look like line ends, and calls.
+fn reply() -> Reply {
+    let odd = "\u{e9}\u{1f44d}\u{2028} \u{feff}data:\n\n";
+    Reply::new().say(odd).call_raw("c", "t", "{\"s\":\"\u{e9}\u{2028}\"}").usage(tokens(3, 2))
+}
+
+fn events(wire: Wire, chunks: impl IntoIterator<Item = Vec<u8>>) -> Vec<TurnEvent> {
+    let events = decode(wire, "m", &History::with_id("h"), chunks);
+    block_on(events.map(|event| event.expect("a lawful body")).collect())
+}
+
+/// The same answer in all the ways in which it may be framed.
+fn bodies(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
+    let plain = || Answer::reply(reply.clone());
+    let mut bodies = vec![plain(), plain().with(Mishap::NoLastWord)];
+    for end in [LineEnd::Lf, LineEnd::CrLf, LineEnd::Cr] {
+        let ended = plain().with(Mishap::LineEnds(end));
+        bodies.push(ended.clone());
+        bodies.push(ended.clone().with(Mishap::Between(Noise::Comments)));
+        bodies.push(ended.with(Mishap::NoFinalBlankLine));
+    }
+    let bytes = bodies.iter().map(|body| body.bytes(wire));
+    let marked = |body: Vec<u8>| [body.clone(), [b"\xef\xbb\xbf".as_slice(), &body].concat()];
+    bytes.flat_map(marked).collect()
+}
+
+#[test]
+fn h65_a_body_is_the_same_turn_wherever_it_is_cut_in_two() {
+    let reply = || Reply::text("\u{e9}\u{1f44d}\u{2028}");
+    for wire in Wire::ALL {
+        let bodies = bodies(wire, &reply());
+        let expected = events(wire, [bodies[0].clone()]);
+        assert!(matches!(expected.last(), Some(TurnEvent::TurnComplete { .. })));
+        // LF; CRLF, comments and a mark; CR without the last blank line, and a mark.
+        for n in [0, 13, 21] {
+            let body = &bodies[n];
+            for at in 0..=body.len() {
+                let found = events(wire, [body[..at].to_vec(), body[at..].to_vec()]);
+                assert!(found == expected, "{wire}, body {n}, cut at {at}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn h65_a_body_is_the_same_turn_however_it_is_cut(
+        wire in 0..4_usize,
+        body in any::<proptest::sample::Index>(),
+        lengths in prop::collection::vec(1..40_usize, 1..8),
+    ) {
+        let wire = Wire::ALL[wire];
+        let bodies = bodies(wire, &reply());
+        let expected = events(wire, [bodies[0].clone()]);
+        let mut rest = body.get(&bodies).as_slice();
+        let mut chunks = Vec::new();
+        for length in lengths.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (chunk, behind) = rest.split_at((*length).min(rest.len()));
+            chunks.push(chunk.to_vec());
+            rest = behind;
+        }
+        prop_assert!(events(wire, chunks) == expected);
+    }
+}
+
+#[test]
+fn h65_data_of_several_lines_is_one_frame() {
+    let body = "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let found = events(Wire::OpenAiChat, [body.as_bytes().to_vec()]);
+    let said = found.into_iter().map(Event::from).find_map(|event| event.text_delta().cloned());
+    assert_eq!(said.as_deref(), Some("hi"));
+}
+
+/// Gemini has no word behind its finish reason: there it is the end of the body, or a timeout.
+#[tokio::test(start_paused = true)]
+async fn h65_a_connection_that_stays_open_behind_the_last_word_is_no_matter() {
+    for wire in [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses] {
+        let body = Answer::reply("hello").bytes(wire);
+        let open = stream::iter([Ok(body.into())]).chain(stream::pending());
+        let turn = on_wire(wire, "m", &History::with_id("h"), open).into_turn();
+        let turn = tokio::time::timeout(Duration::from_secs(1), turn).await;
+        assert_eq!(turn.expect("it ends").unwrap().text(), "hello", "{wire}");
+    }
+}
+
+#[test]
+fn h65_lines_of_json_end_at_a_line_feed_and_nowhere_else() {
+    let line = |text: &str| {
+        serde_json::to_string(&Event::Appended {
+            why: turnstream::event::AppendedWhy::Input,
+            id: "i".into(),
+            items: vec![Item::user(text)],
+        })
+    };
+    let lines = [line("a\u{2028}b\u{2029}c\u{85}d\r").unwrap(), line("next\n").unwrap()];
+    let body = lines.join("\n");
+    let read: Vec<Event> =
+        body.split('\n').map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read.len(), 2);
+    let Event::Appended { items, .. } = &read[0] else { panic!("{read:?}") };
+    assert_eq!(items[0], Item::user("a\u{2028}b\u{2029}c\u{85}d\r"));
+}

@@ -1,0 +1,301 @@
+//! Reasons to stop that are none of the good ones, and what a run makes of them: H38 to H48.
+
+use serde_json::json;
+use turnstream::Event;
+use turnstream::Item;
+use turnstream::env::CountingIds;
+use turnstream::event::{AppendedWhy, Reason, Transition};
+use turnstream::item::ResultKind;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::testing::Wire;
+use turnstream::turn::StopReason;
+
+use crate::kit_b::{OnWire, World, agent, call, read_frames, tokens, told, tool};
+
+#[tokio::test]
+async fn h38_calls_that_the_output_limit_cut_off_never_run_and_are_asked_for_once_more() {
+    let cut = |id| {
+        let whole = Reply::new().call_raw("whole", "t", "{}");
+        whole.call_unfinished(id, "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens)
+    };
+    let world = World::new([cut("a"), "shorter".into()]);
+    let told = world.run().await;
+    told.check(Reason::Completed, 2);
+    assert_eq!(told.kinds(), [ResultKind::Truncated; 2]);
+    assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery]);
+    assert!(told.results()[0].contains("cut off by the output limit"));
+    assert_eq!(world.ran(), 0);
+    // The second in a row ends it, paired.
+    let world = World::new([cut("a"), cut("b"), "never".into()]);
+    let told = world.run().await;
+    told.check(Reason::Truncated, 2);
+    assert_eq!(told.kinds(), [ResultKind::Truncated; 4]);
+    assert!(told.outcome.partial && told.outcome.error.is_none() && world.ran() == 0);
+}
+
+#[tokio::test]
+async fn h38_a_call_that_was_cut_off_goes_to_every_wire_as_a_lawful_one() {
+    let cut = Reply::new().call_unfinished("c", "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens);
+    let told = World::new([cut, "so".into()]).run().await;
+    let history = told.handle.history();
+    let raw = history.iter().find_map(Item::as_tool_call).unwrap();
+    assert_eq!(raw.arguments, r#"{"path":"/a"#, "the raw text is kept");
+    for wire in Wire::ALL {
+        let model = OnWire::new(wire, "m", ["hello"]);
+        let next = agent(model.clone()).with_tools([tool("t")]);
+        told_ok(next.run_from(history.clone(), "go on")).await;
+        assert_eq!(model.sent().len(), 1);
+    }
+}
+
+async fn told_ok(run: turnstream::Run) {
+    told(run).await.check(Reason::Completed, 1);
+}
+
+#[tokio::test]
+async fn h38_cut_arguments_under_another_reason_never_run() {
+    // Some servers say `tool_calls` where the output limit was reached.
+    let relabelled = Reply::new().call_raw("c", "t", r#"{"path":"/a"#);
+    let world = World::new([relabelled, "done".into()]);
+    let told = world.run().await;
+    told.check(Reason::Completed, 2);
+    assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::InvalidArguments], 0));
+}
+
+#[tokio::test]
+async fn h39_complete_calls_under_the_output_limit_do_not_run_either() {
+    let cut = |id: &str| call(id).stop(StopReason::MaxTokens);
+    let world = World::new([cut("a"), call("b"), cut("c"), call("d"), "done".into()]);
+    let told = world.run().await;
+    told.check(Reason::Completed, 5);
+    let (truncated, ok) = (ResultKind::Truncated, ResultKind::Ok);
+    assert_eq!(told.kinds(), [truncated, ok, truncated, ok], "a good turn resets the count");
+    assert_eq!(world.ran(), 2);
+    let told = World::new([cut("a"), cut("b")]).run().await;
+    told.check(Reason::Truncated, 2);
+    assert_eq!(told.kinds(), [truncated; 2], "never dangling");
+}
+
+#[tokio::test]
+async fn h40_a_text_that_was_cut_off_is_continued_at_most_three_times_in_a_row() {
+    let cut = |words: &str| Reply::text(words).stop(StopReason::MaxTokens);
+    let told = World::new([cut("a"), cut("b"), cut("c"), "d".into()]).run().await;
+    told.check(Reason::Completed, 4);
+    assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery; 3]);
+    let prompts = told.appended(AppendedWhy::Continuation);
+    let prompt = "user: You were cut off. Please continue from where you stopped.";
+    assert_eq!(prompts, [prompt; 3]);
+    assert_eq!(told.words()[1..5], ["a", prompt, "b", prompt], "all of it is kept");
+
+    let world = World::new([cut("a"), cut("b"), cut("c"), cut("d"), "never".into()]);
+    let told = world.run().await;
+    told.check(Reason::Truncated, 4);
+    assert_eq!((told.text(), world.sent()), ("d", 4));
+    assert!(told.outcome.partial && told.outcome.error.is_none());
+    // A next turn begins the count anew.
+    let world = World::new([
+        cut("a"),
+        cut("b"),
+        cut("c"),
+        call("x"),
+        cut("d"),
+        cut("e"),
+        cut("f"),
+        "g".into(),
+    ]);
+    world.run().await.check(Reason::Completed, 8);
+}
+
+#[tokio::test]
+async fn h41_a_content_filter_is_an_ending_and_no_error() {
+    for reply in [Reply::new(), Reply::text("I was going to")] {
+        let world = World::new([reply.stop(StopReason::ContentFilter), "never".into()]);
+        let told = world.run().await;
+        told.check(Reason::Filtered, 1);
+        assert!(told.outcome.error.is_none() && !told.outcome.partial);
+        assert_eq!(world.sent(), 1);
+    }
+}
+
+#[test]
+fn h41_a_filtered_answer_without_words_is_a_turn_on_the_wires_that_can_say_so() {
+    for (wire, frame) in [
+        (Wire::OpenAiChat, r#"{"choices":[{"delta":{},"finish_reason":"content_filter"}]}"#),
+        (Wire::Gemini, r#"{"candidates":[{"finishReason":"SAFETY"}]}"#),
+    ] {
+        let turn =
+            read_frames(wire, &[frame, "[DONE]"][..1]).map(|turn| turn.stop_reason().clone());
+        assert_eq!(turn.unwrap(), StopReason::ContentFilter, "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn h42_calls_under_a_content_filter_are_answered_and_none_runs() {
+    let world = World::new([call("a").call("t", json!({})).stop(StopReason::ContentFilter)]);
+    let told = world.run().await;
+    told.check(Reason::Filtered, 1);
+    assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 2], 0));
+}
+
+#[tokio::test]
+async fn h43_a_refusal_is_an_ending_with_its_words() {
+    let world = World::new([Reply::new().refuse("I will not."), "never".into()]);
+    let told = world.run().await;
+    told.check(Reason::Refused, 1);
+    assert_eq!((told.text(), world.sent()), ("I will not.", 1));
+    assert!(told.outcome.error.is_none());
+    let world = World::new([call("c").stop(StopReason::Refusal)]);
+    let told = world.run().await;
+    told.check(Reason::Refused, 1);
+    assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped], 0));
+}
+
+#[test]
+fn h43_the_details_of_a_refusal_are_kept() {
+    let turn = read_frames(
+        Wire::Anthropic,
+        &[
+            r#"{"type":"message_start","message":{"id":"m1"}}"#,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"No."}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":{"category":"cyber"}}}"#,
+            r#"{"type":"message_stop"}"#,
+        ],
+    )
+    .unwrap();
+    assert_eq!(turn.stop_reason(), &StopReason::Refusal);
+    assert!(serde_json::to_string(&*turn).unwrap().contains("cyber"), "{turn:?}");
+}
+
+#[tokio::test]
+async fn h43_a_history_can_be_forked_before_the_prompt_that_was_refused() {
+    let model = Scripted::new(["hi".into(), Reply::new().refuse("No."), "gladly".into()]);
+    let agent = agent(model.clone());
+    let first = told(agent.run("hello")).await;
+    let before = first.handle.history();
+    let refused = told(agent.run_from(before.clone(), "something bad")).await;
+    refused.check(Reason::Refused, 1);
+    let history = refused.handle.history();
+    let fork = history.truncated(before.len()).fork(&CountingIds::new("fork"));
+    let told = told(agent.run_from(fork, "something good")).await;
+    told.check(Reason::Completed, 1);
+    assert_eq!(told.words(), ["user: hello", "hi", "user: something good", "gladly"]);
+    assert_ne!(told.handle.history().id(), history.id());
+}
+
+#[tokio::test]
+async fn h44_a_paused_turn_is_resumed_and_its_usage_summed() {
+    let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);
+    let world =
+        World::new([paused("one"), paused("two"), Reply::text("three").usage(tokens(5, 1))]);
+    let told = world.run().await;
+    told.check(Reason::Completed, 3);
+    assert_eq!(told.transitions(), [Transition::PauseResumed; 2]);
+    assert_eq!(told.outcome.usage, tokens(25, 3));
+    // It is sent again as it is: nothing is said in between.
+    assert_eq!(told.words(), ["user: go", "one", "two", "three"]);
+    assert_eq!(world.model.requests()[2].history.len(), 3);
+}
+
+#[tokio::test]
+async fn h44_a_turn_that_pauses_for_ever_is_capped() {
+    let model = Scripted::function(|_, _| call("c").stop(StopReason::Pause));
+    let world = World::of(model).with(|agent| agent.with_max_turns(4));
+    let told = world.run().await;
+    told.check(Reason::MaxTurns, 4);
+    assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 4], 0));
+}
+
+#[tokio::test]
+async fn h45_an_unknown_reason_completes_words_and_runs_no_call() {
+    let odd = |reply: Reply| reply.stop(StopReason::Other("moon_phase".into()));
+    let told = World::new([odd(Reply::text("x"))]).run().await;
+    told.check(Reason::Completed, 1);
+    let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
+    assert_eq!(turn.raw_stop_reason(), Some("moon_phase"));
+
+    let world = World::new([odd(call("a")), "done".into()]);
+    let told = world.run().await;
+    told.check(Reason::Completed, 2);
+    assert_eq!(told.transitions(), [Transition::Corrective]);
+    let world_ = World::new([odd(call("a")), odd(call("b")), "never".into()]);
+    let told = world_.run().await;
+    told.check(Reason::Malformed, 2);
+    assert_eq!(told.kinds(), [ResultKind::Skipped; 2]);
+    assert_eq!((world.ran(), world_.ran()), (0, 0));
+}
+
+#[test]
+fn h45_words_that_servers_have_for_stop_are_known_and_others_are_kept() {
+    let read = |word: &str| {
+        let frame =
+            format!(r#"{{"choices":[{{"delta":{{"content":"x"}},"finish_reason":"{word}"}}]}}"#);
+        let turn = read_frames(Wire::OpenAiChat, &[&frame, "[DONE]"]).unwrap();
+        (turn.stop_reason().clone(), turn.raw_stop_reason().unwrap().to_owned())
+    };
+    assert_eq!(read("end"), (StopReason::Stop, "end".into()));
+    assert_eq!(read("eclipse"), (StopReason::Other("eclipse".into()), "eclipse".into()));
+}
+
+#[tokio::test]
+async fn h46_an_empty_or_a_thinking_only_turn_is_corrected_and_the_third_in_a_row_ends() {
+    let told = World::new([Reply::new(), "sorry".into()]).run().await;
+    told.check(Reason::Completed, 2);
+    assert_eq!(told.transitions(), [Transition::Corrective]);
+    assert_eq!(told.appended(AppendedWhy::Corrective).len(), 1);
+    let world = World::new([Reply::new(), Reply::new().think("hm"), Reply::new(), "never".into()]);
+    let told = world.run().await;
+    told.check(Reason::Malformed, 3);
+    assert_eq!(world.sent(), 3);
+    // One good reply in between resets the count. Behind its results an empty one would be an end.
+    let told = World::new([
+        Reply::new(),
+        Reply::new(),
+        call("c"),
+        Reply::new().stop(StopReason::Other("odd".into())),
+    ]);
+    told.run().await.check(Reason::Completed, 4);
+}
+
+#[tokio::test]
+async fn h46_what_is_corrected_goes_lawfully_to_every_wire() {
+    for wire in Wire::ALL {
+        let model = OnWire::new(wire, "m", [Reply::new().think("hm"), Reply::text("hello")]);
+        told(agent(model.clone()).run("go")).await.check(Reason::Completed, 2);
+        assert_eq!(model.sent().len(), 2, "{wire}");
+    }
+}
+
+#[test]
+fn h47_a_chunk_of_usage_behind_the_terminal_marker_counts_and_content_does_not() {
+    let turn = read_frames(
+        Wire::OpenAiChat,
+        &[
+            r#"{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}"#,
+            r#"{"choices":[{"delta":{"content":" there"},"finish_reason":null}]}"#,
+            r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}}"#,
+            "[DONE]",
+            r#"{"choices":[{"delta":{"content":"!"}}]}"#,
+        ],
+    )
+    .unwrap();
+    assert_eq!((turn.text().as_str(), turn.usage()), ("hi", tokens(7, 2)));
+}
+
+#[tokio::test]
+async fn h47_nothing_comes_behind_the_end_of_a_turn() {
+    let late = turnstream::TurnEvent::TextDelta { index: 0, text: "late".into() };
+    let told = World::new([Reply::text("hi").stop(StopReason::Stop).event(late)]).run().await;
+    told.check(Reason::Completed, 1);
+    assert_eq!(told.words(), ["user: go", "hi"]);
+}
+
+#[tokio::test]
+async fn h48_an_empty_stop_behind_tool_results_is_completed() {
+    for last in [Reply::new(), Reply::new().think("all done")] {
+        let world = World::new([call("c"), last, "never".into()]);
+        let told = world.run().await;
+        told.check(Reason::Completed, 2);
+        assert_eq!((told.text(), world.sent()), ("", 2));
+    }
+}

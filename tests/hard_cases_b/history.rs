@@ -1,0 +1,373 @@
+//! What a history goes through: H58 to H61.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::agent::hook::{self, OnStop};
+use turnstream::context::{Compaction, Compactor, Shorten, compact_with};
+use turnstream::event::{AppendedWhy, Reason, RewrittenWhy, ToolEvent, Transition};
+use turnstream::item::{Mark, ResultKind};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::testing::{After, Answer, Mishap, Wire};
+use turnstream::tool::{Tool, Verdict};
+use turnstream::turn::StopReason;
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
+
+use crate::kit_b::{
+    OnWire, Told, World, agent, call, nap, spec, tokens, told, told_from, tool, until,
+};
+
+fn overflow() -> Error {
+    Error::new(ErrorKind::ContextWindow, "the prompt is too long").with_status(400)
+}
+
+fn too_long() -> Reply {
+    Reply::error(overflow())
+}
+
+/// A tool whose results are far too long.
+fn large() -> Tool {
+    Tool::raw(spec("t"), |_, _| async { "x".repeat(40_000) }).unwrap()
+}
+
+fn wordy(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
+    let model = Scripted::new(replies);
+    (agent(model.clone()).with_tools([large()]), model)
+}
+
+fn compactions(told: &Told) -> usize {
+    let compacted =
+        |event: &&Event| matches!(event, Event::Rewritten { why: RewrittenWhy::Compacted, .. });
+    told.events.iter().filter(compacted).count()
+}
+
+#[tokio::test]
+async fn h58_an_overflow_is_compacted_once_and_tried_again() {
+    let (agent, model) = wordy([call("c"), too_long(), "done".into()]);
+    let told = told(agent.run("go")).await;
+    told.check(Reason::Completed, 3);
+    assert_eq!(told.transitions(), [Transition::NextTurn, Transition::ReactiveCompactRetry]);
+    assert_eq!(compactions(&told), 1);
+    let sizes: Vec<_> =
+        model.requests().iter().map(|it| format!("{:?}", it.history).len()).collect();
+    assert!(sizes[2] < sizes[1] / 2, "{sizes:?}");
+    assert!(told.handle.history().iter().any(|item| item.compacted), "what was changed is marked");
+    assert_eq!(told.outcome.error, None);
+    assert_eq!(told.folded(History::with_id("id-1")), told.handle.history());
+}
+
+#[tokio::test]
+async fn h58_a_second_overflow_ends_the_run_with_the_error() {
+    let (agent, model) = wordy([call("c"), too_long(), too_long(), "never".into()]);
+    let told = told(agent.run("go")).await;
+    told.check(Reason::ContextWindow, 3);
+    assert_eq!((compactions(&told), model.requests().len()), (1, 3));
+    assert_eq!(told.outcome.error, Some(overflow()));
+}
+
+#[tokio::test]
+async fn h58_an_overflow_with_nothing_to_shorten_ends_the_run_with_the_error() {
+    let world = World::new([too_long(), "never".into()]);
+    let told_ = world.run().await;
+    told_.check(Reason::ContextWindow, 1);
+    assert_eq!((told_.outcome.error.clone(), compactions(&told_)), (Some(overflow()), 0));
+    let (agent, _) = wordy([call("c"), too_long(), "never".into()]);
+    let told_ = told(agent.without_compactor().run("go")).await;
+    told_.check(Reason::ContextWindow, 2);
+}
+
+#[tokio::test]
+async fn h58_the_guard_is_in_the_history_and_survives_runs_and_stores() {
+    let (agent, _) =
+        wordy([call("c"), too_long(), "one".into(), call("d"), too_long(), "never".into()]);
+    let first = told(agent.run("go")).await;
+    first.check(Reason::Completed, 3);
+    let stored = serde_json::to_string(&first.handle.history()).unwrap();
+    let loaded: History = serde_json::from_str(&stored).unwrap();
+    let second = told(agent.run_from(loaded, "more")).await;
+    second.check(Reason::ContextWindow, 2);
+    assert_eq!((compactions(&second), second.outcome.error.clone()), (0, Some(overflow())));
+}
+
+#[tokio::test]
+async fn h58_the_guard_survives_a_stop_hook() {
+    let (agent, _) =
+        wordy([call("c"), too_long(), "done".into(), call("d"), too_long(), "never".into()]);
+    let once = AtomicUsize::new(0);
+    let stop = hook::stop(move |_, _| {
+        let first = once.fetch_add(1, Ordering::Relaxed) == 0;
+        async move { if first { OnStop::Block("more".into()) } else { OnStop::LetGo } }
+    });
+    let told = told(agent.with_hook(stop).run("go")).await;
+    told.check(Reason::ContextWindow, 5);
+    assert_eq!(compactions(&told), 1);
+}
+
+#[tokio::test]
+async fn h58_a_full_window_that_a_turn_tells_of_is_compacted_too() {
+    let full = || Reply::text("so").stop(StopReason::ContextWindow);
+    let (agent, _) = wordy([call("c"), full(), "done".into(), full()]);
+    let told_ = told(agent.run("go")).await;
+    told_.check(Reason::Completed, 3);
+    assert_eq!((compactions(&told_), told_.appended(AppendedWhy::Continuation).len()), (1, 1));
+    let told_ = told(agent.run_from(told_.handle.history(), "more")).await;
+    told_.check(Reason::ContextWindow, 1);
+    assert_eq!(told_.outcome.error, None, "the provider gave no error");
+}
+
+#[tokio::test]
+async fn h58_what_was_said_before_the_overflow_is_taken_back() {
+    let midway = Reply::text("void").usage(tokens(9, 1)).fail(overflow());
+    let (agent, _) = wordy([call("c"), midway, "done".into()]);
+    let told = told(agent.run("go")).await;
+    told.check(Reason::Completed, 3);
+    assert_eq!((told.retractions(), told.outcome.usage), (vec![tokens(9, 1)], tokens(9, 1)));
+    assert!(!told.words().contains(&"void".to_owned()));
+}
+
+#[tokio::test]
+async fn h58_a_rate_limit_is_no_overflow() {
+    let limited = Error::new(ErrorKind::RateLimited, "too many tokens").with_status(429);
+    let (agent, model) = wordy([call("c"), Reply::error(limited.clone()), "never".into()]);
+    let told = told(agent.run("go")).await;
+    told.check(Reason::ProviderError, 2);
+    assert_eq!((compactions(&told), model.requests().len()), (0, 2));
+    assert_eq!(told.outcome.error, Some(limited));
+}
+
+#[tokio::test]
+async fn h58_what_waits_to_be_said_survives_the_compaction() {
+    let (agent, model) = wordy([call("c"), too_long(), "done".into(), "bye".into()]);
+    let mut run = agent.run("go");
+    let started = |event: &Event| matches!(event, Event::TurnStarted { turn: 2, .. });
+    let events = until(&mut run, started).await;
+    run.steer("be brief").unwrap();
+    run.follow_up("thanks").unwrap();
+    let told = told_from(events, run).await;
+    told.check(Reason::Completed, 4);
+    assert_eq!(compactions(&told), 1);
+    assert!(told.outcome.undelivered.is_empty());
+    let said = told.words();
+    assert_eq!(said[said.len() - 4..], ["user: be brief", "done", "user: thanks", "bye"]);
+    assert_eq!(model.requests().len(), 4);
+}
+
+#[tokio::test]
+async fn h58_a_compaction_that_parts_a_call_from_its_result_is_refused() {
+    let parting = compact_with(|history: &History| {
+        let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap() + 1;
+        Ok(Some(Compaction { from: 0, to, items: vec![Item::user("a summary")] }))
+    });
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
+    let (agent, _) = wordy([call("c"), too_long(), "never".into()]);
+    let told = told(agent.with_compactor(parting).with_hook(failure).run("go")).await;
+    told.check(Reason::ContextWindow, 2);
+    assert_eq!(*seen.lock().unwrap(), [ErrorKind::ContextWindow, ErrorKind::InvalidRequest]);
+    assert_eq!((compactions(&told), told.kinds()), (0, vec![ResultKind::Ok]));
+}
+
+#[tokio::test]
+async fn h58_the_note_of_a_compaction_never_stands_inside_a_turn() {
+    // The range ends between a turn's words and its call.
+    let careless = compact_with(|history: &History| {
+        let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
+        Ok(Some(Compaction { from: 0, to, items: vec![Item::user("a summary")] }))
+    });
+    let (agent, _) = wordy([Reply::text("so").call("t", json!({})), too_long(), "done".into()]);
+    let told = told(agent.with_compactor(careless).run("go")).await;
+    told.check(Reason::Completed, 3);
+    assert!(told.handle.history().is_lawful());
+}
+
+#[test]
+fn h58_shortening_keeps_every_call_with_its_result() {
+    let mut history = History::with_id("h");
+    for n in 0..9 {
+        history.push(Item::user("u"));
+        let told = futures::executor::block_on(async {
+            let reply = call(&format!("a{n}")).call("t", json!({ "ms": 1 }));
+            let model = Scripted::new([reply.think("x"), "done".into()]);
+            told(agent(model).with_tools([large()]).run_from(history.clone(), "more")).await
+        });
+        history = told.handle.history();
+    }
+    let compaction = futures::executor::block_on(Shorten::new().compact(&history));
+    let compaction = compaction.unwrap().unwrap();
+    compaction.check(&history).unwrap();
+    let before: Vec<_> = history.iter().filter_map(Item::as_tool_call).cloned().collect();
+    compaction.apply(&mut history);
+    let behind: Vec<_> = history.iter().filter_map(Item::as_tool_call).cloned().collect();
+    assert_eq!((before.len(), before), (18, behind));
+    assert!(history.is_lawful());
+}
+
+/// A tool that counts its calls and notes how much of the turn was written by then.
+fn looking(ran: &Arc<AtomicUsize>) -> Tool {
+    let ran = ran.clone();
+    let run = move |_, _| {
+        ran.fetch_add(1, Ordering::Relaxed);
+        async { "fine" }
+    };
+    Tool::raw(spec("t"), run).unwrap()
+}
+
+#[tokio::test]
+async fn h59_a_turn_is_written_before_any_of_its_tools_starts_and_each_result_as_it_comes() {
+    let ran = Arc::default();
+    let model =
+        Scripted::new([Reply::text("so").call("t", json!({})).call("t", json!({})), "x".into()]);
+    let mut run = agent(model).with_tools([looking(&ran)]).run("go");
+    let (mut complete, mut results) = (false, 0);
+    while let Some(event) = run.next().await {
+        let history = run.history();
+        match event.unwrap() {
+            event if event.turn_complete().is_some() => {
+                complete = true;
+                assert!(history.iter().any(|item| item.turn.is_some()), "the turn is written");
+                assert_eq!(ran.load(Ordering::Relaxed), results, "and nothing runs yet");
+            }
+            Event::Tool(ToolEvent::Started { .. }) => {
+                assert!(complete);
+                assert_eq!(history.iter().filter_map(Item::as_tool_call).count(), 2);
+            }
+            Event::Tool(ToolEvent::Output(result)) => {
+                results += 1;
+                let written = history.iter().filter_map(Item::as_tool_result);
+                assert!(written.clone().any(|it| *it == result), "in the poll that shows it");
+                assert_eq!(written.count(), results);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((results, ran.load(Ordering::Relaxed)), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn h59_a_store_that_lost_what_came_behind_any_event_has_a_history_that_can_be_sent() {
+    let calls = Reply::text("so").call("nap", json!({ "ms": 20 })).call("nap", json!({ "ms": 10 }));
+    let model = Scripted::new([calls, "x".into()]);
+    let told =
+        told(agent(model).with_tools([nap("nap")]).run_from(History::with_id("h"), "go")).await;
+    told.check(Reason::Completed, 2);
+    for len in 0..told.events.len() {
+        let crashed = Told { events: told.events[..len].to_vec(), ..told.clone() };
+        let history = crashed.folded(History::with_id("h"));
+        let settled = history.settled();
+        assert!(settled.is_lawful());
+        let kinds: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
+        for result in kinds {
+            let came = crashed.events.iter().any(|event| event.tool_output() == Some(result));
+            assert_eq!(came, result.kind == ResultKind::Ok, "real ones are kept, others say so");
+        }
+    }
+}
+
+/// A tool that notes its idempotency keys and hangs the first time.
+fn hanging(keys: &Arc<Mutex<Vec<String>>>) -> Tool {
+    let keys = keys.clone();
+    let run = move |_, cx: turnstream::tool::ToolContext| {
+        let mut keys = keys.lock().unwrap();
+        keys.push(cx.idempotency_key().to_owned());
+        let first = keys.len() == 1;
+        async move {
+            if first {
+                std::future::pending::<()>().await;
+            }
+            "applied"
+        }
+    };
+    Tool::raw(spec("t"), run).unwrap()
+}
+
+/// The history of a run that was killed while its tool ran, as a store has it.
+async fn crashed(agent: &Agent) -> History {
+    let mut run = agent.run("go");
+    until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::Started { .. }))).await;
+    // The tool is polled, and hangs.
+    assert!(futures::FutureExt::now_or_never(run.next()).is_none());
+    let stored = serde_json::to_string(&run.history()).unwrap();
+    drop(run);
+    serde_json::from_str(&stored).unwrap()
+}
+
+#[tokio::test]
+async fn h60_a_call_that_ran_when_the_process_died_is_interrupted_and_not_run_again() {
+    let keys = Arc::default();
+    let model = Scripted::new([call("c"), "I see".into()]);
+    let agent = agent(model.clone()).with_tools([hanging(&keys)]);
+    let history = crashed(&agent).await;
+    assert_eq!(history.unanswered_calls().len(), 1);
+    let told = told(agent.run_from(history, "what happened?")).await;
+    told.check(Reason::Completed, 1);
+    assert_eq!(
+        (told.kinds(), told.results()),
+        (vec![ResultKind::Interrupted], vec!["Interrupted mid-execution".to_owned()],)
+    );
+    assert_eq!(keys.lock().unwrap().len(), 1, "not silently run again");
+    assert!(model.requests()[1].history.is_lawful());
+}
+
+#[tokio::test]
+async fn h60_whoever_knows_that_it_may_run_again_resumes_it_under_the_same_key() {
+    let keys = Arc::default();
+    let agent = agent(Scripted::new([call("c"), "good".into()])).with_tools([hanging(&keys)]);
+    let history = crashed(&agent).await;
+    let verdicts = history.unanswered_calls().into_iter().map(|call| (call, Verdict::Approve));
+    let told = told(agent.resume(history, verdicts).unwrap()).await;
+    told.check(Reason::Completed, 1);
+    assert_eq!(told.results(), ["applied"]);
+    let keys = keys.lock().unwrap();
+    assert_eq!((keys.len(), &keys[0]), (2, &keys[1]));
+}
+
+/// The first model thinks, signs and calls; then its answer breaks off.
+fn first(wire: Wire) -> OnWire {
+    let signed = Reply::new().think("Thought-one.").sign("U0VDUkVU").say("Word-one.");
+    let signed = signed.call_raw("c", "t", "{\"ms\":1}");
+    let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
+    let broken = Answer::reply("Half a word of").with(Mishap::Error(After::Events(4), busy));
+    OnWire::new(wire, "gemini-2-one", [Answer::reply(signed), broken])
+}
+
+#[tokio::test]
+async fn h61_another_model_gets_the_words_and_calls_and_no_foreign_signature() {
+    for from in Wire::ALL {
+        for to in Wire::ALL {
+            let (one, two) = (first(from), OnWire::new(to, "gemini-2-two", ["Done."]));
+            let agent = agent(one.clone()).with_tools([tool("t")]).with_fallback(two.clone());
+            let told = told(agent.run("go")).await;
+            told.check(Reason::Completed, 3);
+            assert_eq!(told.models(), ["gemini-2-one", "gemini-2-one", "gemini-2-two"]);
+            assert_eq!(told.transitions()[1], Transition::Fallback);
+            let sent = two.sent();
+            let body = sent[0].to_string();
+            for words in ["Word-one.", "fine", "ms"] {
+                assert!(body.contains(words), "{from} to {to}: {body}");
+            }
+            for foreign in ["U0VDUkVU", "Half a word"] {
+                assert!(!body.contains(foreign), "{from} to {to}: {body}");
+            }
+            assert!(!told.words().join(" ").contains("Half"), "{from} to {to}");
+            if from == Wire::Anthropic {
+                assert!(one.sent()[1].to_string().contains("U0VDUkVU"), "its own goes back");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn h61_a_tombstone_stays_in_the_ledger_and_is_sent_to_nobody() {
+    let void = Item::text("Void-word.").marked(Mark::Tombstone);
+    let history = History::from_items("h", [Item::user("hello"), void, Item::text("hi")]);
+    for wire in Wire::ALL {
+        let model = OnWire::new(wire, "m", ["Done."]);
+        let told = told(agent(model.clone()).run_from(history.clone(), "go")).await;
+        told.check(Reason::Completed, 1);
+        assert!(!model.sent()[0].to_string().contains("Void-word."), "{wire}");
+        assert!(told.words().contains(&"Void-word.".to_owned()));
+    }
+}
