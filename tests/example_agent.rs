@@ -302,19 +302,22 @@ fn on_a_terminal(temp: &Temp, args: &[&str], typed: &[(&str, &str)]) -> Option<(
     let agent = agent(&temp.0, args)?;
     let words = std::iter::once(agent.get_program()).chain(agent.get_args());
     let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    let mut script = Command::new("script");
+    // What is waited for in vain is not waited for for ever.
+    let mut script = Command::new("timeout");
     // Without `exec` the shell would be interrupted as well, and its exit code would count.
     let line = format!("exec {}", quoted.join(" "));
-    script.args(["-qec", &line, "/dev/null"]).current_dir(&temp.0);
+    script.args(["120", "script", "-qec", &line, "/dev/null"]).current_dir(&temp.0);
     for (name, _) in agent.get_envs() {
         script.env_remove(name);
     }
     script.env("SHELL", "/bin/sh").env("NO_COLOR", "1");
     script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let Ok(mut child) = script.spawn() else {
-        eprintln!("skipped: there is no `script`");
+    let is_there = |program| Command::new(program).arg("--version").output().is_ok();
+    if !is_there("script") || !is_there("timeout") {
+        eprintln!("skipped: there is no `script` or no `timeout`");
         return None;
-    };
+    }
+    let mut child = script.spawn().unwrap();
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let (mut shown, mut seen) = (Vec::new(), 0);
     for (text, keys) in typed {
