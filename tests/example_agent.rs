@@ -6,8 +6,14 @@
 #![cfg(all(feature = "http", feature = "schemars"))]
 
 #[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../examples/agent/approval.rs"]
+mod approval;
+#[expect(dead_code, reason = "only its tests are wanted")]
 #[path = "../examples/agent/args.rs"]
 mod args;
+#[expect(dead_code, reason = "the questions of `approval` are answered by it")]
+#[path = "../examples/agent/lines.rs"]
+mod lines;
 #[path = "../examples/agent/offline/mod.rs"]
 mod offline;
 #[expect(dead_code, reason = "only its tests are wanted")]
@@ -239,6 +245,129 @@ fn a_run_that_is_not_completed_exits_with_1() {
     check_exit(&output, 1);
     let errors = text(&output.stderr).lines().filter(|line| line.starts_with("error: "));
     assert_eq!(errors.collect::<Vec<_>>(), ["error: the run ended early: max_turns"]);
+}
+
+const WRITE: &str = r#"Write "some words" to notes.txt"#;
+
+#[test]
+fn a_call_that_needs_approval_ends_the_run_as_pending_where_nobody_can_be_asked() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &[WRITE]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    let call = r#"write_file {"path":"notes.txt","text":"some words"}"#;
+    for line in [format!("  ? {call} needs to be allowed"), format!("   waiting: {call}")] {
+        assert!(err.lines().any(|it| it == line), "{err}");
+    }
+    let errors: Vec<_> = err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{err}");
+    assert!(errors[0].contains("pending; `write_file`") && errors[0].contains("--yes"), "{err}");
+    assert!(!temp.0.join("notes.txt").exists());
+}
+
+#[test]
+fn with_json_the_outcome_has_the_call_that_waits() {
+    let temp = Temp::new();
+    let Some(agent) = agent(&temp.0, &["--json"]) else { return };
+    // A pipe is nobody who can be asked, whatever comes through it.
+    let output = ask_stdin(agent, WRITE.as_bytes());
+    check_exit(&output, 1);
+    let (events, error, outcome) = read_json(&output.stdout);
+    assert_eq!((error, outcome.reason), (None, Reason::Pending));
+    let [call] = outcome.pending.as_slice() else { panic!("{:?}", outcome.pending) };
+    assert_eq!(call.name, "write_file");
+    assert_eq!(events.iter().find_map(Event::approval), Some(call));
+    assert!(!temp.0.join("notes.txt").exists());
+}
+
+#[test]
+fn with_yes_every_call_is_allowed() {
+    let temp = Temp::new();
+    for args in [&["--yes", WRITE][..], &["--json", "--yes", WRITE]] {
+        let Some(mut agent) = agent(&temp.0, args) else { return };
+        let output = agent.output().unwrap();
+        check_exit(&output, 0);
+        assert!(text(&output.stdout).contains("notes.txt"), "{}", text(&output.stdout));
+        let written = temp.0.join("notes.txt");
+        assert_eq!(fs::read_to_string(&written).unwrap(), "some words");
+        fs::remove_file(written).unwrap();
+    }
+}
+
+/// What stands on a terminal on which the program runs, and its exit code. Each text is waited for
+/// before what stands beside it is typed. `None` if there is no `script`, which makes terminals.
+#[cfg(target_os = "linux")]
+fn on_a_terminal(temp: &Temp, args: &[&str], typed: &[(&str, &str)]) -> Option<(String, i32)> {
+    let agent = agent(&temp.0, args)?;
+    let words = std::iter::once(agent.get_program()).chain(agent.get_args());
+    let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let mut script = Command::new("script");
+    // Without `exec` the shell would be interrupted as well, and its exit code would count.
+    let line = format!("exec {}", quoted.join(" "));
+    script.args(["-qec", &line, "/dev/null"]).current_dir(&temp.0);
+    for (name, _) in agent.get_envs() {
+        script.env_remove(name);
+    }
+    script.env("SHELL", "/bin/sh").env("NO_COLOR", "1");
+    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = script.spawn() else {
+        eprintln!("skipped: there is no `script`");
+        return None;
+    };
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut shown, mut seen) = (Vec::new(), 0);
+    for (text, keys) in typed {
+        while !String::from_utf8_lossy(&shown[seen..]).contains(text) {
+            let mut byte = [0];
+            let rest = String::from_utf8_lossy(&shown);
+            stdout.read_exact(&mut byte).unwrap_or_else(|_| panic!("no `{text}`: {rest}"));
+            shown.push(byte[0]);
+        }
+        seen = shown.len();
+        stdin.write_all(keys.as_bytes()).unwrap();
+    }
+    let _ = stdout.read_to_end(&mut shown);
+    let code = child.wait().unwrap().code().unwrap();
+    Some((String::from_utf8_lossy(&shown).into_owned(), code))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_terminal_the_user_is_asked() {
+    let ctrl_c = "\u{3}";
+    for (answer, code, writes, words) in [
+        ("y\n", 0, true, "-- completed"),
+        ("Yes\n", 0, true, "-- completed"),
+        ("\n", 0, false, "Denied: the user does not allow it"),
+        ("yesterday\n", 0, false, "Denied: the user does not allow it"),
+        (ctrl_c, 1, false, "interrupted: 1 tool calls, 1 results, the history can be sent again"),
+    ] {
+        let temp = Temp::new();
+        let typed = [("allow it? [y/N] ", answer)];
+        let Some((shown, ended)) = on_a_terminal(&temp, &[WRITE], &typed) else { return };
+        assert_eq!((ended, temp.0.join("notes.txt").exists()), (code, writes), "{shown}");
+        assert!(shown.contains(words), "{shown}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn in_the_chat_a_question_is_answered_or_interrupted_and_the_chat_goes_on() {
+    let temp = Temp::new();
+    let (write, ctrl_c, ctrl_d) = (format!("{WRITE}\n"), "\u{3}", "\u{4}");
+    let typed = [
+        ("\n> ", write.as_str()),
+        ("allow it? [y/N] ", ctrl_c),
+        ("can be sent again", ""),
+        ("\n> ", &write),
+        ("allow it? [y/N] ", "y\n"),
+        ("-- completed", ""),
+        ("\n> ", ctrl_d),
+    ];
+    let Some((shown, code)) = on_a_terminal(&temp, &[], &typed) else { return };
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use crate::provider::Name;
 
 pub(crate) const HELP: &str = "\
-Asks an agent that can look at the working directory, and streams what it says.
+Asks an agent that can look at the working directory, and streams what it says. It writes a file
+there only if you allow it.
 
     agent [FLAGS] [--] [PROMPT ...]
 
@@ -17,6 +18,8 @@ Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
     --system TEXT     another system prompt
     --max-turns N     at most N requests to the model (20)
     --no-tools        the model gets no tools
+    --yes             allows every call that needs approval; else it asks on a terminal, and
+                      elsewhere, or with --json, the run ends as pending
     --json            every event as one line of JSON, and nothing else on stdout
     --help            this text
 
@@ -42,6 +45,7 @@ pub(crate) struct Args {
     pub(crate) system: Option<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) no_tools: bool,
+    pub(crate) yes: bool,
     pub(crate) json: bool,
     /// `None` if there is no word on the command line that is not a flag's.
     pub(crate) prompt: Option<String>,
@@ -93,6 +97,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
                 args.max_turns = Some(value.parse().map_err(not_a_number)?);
             }
             "--no-tools" => args.no_tools = alone(&value).map(|()| true)?,
+            "--yes" => args.yes = alone(&value).map(|()| true)?,
             "--json" => args.json = alone(&value).map(|()| true)?,
             _ => {
                 return Err(format!(
@@ -142,15 +147,26 @@ mod tests {
             system: Some(String::new()),
             max_turns: Some(3),
             no_tools: true,
+            yes: true,
             json: true,
             prompt: Some("how are you".to_owned()),
         };
         let apart = "--provider openai --base-url http://localhost:1/v1?a=b --model m --system";
         let mut apart: Vec<&str> = apart.split(' ').collect();
-        apart.extend(["", "--max-turns", "3", "--no-tools", "--json", "how", "are", "you"]);
+        apart.extend([
+            "",
+            "--max-turns",
+            "3",
+            "--no-tools",
+            "--yes",
+            "--json",
+            "how",
+            "are",
+            "you",
+        ]);
         assert_eq!(args(&apart), whole);
         let joined = "how --provider=openai --base-url=http://localhost:1/v1?a=b --model=m are \
-                      --system= --max-turns=3 --no-tools --json you";
+                      --system= --max-turns=3 --no-tools --yes --json you";
         assert_eq!(args(&joined.split(' ').collect::<Vec<_>>()), whole);
     }
 
@@ -181,6 +197,7 @@ mod tests {
             (&["--model", "--json"], "`--model` needs a value"),
             (&["--model="], "`--model` is empty"),
             (&["--base-url", " "], "`--base-url` is empty"),
+            (&["--yes=no"], "`--yes` takes no value"),
             (&["--json=yes"], "`--json` takes no value"),
             (&["--help=me"], "`--help` takes no value"),
             (&["--max-turns", "many"], "not `many`"),

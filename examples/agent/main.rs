@@ -1,4 +1,5 @@
-//! An agent on the command line that can look at the working directory.
+//! An agent on the command line that can look at the working directory, and write a file there if
+//! it is allowed to.
 //!
 //! ```text
 //! cargo run --example agent -- "How many lines of Rust are in src, and which file is the longest?"
@@ -6,8 +7,10 @@
 //!
 //! Without a key it asks the offline model, whose words are scripted. `--help` tells the rest.
 
+mod approval;
 mod args;
 mod ctrl_c;
+mod lines;
 mod offline;
 mod provider;
 mod render;
@@ -18,13 +21,14 @@ use std::env;
 use std::io::{self, IsTerminal, Read, Write};
 
 use futures::StreamExt;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use turnstream::env::SystemIds;
 use turnstream::event::Reason;
 use turnstream::{Agent, Error, ErrorKind, History, Run};
 
+use approval::Approval;
 use args::{Args, Command};
 use ctrl_c::CtrlC;
+use lines::Lines;
 use provider::{Choice, Name};
 use render::{Human, Screen};
 
@@ -71,14 +75,15 @@ async fn start() -> Exit {
             return Exit::BadUsage;
         }
     };
-    let mut screen = match args.json {
+    let screen = match args.json {
         true => Screen::Json,
         false => {
             Screen::Human(Human::new(variable("NO_COLOR").is_some(), choice.name == Name::Offline))
         }
     };
     let title = format!("{}, {}", choice.name.as_str(), choice.model);
-    let agent = match agent(&args, choice).await {
+    let approval = Approval::new(&args, io::stdin().is_terminal() && io::stderr().is_terminal());
+    let agent = match agent(&args, choice, approval).await {
         Ok(agent) => agent,
         Err(error) => {
             render::error(error.message());
@@ -89,9 +94,10 @@ async fn start() -> Exit {
             };
         }
     };
+    let mut user = User { screen, approval, lines: Lines::new(), ctrl_c: CtrlC::new() };
     match prompt {
-        Some(prompt) => drive(&mut agent.run(prompt), &mut screen, &mut CtrlC::new()).await,
-        None => chat(&agent, &mut screen, &title).await,
+        Some(prompt) => drive(&mut agent.run(prompt), &mut user).await,
+        None => chat(&agent, &mut user, &title).await,
     }
 }
 
@@ -120,7 +126,7 @@ fn prompt(args: &Args) -> Result<Option<String>, String> {
     }
 }
 
-async fn agent(args: &Args, choice: Choice) -> Result<Agent, Error> {
+async fn agent(args: &Args, choice: Choice, approval: Approval) -> Result<Agent, Error> {
     let here = env::current_dir().map_err(|error| {
         let message = format!("the working directory cannot be read: {error}");
         Error::new(ErrorKind::Other, message)
@@ -131,7 +137,8 @@ async fn agent(args: &Args, choice: Choice) -> Result<Agent, Error> {
         (None, true) => "Answer briefly.",
         (None, false) => {
             "Answer briefly. Your tools look at the user's working directory; use them rather \
-             than guess, and say in which file and line something stands."
+             than guess, and say in which file and line something stands. Write a file only if \
+             the user wants one written."
         }
     };
     let mut agent = Agent::new(provider).with_system(system);
@@ -141,11 +148,20 @@ async fn agent(args: &Args, choice: Choice) -> Result<Agent, Error> {
     if let Some(turns) = args.max_turns {
         agent = agent.with_max_turns(turns);
     }
-    Ok(agent)
+    Ok(if approval.is_interactive() { agent.interactive() } else { agent })
+}
+
+/// Whoever sits in front of it: what is shown, and what comes back.
+struct User {
+    screen: Screen,
+    approval: Approval,
+    lines: Lines,
+    ctrl_c: CtrlC,
 }
 
 /// Pulls a run to its end and prints what comes. Dropping the run would stop it at any point.
-async fn drive(run: &mut Run, screen: &mut Screen, ctrl_c: &mut CtrlC) -> Exit {
+async fn drive(run: &mut Run, user: &mut User) -> Exit {
+    let User { screen, approval, lines, ctrl_c } = user;
     let mut interrupted = false;
     loop {
         let event = tokio::select! {
@@ -174,10 +190,27 @@ async fn drive(run: &mut Run, screen: &mut Screen, ctrl_c: &mut CtrlC) -> Exit {
             }
             return Exit::Failed;
         }
+        if let Some(call) = event.approval() {
+            let decided = tokio::select! {
+                biased;
+                () = ctrl_c.pressed() => {
+                    // The question stands on an open line.
+                    let _ = writeln!(io::stderr());
+                    interrupted = true;
+                    run.interrupt();
+                    Ok(())
+                }
+                decided = approval.decide(run, call, lines) => decided,
+            };
+            if let Err(error) = decided {
+                render::error(error.message());
+            }
+        }
         let Some(outcome) = event.finished() else { continue };
         match outcome.reason {
             Reason::Completed => return Exit::Done,
             Reason::Interrupted(_) => render::interrupted(run),
+            Reason::Pending => render::pending(outcome),
             _ => {
                 if let Err(error) = outcome.clone().ok() {
                     render::error(error.message());
@@ -189,40 +222,36 @@ async fn drive(run: &mut Run, screen: &mut Screen, ctrl_c: &mut CtrlC) -> Exit {
 }
 
 /// One run a line, over one history.
-async fn chat(agent: &Agent, screen: &mut Screen, title: &str) -> Exit {
+async fn chat(agent: &Agent, user: &mut User, title: &str) -> Exit {
     let title = text::one_line(title, 200);
     let _ = writeln!(io::stderr(), "{title}. Ctrl-C ends a run, Ctrl-D the chat.");
-    let mut stdin = BufReader::new(tokio::io::stdin());
-    let mut ctrl_c = CtrlC::new();
     let mut history = History::new(&SystemIds);
     loop {
         let _ = write!(io::stderr(), "\n> ").and_then(|()| io::stderr().flush());
-        let mut line = Vec::new();
         let read = tokio::select! {
             biased;
-            () = ctrl_c.pressed() => {
+            () = user.ctrl_c.pressed() => {
                 let _ = writeln!(io::stderr());
                 return Exit::Quit;
             }
-            read = stdin.read_until(b'\n', &mut line) => read,
+            read = user.lines.next() => read,
         };
-        match read {
-            Ok(0) => {
+        let line = match read {
+            Ok(None) => {
                 let _ = writeln!(io::stderr());
                 return Exit::Done;
             }
-            Ok(_) => {}
+            Ok(Some(line)) => line,
             Err(error) => {
                 render::error(&format!("stdin cannot be read: {error}"));
                 return Exit::Failed;
             }
-        }
-        let line = String::from_utf8_lossy(&line);
+        };
         if line.trim().is_empty() {
             continue;
         }
         let mut run = agent.run_from(history, line.trim());
-        if drive(&mut run, screen, &mut ctrl_c).await == Exit::Quit {
+        if drive(&mut run, user).await == Exit::Quit {
             return Exit::Quit;
         }
         history = run.history();

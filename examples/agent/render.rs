@@ -13,6 +13,9 @@ use turnstream::{Error, Event, Outcome, Run, Usage};
 
 use crate::text::{many_lines, one_line};
 
+/// So many characters of a call that needs approval are shown.
+const READ: usize = 1_000;
+
 /// Prints the events of a run.
 pub(crate) enum Screen {
     /// Every event as one line on stdout.
@@ -143,7 +146,7 @@ impl Human {
                 self.note(&format!("  {mark} {} {text}", one_line(&result.name, 64)))
             }
             ToolEvent::ApprovalRequested(call) => {
-                self.note(&format!("  ? {} waits for approval", one_line(&call.name, 64)))
+                self.note(&format!("  ? {} needs to be allowed", shown(call)))
             }
             _ => Ok(()),
         }
@@ -162,10 +165,14 @@ impl Human {
         }
         let estimated = if self.estimated { " (estimated)" } else { "" };
         let turns = if outcome.turns == 1 { "turn" } else { "turns" };
-        format!(
+        let mut summary = format!(
             "-- {}: {} {turns}, {input_tokens} tokens in, {output_tokens} out{more}{estimated}",
             outcome.reason, outcome.turns
-        )
+        );
+        for call in &outcome.pending {
+            summary.extend(["\n   waiting: ", &shown(call)]);
+        }
+        summary
     }
 
     /// A line of decoration.
@@ -195,9 +202,26 @@ impl Human {
     }
 }
 
+/// A call with as much of its arguments as somebody reads before allowing it.
+fn shown(call: &ToolCall) -> String {
+    let arguments = call.arguments_or_empty();
+    let all = arguments.chars().count();
+    let more = if all > READ { format!(" ({all} characters)") } else { String::new() };
+    format!("{} {}{more}", one_line(&call.name, 64), one_line(arguments, READ))
+}
+
 /// One clear line on stderr.
 pub(crate) fn error(message: &str) {
     let _ = writeln!(io::stderr(), "error: {}", one_line(message, 1_000));
+}
+
+/// A run that ended because nobody was there to ask.
+pub(crate) fn pending(outcome: &Outcome) {
+    let names: Vec<_> = outcome.pending.iter().map(|call| format!("`{}`", call.name)).collect();
+    error(&format!(
+        "the run ended early: pending; {} must be allowed, by --yes or on a terminal",
+        names.join(", ")
+    ));
 }
 
 /// What an interrupted run leaves behind: with every call answered, it can be sent again.

@@ -126,6 +126,8 @@ impl Parts {
             request.options.tool_choice = ToolChoice::None;
         }
         let request = self.agent.hooks.prepare(state, request).await?;
+        let as_ever = Arc::ptr_eq(&request.tools, &self.agent.kit.specs());
+        state.offered = (!as_ever).then(|| Arc::clone(&request.tools));
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
         self.agent.budget.price_of(model)?;
         // What was used until here was the last model's.
@@ -184,9 +186,11 @@ impl Parts {
         turn: Option<&Arc<Turn>>,
         decision: &Decision,
     ) -> Result<ToolRun, Error> {
-        let run = match turn {
-            Some(turn) => self.agent.kit.run(&state.history, turn),
-            None => self.agent.kit.resume(&state.history)?,
+        let kit = &self.agent.kit;
+        let run = match (turn, &state.offered) {
+            (Some(turn), Some(offered)) => kit.offering(offered).run(&state.history, turn),
+            (Some(turn), None) => kit.run(&state.history, turn),
+            (None, _) => kit.resume(&state.history)?,
         };
         Ok(match decision {
             Decision::RunTools => run.gated(RunGate::new(self.clone(), state.clone())),

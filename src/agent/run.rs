@@ -87,7 +87,8 @@ impl Run {
         Self { input, events, state, ending: None, outcome: None, parts }
     }
 
-    /// Drives the run to its end. Dropping the future cancels the run.
+    /// Drives the run to its end; behind `Finished` the outcome is there at once. Dropping the
+    /// future cancels the run.
     pub async fn outcome(mut self) -> Outcome {
         loop {
             if let Some(outcome) = self.outcome.take() {
@@ -200,18 +201,23 @@ impl Run {
             return Poll::Ready(None);
         }
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
-        match catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx))) {
+        let error = match catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx))) {
             Ok(polled) => match ready!(polled) {
                 Some(Ok(event)) => return Poll::Ready(Some(event)),
-                Some(Err(error)) => self.end(Reason::of_error(&error), Some(error)),
-                None => {
-                    let reason = self.state.get().ending.unwrap_or(Reason::Stopped);
-                    self.end(reason, None);
-                }
+                Some(Err(error)) => Some(error),
+                None => None,
             },
-            Err(payload) => {
-                let error = Error::panic("the provider", &*payload);
-                self.end(Reason::of_error(&error), Some(error));
+            Err(payload) => Some(Error::panic("the provider", &*payload)),
+        };
+        match error {
+            // An interrupt of this very poll, from a hook or a tool, is no other end.
+            _ if control.is_interrupted() => {
+                self.end(Reason::Interrupted(self.handle().journal.phase()), None);
+            }
+            Some(error) => self.end(Reason::of_error(&error), Some(error)),
+            None => {
+                let reason = self.state.get().ending.unwrap_or(Reason::Stopped);
+                self.end(reason, None);
             }
         }
         Poll::Ready(None)

@@ -105,7 +105,7 @@ impl Agent {
 
     /// Adds a provider that is asked when those before it failed in a way in which another may do
     /// better. What came of the open turn is taken back, the run goes on as `fallback`, and stays
-    /// with the new provider.
+    /// with the new provider to its end. The next run begins with the first one.
     ///
     /// [`Fallback`](crate::provider::Fallback) does the same inside of one turn, begins with the
     /// first provider each time, and is not seen in the transitions.

@@ -9,6 +9,7 @@ use crate::agent::budget::Tracker;
 use crate::agent::{Next, words};
 use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
 use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
+use crate::request::ToolSpec;
 use crate::stream::Step;
 use crate::tool::{Answered, Verdict};
 use crate::turn::Turn;
@@ -50,6 +51,8 @@ pub struct State {
     pub model: Arc<str>,
     /// The verdicts on the calls that were pending, when the run begins with these.
     pub resuming: Option<Verdicts>,
+    /// What the last request offered, where a hook has changed the tools.
+    pub offered: Option<Arc<[ToolSpec]>>,
     /// Why the loop went on last.
     pub transition: Option<Transition>,
     /// Why the loop is over.
@@ -92,6 +95,7 @@ impl State {
             follow_up: false,
             model: Arc::default(),
             resuming: None,
+            offered: None,
             transition: None,
             ending: None,
             exceeded: None,

@@ -54,7 +54,8 @@ pub enum Event {
     TurnStarted {
         /// Which model call of the run it is, from 1.
         turn: u32,
-        /// The model that is asked.
+        /// The model that is asked. A provider made of several names its first; which one has
+        /// answered is in the [turn](Turn::model).
         model: String,
         /// Why the run went on; `None` for the first.
         transition: Option<Transition>,
@@ -149,7 +150,8 @@ impl Event {
         }
     }
 
-    /// The call that somebody has to allow, where this asks for it.
+    /// The call that somebody has to allow, where this asks for it. One of a sub-agent comes in
+    /// `Nested`, and is not given here.
     pub fn approval(&self) -> Option<&ToolCall> {
         match self {
             Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),

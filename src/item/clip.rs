@@ -25,7 +25,7 @@ impl Content {
     /// use turnstream::item::Content;
     ///
     /// let content = Content::from("0123456789".repeat(10));
-    /// let clipped = content.clipped(50, None).unwrap();
+    /// let clipped = content.clipped(52, None).unwrap();
     /// assert_eq!(clipped.text(), "0123456789\n[80 bytes were left out here]\n0123456789");
     /// assert_eq!(content.clipped(100, None), None);
     /// ```

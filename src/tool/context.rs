@@ -130,3 +130,23 @@ impl Record {
         f(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::turn::{StopReason, TurnBuilder, TurnEvent};
+
+    #[test]
+    fn an_extension_is_found_by_its_type() {
+        let mut builder = TurnBuilder::new();
+        builder.stop(StopReason::Stop, "");
+        builder.complete().unwrap();
+        let Some(TurnEvent::TurnComplete { turn }) = builder.next_event() else {
+            panic!("no turn")
+        };
+        let context = ToolContext::new("c", "h", turn).with_extension(Some(Arc::new(7_u8)));
+        assert_eq!(context.extension::<u8>().as_deref(), Some(&7));
+        assert_eq!(context.extension::<u16>(), None);
+    }
+}

@@ -17,7 +17,7 @@ use crate::tool::begin::{Candidate, Refusal};
 use crate::tool::pass::{Asking, Passed};
 use crate::tool::places::Places;
 use crate::tool::running::{Running, Said};
-use crate::tool::{Gate, ToolContext, Toolkit};
+use crate::tool::{Gate, Tool, ToolContext, Toolkit};
 use crate::turn::Turn;
 
 /// The calls of one turn while they run: a stream of their events, one output a call.
@@ -163,7 +163,7 @@ impl ToolRun {
         let (_, call) = self.queue.front()?;
         let tool = self.kit.get(&call.name);
         let waits = tool.is_some_and(|tool| tool.wants_approval() || tool.is_external());
-        let class = tool.map(|tool| tool.class()).unwrap_or_default();
+        let class = tool.map(Tool::class).unwrap_or_default();
         (waits || self.places.are_left(class)).then(|| self.queue.pop_front())?
     }
 

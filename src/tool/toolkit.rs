@@ -126,6 +126,14 @@ impl Toolkit {
         self
     }
 
+    /// The same kit with only the tools that `specs` names: any other is unknown to it.
+    pub fn offering(&self, specs: &[ToolSpec]) -> Self {
+        let is_offered = |tool: &&Tool| specs.iter().any(|spec| spec.name == tool.name());
+        let tools: Arc<[Tool]> = self.tools.iter().filter(is_offered).cloned().collect();
+        let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
+        Self { tools, specs, ..self.clone() }
+    }
+
     /// The tool of this name.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name() == name)

@@ -68,6 +68,11 @@ fn plan(question: Question) -> Speech {
             Speech::new("This is a sum. A calculator is better at it.", "I'll calculate that.")
                 .call("calculate", json!({ "expression": expression }))
         }
+        Question::Write { text, path } => {
+            let think = format!("The user wants `{path}` written, and is asked before it is.");
+            Speech::new(&think, &format!("I'll write to `{path}`, if I may."))
+                .call("write_file", json!({ "path": path, "text": text }))
+        }
         Question::Words(words) => {
             let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
             let think = format!("I do not know. The working directory may: {list}.");

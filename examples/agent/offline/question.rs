@@ -7,6 +7,8 @@ pub(crate) enum Question {
     Lines { path: String, extension: Option<String> },
     /// An expression to calculate.
     Sum(String),
+    /// A text to write to a file.
+    Write { text: String, path: String },
     /// Anything else: words to search for.
     Words(Vec<String>),
     /// There is no word to search for.
@@ -87,6 +89,9 @@ impl Question {
         if let Some(expression) = expression(text) {
             return Self::Sum(expression);
         }
+        if let Some((text, path)) = written(text) {
+            return Self::Write { text, path };
+        }
         let words: Vec<String> = text.split_whitespace().map(trimmed).collect();
         let lower: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
         let has = |wanted: &[&str]| lower.iter().any(|word| wanted.contains(&word.as_str()));
@@ -151,6 +156,21 @@ fn extension(word: &str) -> Option<String> {
     }
     let end = word.strip_prefix('.')?;
     (!end.is_empty() && end.chars().all(char::is_alphanumeric)).then(|| end.to_owned())
+}
+
+/// The text and the file of `write "text" to file`.
+fn written(question: &str) -> Option<(String, String)> {
+    let (first, rest) = question.trim().split_once(' ')?;
+    if first.to_lowercase() != "write" {
+        return None;
+    }
+    let rest = rest.trim_start();
+    let quote = rest.chars().next().filter(|c| ['"', '`'].contains(c))?;
+    let (text, behind) = rest[1..].split_once(quote)?;
+    let mut words = behind.split_whitespace().map(trimmed);
+    words.next().filter(|word| ["to", "into", "in"].contains(&word.as_str()))?;
+    let path = words.find(|word| !ARTICLES.contains(&word.as_str()))?;
+    Some((text.to_owned(), path))
 }
 
 /// The expression that a question consists of, if it does.

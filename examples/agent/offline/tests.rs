@@ -3,7 +3,8 @@ use super::*;
 const MAIN: &str = "How many lines of Rust are in src, and which file is the longest?";
 
 fn body(messages: &Value) -> Value {
-    let names = ["list_directory", "read_file", "search_text", "count_lines", "calculate"];
+    let names =
+        ["list_directory", "read_file", "search_text", "count_lines", "calculate", "write_file"];
     let tools: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
     json!({ "model": "offline", "tools": tools, "messages": messages, "stream": true })
 }
@@ -94,6 +95,23 @@ fn sums_are_calculated() {
         assert_eq!(calls(question), [expected], "{question}");
     }
     assert!(calls("What is in a/b").iter().all(|(name, _)| name == "search_text"));
+}
+
+#[test]
+fn what_is_to_be_written_is_written() {
+    for (question, text, path) in [
+        (r#"Write "two words" to notes.txt"#, "two words", "notes.txt"),
+        ("write `a \"b\"` into the file `src/a b.txt`.", "a \"b\"", "src/a"),
+        (" WRITE \"\" in ./x ", "", "./x"),
+    ] {
+        let expected = ("write_file".to_owned(), json!({ "path": path, "text": text }));
+        assert_eq!(calls(question), [expected], "{question}");
+    }
+    for question in
+        ["who can write to `x`?", "write a poem", "write \"x", "write \"x\" to", "write \"x\" y"]
+    {
+        assert!(calls(question).iter().all(|(name, _)| name == "search_text"), "{question}");
+    }
 }
 
 #[test]

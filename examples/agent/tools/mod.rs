@@ -1,4 +1,4 @@
-//! What the agent may do: look at the working directory, read-only, and calculate.
+//! What the agent may do: look at the working directory, calculate, and write a file if allowed.
 
 mod calculate;
 mod count;
@@ -8,6 +8,7 @@ mod root;
 mod search;
 #[cfg(test)]
 mod tests;
+mod write;
 
 use std::path::PathBuf;
 
@@ -15,15 +16,16 @@ use turnstream::tool::Toolkit;
 
 use root::Root;
 
-/// The tools, all of which look at `root` and at nothing outside of it.
+/// The tools, all of which stay inside of `root`.
 pub(crate) fn kit(root: PathBuf) -> Toolkit {
     let root = Root::new(root);
     Toolkit::new([
         look::list_directory(root.clone()),
         look::read_file(root.clone()),
         search::search_text(root.clone()),
-        count::count_lines(root),
+        count::count_lines(root.clone()),
         calculate::calculate(),
+        write::write_file(root),
     ])
 }
 

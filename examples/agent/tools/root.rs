@@ -1,4 +1,4 @@
-//! The working directory, and the law that nothing outside of it is read.
+//! The working directory, and the law that nothing outside of it is read or written.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -48,6 +48,24 @@ impl Root {
             )),
             Err(error) => Err(format!("`{named}` cannot be read: {error}")),
         }
+    }
+
+    /// Where a file goes that a model wants to write, and what it is called: an entry, there or
+    /// not, of a directory that is there.
+    pub(crate) fn place_for(&self, given: &str) -> Result<(PathBuf, String), String> {
+        let path = Path::new(given);
+        let named = one_line(given, 100);
+        let Some(file) = path.file_name().filter(|_| !given.ends_with(['/', '\\'])) else {
+            return Err(format!("`{named}` does not name a file"));
+        };
+        let parent = path.parent().map(Path::to_string_lossy);
+        let directory = self.find(parent.as_deref())?;
+        if !directory.path.is_dir() {
+            return Err(format!("`{}` is not a directory", directory.name()));
+        }
+        let path = directory.path.join(file);
+        let name = directory.name_of(&path);
+        Ok((path, one_line(&name, 200)))
     }
 }
 

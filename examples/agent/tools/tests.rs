@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::event::ToolEvent;
+use turnstream::item::ToolCall;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnEvents;
+use turnstream::tool::{Gate, Verdict};
 use turnstream::{History, Request};
 
 /// A directory of its own, gone when dropped. What is to be out of reach stands beside `work`.
@@ -54,7 +56,8 @@ async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, Stri
     let history = History::with_id("h");
     let model = Scripted::new([Reply::new().call(name, arguments)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
-    let mut run = super::kit(root.to_path_buf()).run(&history, &Arc::clone(&turn));
+    let run = super::kit(root.to_path_buf()).run(&history, &Arc::clone(&turn));
+    let mut run = run.gated(Allowing);
     let mut progress = 0;
     while let Some(event) = run.next().await {
         match event {
@@ -67,6 +70,15 @@ async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, Stri
         }
     }
     panic!("no result");
+}
+
+/// Allows every call.
+struct Allowing;
+
+impl Gate for Allowing {
+    fn verdict(&mut self, _call: &ToolCall) -> Option<Verdict> {
+        Some(Verdict::Approve)
+    }
 }
 
 const TOOLS_WITH_A_PATH: [&str; 4] = ["list_directory", "read_file", "search_text", "count_lines"];
@@ -252,4 +264,57 @@ async fn a_calculation_gives_its_value_or_says_why_not() {
     let calculate = async |it| temp.call("calculate", json!({ "expression": it })).await;
     assert_eq!(calculate("2 * 21").await.as_deref(), Ok("42"));
     assert!(calculate("1 / 0").await.unwrap_err().contains("division by zero"));
+}
+
+#[tokio::test]
+async fn a_file_is_written_where_its_directory_is() {
+    let temp = Temp::new().with("src/old.txt", "old words");
+    let write = async |path: &str, text: &str| {
+        temp.call("write_file", json!({ "path": path, "text": text })).await
+    };
+    let made = write("src/new.txt", "one\ntwo\n").await;
+    assert_eq!(made.as_deref(), Ok("`src/new.txt` is created; its size in bytes: 8"));
+    let replaced = write("./src/../src/old.txt", "").await;
+    assert_eq!(replaced.as_deref(), Ok("`src/old.txt` is replaced; its size in bytes: 0"));
+    assert_eq!(fs::read_to_string(temp.work().join("src/new.txt")).unwrap(), "one\ntwo\n");
+    assert_eq!(fs::read_to_string(temp.work().join("src/old.txt")).unwrap(), "");
+    for (path, words) in [
+        ("nope/new.txt", "there is no `nope`"),
+        ("src/old.txt/x", "`src/old.txt` is not a directory"),
+        ("src", "not a plain file"),
+        ("src/", "does not name a file"),
+        ("", "does not name a file"),
+        ("..", "does not name a file"),
+        ("../x.txt", "outside the working directory"),
+        ("src/../../x.txt", "outside the working directory"),
+        ("nope/../../x.txt", "nope"),
+    ] {
+        let error = write(path, "x").await.unwrap_err();
+        assert!(error.contains(words), "{path}: {error}");
+    }
+    let long = write("long.txt", &"x".repeat(1024 * 1024 + 1)).await;
+    assert!(long.unwrap_err().contains("longer than"));
+    assert!(!temp.0.join("x.txt").exists() && !temp.work().join("long.txt").exists());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn nothing_is_written_through_a_link() {
+    use std::os::unix::fs::symlink;
+    let temp = Temp::new().with("in.txt", "inside");
+    fs::create_dir(temp.0.join("out")).unwrap();
+    symlink(temp.0.join("out"), temp.work().join("dir")).unwrap();
+    symlink("../out/new.txt", temp.work().join("dangling.txt")).unwrap();
+    symlink("in.txt", temp.work().join("inner.txt")).unwrap();
+    for (path, words) in [
+        ("dir/new.txt", "outside the working directory"),
+        ("dangling.txt", "not a plain file"),
+        ("inner.txt", "not a plain file"),
+    ] {
+        let input = json!({ "path": path, "text": "x" });
+        let error = temp.call("write_file", input).await.unwrap_err();
+        assert!(error.contains(words), "{path}: {error}");
+    }
+    assert!(fs::read_dir(temp.0.join("out")).unwrap().next().is_none());
+    assert_eq!(fs::read_to_string(temp.work().join("in.txt")).unwrap(), "inside");
 }

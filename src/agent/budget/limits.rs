@@ -9,6 +9,9 @@ use crate::usage::{Price, Prices, Usage};
 
 /// What a run may spend. Cheap to clone; without limits unless set.
 ///
+/// Every limit is the run's own: what its sub-agents use is not counted against it, they have
+/// budgets of their own. Only a [`Pool`] bounds a tree of agents together.
+///
 /// Limits are looked at between turns and before tools are started, never inside a turn: a
 /// response that crosses one is kept, since it was paid for, its calls are answered without being
 /// run, and the run ends. A limit of 0 is reached before the first request.

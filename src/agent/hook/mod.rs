@@ -90,7 +90,8 @@ pub trait Hook: Send + Sync {
     ///
     /// It is asked behind [`transform_context`](Self::transform_context), and sees what the hooks
     /// before it changed. The request's `history` and `context` are put back if it changes them:
-    /// the former is the ledger, the latter the business of `transform_context`.
+    /// the former is the ledger, the latter the business of `transform_context`. A call of a tool
+    /// that the request does not offer is answered as one of an unknown tool.
     fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> Answer<'a, ()> {
         let _ = (state, request);
         Box::pin(ready(Ok(())))

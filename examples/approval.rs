@@ -1,0 +1,107 @@
+//! A tool that needs approval, in both forms: the run is suspended and goes on later, or it waits.
+//!
+//! ```text
+//! cargo run --example approval              # asks on the terminal
+//! cargo run --example approval -- --yes     # or --no
+//! ```
+
+use std::io::{IsTerminal, Write, stdin, stdout};
+use std::path::Path;
+use std::{env, fs};
+
+use futures::TryStreamExt;
+use serde_json::json;
+use turnstream::item::ToolCall;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, Verdict};
+use turnstream::{Agent, History, Item, Outcome};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct File {
+    name: String,
+}
+
+/// An agent that tidies up. Its words are scripted; the files are really deleted.
+fn tidy(folder: &Path) -> Agent {
+    let model = Scripted::function(|request, _n| match request.history.last() {
+        Some(item) if item.as_tool_result().is_some() => Reply::text("I did what I may do."),
+        _ => Reply::text("Two files can go.")
+            .call("delete", json!({ "name": "draft.txt" }))
+            .call("delete", json!({ "name": "thesis.txt" })),
+    });
+    let folder = folder.to_owned();
+    let delete = Tool::new("delete", "Deletes a file", move |file: File, _cx| {
+        let path = folder.join(file.name);
+        async move { fs::remove_file(path) }
+    });
+    Agent::new(model).with_tools([delete.needs_approval()])
+}
+
+/// Asks the user; `--yes` and `--no` answer for one who is not there.
+fn is_allowed(call: &ToolCall) -> bool {
+    print!("May `{}` run with {}? [y/N] ", call.name, call.arguments);
+    let mut said = env::args().nth(1).unwrap_or_default();
+    if said.is_empty() && stdin().is_terminal() {
+        let _ = stdout().flush().and_then(|()| stdin().read_line(&mut said));
+    } else {
+        println!("{said}");
+    }
+    matches!(said.trim(), "y" | "yes" | "--yes")
+}
+
+/// The run ends as `pending`; who goes on with it may be another process, tomorrow.
+async fn suspended(agent: Agent, store: &Path) -> Result<Outcome> {
+    let run = agent.run("Tidy up, please");
+    let handle = run.handle();
+    let outcome = run.outcome().await;
+    println!("The run ends as {}, {} calls wait.", outcome.reason, outcome.pending.len());
+    fs::write(store, serde_json::to_string(&handle.history())?)?;
+
+    // From here on nothing is known but what stands in the file.
+    let history: History = serde_json::from_str(&fs::read_to_string(store)?)?;
+    let verdicts = history.unanswered_calls().into_iter().map(|call| match is_allowed(&call) {
+        true => (call, Verdict::Approve),
+        false => (call, Verdict::Deny("the user wants to keep it".into())),
+    });
+    Ok(agent.resume(history, verdicts)?.outcome().await)
+}
+
+/// The run waits while its holder asks, between two pulls.
+async fn interactive(agent: Agent) -> Result<Outcome> {
+    let mut run = agent.interactive().run("Tidy up, please");
+    while let Some(event) = run.try_next().await? {
+        if let Some(call) = event.approval() {
+            match is_allowed(call) {
+                true => run.approve(call)?,
+                false => run.deny(call, "the user wants to keep it")?,
+            }
+        }
+    }
+    Ok(run.outcome().await)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    println!("The model is scripted; the files are real, and so is your word.");
+    let temp = env::temp_dir().join(format!("turnstream-approval-{}", std::process::id()));
+    let folder = temp.join("files");
+    fs::create_dir_all(&folder)?;
+    for form in ["suspended", "interactive"] {
+        println!("\n# {form}");
+        for file in ["draft.txt", "thesis.txt"] {
+            fs::write(folder.join(file), "words")?;
+        }
+        let outcome = match form {
+            "suspended" => suspended(tidy(&folder), &temp.join("history.json")).await?,
+            _ => interactive(tidy(&folder)).await?,
+        };
+        for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
+            println!("The model reads: {}", result.content.text());
+        }
+        println!("The run ends as {}: {}", outcome.reason, outcome.text);
+        println!("Files left: {}", fs::read_dir(&folder)?.count());
+    }
+    Ok(fs::remove_dir_all(temp)?)
+}

@@ -1,0 +1,93 @@
+//! Budgets: tokens, money by a table of prices, a last turn to wrap up, and a pool that a parent
+//! shares with its sub-agent.
+//!
+//! ```text
+//! cargo run --example budget
+//! ```
+
+use serde_json::json;
+use turnstream::agent::{Budget, Pool};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::request::ToolChoice;
+use turnstream::tool::Tool;
+use turnstream::usage::{Price, Prices};
+use turnstream::{Agent, Error, Item, Outcome, Request, Usage};
+
+/// Dollars for a million tokens. The numbers are yours to give.
+const PRICE: Price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Page {
+    number: usize,
+}
+
+/// Reads this very file, fifteen lines a page.
+fn read() -> Tool {
+    Tool::new("read", "Reads a page of the book", async |page: Page, _cx| {
+        let lines = include_str!("budget.rs").lines().skip(15 * page.number).take(15);
+        lines.collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// A scripted model that never has enough, unless it is told to wrap up.
+fn reader() -> Scripted {
+    Scripted::function(|request, n| {
+        let reply = match request.options.tool_choice == ToolChoice::None {
+            true => Reply::text("That is what I found in the pages that I could afford."),
+            false => Reply::text("One more page.").call("read", json!({ "number": n })),
+        };
+        reply.usage(estimated(request))
+    })
+}
+
+/// Four bytes of what is really sent are about a token.
+fn estimated(request: &Request) -> Usage {
+    let bytes = serde_json::to_string(&request.history).map_or(0, |json| json.len());
+    Usage { input_tokens: bytes as u64 / 4, output_tokens: 20, ..Usage::default() }
+}
+
+fn report(outcome: &Outcome) {
+    println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
+    for (who, usage) in [("itself", outcome.usage), ("sub-agents", outcome.nested_usage)] {
+        println!("  {who}: {} tokens, {} millionths of $1", usage.total(), PRICE.cost(&usage));
+    }
+    match &outcome.budget {
+        Some(exceeded) => println!("  ended by {:?}: {exceeded}", exceeded.kind),
+        None => println!("  no budget was spent"),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    println!("The model is scripted, its tokens are estimated; limits and sums are real.");
+    let prices = Prices::new().with("scripted", PRICE);
+    let agent = Agent::new(reader()).with_tools([read()]);
+
+    println!("\n# tokens end it");
+    let budget = Budget::new().total_tokens(2_000).money(1.0, prices.clone());
+    report(&agent.clone().with_budget(budget).run("Read the book").outcome().await);
+
+    println!("\n# money ends it, behind one more turn to wrap up");
+    let budget = Budget::new().total_tokens(50_000).money(0.01, prices).wrap_up();
+    report(&agent.clone().with_budget(budget).run("Read the book").outcome().await);
+
+    println!("\n# a pool of 4,000 tokens ends the sub-agent, and then its parent");
+    let pool = Pool::tokens(4_000);
+    let budget = Budget::new().pool(&pool).wrap_up_reserve(500);
+    let child = agent.with_budget(budget.clone());
+    let boss = Scripted::function(|request, _n| {
+        let reply = match request.options.tool_choice == ToolChoice::None {
+            true => Reply::text("My reader ran out of tokens, and so did I."),
+            false => Reply::new().call("reader", json!({ "prompt": "Read the book" })),
+        };
+        reply.usage(estimated(request))
+    });
+    let boss = Agent::new(boss).with_tools([child.as_tool("reader", "Reads")?]);
+    let outcome = boss.with_budget(budget).run("What is in the book?").outcome().await;
+    report(&outcome);
+    for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
+        println!("  the boss reads: {}", result.content.text().replace("\n\n", " "));
+    }
+    println!("  the pool: {} of {} tokens used", pool.used(), pool.limit());
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! A model that breaks off in the middle of its sentence: it is asked again, then another takes
+//! over, and a user interface drops the words that are taken back.
+//!
+//! ```text
+//! cargo run --example fallback
+//! ```
+
+use std::time::{Duration, SystemTime};
+
+use futures::TryStreamExt;
+use serde_json::json;
+use turnstream::provider::{Backoff, Fallback, Provider, Reply, Retry, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Error, ErrorKind, Event, Item, Run, TurnEvent, Usage};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+/// Can call a tool, and breaks off whenever it has a result to tell. Asked twice, then given up.
+fn shaky() -> impl Provider {
+    let model = Scripted::function(|request, _n| match request.history.last() {
+        Some(item) if item.as_tool_result().is_some() => Reply::text("The clock says that it ")
+            .usage(Usage { input_tokens: 40, output_tokens: 6, ..Usage::default() })
+            .fail(Error::new(ErrorKind::Overloaded, "overloaded")),
+        _ => Reply::text("I look at the clock.").call("clock", json!({})),
+    });
+    let backoff = Backoff { attempts: 2, base: Duration::from_millis(20), ..Backoff::default() };
+    // Without `with_retraction` nothing is asked again once words have come.
+    Retry::new(model.with_model("shaky")).with_backoff(backoff).with_retraction()
+}
+
+/// Looks once more before it answers.
+fn steady() -> Scripted {
+    let model = Scripted::function(|request, _n| {
+        let times: Vec<_> = request.history.iter().filter_map(Item::as_tool_result).collect();
+        match times.as_slice() {
+            [.., last] if times.len() > 1 => {
+                Reply::text(&format!("It is {} seconds after 1970.", last.content.text()))
+            }
+            _ => Reply::text("Let me look again.").call("clock", json!({})),
+        }
+    });
+    model.with_model("steady")
+}
+
+/// What a user sees. Only the open turn can be taken back; what stands in `lines` stays.
+async fn show(mut run: Run) -> Result<(), Error> {
+    let (mut lines, mut open) = (Vec::new(), String::new());
+    while let Some(event) = run.try_next().await? {
+        match event {
+            Event::TurnStarted { model, transition, .. } => {
+                let why = transition.map_or("the beginning".to_owned(), |why| why.to_string());
+                println!("  {model} is asked: {why}");
+            }
+            Event::Turn(TurnEvent::TextDelta { text, .. }) => open.push_str(&text),
+            Event::Turn(TurnEvent::Retracted { why, usage }) => {
+                println!("  taken back: {open:?}, {} tokens, {why}", usage.total());
+                open.clear();
+            }
+            Event::Turn(TurnEvent::TurnComplete { turn }) => {
+                println!("  {} has spoken", turn.model().unwrap_or("?"));
+                lines.push(std::mem::take(&mut open));
+            }
+            Event::Finished(outcome) => {
+                println!("  {}, {} tokens", outcome.reason, outcome.usage.total());
+            }
+            _ => {}
+        }
+    }
+    println!("The screen: {}", lines.join(" / "));
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    println!("Both models are scripted; the retries and the clock are real.");
+    let clock = Tool::new("clock", "Seconds since 1970", async |_: Nothing, _cx| {
+        SystemTime::UNIX_EPOCH.elapsed().map(|since| since.as_secs())
+    });
+
+    println!("\n# with_fallback: the run goes on with the other model, and stays with it");
+    let agent = Agent::new(shaky()).with_fallback(steady()).with_tools([clock.clone()]);
+    show(agent.run("What time is it?")).await?;
+
+    println!("\n# Fallback: inside of a turn, each of which begins with the first model");
+    let agent = Agent::new(Fallback::new(shaky()).or(steady())).with_tools([clock]);
+    show(agent.run("What time is it?")).await
+}

@@ -1,0 +1,97 @@
+//! Model escalation by a control tool: a cheap model that is out of its depth calls `escalate`, and
+//! a stronger one goes on for the rest.
+//!
+//! The history itself is the switch: that `escalate` was called stands in it, so the choice holds
+//! across turns, stores and resumes, and two runs of one agent do not disturb each other.
+//!
+//! ```text
+//! cargo run --example model_escalation
+//! ```
+
+use futures::TryStreamExt;
+use serde_json::json;
+use turnstream::agent::hook;
+use turnstream::event::ToolEvent;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Error, Event, History, Item};
+
+const CHEAP: &str = "cheap";
+const STRONG: &str = "strong";
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Why {
+    /// What is too hard, for whoever takes over.
+    reason: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nth {
+    n: usize,
+}
+
+fn nth_prime(n: usize) -> Option<u64> {
+    let is_prime = |n: &u64| (2..=n.isqrt()).all(|d| !n.is_multiple_of(d));
+    (2..).filter(is_prime).nth(n.checked_sub(1)?)
+}
+
+fn has_escalated(history: &History) -> bool {
+    let mut results = history.iter().filter_map(Item::as_tool_result);
+    results.any(|result| result.name == "escalate" && !result.is_error())
+}
+
+/// The rule: where it is said once that the task is too hard, the stronger model is asked.
+fn escalation() -> impl hook::Hook {
+    hook::prepare(|state, mut request| async move {
+        if has_escalated(&state.history) {
+            request.model = Some(STRONG.to_owned());
+            // Nobody is left to escalate to.
+            let tools = request.tools.iter().filter(|tool| tool.name != "escalate");
+            request.tools = tools.cloned().collect();
+        }
+        request
+    })
+}
+
+/// Both models of one vendor, scripted.
+fn models() -> Scripted {
+    let model = Scripted::function(|request, _n| {
+        let last = request.history.last().and_then(Item::as_tool_result);
+        match (request.model.as_deref(), last) {
+            (Some(STRONG), Some(result)) if result.name == "nth_prime" => {
+                Reply::text(&format!("The 10,001st prime is {}.", result.content.text()))
+            }
+            (Some(STRONG), _) => {
+                Reply::text("I take over.").call("nth_prime", json!({ "n": 10_001 }))
+            }
+            _ => Reply::text("That is too hard for me.")
+                .call("escalate", json!({ "reason": "I cannot count primes" })),
+        }
+    });
+    model.with_model(CHEAP)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    println!("Both models are scripted; the prime is computed.");
+    let escalate =
+        Tool::new("escalate", "Hands over to a stronger model", async |why: Why, _cx| {
+            format!("A stronger model goes on. It knows: {}", why.reason)
+        });
+    let prime = Tool::new("nth_prime", "The nth prime", async |args: Nth, _cx| {
+        nth_prime(args.n).ok_or("n counts from 1")
+    });
+    let agent = Agent::new(models()).with_tools([escalate, prime]).with_hook(escalation());
+
+    let mut run = agent.run("What is the 10,001st prime?");
+    while let Some(event) = run.try_next().await? {
+        match event {
+            Event::TurnStarted { turn, model, .. } => print!("\nturn {turn}, {model}: "),
+            Event::Tool(ToolEvent::Started { name, .. }) => print!(" [{name}]"),
+            event => print!("{}", event.text_delta().map_or("", |text| text)),
+        }
+    }
+    let next = if has_escalated(&run.history()) { STRONG } else { CHEAP };
+    println!("\n\nWhoever goes on with this history asks {next}.");
+    Ok(())
+}

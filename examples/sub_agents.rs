@@ -1,0 +1,118 @@
+//! A coordinator with three sub-agents beside each other: who says what, one hook for all of them,
+//! a result that stopped early, and the transcripts.
+//!
+//! ```text
+//! cargo run --example sub_agents
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use std::{fs, io};
+
+use futures::TryStreamExt;
+use serde_json::json;
+use turnstream::agent::hook::{self, Hook};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Error, Event, Item};
+
+const FOLDERS: [&str; 3] = ["benches", "examples", "tests"];
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Folder {
+    name: String,
+}
+
+/// Counts the lines of a folder of this crate, for real.
+fn count() -> Tool {
+    Tool::new("count", "Counts the lines of a folder's files", async |folder: Folder, _cx| {
+        let mut lines = 0;
+        for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder.name))? {
+            let path = entry?.path();
+            lines += if path.is_file() { fs::read_to_string(path)?.lines().count() } else { 0 };
+        }
+        io::Result::Ok(lines)
+    })
+}
+
+/// Prints what tools gave back. The stamp says whose tool it was.
+fn log() -> impl Hook {
+    hook::after_tool(|call, result| {
+        let who = hook::identity().unwrap_or_else(|| "coordinator".into());
+        println!("  ({who}: `{}` gave {} bytes)", call.name, result.content.text().len());
+    })
+}
+
+/// A sub-agent for one folder. The pauses let all speak at once; who counts the tests never stops.
+fn counter(folder: &'static str) -> Agent {
+    let pause = Duration::from_millis(5);
+    let model = Scripted::function(move |request, _n| {
+        match request.history.last().and_then(Item::as_tool_result) {
+            Some(lines) if folder != "tests" => Reply::text(&lines.content.text())
+                .delay(pause)
+                .say(&format!(" lines are in `{folder}`.")),
+            _ => Reply::text("I count ")
+                .delay(pause)
+                .say(&format!("`{folder}`."))
+                .call("count", json!({ "name": folder })),
+        }
+    });
+    let agent = Agent::new(model).with_tools([count()]).with_max_turns(2);
+    agent.with_hook(hook::stamped(folder, log()))
+}
+
+/// Asks all of them in one turn, and tells what they said.
+fn coordinator() -> Scripted {
+    Scripted::function(|request, _n| {
+        let results = request.history.iter().filter_map(Item::as_tool_result);
+        let told: Vec<_> = results.map(|it| it.content.text().replace("\n\n", " ")).collect();
+        let ask = |reply: Reply, name| reply.call(name, json!({ "prompt": "How many lines?" }));
+        match told.is_empty() {
+            true => FOLDERS.into_iter().fold(Reply::text("I ask all three."), ask),
+            false => Reply::text(&format!("I was told: {}", told.join(" | "))),
+        }
+    })
+}
+
+/// Whose event it is, and the event itself: sub-agents may have sub-agents.
+fn unwrapped(who: String, event: Event) -> (String, Event) {
+    match event {
+        Event::Nested { name, event, .. } => unwrapped(format!("{who}/{name}"), *event),
+        event => (who, event),
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    println!("All models are scripted; the files are counted for real.\n");
+    let tools = FOLDERS.into_iter().map(|name| counter(name).as_tool(name, "Counts its lines"));
+    let tools = tools.collect::<Result<Vec<_>, _>>()?;
+    let mut run = Agent::new(coordinator())
+        .with_hook(log())
+        .with_tools(tools)
+        .run("How many lines are in benches, examples and tests?");
+    let mut lines: BTreeMap<String, String> = BTreeMap::new();
+    while let Some(event) = run.try_next().await? {
+        let (who, event) = unwrapped("coordinator".to_owned(), event);
+        if let Some(text) = event.text_delta() {
+            // The tokens of several come in turns, so each has a line of its own.
+            lines.entry(who.clone()).or_default().push_str(text);
+        }
+        if event.turn_complete().is_some() {
+            println!("{who}: {}", lines.remove(&who).unwrap_or_default());
+        }
+        if let Event::Finished(outcome) = event {
+            println!("{who} is done: {}, {} turns", outcome.reason, outcome.turns);
+        }
+    }
+
+    println!("\nThe transcripts:");
+    for id in run.journal().nested_ids() {
+        let Some(journal) = run.journal().nested(&id) else { continue };
+        let history = journal.history();
+        let last = history.newest_first().find_map(Item::as_text).unwrap_or("nothing");
+        println!("{id}: {} items, the last words: {last}", history.len());
+    }
+    Ok(())
+}

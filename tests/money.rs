@@ -1,0 +1,57 @@
+//! What a run costs where its model changes on the way.
+
+use serde_json::json;
+use turnstream::agent::{Budget, hook};
+use turnstream::event::{BudgetKind, Reason};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::usage::{Price, Prices};
+use turnstream::{Agent, Error, ErrorKind, Usage};
+
+const TOKENS: Usage = Usage {
+    input_tokens: 1_000,
+    output_tokens: 0,
+    cache_read_input_tokens: 0,
+    cache_write_input_tokens: 0,
+    reasoning_tokens: 0,
+};
+
+fn price(input: f64) -> Price {
+    Price { input, ..Price::default() }
+}
+
+fn insatiable(model: &'static str) -> Scripted {
+    Scripted::function(|_, _| Reply::new().call("t", json!({})).usage(TOKENS)).with_model(model)
+}
+
+/// Runs until the money is spent, and gives what was.
+async fn spends(agent: Agent, expected: u64) {
+    let parameters = json!({ "type": "object" });
+    let spec = ToolSpec { name: "t".into(), description: String::new(), parameters };
+    let tool = Tool::raw(spec, |_, _| async { "fine" }).unwrap();
+    let prices = Prices::new().with("cheap", price(1.0)).with("dear", price(100.0));
+    let budget = Budget::new().money(0.15, prices);
+    let outcome = agent.with_tools([tool]).with_budget(budget).run("go").outcome().await;
+    assert_eq!(outcome.reason, Reason::Budget);
+    let exceeded = outcome.budget.unwrap();
+    assert_eq!((exceeded.kind, exceeded.used), (BudgetKind::Money, expected));
+}
+
+#[tokio::test]
+async fn a_turn_costs_what_the_model_costs_that_a_hook_has_chosen() {
+    let escalate = hook::prepare(|state, mut request| async move {
+        request.model = (state.model_calls > 1).then(|| "dear".to_owned());
+        request
+    });
+    spends(Agent::new(insatiable("cheap")).with_hook(escalate), 1_000 + 2 * 100_000).await;
+}
+
+#[tokio::test]
+async fn a_turn_of_a_fallback_costs_what_the_fallback_costs() {
+    let cheap = Scripted::function(|_, n| match n {
+        0 => Reply::new().call("t", json!({})).usage(TOKENS),
+        _ => Reply::text("I").usage(TOKENS).fail(Error::new(ErrorKind::Overloaded, "busy")),
+    });
+    let agent = Agent::new(cheap.with_model("cheap")).with_fallback(insatiable("dear"));
+    spends(agent, 2 * 1_000 + 2 * 100_000).await;
+}
