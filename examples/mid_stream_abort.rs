@@ -14,7 +14,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::provider::{Anthropic, Reply};
 use turnstream::testing::ModelServer;
-use turnstream::{Agent, Event, History, Run, Tool};
+use turnstream::{Agent, Event, History, Run, Tool, TurnEvent};
 
 const STOP_WORD: &str = "password";
 
@@ -26,7 +26,8 @@ async fn until_the_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
     let mut said = String::new();
     while let Some(event) = run.next().await {
         let event = event?;
-        if matches!(event, Event::TurnStarted { .. }) {
+        // What was said before belongs to another turn, or was taken back.
+        if matches!(event, Event::TurnStarted { .. } | Event::Turn(TurnEvent::Retracted { .. })) {
             said.clear();
         }
         if let Some(text) = event.text_delta() {

@@ -12,7 +12,7 @@ use futures::TryStreamExt;
 use turnstream::env::SystemIds;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::JsonLine;
-use turnstream::{Error, History, Item, Request, TurnEvent, TurnEvents};
+use turnstream::{Error, History, Item, Request, TurnEvents};
 
 #[derive(Debug, serde::Deserialize)]
 struct City {
@@ -49,9 +49,7 @@ async fn main() -> Result<(), Error> {
     {
         let turn = model.stream_turn(Request::new(history.clone()));
         let turn = turn.inspect_ok(|event| {
-            if let TurnEvent::TurnComplete { turn } = event {
-                complete = Some(turn.clone());
-            }
+            complete = event.turn_complete().cloned();
         });
         let mut lines = turn.json_lines::<City>();
         while let Some(line) = lines.try_next().await? {

@@ -41,7 +41,8 @@ impl RunHandle {
 
     /// Ends the run behind the turn that streams or whose tools run: they are finished and
     /// recorded, and no further request is sent. The run ends as `stopped`, or as it would have
-    /// anyway if the model is done by then.
+    /// anyway if the model is done by then. Between two turns, and before the first, it ends at
+    /// once.
     pub fn stop_after_turn(&self) {
         self.control.stop_after_turn();
     }

@@ -3,6 +3,9 @@
 use crate::item::Item;
 
 /// Items that are handed to a run: a text is one message of the user.
+///
+/// The default is nothing: a run goes on with what its history ends with, such as the results of
+/// tools, behind which another was stopped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Input(pub Vec<Item>);
 

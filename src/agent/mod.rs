@@ -123,7 +123,8 @@ impl Agent {
         self.run_from(History::new(&*self.ids), input)
     }
 
-    /// Runs on a history, which is [settled](History::settled) first.
+    /// Runs on a history, which is [settled](History::settled) first. With
+    /// [`Input::default()`] nothing is said to begin with.
     ///
     /// Two runs on clones of one history may give their calls the same ids, and so their tools the
     /// same idempotency keys: [fork](History::fork) it to tell them apart.
@@ -133,6 +134,8 @@ impl Agent {
 
     /// Runs on a history with a body of your own in the place of [`body()`]. All else stays: the
     /// journal, the holders' handle, the one ending.
+    ///
+    /// What a copy of [`body()`] needs besides this crate is `async-stream` and `futures`.
     ///
     /// A body that gives `Stop`, or no step at all, ends the run as `stopped`; `StopWith` ends it as
     /// the state's `ending` has it.

@@ -101,7 +101,9 @@ impl Run {
         }
     }
 
-    /// The history as it is now: an open turn is shown as interrupted.
+    /// The history as it is now: an open turn is shown as interrupted. It stays open when the run
+    /// is dropped or interrupted; [`settled`](History::settled) gives what can be sent, and
+    /// [`run_from`](Agent::run_from) does that by itself.
     pub fn history(&self) -> History {
         self.parts.handle().history()
     }

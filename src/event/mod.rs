@@ -129,7 +129,7 @@ impl Event {
     /// The piece of text, where this is one.
     pub fn text_delta(&self) -> Option<&Text> {
         match self {
-            Self::Turn(TurnEvent::TextDelta { text, .. }) => Some(text),
+            Self::Turn(event) => event.text_delta(),
             _ => None,
         }
     }
@@ -137,7 +137,7 @@ impl Event {
     /// The finished turn, where this is its end.
     pub fn turn_complete(&self) -> Option<&std::sync::Arc<Turn>> {
         match self {
-            Self::Turn(TurnEvent::TurnComplete { turn }) => Some(turn),
+            Self::Turn(event) => event.turn_complete(),
             _ => None,
         }
     }

@@ -127,7 +127,8 @@ pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
     ///
     /// Lines end with a line feed and nothing else; the last one may do without. Empty lines and
     /// those that begin with three backticks are passed over. Nothing is kept but the line that has
-    /// begun.
+    /// begun. Whoever wants the turn as well looks at the events on their way in, for example with
+    /// `inspect_ok` of `TryStreamExt`.
     ///
     /// ```
     /// use futures::TryStreamExt;

@@ -77,6 +77,24 @@ pub enum TurnEvent {
     },
 }
 
+impl TurnEvent {
+    /// The piece of text, where this is one.
+    pub fn text_delta(&self) -> Option<&Text> {
+        match self {
+            Self::TextDelta { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The finished turn, where this is its end.
+    pub fn turn_complete(&self) -> Option<&Arc<Turn>> {
+        match self {
+            Self::TurnComplete { turn } => Some(turn),
+            _ => None,
+        }
+    }
+}
+
 /// Whether a model's thoughts are shown as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -46,7 +46,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// What the model produced, in order.
+    /// What the model produced, in order. For a history, take
+    /// [`to_history_items`](Self::to_history_items).
     pub fn items(&self) -> &[Item] {
         &self.items
     }

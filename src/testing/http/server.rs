@@ -85,7 +85,8 @@ impl LoopbackServer {
         self.log.closed_early()
     }
 
-    /// Waits until [`closed_early`](Self::closed_early) is above zero, which it may be already.
+    /// Waits until [`closed_early`](Self::closed_early) is above zero, which it may be already: it
+    /// waits for the first client and no other.
     ///
     /// What a test awaits in place of a sleep, once it has dropped a client. Dropping the future
     /// stops the waiting and nothing else.
