@@ -185,6 +185,50 @@ async fn a_paused_turn_is_resumed() {
 }
 
 #[tokio::test]
+async fn a_text_that_was_cut_off_and_continued_is_one_text() {
+    let cut = |text: &str| Reply::text(text).stop(StopReason::MaxTokens);
+    let outcome_ = outcome([cut("one "), cut("two "), "three".into()]).await;
+    check(&outcome_, Reason::Completed, false, 3);
+    assert_eq!(outcome_.text, "one two three");
+    let paused = Reply::text("half ").stop(StopReason::Pause);
+    assert_eq!(outcome([paused, "whole".into()]).await.text, "half whole");
+    let broken = outcome([cut("one "), Reply::text("tw").cut()]).await;
+    assert_eq!(broken.text, "one tw");
+    // What was said before a call is not the answer.
+    assert_eq!(outcome([Reply::text("so").call("t", json!({})), "done".into()]).await.text, "done");
+}
+
+#[tokio::test]
+async fn the_fourth_text_in_a_row_that_is_cut_off_ends_the_run() {
+    let cut = || Reply::text("x").stop(StopReason::MaxTokens);
+    check(&outcome([cut(), cut(), cut(), cut()]).await, Reason::Truncated, true, 4);
+    // A turn with tools in between begins anew.
+    let replies = [cut(), cut(), cut(), call(), cut(), "done".into()];
+    check(&outcome(replies).await, Reason::Completed, false, 6);
+}
+
+#[tokio::test]
+async fn calls_that_were_cut_off_are_asked_for_again_once() {
+    let cut = || call().stop(StopReason::MaxTokens);
+    let outcome_ = outcome([cut(), call(), "done".into()]).await;
+    check(&outcome_, Reason::Completed, false, 3);
+    assert_eq!(kinds(&outcome_), [ResultKind::Truncated, ResultKind::Ok]);
+    check(&outcome([cut(), cut()]).await, Reason::Truncated, true, 2);
+}
+
+#[tokio::test]
+async fn the_outcome_has_the_history_of_the_run_on_every_ending() {
+    let (agent, _) = agent([call(), Reply::text("half").cut()]);
+    let mut run = agent.run("go");
+    until(&mut run, |event| event.finished().is_some()).await;
+    let history = run.history();
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::Incomplete, true, 2);
+    assert_eq!(outcome.history, history);
+    assert_eq!(outcome.history.iter().cloned().collect::<Vec<_>>(), outcome.new_items);
+}
+
+#[tokio::test]
 async fn a_cut_turn_is_incomplete_and_keeps_what_was_said() {
     let outcome = outcome([call(), Reply::text("half a").cut()]).await;
     check(&outcome, Reason::Incomplete, true, 2);

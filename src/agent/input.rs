@@ -1,5 +1,6 @@
 //! What is handed to a run.
 
+use crate::event::Undelivered;
 use crate::item::Item;
 
 /// Items that are handed to a run: a text is one message of the user.
@@ -30,5 +31,19 @@ impl From<Item> for Input {
 impl From<Vec<Item>> for Input {
     fn from(items: Vec<Item>) -> Self {
         Self(items)
+    }
+}
+
+/// Nothing: the model goes on with the history as it is.
+impl From<()> for Input {
+    fn from((): ()) -> Self {
+        Self::default()
+    }
+}
+
+/// What came too late for one run, for the next.
+impl From<Undelivered> for Input {
+    fn from(undelivered: Undelivered) -> Self {
+        Self(undelivered.items)
     }
 }

@@ -14,7 +14,7 @@ use crate::context::{self, Compaction};
 use crate::error::Error;
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, RewrittenWhy, Transition};
 use crate::provider::Provider;
-use crate::request::{Request, ToolChoice};
+use crate::request::{Output, Request, ToolChoice};
 use crate::stream::TurnStream;
 use crate::tool::ToolRun;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
@@ -64,8 +64,13 @@ impl Parts {
         let exceeded = budget.exceeded(&spent);
         let too_many_calls = budget.allows_calls(&spent, calls).err();
         state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
+        let mut limits = self.agent.limits;
+        if self.agent.options.output != Output::Text {
+            // Half an object and its other half, with a prompt between them, are no object.
+            limits.continuations = 0;
+        }
         Facts {
-            limits: self.agent.limits,
+            limits,
             steered: self.control().is_waiting(When::NextRequest),
             follow_up: self.control().is_waiting(When::ModelStops),
             stopping: self.control().is_stopping(),
@@ -220,14 +225,13 @@ impl Parts {
     /// [`Hook`](crate::ErrorKind::Hook) if a stop hook or a validation fails.
     pub async fn at_stop(&self, state: &mut State, turn: &Turn) -> Result<Next, Error> {
         let facts = self.facts(state, None);
+        let next = at_stop(state, AtStop::Fine, &facts);
+        if next == Next::Continue(Transition::Steering) {
+            // Nobody is asked about an end that is none.
+            return Ok(next);
+        }
         let said = match self.agent.checks.objection(turn)? {
             Some(objection) => AtStop::Objection(objection),
-            // Nobody is asked about an end that is none.
-            None if at_stop(state, AtStop::Fine, &facts)
-                == Next::Continue(Transition::Steering) =>
-            {
-                AtStop::Fine
-            }
             None => match self.agent.hooks.stop(state, turn).await? {
                 OnStop::LetGo => self.nudge(state),
                 objection => AtStop::Hook(objection),
@@ -289,9 +293,11 @@ impl Parts {
         }
     }
 
-    /// Counts what the last requests used, when the run is over.
-    pub(super) fn over(&self, state: &State) {
-        self.spent(state);
+    /// Counts what the last requests used, when the run is over. Gives what all of them cost, where
+    /// money is limited.
+    pub(super) fn over(&self, state: &State) -> Option<u64> {
+        let spent = self.spent(state);
+        self.agent.budget.limits_money().then_some(spent.cost)
     }
 
     /// The provider that the state is at.

@@ -185,12 +185,12 @@ impl Run {
         let budget = self.state.get().exceeded.filter(counts);
         let handle = self.parts.handle();
         let undelivered = || handle.control.close();
-        let event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);
-        if let Some(outcome) = event.finished() {
+        let mut event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);
+        if let Event::Finished(outcome) = &mut event {
             self.ending = None;
-            self.parts.over(&self.state.get());
+            outcome.cost = self.parts.over(&self.state.get());
             self.parts.agent().hooks.finished(outcome);
-            self.outcome = Some(outcome.clone());
+            self.outcome = Some((**outcome).clone());
         }
         Some(event)
     }

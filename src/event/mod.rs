@@ -159,6 +159,28 @@ impl Event {
         }
     }
 
+    /// The event itself, taken out of all sub-agents that it is nested in.
+    ///
+    /// ```
+    /// use turnstream::{Event, event::Transition};
+    ///
+    /// let event = Event::Continued { reason: Transition::NextTurn };
+    /// let nested = Event::Nested {
+    ///     call_id: "call_1_1".into(),
+    ///     name: "research".into(),
+    ///     event: Box::new(event.clone()),
+    /// };
+    /// assert_eq!(nested.innermost(), &event);
+    /// assert_eq!(event.innermost(), &event);
+    /// ```
+    pub fn innermost(&self) -> &Self {
+        let mut event = self;
+        while let Self::Nested { event: inner, .. } = event {
+            event = inner;
+        }
+        event
+    }
+
     /// The outcome, where this is the end of the run.
     pub fn finished(&self) -> Option<&Outcome> {
         match self {

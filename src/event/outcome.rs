@@ -7,19 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::Exceeded;
-use crate::item::{Item, Json, ToolCall};
+use crate::item::{History, Item, Json, ToolCall};
 use crate::turn::ParseError;
 use crate::usage::Usage;
 
 /// How a run ended, and all it leaves behind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+///
+/// Equal in what is written, which leaves the history out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "OutcomeOnWire", into = "OutcomeOnWire")]
 pub struct Outcome {
     /// Why it ended.
     pub reason: Reason,
     /// Whether the model still wanted more.
     pub partial: bool,
-    /// The words of the last turn.
+    /// The words of the last turn, with those before it that it continues.
     pub text: String,
     /// How many requests were begun; an interrupt may have come before the last was sent.
     pub turns: u32,
@@ -27,6 +29,11 @@ pub struct Outcome {
     pub usage: Usage,
     /// What the sub-agents of this run cost, which `usage` leaves out.
     pub nested_usage: Usage,
+    /// What all of them cost in millionths of the unit of the prices, where money is limited.
+    pub cost: Option<u64>,
+    /// The whole history, to go on with. It is not written: in an outcome that was read it holds the
+    /// new items alone, under an empty id.
+    pub history: History,
     /// What this run added to the history, its input first: the only thing to persist.
     pub new_items: Vec<Item>,
     /// Set exactly when the run failed.
@@ -99,6 +106,18 @@ pub struct Undelivered {
     pub id: String,
     /// The items.
     pub items: Vec<Item>,
+}
+
+impl PartialEq for Outcome {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { reason, partial, text, turns, usage, nested_usage, cost, new_items, .. } = self;
+        let Self { error, pending, undelivered, evidence, budget, history: _, .. } = self;
+        (*reason, *partial, text, *turns) == (other.reason, other.partial, &other.text, other.turns)
+            && (*usage, *nested_usage, *cost) == (other.usage, other.nested_usage, other.cost)
+            && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
+            && (undelivered, evidence) == (&other.undelivered, &other.evidence)
+            && *budget == other.budget
+    }
 }
 
 impl Reason {
@@ -291,6 +310,8 @@ struct OutcomeOnWire {
     usage: Usage,
     #[serde(default, skip_serializing_if = "is_nothing")]
     nested_usage: Usage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cost: Option<u64>,
     #[serde(default)]
     new_items: Vec<Item>,
     #[serde(default)]
@@ -380,6 +401,8 @@ impl From<OutcomeOnWire> for Outcome {
             turns: wire.turns,
             usage: wire.usage,
             nested_usage: wire.nested_usage,
+            cost: wire.cost,
+            history: History::from_items("", wire.new_items.iter().cloned()),
             new_items: wire.new_items,
             error: wire.error,
             pending: wire.pending,
@@ -401,6 +424,7 @@ impl From<Outcome> for OutcomeOnWire {
             turns: outcome.turns,
             usage: outcome.usage,
             nested_usage: outcome.nested_usage,
+            cost: outcome.cost,
             new_items: outcome.new_items,
             error: outcome.error,
             pending: outcome.pending,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::error::{Error, ErrorKind};
-use crate::item::{Part, Report, SideEffect};
+use crate::item::{History, Part, Report, SideEffect};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
@@ -25,6 +25,8 @@ fn outcome(reason: Reason, error: Option<Error>) -> Event {
         evidence: Vec::new(),
         budget: None,
         nested_usage: Usage::default(),
+        cost: None,
+        history: History::with_id("h"),
     }))
 }
 

@@ -86,3 +86,9 @@ impl fmt::Display for Transition {
         self.serialize(f)
     }
 }
+
+impl fmt::Display for AppendedWhy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}

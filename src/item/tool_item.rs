@@ -1,5 +1,6 @@
 //! A tool call as the model wrote it, and the result it got.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::de::IntoDeserializer;
@@ -98,6 +99,23 @@ pub enum ResultKind {
 }
 
 impl ResultKind {
+    /// The kind as it is written, for example `invalid_arguments`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Panic => "panic",
+            Self::InvalidArguments => "invalid_arguments",
+            Self::UnknownTool => "unknown_tool",
+            Self::Denied => "denied",
+            Self::Interrupted => "interrupted",
+            Self::Truncated => "truncated",
+            Self::Budget => "budget",
+            Self::Skipped => "skipped",
+        }
+    }
+
     /// Whether the tool was started and came to an end of its own, good or bad.
     pub fn has_run(self) -> bool {
         matches!(self, Self::Ok | Self::Error | Self::Timeout | Self::Panic)
@@ -106,6 +124,12 @@ impl ResultKind {
     /// Whether the tool was never started because of what the model wrote.
     pub fn is_models_fault(self) -> bool {
         matches!(self, Self::InvalidArguments | Self::UnknownTool)
+    }
+}
+
+impl fmt::Display for ResultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -169,6 +193,13 @@ mod tests {
         let read = |json| serde_json::from_str::<ToolResult>(json).unwrap().kind;
         assert_eq!(read(r#"{"call_id":"c","content":"x","is_error":true}"#), ResultKind::Error);
         assert_eq!(read(r#"{"call_id":"c","content":"x"}"#), ResultKind::Ok);
+    }
+
+    #[test]
+    fn a_kind_is_shown_as_it_is_written() {
+        for kind in [ResultKind::Ok, ResultKind::InvalidArguments, ResultKind::UnknownTool] {
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use crate::error::Error;
-use crate::event::{Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Undelivered};
+use crate::event::{
+    AppendedWhy, Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Transition, Undelivered,
+};
 use crate::item::{History, Item, Json, ToolResult};
 use crate::story::batch::{self, Batch};
 use crate::story::nested::Nested;
@@ -28,7 +30,12 @@ pub(super) struct Fold {
     spent: Usage,
     requests: u32,
     turns: u32,
+    /// With what it continues.
     last_text: String,
+    /// What the open turn continues.
+    begun_text: String,
+    /// Whether the next turn continues the text of the last.
+    continues: bool,
 }
 
 impl Fold {
@@ -46,6 +53,8 @@ impl Fold {
             requests: 0,
             turns: 0,
             last_text: String::new(),
+            begun_text: String::new(),
+            continues: false,
         }
     }
 
@@ -60,8 +69,9 @@ impl Fold {
             | Event::Nested { call_id, event, .. } => {
                 self.nested.observe(self.history.id(), call_id, event);
             }
-            Event::Appended { items, .. } => {
+            Event::Appended { why, items, .. } => {
                 self.flush();
+                self.continues |= *why == AppendedWhy::Continuation;
                 for result in items.iter().filter_map(Item::as_tool_result) {
                     self.batch.forget(&result.call_id);
                     self.evidence.extend(evidence(result));
@@ -85,10 +95,13 @@ impl Fold {
                     self.batch.retain(|call_id| open.contains(call_id));
                 }
             }
-            Event::TurnStarted { .. } => {
+            Event::TurnStarted { transition, .. } => {
                 self.flush();
                 self.requests += 1;
-                self.last_text.clear();
+                let continues = std::mem::take(&mut self.continues)
+                    || *transition == Some(Transition::PauseResumed);
+                let last = std::mem::take(&mut self.last_text);
+                self.begun_text = if continues { last } else { String::new() };
             }
             Event::Finished(_) => self.flush(),
             // Nobody folds what nobody knows.
@@ -104,7 +117,7 @@ impl Fold {
                 self.open = PartialTurn::default();
                 self.spent += turn.usage();
                 self.turns += 1;
-                self.last_text = turn.text();
+                self.last_text = format!("{}{}", self.begun_text, turn.text());
                 self.history.extend(turn.to_history_items());
                 self.batch.extend(turn.tool_calls().cloned());
             }
@@ -136,7 +149,7 @@ impl Fold {
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);
             self.spent += open.usage();
-            self.last_text = open.text();
+            self.last_text = format!("{}{}", self.begun_text, open.text());
             self.history.extend(open.items());
         }
     }
@@ -192,7 +205,10 @@ impl Fold {
         undelivered: Vec<Undelivered>,
     ) -> Outcome {
         let open = u32::from(!self.open.is_empty());
-        let text = if self.open.is_empty() { self.last_text.clone() } else { self.open.text() };
+        let text = match self.open.is_empty() {
+            true => self.last_text.clone(),
+            false => format!("{}{}", self.begun_text, self.open.text()),
+        };
         let held = self.batch.results().flat_map(evidence);
         Outcome {
             reason,
@@ -201,6 +217,8 @@ impl Fold {
             turns: self.requests.max(self.turns + open),
             usage: self.usage(),
             nested_usage: self.nested.usage(),
+            cost: None,
+            history: self.history(),
             new_items: self.new_items(),
             error,
             pending: match reason == Reason::Pending {

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::error::Error;
 use crate::item::{ToolCall, ToolResult};
-use crate::tool::ToolOutput;
+use crate::tool::{IntoToolOutput, ToolOutput};
 
 /// What stands between the calls of a turn and their tools: rules, approvals, and whoever looks at
 /// the results.
@@ -142,5 +142,17 @@ impl Permit {
     pub fn with_arguments(mut self, arguments: impl Into<String>) -> Self {
         self.arguments = Some(arguments.into());
         self
+    }
+}
+
+impl Verdict {
+    /// It does not run. The reason is for the model.
+    pub fn deny(why: impl Into<String>) -> Self {
+        Self::Deny(why.into())
+    }
+
+    /// It does not run: this is its result.
+    pub fn output(output: impl IntoToolOutput) -> Self {
+        Self::Output(output.into_tool_output())
     }
 }

@@ -90,7 +90,7 @@ async fn h40_a_text_that_was_cut_off_is_continued_at_most_three_times_in_a_row()
     let world = World::new([cut("a"), cut("b"), cut("c"), cut("d"), "never".into()]);
     let told = world.run().await;
     told.check(Reason::Truncated, 4);
-    assert_eq!((told.text(), world.sent()), ("d", 4));
+    assert_eq!((told.text(), world.sent()), ("abcd", 4));
     assert!(told.outcome.partial && told.outcome.error.is_none());
     // A next turn begins the count anew.
     let world = World::new([

@@ -198,6 +198,11 @@ impl Budget {
         }
     }
 
+    /// Whether money is limited.
+    pub fn limits_money(&self) -> bool {
+        self.money.is_some()
+    }
+
     /// The pool that the run takes its tokens from.
     pub fn shared_pool(&self) -> Option<&Pool> {
         self.pool.as_ref()

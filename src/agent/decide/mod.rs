@@ -19,6 +19,7 @@ use crate::turn::{PartialTurn, Turn};
 
 /// What is known besides the state when something has to be decided.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Facts {
     /// The numbers.
     pub limits: Limits,
@@ -104,20 +105,17 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<Next> {
 pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
     let limits = &facts.limits;
     let times = state.repeats.times;
-    let next = if pending {
-        Next::Finish(Reason::Pending)
-    } else if state.malformed > limits.corrections {
-        Next::Finish(Reason::Malformed)
-    } else if limits.repeats_end > 0 && times >= limits.repeats_end {
-        Next::Finish(Reason::Malformed)
-    } else if times > 0 && limits.repeats_nudge > 0 && times.is_multiple_of(limits.repeats_nudge) {
-        Next::Say {
+    let repeated = |every: u32| every > 0 && times > 0 && times.is_multiple_of(every);
+    let in_vain = limits.repeats_end > 0 && times >= limits.repeats_end;
+    let next = match pending {
+        true => Next::Finish(Reason::Pending),
+        false if state.malformed > limits.corrections || in_vain => Next::Finish(Reason::Malformed),
+        false if repeated(limits.repeats_nudge) => Next::Say {
             transition: Transition::NextTurn,
             why: AppendedWhy::Nudge,
             text: words::REPEATED.into(),
-        }
-    } else {
-        Next::Continue(Transition::NextTurn)
+        },
+        false => Next::Continue(Transition::NextTurn),
     };
     next.within(state, facts)
 }
@@ -139,9 +137,9 @@ pub enum AtStop {
 pub fn at_stop(state: &State, said: AtStop, facts: &Facts) -> Next {
     let room = facts.has_room(state);
     let next = match said {
-        AtStop::Objection(what) => correct(state, &facts.limits, words::rejected(&what)),
         // Whoever waits to be heard is heard before anybody judges the end.
         _ if facts.steered && room => Next::Continue(Transition::Steering),
+        AtStop::Objection(what) => correct(state, &facts.limits, words::rejected(&what)),
         AtStop::Hook(OnStop::Block(text)) => Next::Say {
             transition: Transition::StopHookBlocking,
             why: AppendedWhy::StopHook,

@@ -210,7 +210,9 @@ fn when_the_model_stops_those_who_may_object_are_heard_in_their_order() {
     let steering = Next::Continue(Transition::Steering);
 
     let rejected = corrective(&words::rejected("it is blue"));
-    assert_eq!(at(AtStop::Objection("it is blue".into()), &facts(true, true)), rejected);
+    let objection = || AtStop::Objection("it is blue".into());
+    assert_eq!(at(objection(), &facts(true, true)), steering);
+    assert_eq!(at(objection(), &facts(false, true)), rejected);
     assert_eq!(at(block(), &facts(true, true)), steering);
     let blocked = say(Transition::StopHookBlocking, AppendedWhy::StopHook, "not yet");
     assert_eq!(at(block(), &facts(false, true)), blocked);
