@@ -15,7 +15,8 @@ pub struct Limits {
     /// So many replies in a row that cannot be used are corrected, 2 by default; the next one ends
     /// the run.
     pub corrections: u32,
-    /// So often in a row a text that the output limit cut off is continued; 3 by default.
+    /// So often in a row a text that the output limit cut off is continued; 3 by default. A typed
+    /// or validated answer never is.
     pub continuations: u32,
     /// So often in a row the model is asked again when the output limit cut off its calls, none of
     /// which runs then; 1 by default.

@@ -65,8 +65,8 @@ impl Parts {
         let too_many_calls = budget.allows_calls(&spent, calls).err();
         state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
         let mut limits = self.agent.limits;
-        if self.agent.options.output != Output::Text {
-            // Half an object and its other half, with a prompt between them, are no object.
+        if self.agent.options.output != Output::Text || !self.agent.checks.is_empty() {
+            // What is checked is one turn: half an answer and its other half are none.
             limits.continuations = 0;
         }
         Facts {

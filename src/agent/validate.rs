@@ -15,6 +15,10 @@ type Check = dyn Fn(&Turn) -> Result<(), String> + Send + Sync;
 pub(super) struct Checks(Vec<Arc<Check>>);
 
 impl Checks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// What the first check that objects has to say.
     pub(super) fn objection(&self, turn: &Turn) -> Result<Option<String>, Error> {
         let objection = || self.0.iter().find_map(|check| check(turn).err());
@@ -68,7 +72,8 @@ impl Agent {
     /// Checks an answer before the run is completed.
     ///
     /// It is asked about each turn with which the model stops by itself: not while it calls tools,
-    /// and not when it refuses or is cut off, which ends the run for that reason. An `Err` is
+    /// and not when it refuses or is cut off, which ends the run for that reason: an answer that is
+    /// checked is not continued. An `Err` is
     /// rejected: the model is told what is wrong and asked again, as often as
     /// [`with_corrections`](Self::with_corrections) has it; then the run ends as
     /// [`Malformed`](crate::event::Reason::Malformed), with every rejected answer in its history.
