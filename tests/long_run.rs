@@ -4,7 +4,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use futures::StreamExt;
@@ -19,8 +19,14 @@ use turnstream::{Agent, Error, Event, History, Provider, Request, Run, Tool, Tur
 
 const TURNS: usize = 10_000;
 
-/// One at a time: they measure what the process and the thread use.
-static ALONE: Mutex<()> = Mutex::new(());
+/// One behind the other: they measure what the process uses, and what was given back hides what is
+/// taken.
+#[test]
+fn ten_thousand_turns_in_one_run() {
+    memory_grows_with_the_history_and_is_given_back();
+    the_stack_of_the_last_turn_is_that_of_the_first();
+    the_last_turns_cost_as_much_work_as_the_first();
+}
 
 /// A model that calls a tool in all its turns but the last. It keeps nothing.
 struct Tireless {
@@ -53,7 +59,7 @@ impl TurnSource for Says {
         _: &mut Context<'_>,
         turn: &mut TurnBuilder,
     ) -> Poll<Option<Result<(), Error>>> {
-        self.seen.look(&self.seen.model);
+        look(&self.seen.model);
         turn.usage(Usage { input_tokens: 7, output_tokens: 1, ..Usage::default() });
         turn.text(0, &format!("turn {}", self.turn));
         if self.is_last {
@@ -75,12 +81,11 @@ struct Stack {
     tool: Mutex<Vec<usize>>,
 }
 
-impl Stack {
-    #[inline(never)]
-    fn look(&self, at: &Mutex<Vec<usize>>) {
-        let here = 0_u8;
-        at.lock().unwrap().push(std::ptr::from_ref(&here).addr());
-    }
+/// Notes where the stack is.
+#[inline(never)]
+fn look(at: &Mutex<Vec<usize>>) {
+    let here = 0_u8;
+    at.lock().unwrap().push(std::ptr::from_ref(&here).addr());
 }
 
 fn run(turns: usize) -> (Run, Arc<Stack>) {
@@ -91,7 +96,7 @@ fn run(turns: usize) -> (Run, Arc<Stack>) {
     let tool = Tool::raw(spec, move |_, cx| {
         let seen = Arc::clone(&polled);
         std::future::poll_fn(move |_| {
-            seen.look(&seen.tool);
+            look(&seen.tool);
             Poll::Ready(format!("the result of {}", cx.call_id()))
         })
     });
@@ -135,9 +140,7 @@ fn drive<T: Send>(
     })
 }
 
-#[test]
-fn the_stack_of_the_last_turn_is_that_of_the_second() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn the_stack_of_the_last_turn_is_that_of_the_first() {
     let (model, tool) = drive(
         TURNS,
         |_| (),
@@ -166,9 +169,7 @@ fn worked() -> Option<f64> {
     stat.split_whitespace().next()?.parse().ok()
 }
 
-#[test]
 fn memory_grows_with_the_history_and_is_given_back() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     if resident().is_none() {
         println!("skipped: what the process holds cannot be known here");
         return;
@@ -201,16 +202,15 @@ fn memory_grows_with_the_history_and_is_given_back() {
     // Runs that are over leave nothing behind.
     let mut left = Vec::new();
     for _ in 0..5 {
-        drive(TURNS / 4, |_| (), |_, _| ());
+        drive(2_500, |_| (), |_, _| ());
         left.extend(resident());
     }
-    let (of_one, more) = (all * TURNS as f64 / 4_000.0, left[4] - left[1]);
+    // 2,500 turns each, in KiB.
+    let (of_one, more) = (all * 2.5, left[4] - left[1]);
     assert!(more < of_one, "three more runs left {more} KiB, and one has {of_one}");
 }
 
-#[test]
 fn the_last_turns_cost_as_much_work_as_the_first() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     if worked().is_none() {
         println!("skipped: the work of a thread cannot be known here");
         return;

@@ -62,7 +62,8 @@ fn hash(id: &str) -> u64 {
 }
 
 fn slot(hash: u64, depth: u32) -> usize {
-    (hash >> (4 * depth)) as usize % 16
+    // Law: four bits fit.
+    usize::try_from((hash >> (4 * depth)) & 15).unwrap_or_default()
 }
 
 #[cfg(test)]
