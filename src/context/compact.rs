@@ -171,7 +171,7 @@ fn may_stand_between(before: Option<&Item>, behind: Option<&Item>) -> bool {
 
 /// Whether the history holds the note of a [reactive] compaction.
 pub fn was_compacted(history: &History) -> bool {
-    history.newest_first().any(is_note)
+    history.holds_compacted() && history.newest_first().any(is_note)
 }
 
 fn note() -> Item {

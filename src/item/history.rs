@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::env::Ids;
+use crate::item::known_ids::KnownIds;
 use crate::item::{Item, ItemKind, ToolCall, settle};
 
 /// All that was said, oldest first.
@@ -31,6 +32,8 @@ pub struct History {
     id: Arc<str>,
     tip: Option<Arc<Node>>,
     retired: Option<Arc<Retired>>,
+    /// Every call id that is here or ever was.
+    known: KnownIds,
 }
 
 /// An entry and all before it.
@@ -38,6 +41,10 @@ struct Node {
     item: Item,
     parent: Option<Arc<Node>>,
     len: usize,
+    /// How many completed turns are here and before.
+    turns: usize,
+    /// Whether an entry here or before is marked as compacted.
+    compacted: bool,
 }
 
 /// Call ids that were rewritten away, newest first.
@@ -73,7 +80,7 @@ impl History {
 
     /// Makes an empty history with a known id, for example one that a store kept.
     pub fn with_id(id: impl Into<Arc<str>>) -> Self {
-        Self { id: id.into(), tip: None, retired: None }
+        Self { id: id.into(), tip: None, retired: None, known: KnownIds::default() }
     }
 
     /// Makes a history of items that were kept somewhere.
@@ -113,9 +120,14 @@ impl History {
 
     /// Appends an entry, in constant time.
     pub fn push(&mut self, item: Item) {
+        if let ItemKind::ToolCall(call) = &item.kind {
+            self.known.insert(&call.call_id);
+        }
         let len = self.len() + 1;
+        let turns = self.completed_turns() + usize::from(item.turn.is_some());
+        let compacted = item.compacted || self.holds_compacted();
         let parent = self.tip.take();
-        self.tip = Some(Arc::new(Node { item, parent, len }));
+        self.tip = Some(Arc::new(Node { item, parent, len, turns, compacted }));
     }
 
     /// The entries, oldest first. Making the iterator takes a pointer's worth of work an entry.
@@ -161,7 +173,7 @@ impl History {
 
     /// Whether an entry with this call id is here, or ever was.
     pub fn holds_call_id(&self, call_id: &str) -> bool {
-        self.call_ids().any(|held| held == call_id)
+        self.known.may_hold(call_id) && self.call_ids().any(|held| held == call_id)
     }
 
     /// Every call id that is here or ever was, newest first.
@@ -175,7 +187,12 @@ impl History {
 
     /// How many completed turns are here.
     pub fn completed_turns(&self) -> usize {
-        self.newest_first().filter(|item| item.turn.is_some()).count()
+        self.tip.as_ref().map_or(0, |node| node.turns)
+    }
+
+    /// Whether an entry is marked as compacted.
+    pub(crate) fn holds_compacted(&self) -> bool {
+        self.tip.as_ref().is_some_and(|node| node.compacted)
     }
 
     /// The calls of completed turns that have no result yet, in order.
@@ -220,6 +237,7 @@ impl History {
     }
 
     fn retire(&mut self, call_id: String) {
+        self.known.insert(&call_id);
         let parent = self.retired.take();
         self.retired = Some(Arc::new(Retired { call_id, parent }));
     }
@@ -319,8 +337,7 @@ impl<'de> Deserialize<'de> for History {
         let read = Read::deserialize(deserializer)?;
         let mut history = Self::from_items(read.id, read.items);
         for call_id in read.retired_call_ids.into_iter().rev() {
-            let parent = history.retired.take();
-            history.retired = Some(Arc::new(Retired { call_id, parent }));
+            history.retire(call_id);
         }
         Ok(history)
     }

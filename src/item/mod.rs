@@ -9,6 +9,7 @@ mod content;
 mod entry;
 mod history;
 mod json;
+mod known_ids;
 mod report;
 mod settle;
 mod tool_item;

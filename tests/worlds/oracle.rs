@@ -5,7 +5,7 @@ use turnstream::agent::Limits;
 use turnstream::event::Reason;
 use turnstream::item::ResultKind;
 
-use crate::script::{Fate, Script, Stop, Turn};
+use crate::script::{Ending, Fate, Script, Turn};
 
 /// Numbers so small that every counter is full within three turns.
 pub(crate) const LIMITS: Limits = Limits {
@@ -46,13 +46,13 @@ pub(crate) fn foretell(script: &Script) -> Fortune {
         let was_behind_results = behind_results;
         behind_results = has_calls || (behind_results && !turn.words);
         reason = match (turn.stop, has_calls) {
-            (Stop::Stop | Stop::ToolCalls, true) => {
+            (Ending::Stop | Ending::ToolCalls, true) => {
                 (texts, cuts, odd) = (0, 0, false);
                 let all_bad = turn.calls.iter().all(|fate| *fate == Fate::Unknown);
                 bad = if all_bad { bad + 1 } else { 0 };
                 let same = repeated.1 == Some(&turn.calls[..]);
                 repeated = (if same { repeated.0 + 1 } else { 1 }, Some(&turn.calls));
-                let nudged = repeated.0 % LIMITS.repeats_nudge == 0;
+                let nudged = repeated.0.is_multiple_of(LIMITS.repeats_nudge);
                 behind_results = !nudged;
                 if turn.calls.contains(&Fate::Asks) {
                     Some(Reason::Pending)
@@ -60,33 +60,33 @@ pub(crate) fn foretell(script: &Script) -> Fortune {
                     (bad == 3 || repeated.0 == LIMITS.repeats_end).then_some(Reason::Malformed)
                 }
             }
-            (Stop::Stop | Stop::ToolCalls, false) if turn.words => Some(Reason::Completed),
-            (Stop::Stop, false) if was_behind_results => Some(Reason::Completed),
-            (Stop::Stop, false) => {
+            (Ending::Stop | Ending::ToolCalls, false) if turn.words => Some(Reason::Completed),
+            (Ending::Stop, false) if was_behind_results => Some(Reason::Completed),
+            (Ending::Stop, false) => {
                 bad += 1;
                 behind_results = false;
                 (bad == 3).then_some(Reason::Malformed)
             }
-            (Stop::ToolCalls, false) => Some(Reason::Malformed),
-            (Stop::MaxTokens, false) => {
+            (Ending::ToolCalls, false) => Some(Reason::Malformed),
+            (Ending::MaxTokens, false) => {
                 (bad, texts, behind_results) = (0, texts + 1, false);
                 (texts > LIMITS.continuations).then_some(Reason::Truncated)
             }
-            (Stop::MaxTokens, true) => {
+            (Ending::MaxTokens, true) => {
                 (bad, cuts) = (0, cuts + 1);
                 (cuts > LIMITS.cut_calls).then_some(Reason::Truncated)
             }
-            (Stop::ContentFilter, _) => Some(Reason::Filtered),
-            (Stop::Refusal, _) => Some(Reason::Refused),
-            (Stop::Pause, _) => {
+            (Ending::ContentFilter, _) => Some(Reason::Filtered),
+            (Ending::Refusal, _) => Some(Reason::Refused),
+            (Ending::Pause, _) => {
                 bad = 0;
                 None
             }
-            (Stop::ContextWindow, _) => {
+            (Ending::ContextWindow, _) => {
                 std::mem::replace(&mut compacted, true).then_some(Reason::ContextWindow)
             }
-            (Stop::Other, false) => Some(Reason::Completed),
-            (Stop::Other, true) => {
+            (Ending::Other, false) => Some(Reason::Completed),
+            (Ending::Other, true) => {
                 bad = 0;
                 std::mem::replace(&mut odd, true).then_some(Reason::Malformed)
             }
@@ -103,20 +103,22 @@ pub(crate) fn foretell(script: &Script) -> Fortune {
 }
 
 fn vetoed(turn: &Turn) -> bool {
-    !turn.calls.is_empty() && !matches!(turn.stop, Stop::Stop | Stop::ToolCalls)
+    !turn.calls.is_empty() && !matches!(turn.stop, Ending::Stop | Ending::ToolCalls)
 }
 
 /// How a call is answered; not at all if nobody judges it.
-fn result(stop: Stop, fate: Fate) -> Option<ResultKind> {
+fn result(stop: Ending, fate: Fate) -> Option<ResultKind> {
     Some(match (stop, fate) {
-        (Stop::Stop | Stop::ToolCalls, Fate::Ok | Fate::Late) => ResultKind::Ok,
-        (Stop::Stop | Stop::ToolCalls, Fate::Error) => ResultKind::Error,
-        (Stop::Stop | Stop::ToolCalls, Fate::Timeout) => ResultKind::Timeout,
-        (Stop::Stop | Stop::ToolCalls, Fate::Panic) => ResultKind::Panic,
-        (Stop::Stop | Stop::ToolCalls, Fate::Denied) => ResultKind::Denied,
-        (Stop::Stop | Stop::ToolCalls, Fate::Unknown) => ResultKind::UnknownTool,
-        (Stop::Stop | Stop::ToolCalls, Fate::Asks) => return None,
-        (Stop::MaxTokens | Stop::ContextWindow, _) => ResultKind::Truncated,
-        (Stop::ContentFilter | Stop::Refusal | Stop::Pause | Stop::Other, _) => ResultKind::Skipped,
+        (Ending::Stop | Ending::ToolCalls, Fate::Ok | Fate::Late) => ResultKind::Ok,
+        (Ending::Stop | Ending::ToolCalls, Fate::Error) => ResultKind::Error,
+        (Ending::Stop | Ending::ToolCalls, Fate::Timeout) => ResultKind::Timeout,
+        (Ending::Stop | Ending::ToolCalls, Fate::Panic) => ResultKind::Panic,
+        (Ending::Stop | Ending::ToolCalls, Fate::Denied) => ResultKind::Denied,
+        (Ending::Stop | Ending::ToolCalls, Fate::Unknown) => ResultKind::UnknownTool,
+        (Ending::Stop | Ending::ToolCalls, Fate::Asks) => return None,
+        (Ending::MaxTokens | Ending::ContextWindow, _) => ResultKind::Truncated,
+        (Ending::ContentFilter | Ending::Refusal | Ending::Pause | Ending::Other, _) => {
+            ResultKind::Skipped
+        }
     })
 }

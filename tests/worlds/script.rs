@@ -24,7 +24,7 @@ use turnstream::turn::StopReason;
 
 /// How a turn ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum Ending {
     Stop,
     ToolCalls,
     MaxTokens,
@@ -56,7 +56,7 @@ pub(crate) enum Fate {
 /// One turn of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Turn {
-    pub(crate) stop: Stop,
+    pub(crate) stop: Ending,
     pub(crate) words: bool,
     pub(crate) calls: Vec<Fate>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Turn {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Script(pub(crate) Vec<Turn>);
 
-impl Stop {
+impl Ending {
     pub(crate) const ALL: [Self; 8] = [
         Self::Stop,
         Self::ToolCalls,
@@ -118,7 +118,7 @@ impl Fate {
     }
 }
 
-fn turn(stop: Stop, words: bool, calls: &[Fate]) -> Turn {
+fn turn(stop: Ending, words: bool, calls: &[Fate]) -> Turn {
     Turn { stop, words, calls: calls.to_vec() }
 }
 
@@ -132,7 +132,7 @@ fn calls(fates: &[Fate]) -> Vec<Vec<Fate>> {
 /// Every turn.
 fn all() -> Vec<Turn> {
     let mut turns = Vec::new();
-    for stop in Stop::ALL {
+    for stop in Ending::ALL {
         for words in [false, true] {
             turns.extend(calls(&Fate::ALL).iter().map(|calls| turn(stop, words, calls)));
         }
@@ -143,29 +143,29 @@ fn all() -> Vec<Turn> {
 /// Turns behind which a run goes on: every fate, every way on.
 fn goes_on() -> Vec<Turn> {
     vec![
-        turn(Stop::ToolCalls, false, &[Fate::Ok, Fate::Error]),
-        turn(Stop::ToolCalls, false, &[Fate::Timeout, Fate::Panic]),
-        turn(Stop::ToolCalls, true, &[Fate::Denied, Fate::Late]),
-        turn(Stop::Stop, true, &[Fate::Ok]),
-        turn(Stop::ToolCalls, false, &[Fate::Unknown]),
-        turn(Stop::Stop, false, &[]),
-        turn(Stop::MaxTokens, true, &[]),
-        turn(Stop::MaxTokens, false, &[Fate::Ok]),
-        turn(Stop::Pause, true, &[]),
-        turn(Stop::ContextWindow, true, &[]),
-        turn(Stop::Other, false, &[Fate::Ok]),
+        turn(Ending::ToolCalls, false, &[Fate::Ok, Fate::Error]),
+        turn(Ending::ToolCalls, false, &[Fate::Timeout, Fate::Panic]),
+        turn(Ending::ToolCalls, true, &[Fate::Denied, Fate::Late]),
+        turn(Ending::Stop, true, &[Fate::Ok]),
+        turn(Ending::ToolCalls, false, &[Fate::Unknown]),
+        turn(Ending::Stop, false, &[]),
+        turn(Ending::MaxTokens, true, &[]),
+        turn(Ending::MaxTokens, false, &[Fate::Ok]),
+        turn(Ending::Pause, true, &[]),
+        turn(Ending::ContextWindow, true, &[]),
+        turn(Ending::Other, false, &[Fate::Ok]),
     ]
 }
 
 /// More of these, and one call of each fate.
 fn vetoed() -> Vec<Turn> {
-    let one = Fate::ALL.iter().map(|fate| turn(Stop::ToolCalls, false, &[*fate]));
+    let one = Fate::ALL.iter().map(|fate| turn(Ending::ToolCalls, false, &[*fate]));
     one.chain([
-        turn(Stop::MaxTokens, false, &[]),
-        turn(Stop::Pause, false, &[]),
-        turn(Stop::Pause, false, &[Fate::Ok]),
-        turn(Stop::ContextWindow, false, &[]),
-        turn(Stop::ContextWindow, false, &[Fate::Ok]),
+        turn(Ending::MaxTokens, false, &[]),
+        turn(Ending::Pause, false, &[]),
+        turn(Ending::Pause, false, &[Fate::Ok]),
+        turn(Ending::ContextWindow, false, &[]),
+        turn(Ending::ContextWindow, false, &[Fate::Ok]),
     ])
     .collect()
 }
@@ -173,7 +173,7 @@ fn vetoed() -> Vec<Turn> {
 /// Every stop reason with nothing, with words and with a call, and every fate.
 fn any() -> Vec<Turn> {
     let mut turns = Vec::new();
-    for stop in Stop::ALL {
+    for stop in Ending::ALL {
         turns.extend([
             turn(stop, false, &[]),
             turn(stop, true, &[]),
@@ -181,10 +181,10 @@ fn any() -> Vec<Turn> {
         ]);
     }
     turns.extend([
-        turn(Stop::ToolCalls, false, &[Fate::Ok, Fate::Error]),
-        turn(Stop::ToolCalls, false, &[Fate::Timeout, Fate::Panic]),
-        turn(Stop::ToolCalls, true, &[Fate::Denied, Fate::Late]),
-        turn(Stop::ToolCalls, false, &[Fate::Unknown]),
+        turn(Ending::ToolCalls, false, &[Fate::Ok, Fate::Error]),
+        turn(Ending::ToolCalls, false, &[Fate::Timeout, Fate::Panic]),
+        turn(Ending::ToolCalls, true, &[Fate::Denied, Fate::Late]),
+        turn(Ending::ToolCalls, false, &[Fate::Unknown]),
     ]);
     turns
 }
@@ -219,7 +219,7 @@ pub(crate) fn that_ask() -> Vec<Script> {
     let fates: Vec<Fate> = Fate::ALL.into_iter().chain([Fate::Asks]).collect();
     let calls = calls(&fates).into_iter().filter(|calls| calls.contains(&Fate::Asks));
     let turns = calls.flat_map(|calls| {
-        [Stop::Stop, Stop::ToolCalls]
+        [Ending::Stop, Ending::ToolCalls]
             .into_iter()
             .flat_map(move |stop| [false, true].map(|words| turn(stop, words, &calls)))
             .collect::<Vec<_>>()
@@ -264,7 +264,7 @@ impl Turn {
 
 impl Script {
     pub(crate) fn replies(&self) -> Vec<Reply> {
-        let done = turn(Stop::Stop, true, &[]);
+        let done = turn(Ending::Stop, true, &[]);
         self.0.iter().chain([&done]).map(Turn::reply).collect()
     }
 }

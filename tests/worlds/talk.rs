@@ -7,7 +7,8 @@ use turnstream::{Event, Item};
 
 use crate::laws;
 use crate::script::{Fate, Script};
-use crate::world::{Disturbance, Stage, World};
+use crate::stage::{Stage, before};
+use crate::world::{Disturbance, World};
 
 /// Somebody says something behind so many polls, or wants the run to stop.
 pub(crate) async fn talked_into(
@@ -91,8 +92,8 @@ async fn resumed<'a>(
     plain: Option<&World<'_>>,
 ) -> World<'a> {
     let (agent, model) = stage.agent(script, Disturbance::Nothing);
-    let run = agent.run_from(crate::world::before(), "go");
-    let parts = (run, model.clone(), crate::world::before());
+    let run = agent.run_from(before(), "go");
+    let parts = (run, model.clone(), before());
     let mut first = World::of(stage, script, Disturbance::Nothing, parts);
     while first.poll(None).await {}
     let outcome = laws::one_ending(&mut first).await.clone();
