@@ -3,6 +3,7 @@
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::Limits;
+use turnstream::agent::hook::{self, OnStop};
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Phase, Reason, Transition};
 use turnstream::item::ResultKind;
@@ -182,6 +183,21 @@ async fn a_paused_turn_is_resumed() {
     check(&agent.run("go").outcome().await, Reason::Completed, false, 2);
     let resumed = &model.requests()[1];
     assert_eq!(resumed.history.last().unwrap().as_text(), Some("half"));
+}
+
+#[tokio::test]
+async fn a_stop_hook_can_end_a_run_as_prevented_blocked_or_unproven_and_says_why() {
+    for (answer, reason, partial) in [
+        (OnStop::Prevent("enough".into()), Reason::StopHookPrevented, true),
+        (OnStop::Blocked("enough".into()), Reason::Blocked, false),
+        (OnStop::Unproven("enough".into()), Reason::Unproven, false),
+    ] {
+        let (agent, _) = agent(["done".into()]);
+        let agent = agent.with_hook(hook::stop(move |_, _| std::future::ready(answer.clone())));
+        let outcome = agent.run("go").outcome().await;
+        check(&outcome, reason, partial, 1);
+        assert_eq!((outcome.why.as_deref(), outcome.text.as_str()), (Some("enough"), "done"));
+    }
 }
 
 #[tokio::test]

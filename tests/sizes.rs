@@ -6,10 +6,14 @@
 #![cfg(target_pointer_width = "64")]
 
 use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream;
+use turnstream::agent::{Agent, body};
 use turnstream::event::{Outcome, ToolEvent};
 use turnstream::item::{ToolCall, ToolResult};
+use turnstream::provider::Scripted;
 use turnstream::stream::{Ended, LoopStream, OnTurnComplete, TurnStream};
 use turnstream::turn::Text;
 use turnstream::{
@@ -53,13 +57,13 @@ fn handles_are_a_few_words() {
     check::<TurnStream>(16);
     check::<Steps<'static, History>>(16);
     check::<turnstream::task::InTask<Event>>(16);
-    check::<History>(32);
+    check::<History>(40);
 }
 
 #[test]
 fn what_comes_once_a_turn_is_not_huge() {
     check::<Item>(120);
-    check::<Outcome>(288);
+    check::<Outcome>(320);
     check::<Run>(640);
 }
 
@@ -87,4 +91,24 @@ fn a_turn_on_its_way_to_a_step_is_the_turn_and_what_follows_it() {
     type Then = fn(std::sync::Arc<turnstream::Turn>) -> Ready<Result<Steps<'static, u8>, Error>>;
     type Following = Ready<Result<Steps<'static, u8>, Error>>;
     check::<OnTurnComplete<'static, TurnStream, Then, Following, u8>>(56);
+}
+
+#[test]
+fn the_body_of_the_agents_loop_is_one_small_future_for_all_of_a_lap() {
+    let measured = Arc::new(AtomicUsize::new(0));
+    let size = Arc::clone(&measured);
+    let agent = Agent::new(Scripted::new(["hi"]));
+    let run = agent.run_by(
+        move |parts, state| {
+            let body = body(parts, state);
+            size.store(size_of_val(&body), Ordering::Relaxed);
+            body
+        },
+        History::with_id("h"),
+        "go",
+    );
+    assert_eq!(futures::executor::block_on(run.outcome()).text, "hi");
+    let bytes = measured.load(Ordering::Relaxed);
+    println!("the body of the agent's loop has {bytes} bytes");
+    assert!(bytes <= 3328, "{bytes}");
 }

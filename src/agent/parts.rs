@@ -130,7 +130,8 @@ impl Parts {
             // The tools stay listed, so that what is cached still fits.
             request.options.tool_choice = ToolChoice::None;
         }
-        let request = self.agent.hooks.prepare(state, request).await?;
+        // Boxed, so that a request takes no room in the body for all of the lap.
+        let request = Box::pin(self.agent.hooks.prepare(state, request)).await?;
         let as_ever = Arc::ptr_eq(&request.tools, &self.agent.kit.specs());
         state.offered = (!as_ever).then(|| Arc::clone(&request.tools));
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
@@ -156,8 +157,10 @@ impl Parts {
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a hook that is told of it fails.
     pub async fn ask(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
+        // Nothing is sent before it is polled.
+        let turn = self.provider(state).stream_turn(request);
         self.agent.hooks.turn_started(state).await?;
-        Ok(self.provider(state).stream_turn(request))
+        Ok(turn)
     }
 
     /// Tells hooks of a turn, and keeps what they want said next.
@@ -234,6 +237,10 @@ impl Parts {
             Some(objection) => AtStop::Objection(objection),
             None => match self.agent.hooks.stop(state, turn).await? {
                 OnStop::LetGo => self.nudge(state),
+                ending @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_)) => {
+                    state.why = ending.why().map(str::to_owned);
+                    AtStop::Hook(ending)
+                }
                 objection => AtStop::Hook(objection),
             },
         };

@@ -59,7 +59,7 @@ pub struct Run {
     /// `Some` from the end of the loop to `Finished`.
     ending: Option<(Reason, Option<Error>)>,
     /// `Some` behind `Finished`.
-    outcome: Option<Outcome>,
+    outcome: Option<Box<Outcome>>,
     parts: Parts,
 }
 
@@ -92,7 +92,7 @@ impl Run {
     pub async fn outcome(mut self) -> Outcome {
         loop {
             if let Some(outcome) = self.outcome.take() {
-                return outcome;
+                return *outcome;
             }
             // Law: a run ends with `Finished`, which sets the outcome.
             if self.next().await.is_none() && self.outcome.is_none() {
@@ -188,9 +188,11 @@ impl Run {
         let mut event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);
         if let Event::Finished(outcome) = &mut event {
             self.ending = None;
-            outcome.cost = self.parts.over(&self.state.get());
+            let state = self.state.get();
+            outcome.cost = self.parts.over(&state);
+            outcome.why = state.why;
             self.parts.agent().hooks.finished(outcome);
-            self.outcome = Some((**outcome).clone());
+            self.outcome = Some(outcome.clone());
         }
         Some(event)
     }

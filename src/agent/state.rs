@@ -57,6 +57,8 @@ pub struct State {
     pub transition: Option<Transition>,
     /// Why the loop is over.
     pub ending: Option<Reason>,
+    /// What the stop hook said that ended it.
+    pub why: Option<String>,
     /// Which budget was spent.
     pub exceeded: Option<Exceeded>,
 }
@@ -98,6 +100,7 @@ impl State {
             offered: None,
             transition: None,
             ending: None,
+            why: None,
             exceeded: None,
         }
     }

@@ -19,6 +19,9 @@ use crate::usage::Usage;
 pub struct Outcome {
     /// Why it ended.
     pub reason: Reason,
+    /// What the stop hook said that ended it, where one did: why it was prevented, what is missing,
+    /// what is not proven.
+    pub why: Option<String>,
     /// Whether the model still wanted more.
     pub partial: bool,
     /// The words of the last turn, with those before it that it continues.
@@ -111,12 +114,12 @@ pub struct Undelivered {
 impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
         let Self { reason, partial, text, turns, usage, nested_usage, cost, new_items, .. } = self;
-        let Self { error, pending, undelivered, evidence, budget, history: _, .. } = self;
+        let Self { error, pending, undelivered, evidence, budget, why, history: _, .. } = self;
         (*reason, *partial, text, *turns) == (other.reason, other.partial, &other.text, other.turns)
             && (*usage, *nested_usage, *cost) == (other.usage, other.nested_usage, other.cost)
             && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
             && (undelivered, evidence) == (&other.undelivered, &other.evidence)
-            && *budget == other.budget
+            && (budget, why) == (&other.budget, &other.why)
     }
 }
 
@@ -300,6 +303,8 @@ struct OutcomeOnWire {
     reason: ReasonOnWire,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     phase: Option<Phase>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
     #[serde(default)]
     partial: bool,
     #[serde(default)]
@@ -396,6 +401,7 @@ impl From<OutcomeOnWire> for Outcome {
     fn from(wire: OutcomeOnWire) -> Self {
         Self {
             reason: read_reason(wire.reason, wire.phase),
+            why: wire.why,
             partial: wire.partial,
             text: wire.text,
             turns: wire.turns,
@@ -419,6 +425,7 @@ impl From<Outcome> for OutcomeOnWire {
         Self {
             reason,
             phase,
+            why: outcome.why,
             partial: outcome.partial,
             text: outcome.text,
             turns: outcome.turns,

@@ -26,6 +26,7 @@ fn outcome(reason: Reason, error: Option<Error>) -> Event {
         budget: None,
         nested_usage: Usage::default(),
         cost: None,
+        why: None,
         history: History::with_id("h"),
     }))
 }
@@ -186,10 +187,13 @@ fn a_spent_budget_and_what_sub_agents_cost_are_written_when_there_is_something()
         Exceeded { kind: BudgetKind::Pool, used: 12, limit: 10, diminishing_returns: false };
     let nested_usage = Usage { input_tokens: 3, ..Usage::default() };
     let Event::Finished(outcome) = outcome(Reason::Budget, None) else { panic!("no outcome") };
-    let outcome = Outcome { budget: Some(exceeded), nested_usage, ..*outcome };
+    let why = Some("enough".to_owned());
+    let outcome = Outcome { budget: Some(exceeded), nested_usage, cost: Some(7), why, ..*outcome };
     let written = serde_json::to_string(&outcome).unwrap();
     assert!(written.contains(r#""budget":{"kind":"pool","used":12,"limit":10}"#), "{written}");
     assert!(written.contains(r#""nested_usage":{"input_tokens":3,"#), "{written}");
+    assert!(written.contains(r#""cost":7,"#), "{written}");
+    assert!(written.contains(r#""why":"enough","#), "{written}");
     assert_eq!(serde_json::from_str::<Outcome>(&written).unwrap(), outcome);
 }
 

@@ -212,6 +212,7 @@ impl Fold {
         let held = self.batch.results().flat_map(evidence);
         Outcome {
             reason,
+            why: None,
             partial: reason.is_partial(),
             text,
             turns: self.requests.max(self.turns + open),

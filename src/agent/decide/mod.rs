@@ -146,6 +146,8 @@ pub fn at_stop(state: &State, said: AtStop, facts: &Facts) -> Next {
             text: text.into(),
         },
         AtStop::Hook(OnStop::Prevent(_)) => Next::Finish(Reason::StopHookPrevented),
+        AtStop::Hook(OnStop::Blocked(_)) => Next::Finish(Reason::Blocked),
+        AtStop::Hook(OnStop::Unproven(_)) => Next::Finish(Reason::Unproven),
         AtStop::Nudge(text) if room => {
             Next::Say { transition: Transition::Nudge, why: AppendedWhy::Nudge, text: text.into() }
         }

@@ -217,6 +217,10 @@ fn when_the_model_stops_those_who_may_object_are_heard_in_their_order() {
     let blocked = say(Transition::StopHookBlocking, AppendedWhy::StopHook, "not yet");
     assert_eq!(at(block(), &facts(false, true)), blocked);
     assert_eq!(at(prevent(), &facts(false, true)), Next::Finish(Reason::StopHookPrevented));
+    let blocked = AtStop::Hook(OnStop::Blocked("no key".into()));
+    assert_eq!(at(blocked, &facts(false, true)), Next::Finish(Reason::Blocked));
+    let unproven = AtStop::Hook(OnStop::Unproven("no test ran".into()));
+    assert_eq!(at(unproven, &facts(false, true)), Next::Finish(Reason::Unproven));
     let nudged = say(Transition::Nudge, AppendedWhy::Nudge, "more");
     assert_eq!(at(AtStop::Nudge("more".into()), &facts(false, true)), nudged);
     assert_eq!(at(AtStop::Fine, &facts(false, true)), Next::Continue(Transition::FollowUp));

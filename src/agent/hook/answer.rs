@@ -33,8 +33,13 @@ pub enum OnStop {
     LetGo,
     /// The run goes on, and the model reads this.
     Block(String),
-    /// The run ends here, and not as completed: why, in words for a person.
+    /// The run ends here, as `stop_hook_prevented`: why, in words for a person, is in the
+    /// [outcome](crate::Outcome::why).
     Prevent(String),
+    /// The run ends here as `blocked`: the smallest thing that is missing.
+    Blocked(String),
+    /// The run ends here as `unproven`: what was claimed without evidence.
+    Unproven(String),
 }
 
 /// What a closure may give for an answer: the answer itself, or a `Result` of it.
@@ -52,5 +57,17 @@ impl<T> IntoAnswer<T> for T {
 impl<T> IntoAnswer<T> for Result<T, Error> {
     fn into_answer(self) -> Self {
         self
+    }
+}
+
+impl OnStop {
+    /// What is said, unless nothing is.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::LetGo => None,
+            Self::Block(why) | Self::Prevent(why) | Self::Blocked(why) | Self::Unproven(why) => {
+                Some(why)
+            }
+        }
     }
 }

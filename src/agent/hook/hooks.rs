@@ -185,18 +185,21 @@ impl Hooks {
 
     /// Blocking is looked at before preventing.
     pub(in crate::agent) async fn stop(&self, state: &State, turn: &Turn) -> Result<OnStop, Error> {
-        let (mut blocking, mut preventing) = (Vec::new(), None);
+        let (mut blocking, mut ending) = (Vec::new(), OnStop::LetGo);
         for hook in self.each() {
             match self.ask(hook, "stop", || hook.stop(state, turn)).await? {
                 OnStop::LetGo => {}
                 OnStop::Block(text) => blocking.push(text),
-                OnStop::Prevent(why) => preventing = preventing.or(Some(why)),
+                said @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_)) => {
+                    if ending == OnStop::LetGo {
+                        ending = said;
+                    }
+                }
             }
         }
-        Ok(match (blocking.is_empty(), preventing) {
-            (false, _) => OnStop::Block(blocking.join("\n\n")),
-            (true, Some(why)) => OnStop::Prevent(why),
-            (true, None) => OnStop::LetGo,
+        Ok(match blocking.is_empty() {
+            false => OnStop::Block(blocking.join("\n\n")),
+            true => ending,
         })
     }
 

@@ -150,7 +150,7 @@ pub trait Hook: Send + Sync {
     /// Decides whether a model that is done may stop. It is not asked when a request failed.
     ///
     /// All hooks are asked. If any [blocks](OnStop::Block), the model reads what all of those say;
-    /// else the first that [prevents](OnStop::Prevent) counts.
+    /// else the first that ends the run in another way than as completed counts.
     fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, OnStop> {
         let _ = (state, turn);
         Box::pin(ready(Ok(OnStop::LetGo)))
