@@ -1,0 +1,91 @@
+//! Where an agent is easily wrong: what is counted, when a limit is reached, what an ending leaves.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::{FutureExt, StreamExt, stream};
+use serde_json::json;
+use turnstream::agent::{Budget, Parts, Pool, State, Target, body, hook};
+use turnstream::event::{BudgetKind, Reason, Transition};
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::request::ToolChoice;
+use turnstream::stream::{Step, TurnStream};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::StopReason;
+use turnstream::usage::{Price, Prices};
+use turnstream::{
+    Agent, Error, ErrorKind, Event, Events, History, Outcome, Request, Run, TurnEvent, TurnEvents,
+    Usage,
+};
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+fn tool() -> Tool {
+    Tool::raw(spec("t"), |_, _| async { "done" }).unwrap()
+}
+
+fn call() -> Reply {
+    Reply::new().call("t", json!({}))
+}
+
+fn cut_off(text: &str) -> Reply {
+    Reply::text(text).stop(StopReason::MaxTokens)
+}
+
+fn used(output_tokens: u64) -> Usage {
+    Usage { output_tokens, ..Usage::default() }
+}
+
+fn too_long() -> Error {
+    Error::new(ErrorKind::ContextWindow, "the prompt is too long")
+}
+
+/// All events, with what `act` does behind each.
+fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome) {
+    let mut events = Vec::new();
+    while let Some(event) = block_on(run.next()) {
+        let event = event.unwrap();
+        act(&run, &event);
+        events.push(event);
+    }
+    let finished: Vec<&Outcome> = events.iter().filter_map(Event::finished).collect();
+    assert_eq!(finished.len(), 1);
+    let outcome = finished[0].clone();
+    (events, outcome)
+}
+
+/// Three answers, each of which is continued twice.
+fn answers_in_pieces() -> Scripted {
+    Scripted::function(|_, n| match n % 3 {
+        2 => Reply::text("fine").usage(used(100)),
+        _ => cut_off("half").usage(used(100)),
+    })
+}
+
+#[test]
+fn an_answer_that_was_finished_ends_the_row_of_texts_that_were_cut_off() {
+    let run = Agent::new(answers_in_pieces()).run("go");
+    for _ in 0..2 {
+        run.follow_up("more").unwrap();
+    }
+    let (_, outcome) = pull(run, |_, _| {});
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
+
+    let mut left = 2;
+    let (_, outcome) = pull(Agent::new(answers_in_pieces()).run("go"), |run, event| {
+        if event.text_delta().is_some_and(|text| *text == "fine") && left > 0 {
+            left -= 1;
+            run.steer("more").unwrap();
+        }
+    });
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
+
+    let target = Budget::new().target(Target::output_tokens(1_000));
+    let (_, outcome) = pull(Agent::new(answers_in_pieces()).with_budget(target).run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
+}
