@@ -89,3 +89,13 @@ fn an_answer_that_was_finished_ends_the_row_of_texts_that_were_cut_off() {
     let (_, outcome) = pull(Agent::new(answers_in_pieces()).with_budget(target).run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
 }
+
+#[test]
+fn calls_that_were_cut_off_pass_no_limit_of_calls() {
+    let two = call().call("t", json!({})).stop(StopReason::MaxTokens);
+    let agent = Agent::new(Scripted::new([two, call(), Reply::text("fine")]))
+        .with_tools([tool()])
+        .with_budget(Budget::new().tool_calls(1));
+    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 3));
+}

@@ -172,7 +172,7 @@ impl Facts {
             Some(Reason::Stopped)
         } else if state.wrapping_up.is_some() {
             None
-        } else if self.exceeded.is_some() || self.too_many_calls.is_some() {
+        } else if self.exceeded.is_some() {
             Some(Reason::Budget)
         } else if state.model_calls + kept >= self.limits.max_turns {
             Some(Reason::MaxTurns)
