@@ -99,3 +99,18 @@ fn calls_that_were_cut_off_pass_no_limit_of_calls() {
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 3));
 }
+
+#[test]
+fn a_run_that_is_to_stop_announces_no_last_turn() {
+    let agent = Agent::new(Scripted::new([call()]))
+        .with_tools([tool()])
+        .with_budget(Budget::new().tool_calls(0).wrap_up());
+    let (events, outcome) = pull(agent.run("go"), |run, event| {
+        if event.turn_complete().is_some() {
+            run.stop_after_turn();
+        }
+    });
+    assert_eq!(outcome.reason, Reason::Budget);
+    assert!(!events.iter().any(|event| matches!(event, Event::Continued { .. })));
+    assert!(outcome.new_items.last().unwrap().as_tool_result().is_some());
+}
