@@ -114,3 +114,60 @@ fn a_run_that_is_to_stop_announces_no_last_turn() {
     assert!(!events.iter().any(|event| matches!(event, Event::Continued { .. })));
     assert!(outcome.new_items.last().unwrap().as_tool_result().is_some());
 }
+
+#[test]
+fn a_run_that_is_dropped_in_its_ending_has_drained_the_pool() {
+    let pool = Pool::tokens(1_000);
+    let agent = Agent::new(Scripted::new([call().usage(used(7))]))
+        .with_tools([tool()])
+        .with_budget(Budget::new().pool(&pool));
+    let mut run = agent.run("go");
+    while let Some(event) = block_on(run.next()) {
+        if event.unwrap().turn_complete().is_some() {
+            break;
+        }
+    }
+    run.interrupt();
+    // The result that is made up for the call; `Finished` is still to come.
+    assert!(block_on(run.next()).is_some());
+    drop(run);
+    assert_eq!(pool.used(), 7);
+}
+
+/// Panics when it is dropped, unless something panics already.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            std::panic::resume_unwind(Box::new("boom"));
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_provider_costs_a_dropped_run_nothing() {
+    struct Wild;
+    impl Provider for Wild {
+        fn stream_turn(&self, request: Request) -> TurnStream {
+            let said = TurnEvent::UsageUpdate { usage: used(7) };
+            let bomb = Bomb;
+            let silent = stream::pending().inspect(move |_| {
+                let _ = &bomb;
+            });
+            stream::iter([Ok(said)]).chain(silent).seal(&request.history)
+        }
+        fn model(&self) -> &'static str {
+            "wild"
+        }
+    }
+    let pool = Pool::tokens(1_000);
+    let mut run = Agent::new(Wild).with_budget(Budget::new().pool(&pool)).run("go");
+    while let Some(Some(event)) = run.next().now_or_never() {
+        event.unwrap();
+    }
+    let handle = run.handle();
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(run)));
+    assert_eq!(pool.used(), 7);
+    assert!(handle.steer("late").is_err());
+}

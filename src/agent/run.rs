@@ -247,10 +247,11 @@ impl Stream for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Dropped in the middle: what was used is counted, and nothing is taken any more.
-        if self.events.take().is_some() {
-            self.parts.over(&self.state.get());
-        }
+        let events = self.events.take();
+        // What is below cannot be left out for a panic in somebody's `Drop`.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
+        // Dropped before its end: what was used is counted, and nothing is taken any more.
+        self.parts.over(&self.state.get());
         self.parts.control().close();
     }
 }
