@@ -86,7 +86,8 @@ fn an_answer_that_was_finished_ends_the_row_of_texts_that_were_cut_off() {
     assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
 
     let target = Budget::new().target(Target::output_tokens(1_000));
-    let (_, outcome) = pull(Agent::new(answers_in_pieces()).with_budget(target).run("go"), |_, _| {});
+    let (_, outcome) =
+        pull(Agent::new(answers_in_pieces()).with_budget(target).run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
 }
 
@@ -132,6 +133,39 @@ fn a_run_that_is_dropped_in_its_ending_has_drained_the_pool() {
     assert!(block_on(run.next()).is_some());
     drop(run);
     assert_eq!(pool.used(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_reached_between_two_turns_leaves_the_last_turn_too() {
+    let model = Scripted::new([call(), Reply::text("what I have")]);
+    let agent = Agent::new(model.clone())
+        .with_tools([tool()])
+        .with_budget(Budget::new().time(Duration::from_secs(10)).wrap_up());
+    let mut run = agent.run("go");
+    let mut continued = Vec::new();
+    let mut outcome = None;
+    while let Some(event) = run.next().await {
+        match event.unwrap() {
+            Event::Continued { reason } => {
+                continued.push(reason);
+                tokio::time::advance(Duration::from_secs(20)).await;
+            }
+            Event::Finished(it) => outcome = Some(it),
+            _ => {}
+        }
+    }
+    let outcome = outcome.unwrap();
+    assert_eq!(continued, [Transition::NextTurn, Transition::WrapUp]);
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Budget, "what I have"));
+    assert_eq!(model.requests()[1].options.tool_choice, ToolChoice::None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_reached_before_the_first_request_ends_without_any() {
+    let model = Scripted::new(["x"]);
+    let budget = Budget::new().time(Duration::ZERO).wrap_up();
+    let outcome = Agent::new(model.clone()).with_budget(budget).run("go").outcome().await;
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 0));
 }
 
 /// Panics when it is dropped, unless something panics already.

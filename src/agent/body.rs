@@ -25,8 +25,12 @@ pub fn body(
             Ok(None)
         } else {
             let facts = parts.facts(&mut state, None);
-            if let Some(reason) = facts.at_limit(&state) {
-                yield Step::StopWith(state.ended(reason));
+            if let Some(next) = facts.instead(&state) {
+                let (events, step) = state.then(next, || parts.id());
+                for event in events {
+                    yield Step::Value(event);
+                }
+                yield step;
                 return;
             }
             while let Some(event) = parts.deliver(&mut state) {

@@ -181,6 +181,16 @@ impl Facts {
         }
     }
 
+    /// What comes in the place of a request, where none may be sent: the end, or the last turn.
+    pub fn instead(&self, state: &State) -> Option<Next> {
+        let end = Next::Finish(self.at_limit(state)?);
+        Some(match state.model_calls {
+            // A model that was never asked wants nothing more.
+            0 => end,
+            _ => end.or_wrap_up(state, self),
+        })
+    }
+
     fn has_room(&self, state: &State) -> bool {
         self.at_limit(state).is_none() && state.wrapping_up.is_none()
     }
