@@ -168,6 +168,23 @@ async fn a_limit_that_is_reached_before_the_first_request_ends_without_any() {
     assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 0));
 }
 
+#[test]
+fn what_came_of_a_turn_stays_where_no_other_attempt_is_made() {
+    let reply = Reply::text("half an ").fail(too_long());
+    let (events, outcome) = pull(Agent::new(Scripted::new([reply])).run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::ContextWindow, "half an "));
+    let retracted = |event: &Event| matches!(event, Event::Turn(TurnEvent::Retracted { .. }));
+    assert!(!events.iter().any(retracted));
+}
+
+#[test]
+fn a_history_that_gets_no_shorter_is_sent_to_the_fallback() {
+    let agent = Agent::new(Scripted::new([Reply::error(too_long())]))
+        .with_fallback(Scripted::new(["fits"]));
+    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "fits"));
+}
+
 /// Panics when it is dropped, unless something panics already.
 struct Bomb;
 
