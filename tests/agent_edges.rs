@@ -168,6 +168,16 @@ async fn a_limit_that_is_reached_before_the_first_request_ends_without_any() {
     assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_run_begins_with_its_first_poll() {
+    let budget = Budget::new().time(Duration::from_secs(10));
+    let mut run = Agent::new(Scripted::new(["x"])).with_budget(budget).run("go");
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert!(run.next().await.is_some());
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(run.outcome().await.reason, Reason::Budget);
+}
+
 #[test]
 fn what_came_of_a_turn_stays_where_no_other_attempt_is_made() {
     let reply = Reply::text("half an ").fail(too_long());

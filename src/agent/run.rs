@@ -232,6 +232,8 @@ impl Stream for Run {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         if let Some(input) = this.input.take() {
+            // From here on the time counts.
+            this.parts.control().started();
             this.parts.handle().journal.observe(&input);
             return Poll::Ready(Some(Ok(input)));
         }
