@@ -179,6 +179,19 @@ async fn the_time_of_a_run_begins_with_its_first_poll() {
 }
 
 #[test]
+fn an_ending_that_a_body_hands_on_is_not_the_runs_own() {
+    let inner = Agent::new(Scripted::new(["inner"]));
+    let agent = Agent::new(Scripted::new(["x"]));
+    let own = move |_: Parts, state: State| {
+        let events = inner.run("go").map(|event| event.map(Step::Value));
+        events.chain(stream::iter([Ok(Step::StopWith(state.ended(Reason::Completed)))]))
+    };
+    let (events, outcome) = pull(agent.run_by(own, History::with_id("h"), "outer"), |_, _| {});
+    assert!(events.last().unwrap().finished().is_some());
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "inner"));
+}
+
+#[test]
 fn what_came_of_a_turn_stays_where_no_other_attempt_is_made() {
     let reply = Reply::text("half an ").fail(too_long());
     let (events, outcome) = pull(Agent::new(Scripted::new([reply])).run("go"), |_, _| {});

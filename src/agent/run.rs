@@ -205,6 +205,11 @@ impl Run {
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         let error = match catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx))) {
             Ok(polled) => match ready!(polled) {
+                // The ending of another run, handed on: this one's own comes last.
+                Some(Ok(Event::Finished(_))) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Some(Ok(event)) => return Poll::Ready(Some(event)),
                 Some(Err(error)) => Some(error),
                 None => None,
