@@ -245,3 +245,16 @@ fn a_panic_in_the_drop_of_a_provider_costs_a_dropped_run_nothing() {
     assert_eq!(pool.used(), 7);
     assert!(handle.steer("late").is_err());
 }
+
+#[test]
+fn a_target_that_is_reached_in_the_end_was_not_given_up() {
+    let target = Target::output_tokens(1_000).continuations(0);
+    let model = Scripted::new([
+        Reply::text("little").usage(used(10)),
+        Reply::text("much").usage(used(990)),
+    ]);
+    let run = Agent::new(model).with_budget(Budget::new().target(target)).run("go");
+    run.follow_up("more").unwrap();
+    let (_, outcome) = pull(run, |_, _| {});
+    assert_eq!((outcome.reason, outcome.budget), (Reason::Completed, None));
+}

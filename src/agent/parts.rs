@@ -241,6 +241,8 @@ impl Parts {
     fn nudge(&self, state: &mut State) -> AtStop {
         let Some(target) = self.agent.budget.wanted() else { return AtStop::Fine };
         let used = self.spent(state).usage.output_tokens;
+        // Given up earlier, it may be reached by what followed.
+        state.exceeded = state.exceeded.filter(|it| it.kind != BudgetKind::Target);
         match target.decide(state.target, used) {
             Nudging::GoOn { text, tracker } => {
                 state.target = tracker;
