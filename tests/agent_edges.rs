@@ -258,3 +258,14 @@ fn a_target_that_is_reached_in_the_end_was_not_given_up() {
     let (_, outcome) = pull(run, |_, _| {});
     assert_eq!((outcome.reason, outcome.budget), (Reason::Completed, None));
 }
+
+#[test]
+fn the_budget_that_is_told_is_the_one_that_ended_the_run() {
+    let model = Scripted::new([call().usage(used(10)), Reply::text("words").usage(used(200))]);
+    let agent = Agent::new(model)
+        .with_tools([tool()])
+        .with_budget(Budget::new().tool_calls(0).output_tokens(100).wrap_up());
+    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Budget, "words"));
+    assert_eq!(outcome.budget.unwrap().kind, BudgetKind::ToolCalls);
+}

@@ -63,7 +63,9 @@ impl Parts {
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);
         let exceeded = budget.exceeded(&spent);
         let too_many_calls = budget.allows_calls(&spent, calls).err();
-        state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
+        if state.wrapping_up.is_none() {
+            state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
+        }
         Facts {
             limits: self.agent.limits,
             steered: self.control().is_waiting(When::NextRequest),
