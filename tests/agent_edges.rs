@@ -269,3 +269,15 @@ fn the_budget_that_is_told_is_the_one_that_ended_the_run() {
     assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Budget, "words"));
     assert_eq!(outcome.budget.unwrap().kind, BudgetKind::ToolCalls);
 }
+
+#[test]
+fn a_provider_that_panics_is_a_failure_that_hooks_are_told_of() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&told);
+    let model = Scripted::function(|_, _| -> Reply { std::panic::resume_unwind(Box::new("boom")) });
+    let agent = Agent::new(model)
+        .with_hook(hook::on_failure(move |_, error| seen.lock().unwrap().push(error.kind())));
+    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    assert_eq!(outcome.reason, Reason::ProviderError);
+    assert_eq!(*told.lock().unwrap(), [ErrorKind::Panic]);
+}

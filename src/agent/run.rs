@@ -214,7 +214,11 @@ impl Run {
                 Some(Err(error)) => Some(error),
                 None => None,
             },
-            Err(payload) => Some(Error::panic("the provider", &*payload)),
+            Err(payload) => {
+                let error = Error::panic("the provider", &*payload);
+                self.parts.agent().hooks.failure(&self.state.get(), &error);
+                Some(error)
+            }
         };
         match error {
             // An interrupt of this very poll, from a hook or a tool, is no other end.
