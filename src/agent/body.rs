@@ -25,8 +25,12 @@ pub fn body(
             Ok(None)
         } else {
             let facts = parts.facts(&mut state, None);
-            if let Some(reason) = facts.at_limit(&state) {
-                yield Step::StopWith(state.ended(reason));
+            if let Some(next) = facts.instead(&state) {
+                let (events, step) = state.then(next, || parts.id());
+                for event in events {
+                    yield Step::Value(event);
+                }
+                yield step;
                 return;
             }
             while let Some(event) = parts.deliver(&mut state) {
@@ -51,7 +55,7 @@ pub fn body(
             }
         };
 
-        let (next, error) = match said {
+        let next = match said {
             Ok(turn) => {
                 let facts = parts.facts(&mut state, turn.as_deref());
                 let decision = match &turn {
@@ -82,32 +86,35 @@ pub fn body(
                         }
                     }
                 };
-                (next, None)
+                match next {
+                    Next::Compact => match parts.compact(&mut state).await {
+                        Some(event) => {
+                            yield Step::Value(event);
+                            next
+                        }
+                        None => Next::Finish(Reason::ContextWindow),
+                    },
+                    next => next,
+                }
             }
             Err(error) => {
                 let retracted = parts.failed(&state, &error);
-                let facts = parts.facts(&mut state, None);
-                let Some(next) = on_error(&state, &error, &facts) else {
-                    Err(error)?
-                };
-                if let Some(event) = retracted {
+                let mut facts = parts.facts(&mut state, None);
+                let mut next = on_error(&state, &error, &facts);
+                let mut shorter = None;
+                if next == Some(Next::Compact) {
+                    shorter = parts.compact(&mut state).await;
+                    facts.can_compact = shorter.is_some();
+                    next = on_error(&state, &error, &facts);
+                }
+                let Some(next) = next else { Err(error)? };
+                for event in [retracted, shorter].into_iter().flatten() {
                     yield Step::Value(event);
                 }
-                (next, Some(error))
+                next
             }
         };
 
-        let next = match (next, error) {
-            (Next::Compact, error) => match (parts.compact(&mut state).await, error) {
-                (Some(event), _) => {
-                    yield Step::Value(event);
-                    Next::Compact
-                }
-                (None, Some(error)) => Err(error)?,
-                (None, None) => Next::Finish(Reason::ContextWindow),
-            },
-            (next, _) => next,
-        };
         let (events, step) = state.then(next, || parts.id());
         for event in events {
             yield Step::Value(event);

@@ -138,7 +138,8 @@ impl Agent {
     /// What a copy of [`body()`] needs besides this crate is `async-stream` and `futures`.
     ///
     /// A body that gives `Stop`, or no step at all, ends the run as `stopped`; `StopWith` ends it as
-    /// the state's `ending` has it.
+    /// the state's `ending` has it. A `Finished` that a body gives, such as that of another run, is
+    /// left out: the run has its own.
     ///
     /// ```
     /// use turnstream::agent::{Agent, body};

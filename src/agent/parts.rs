@@ -63,7 +63,9 @@ impl Parts {
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);
         let exceeded = budget.exceeded(&spent);
         let too_many_calls = budget.allows_calls(&spent, calls).err();
-        state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
+        if state.wrapping_up.is_none() {
+            state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
+        }
         let mut limits = self.agent.limits;
         if self.agent.options.output != Output::Text || !self.agent.checks.is_empty() {
             // What is checked is one turn: half an answer and its other half are none.
@@ -252,6 +254,8 @@ impl Parts {
     fn nudge(&self, state: &mut State) -> AtStop {
         let Some(target) = self.agent.budget.wanted() else { return AtStop::Fine };
         let used = self.spent(state).usage.output_tokens;
+        // Given up earlier, it may be reached by what followed.
+        state.exceeded = state.exceeded.filter(|it| it.kind != BudgetKind::Target);
         match target.decide(state.target, used) {
             Nudging::GoOn { text, tracker } => {
                 state.target = tracker;

@@ -207,11 +207,20 @@ impl Run {
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         let error = match catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx))) {
             Ok(polled) => match ready!(polled) {
+                // The ending of another run, handed on: this one's own comes last.
+                Some(Ok(Event::Finished(_))) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Some(Ok(event)) => return Poll::Ready(Some(event)),
                 Some(Err(error)) => Some(error),
                 None => None,
             },
-            Err(payload) => Some(Error::panic("the provider", &*payload)),
+            Err(payload) => {
+                let error = Error::panic("the provider", &*payload);
+                self.parts.agent().hooks.failure(&self.state.get(), &error);
+                Some(error)
+            }
         };
         match error {
             // An interrupt of this very poll, from a hook or a tool, is no other end.
@@ -234,6 +243,8 @@ impl Stream for Run {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         if let Some(input) = this.input.take() {
+            // From here on the time counts.
+            this.parts.control().started();
             this.parts.handle().journal.observe(&input);
             return Poll::Ready(Some(Ok(input)));
         }
@@ -249,10 +260,11 @@ impl Stream for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Dropped in the middle: what was used is counted, and nothing is taken any more.
-        if self.events.take().is_some() {
-            self.parts.over(&self.state.get());
-        }
+        let events = self.events.take();
+        // What is below cannot be left out for a panic in somebody's `Drop`.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
+        // Dropped before its end: what was used is counted, and nothing is taken any more.
+        self.parts.over(&self.state.get());
         self.parts.control().close();
     }
 }

@@ -184,14 +184,19 @@ impl State {
             Transition::Fallback => Self { provider: next.provider + 1, retries: 0, ..next },
             // No turn came, so that nothing that counts turns changes.
             Transition::ReactiveCompactRetry => next,
-            Transition::FollowUp => Self { follow_up: true, malformed: 0, ..next },
+            // The model had finished what it said: no row goes on behind it.
+            Transition::FollowUp => Self { follow_up: true, ..next.anew() },
+            Transition::Steering | Transition::Nudge => next.anew(),
             Transition::StopHookBlocking
             | Transition::WrapUp
             | Transition::PauseResumed
-            | Transition::Steering
-            | Transition::Nudge
             | Transition::Other => Self { malformed: 0, ..next },
         }
+    }
+
+    /// Nothing is counted in a row any more.
+    fn anew(self) -> Self {
+        Self { recovery_count: 0, cut_calls: 0, asked_again: false, malformed: 0, ..self }
     }
 }
 
@@ -261,8 +266,9 @@ mod tests {
         check(Next::Continue(T::Corrective), [7, 2, 1, 0, 1, 0]);
         check(Next::Continue(T::Retry), [7, 2, 1, 1, 2, 0]);
         check(Next::Continue(T::Fallback), [7, 2, 1, 1, 0, 1]);
-        for transition in [T::PauseResumed, T::Steering, T::FollowUp] {
-            check(Next::Continue(transition), [7, 2, 1, 0, 1, 0]);
+        check(Next::Continue(T::PauseResumed), [7, 2, 1, 0, 1, 0]);
+        for transition in [T::Steering, T::FollowUp, T::Nudge] {
+            check(Next::Continue(transition), [7, 0, 0, 0, 1, 0]);
         }
         check(Next::WrapUp(Reason::Budget), [7, 2, 1, 0, 1, 0]);
     }

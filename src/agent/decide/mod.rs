@@ -172,13 +172,23 @@ impl Facts {
             Some(Reason::Stopped)
         } else if state.wrapping_up.is_some() {
             None
-        } else if self.exceeded.is_some() || self.too_many_calls.is_some() {
+        } else if self.exceeded.is_some() {
             Some(Reason::Budget)
         } else if state.model_calls + kept >= self.limits.max_turns {
             Some(Reason::MaxTurns)
         } else {
             None
         }
+    }
+
+    /// What comes in the place of a request, where none may be sent: the end, or the last turn.
+    pub fn instead(&self, state: &State) -> Option<Next> {
+        let end = Next::Finish(self.at_limit(state)?);
+        Some(match state.model_calls {
+            // A model that was never asked wants nothing more.
+            0 => end,
+            _ => end.or_wrap_up(state, self),
+        })
     }
 
     fn has_room(&self, state: &State) -> bool {

@@ -76,7 +76,9 @@ impl Next {
     pub(super) fn or_wrap_up(self, state: &State, facts: &Facts) -> Self {
         match self {
             Self::Finish(reason @ (Reason::Budget | Reason::MaxTurns))
-                if facts.wrap_up && state.model_calls < facts.limits.max_turns =>
+                if facts.wrap_up
+                    && !facts.stopping
+                    && state.model_calls < facts.limits.max_turns =>
             {
                 Self::WrapUp(reason)
             }

@@ -1,0 +1,283 @@
+//! Where an agent is easily wrong: what is counted, when a limit is reached, what an ending leaves.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::{FutureExt, StreamExt, stream};
+use serde_json::json;
+use turnstream::agent::{Budget, Parts, Pool, State, Target, body, hook};
+use turnstream::event::{BudgetKind, Reason, Transition};
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::request::ToolChoice;
+use turnstream::stream::{Step, TurnStream};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::StopReason;
+use turnstream::usage::{Price, Prices};
+use turnstream::{
+    Agent, Error, ErrorKind, Event, Events, History, Outcome, Request, Run, TurnEvent, TurnEvents,
+    Usage,
+};
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+fn tool() -> Tool {
+    Tool::raw(spec("t"), |_, _| async { "done" }).unwrap()
+}
+
+fn call() -> Reply {
+    Reply::new().call("t", json!({}))
+}
+
+fn cut_off(text: &str) -> Reply {
+    Reply::text(text).stop(StopReason::MaxTokens)
+}
+
+fn used(output_tokens: u64) -> Usage {
+    Usage { output_tokens, ..Usage::default() }
+}
+
+fn too_long() -> Error {
+    Error::new(ErrorKind::ContextWindow, "the prompt is too long")
+}
+
+/// All events, with what `act` does behind each.
+fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome) {
+    let mut events = Vec::new();
+    while let Some(event) = block_on(run.next()) {
+        let event = event.unwrap();
+        act(&run, &event);
+        events.push(event);
+    }
+    let finished: Vec<&Outcome> = events.iter().filter_map(Event::finished).collect();
+    assert_eq!(finished.len(), 1);
+    let outcome = finished[0].clone();
+    (events, outcome)
+}
+
+/// Three answers, each of which is continued twice.
+fn answers_in_pieces() -> Scripted {
+    Scripted::function(|_, n| match n % 3 {
+        2 => Reply::text("fine").usage(used(100)),
+        _ => cut_off("half").usage(used(100)),
+    })
+}
+
+#[test]
+fn an_answer_that_was_finished_ends_the_row_of_texts_that_were_cut_off() {
+    let run = Agent::new(answers_in_pieces()).run("go");
+    for _ in 0..2 {
+        run.follow_up("more").unwrap();
+    }
+    let (_, outcome) = pull(run, |_, _| {});
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
+
+    let mut left = 2;
+    let (_, outcome) = pull(Agent::new(answers_in_pieces()).run("go"), |run, event| {
+        if event.text_delta().is_some_and(|text| *text == "fine") && left > 0 {
+            left -= 1;
+            run.steer("more").unwrap();
+        }
+    });
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
+
+    let target = Budget::new().target(Target::output_tokens(1_000));
+    let (_, outcome) =
+        pull(Agent::new(answers_in_pieces()).with_budget(target).run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
+}
+
+#[test]
+fn calls_that_were_cut_off_pass_no_limit_of_calls() {
+    let two = call().call("t", json!({})).stop(StopReason::MaxTokens);
+    let agent = Agent::new(Scripted::new([two, call(), Reply::text("fine")]))
+        .with_tools([tool()])
+        .with_budget(Budget::new().tool_calls(1));
+    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 3));
+}
+
+#[test]
+fn a_run_that_is_to_stop_announces_no_last_turn() {
+    let agent = Agent::new(Scripted::new([call()]))
+        .with_tools([tool()])
+        .with_budget(Budget::new().tool_calls(0).wrap_up());
+    let (events, outcome) = pull(agent.run("go"), |run, event| {
+        if event.turn_complete().is_some() {
+            run.stop_after_turn();
+        }
+    });
+    assert_eq!(outcome.reason, Reason::Budget);
+    assert!(!events.iter().any(|event| matches!(event, Event::Continued { .. })));
+    assert!(outcome.new_items.last().unwrap().as_tool_result().is_some());
+}
+
+#[test]
+fn a_run_that_is_dropped_in_its_ending_has_drained_the_pool() {
+    let pool = Pool::tokens(1_000);
+    let agent = Agent::new(Scripted::new([call().usage(used(7))]))
+        .with_tools([tool()])
+        .with_budget(Budget::new().pool(&pool));
+    let mut run = agent.run("go");
+    while let Some(event) = block_on(run.next()) {
+        if event.unwrap().turn_complete().is_some() {
+            break;
+        }
+    }
+    run.interrupt();
+    // The result that is made up for the call; `Finished` is still to come.
+    assert!(block_on(run.next()).is_some());
+    drop(run);
+    assert_eq!(pool.used(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_reached_between_two_turns_leaves_the_last_turn_too() {
+    let model = Scripted::new([call(), Reply::text("what I have")]);
+    let agent = Agent::new(model.clone())
+        .with_tools([tool()])
+        .with_budget(Budget::new().time(Duration::from_secs(10)).wrap_up());
+    let mut run = agent.run("go");
+    let mut continued = Vec::new();
+    let mut outcome = None;
+    while let Some(event) = run.next().await {
+        match event.unwrap() {
+            Event::Continued { reason } => {
+                continued.push(reason);
+                tokio::time::advance(Duration::from_secs(20)).await;
+            }
+            Event::Finished(it) => outcome = Some(it),
+            _ => {}
+        }
+    }
+    let outcome = outcome.unwrap();
+    assert_eq!(continued, [Transition::NextTurn, Transition::WrapUp]);
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Budget, "what I have"));
+    assert_eq!(model.requests()[1].options.tool_choice, ToolChoice::None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_is_reached_before_the_first_request_ends_without_any() {
+    let model = Scripted::new(["x"]);
+    let budget = Budget::new().time(Duration::ZERO).wrap_up();
+    let outcome = Agent::new(model.clone()).with_budget(budget).run("go").outcome().await;
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_run_begins_with_its_first_poll() {
+    let budget = Budget::new().time(Duration::from_secs(10));
+    let mut run = Agent::new(Scripted::new(["x"])).with_budget(budget).run("go");
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert!(run.next().await.is_some());
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(run.outcome().await.reason, Reason::Budget);
+}
+
+#[test]
+fn an_ending_that_a_body_hands_on_is_not_the_runs_own() {
+    let inner = Agent::new(Scripted::new(["inner"]));
+    let agent = Agent::new(Scripted::new(["x"]));
+    let own = move |_: Parts, state: State| {
+        let events = inner.run("go").map(|event| event.map(Step::Value));
+        events.chain(stream::iter([Ok(Step::StopWith(state.ended(Reason::Completed)))]))
+    };
+    let (events, outcome) = pull(agent.run_by(own, History::with_id("h"), "outer"), |_, _| {});
+    assert!(events.last().unwrap().finished().is_some());
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "inner"));
+}
+
+#[test]
+fn what_came_of_a_turn_stays_where_no_other_attempt_is_made() {
+    let reply = Reply::text("half an ").fail(too_long());
+    let (events, outcome) = pull(Agent::new(Scripted::new([reply])).run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::ContextWindow, "half an "));
+    let retracted = |event: &Event| matches!(event, Event::Turn(TurnEvent::Retracted { .. }));
+    assert!(!events.iter().any(retracted));
+}
+
+#[test]
+fn a_history_that_gets_no_shorter_is_sent_to_the_fallback() {
+    let agent = Agent::new(Scripted::new([Reply::error(too_long())]))
+        .with_fallback(Scripted::new(["fits"]));
+    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "fits"));
+}
+
+/// Panics when it is dropped, unless something panics already.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            std::panic::resume_unwind(Box::new("boom"));
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_provider_costs_a_dropped_run_nothing() {
+    struct Wild;
+    impl Provider for Wild {
+        fn stream_turn(&self, request: Request) -> TurnStream {
+            let said = TurnEvent::UsageUpdate { usage: used(7) };
+            let bomb = Bomb;
+            let silent = stream::pending().inspect(move |_| {
+                let _ = &bomb;
+            });
+            stream::iter([Ok(said)]).chain(silent).seal(&request.history)
+        }
+        fn model(&self) -> &'static str {
+            "wild"
+        }
+    }
+    let pool = Pool::tokens(1_000);
+    let mut run = Agent::new(Wild).with_budget(Budget::new().pool(&pool)).run("go");
+    while let Some(Some(event)) = run.next().now_or_never() {
+        event.unwrap();
+    }
+    let handle = run.handle();
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(run)));
+    assert_eq!(pool.used(), 7);
+    assert!(handle.steer("late").is_err());
+}
+
+#[test]
+fn a_target_that_is_reached_in_the_end_was_not_given_up() {
+    let target = Target::output_tokens(1_000).continuations(0);
+    let model = Scripted::new([
+        Reply::text("little").usage(used(10)),
+        Reply::text("much").usage(used(990)),
+    ]);
+    let run = Agent::new(model).with_budget(Budget::new().target(target)).run("go");
+    run.follow_up("more").unwrap();
+    let (_, outcome) = pull(run, |_, _| {});
+    assert_eq!((outcome.reason, outcome.budget), (Reason::Completed, None));
+}
+
+#[test]
+fn the_budget_that_is_told_is_the_one_that_ended_the_run() {
+    let model = Scripted::new([call().usage(used(10)), Reply::text("words").usage(used(200))]);
+    let agent = Agent::new(model)
+        .with_tools([tool()])
+        .with_budget(Budget::new().tool_calls(0).output_tokens(100).wrap_up());
+    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Budget, "words"));
+    assert_eq!(outcome.budget.unwrap().kind, BudgetKind::ToolCalls);
+}
+
+#[test]
+fn a_provider_that_panics_is_a_failure_that_hooks_are_told_of() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&told);
+    let model = Scripted::function(|_, _| -> Reply { std::panic::resume_unwind(Box::new("boom")) });
+    let agent = Agent::new(model)
+        .with_hook(hook::on_failure(move |_, error| seen.lock().unwrap().push(error.kind())));
+    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    assert_eq!(outcome.reason, Reason::ProviderError);
+    assert_eq!(*told.lock().unwrap(), [ErrorKind::Panic]);
+}
