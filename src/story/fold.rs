@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::error::Error;
 use crate::event::{Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Undelivered};
-use crate::item::{History, Item, Json, ToolResult};
+use crate::item::{History, Item, Json, ToolCall, ToolResult};
 use crate::story::batch::{self, Batch};
 use crate::story::nested::Nested;
 use crate::turn::{PartialTurn, TurnEvent};
@@ -139,6 +139,10 @@ impl Fold {
             self.last_text = open.text();
             self.history.extend(open.items());
         }
+    }
+
+    pub(super) fn ask(&mut self, calls: &[ToolCall]) {
+        calls.iter().for_each(|call| self.batch.ask(call));
     }
 
     pub(super) fn history(&self) -> History {

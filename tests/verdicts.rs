@@ -1,0 +1,38 @@
+//! Verdicts on calls that wait: each holds for one call, and none is lost or taken in vain.
+
+use serde_json::json;
+use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::event::Reason;
+use turnstream::item::{ResultKind, ToolResult};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
+use turnstream::{Agent, Item, Outcome};
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+fn results(outcome: &Outcome) -> Vec<&ToolResult> {
+    outcome.new_items.iter().filter_map(Item::as_tool_result).collect()
+}
+
+#[tokio::test]
+async fn an_external_call_whose_arguments_were_rewritten_is_pending_with_these() {
+    let model = Scripted::new([Reply::new().call("ask", json!({ "q": "raw" })), "done".into()]);
+    let agent = Agent::new(model).with_tools([Tool::external(spec("ask")).unwrap()]).with_hook(
+        hook::before_tool(|_, _| async { BeforeTool::Rewrite(r#"{"q":"polite"}"#.into()) }),
+    );
+    let run = agent.run("go");
+    let handle = run.handle();
+    let outcome = run.outcome().await;
+    assert_eq!(outcome.reason, Reason::Pending);
+    assert_eq!(outcome.pending[0].arguments, r#"{"q":"polite"}"#);
+
+    let answer = |call| (call, Verdict::Output(ToolOutput::ok("42")));
+    let answers = outcome.pending.into_iter().map(answer);
+    let outcome = agent.resume(handle.history(), answers).unwrap().outcome().await;
+    assert_eq!(outcome.reason, Reason::Completed);
+    let [result] = results(&outcome)[..] else { panic!("not one result") };
+    assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, "42"));
+}
