@@ -1,12 +1,16 @@
 //! Verdicts on calls that wait: each holds for one call, and none is lost or taken in vain.
 
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
 use serde_json::json;
+use tokio::time::sleep;
 use turnstream::agent::hook::{self, BeforeTool};
 use turnstream::event::Reason;
-use turnstream::item::{ResultKind, ToolResult};
+use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
-use turnstream::{Agent, Item, Outcome};
+use turnstream::{Agent, ErrorKind, Event, Item, Outcome, Run};
 
 fn spec(name: &str) -> ToolSpec {
     let parameters = json!({ "type": "object" });
@@ -35,4 +39,31 @@ async fn an_external_call_whose_arguments_were_rewritten_is_pending_with_these()
     assert_eq!(outcome.reason, Reason::Completed);
     let [result] = results(&outcome)[..] else { panic!("not one result") };
     assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, "42"));
+}
+
+/// Pulls until the run waits or is over.
+fn pull(run: &mut Run) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(Some(event)) = run.next().now_or_never() {
+        events.push(event.unwrap());
+    }
+    events
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_external_call_cannot_be_approved_and_still_takes_its_output() {
+    let nap = Tool::raw(spec("nap"), |_, _| async {
+        sleep(Duration::from_secs(1)).await;
+        "rested"
+    });
+    let reply = Reply::new().call_raw("c1", "ask", "{}").call_raw("c2", "nap", "{}");
+    let agent = Agent::new(Scripted::new([reply, "done".into()]))
+        .with_tools([Tool::external(spec("ask")).unwrap(), nap.unwrap()]);
+    let mut run = agent.run("go");
+    pull(&mut run);
+    let call = ToolCall { call_id: "c1".into(), name: "ask".into(), arguments: "{}".into() };
+    assert_eq!(run.approve(&call).unwrap_err().kind(), ErrorKind::InvalidRequest);
+    pull(&mut run);
+    run.handle().decide(&call, Verdict::Output(ToolOutput::ok("42"))).unwrap();
+    assert_eq!(run.outcome().await.reason, Reason::Completed);
 }

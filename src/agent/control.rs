@@ -40,6 +40,8 @@ struct Said {
 /// A call that waits for a verdict.
 struct Asked {
     call: ToolCall,
+    /// Somebody outside runs it: to approve it says nothing.
+    external: bool,
     verdict: Option<Verdict>,
 }
 
@@ -112,8 +114,8 @@ impl Control {
         lock(&self.said).delivered.get(id).copied()
     }
 
-    pub(super) fn ask(&self, call: &ToolCall) {
-        let asked = Asked { call: call.clone(), verdict: None };
+    pub(super) fn ask(&self, call: &ToolCall, external: bool) {
+        let asked = Asked { call: call.clone(), external, verdict: None };
         lock(&self.asked).insert(call.call_id.clone(), asked);
     }
 
@@ -124,6 +126,9 @@ impl Control {
         let Some(waiting) = waiting.filter(|it| it.call == *call && it.verdict.is_none()) else {
             return false;
         };
+        if waiting.external && verdict == Verdict::Approve {
+            return false;
+        }
         waiting.verdict = Some(verdict);
         drop(asked);
         self.waker.wake();
