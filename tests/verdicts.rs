@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::time::sleep;
 use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::event::Reason;
+use turnstream::event::{Reason, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
@@ -66,4 +66,17 @@ async fn an_external_call_cannot_be_approved_and_still_takes_its_output() {
     pull(&mut run);
     run.handle().decide(&call, Verdict::Output(ToolOutput::ok("42"))).unwrap();
     assert_eq!(run.outcome().await.reason, Reason::Completed);
+}
+
+#[tokio::test]
+async fn no_verdict_is_taken_while_a_run_ends() {
+    let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().needs_approval();
+    let reply = Reply::new().call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
+    let mut run = Agent::new(Scripted::new([reply])).with_tools([tool]).interactive().run("go");
+    let events = pull(&mut run);
+    let asked: Vec<_> = events.iter().filter_map(Event::approval).collect();
+    run.interrupt();
+    let ending = run.next().await.unwrap().unwrap();
+    assert!(matches!(&ending, Event::Tool(ToolEvent::Output(result)) if result.call_id == "c1"));
+    assert_eq!(run.approve(asked[1]).unwrap_err().kind(), ErrorKind::InvalidRequest);
 }

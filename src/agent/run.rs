@@ -176,6 +176,7 @@ impl Run {
             self.parts.handle().journal.ask(&self.state.get().pending);
         }
         self.ending = Some((reason, error));
+        self.parts.close_verdicts();
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
