@@ -66,7 +66,8 @@ impl Gate for RunGate {
     }
 
     fn waits(&self) -> bool {
-        self.parts.agent().interactive
+        // Nothing runs any more. A verdict that came since they were looked at has woken the task.
+        self.parts.agent().interactive || self.parts.control().holds_verdict_or_closes()
     }
 
     fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
