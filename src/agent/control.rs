@@ -40,6 +40,8 @@ struct Said {
 /// A call that waits for a verdict.
 struct Asked {
     call: ToolCall,
+    /// Somebody outside runs it: to approve it says nothing.
+    external: bool,
     verdict: Option<Verdict>,
 }
 
@@ -112,8 +114,8 @@ impl Control {
         lock(&self.said).delivered.get(id).copied()
     }
 
-    pub(super) fn ask(&self, call: &ToolCall) {
-        let asked = Asked { call: call.clone(), verdict: None };
+    pub(super) fn ask(&self, call: &ToolCall, external: bool) {
+        let asked = Asked { call: call.clone(), external, verdict: None };
         lock(&self.asked).insert(call.call_id.clone(), asked);
     }
 
@@ -124,6 +126,9 @@ impl Control {
         let Some(waiting) = waiting.filter(|it| it.call == *call && it.verdict.is_none()) else {
             return false;
         };
+        if waiting.external && verdict == Verdict::Approve {
+            return false;
+        }
         waiting.verdict = Some(verdict);
         drop(asked);
         self.waker.wake();
@@ -135,6 +140,17 @@ impl Control {
         let verdict = asked.get(&call.call_id)?.verdict.clone()?;
         asked.remove(&call.call_id);
         Some(verdict)
+    }
+
+    /// No verdict counts any more, unless one is there that nobody has looked at. Tells whether
+    /// that is so.
+    pub(super) fn holds_verdict_or_closes(&self) -> bool {
+        let mut asked = lock(&self.asked);
+        let holds = asked.values().any(|it| it.verdict.is_some());
+        if !holds {
+            asked.clear();
+        }
+        holds
     }
 
     /// No verdict counts any more.
@@ -184,4 +200,24 @@ impl Said {
 fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing of a user runs while a lock is held.
     cell.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_that_was_taken_is_heard_and_none_is_taken_that_would_not_be() {
+        let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+        for in_time in [true, false] {
+            let control = Control::default();
+            control.ask(&call, false);
+            // Somebody looked and found none; then one comes from another thread, or does not.
+            assert_eq!(control.verdict(&call), None);
+            assert!(!in_time || control.decide(&call, Verdict::Approve));
+            assert_eq!(control.holds_verdict_or_closes(), in_time);
+            assert_eq!(control.verdict(&call), in_time.then_some(Verdict::Approve));
+            assert!(!control.decide(&call, Verdict::Approve));
+        }
+    }
 }

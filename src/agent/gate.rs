@@ -10,7 +10,7 @@ use crate::agent::hook::Permitted;
 use crate::agent::{Parts, State};
 use crate::error::Error;
 use crate::item::{ToolCall, ToolResult};
-use crate::tool::{Answer, Gate, Permit, Verdict};
+use crate::tool::{Answer, Gate, Permit, Tool, Verdict};
 
 /// The gate of one turn.
 pub(super) struct RunGate {
@@ -57,7 +57,8 @@ impl Gate for RunGate {
     }
 
     fn asked(&mut self, call: &ToolCall) {
-        self.parts.control().ask(call);
+        let tool = self.parts.agent().kit().get(&call.name);
+        self.parts.control().ask(call, tool.is_some_and(Tool::is_external));
     }
 
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
@@ -65,7 +66,8 @@ impl Gate for RunGate {
     }
 
     fn waits(&self) -> bool {
-        self.parts.agent().interactive
+        // Nothing runs any more. A verdict that came since they were looked at has woken the task.
+        self.parts.agent().interactive || self.parts.control().holds_verdict_or_closes()
     }
 
     fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {

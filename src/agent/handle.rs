@@ -81,7 +81,8 @@ impl RunHandle {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call like this waits: it has its verdict,
-    /// or its siblings have ended, or the run is over.
+    /// or its siblings have ended, or the run is over; also if the call is one of an
+    /// [external](crate::Tool::external) tool, which nothing here can run.
     pub fn approve(&self, call: &ToolCall) -> Result<(), Error> {
         self.decide(call, Verdict::Approve)
     }

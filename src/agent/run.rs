@@ -171,7 +171,12 @@ impl Run {
 
     /// Drops the loop, and with it all that runs.
     fn end(&mut self, reason: Reason, error: Option<Error>) {
+        if reason == Reason::Pending {
+            // No event tells with what an external call would run.
+            self.parts.handle().journal.ask(&self.state.get().pending);
+        }
         self.ending = Some((reason, error));
+        self.parts.close_verdicts();
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));

@@ -51,6 +51,8 @@ pub struct State {
     pub model: Arc<str>,
     /// The verdicts on the calls that were pending, when the run begins with these.
     pub resuming: Option<Verdicts>,
+    /// The calls that wait for somebody outside, with the arguments that would run.
+    pub pending: Vec<ToolCall>,
     /// What the last request offered, where a hook has changed the tools.
     pub offered: Option<Arc<[ToolSpec]>>,
     /// Why the loop went on last.
@@ -97,6 +99,7 @@ impl State {
             follow_up: false,
             model: Arc::default(),
             resuming: None,
+            pending: Vec::new(),
             offered: None,
             transition: None,
             ending: None,
@@ -122,6 +125,7 @@ impl State {
             malformed,
             retries: 0,
             history: answered.history,
+            pending: answered.pending,
             ..self
         }
     }

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::event::{
     AppendedWhy, Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Transition, Undelivered,
 };
-use crate::item::{History, Item, Json, ToolResult};
+use crate::item::{History, Item, Json, ToolCall, ToolResult};
 use crate::story::batch::{self, Batch};
 use crate::story::nested::Nested;
 use crate::turn::{PartialTurn, TurnEvent};
@@ -152,6 +152,10 @@ impl Fold {
             self.last_text = format!("{}{}", self.begun_text, open.text());
             self.history.extend(open.items());
         }
+    }
+
+    pub(super) fn ask(&mut self, calls: &[ToolCall]) {
+        calls.iter().for_each(|call| self.batch.ask(call));
     }
 
     pub(super) fn history(&self) -> History {

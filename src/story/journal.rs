@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
 use crate::event::{Event, Exceeded, Outcome, Phase, Reason, Undelivered};
-use crate::item::{History, Item};
+use crate::item::{History, Item, ToolCall};
 use crate::story::fold::Fold;
 use crate::usage::Usage;
 
@@ -111,6 +111,11 @@ impl Journal {
     /// What the sub-agents cost so far, with their own sub-agents and so on.
     pub fn nested_usage(&self) -> Usage {
         self.with(|fold| fold.nested().usage())
+    }
+
+    /// Notes with what arguments calls are pending.
+    pub(crate) fn ask(&self, calls: &[ToolCall]) {
+        self.with(|fold| fold.ask(calls));
     }
 
     /// The next event of an ending, already observed: a made-up result for each call that has

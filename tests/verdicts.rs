@@ -1,0 +1,82 @@
+//! Verdicts on calls that wait: each holds for one call, and none is lost or taken in vain.
+
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use tokio::time::sleep;
+use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::event::{Reason, ToolEvent};
+use turnstream::item::{ResultKind, ToolCall, ToolResult};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
+use turnstream::{Agent, ErrorKind, Event, Item, Outcome, Run};
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+fn results(outcome: &Outcome) -> Vec<&ToolResult> {
+    outcome.new_items.iter().filter_map(Item::as_tool_result).collect()
+}
+
+#[tokio::test]
+async fn an_external_call_whose_arguments_were_rewritten_is_pending_with_these() {
+    let model = Scripted::new([Reply::new().call("ask", json!({ "q": "raw" })), "done".into()]);
+    let agent = Agent::new(model).with_tools([Tool::external(spec("ask")).unwrap()]).with_hook(
+        hook::before_tool(|_, _| async { BeforeTool::Rewrite(r#"{"q":"polite"}"#.into()) }),
+    );
+    let run = agent.run("go");
+    let handle = run.handle();
+    let outcome = run.outcome().await;
+    assert_eq!(outcome.reason, Reason::Pending);
+    assert_eq!(outcome.pending[0].arguments, r#"{"q":"polite"}"#);
+
+    let answer = |call| (call, Verdict::Output(ToolOutput::ok("42")));
+    let answers = outcome.pending.into_iter().map(answer);
+    let outcome = agent.resume(handle.history(), answers).unwrap().outcome().await;
+    assert_eq!(outcome.reason, Reason::Completed);
+    let [result] = results(&outcome)[..] else { panic!("not one result") };
+    assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, "42"));
+}
+
+/// Pulls until the run waits or is over.
+fn pull(run: &mut Run) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(Some(event)) = run.next().now_or_never() {
+        events.push(event.unwrap());
+    }
+    events
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_external_call_cannot_be_approved_and_still_takes_its_output() {
+    let nap = Tool::raw(spec("nap"), |_, _| async {
+        sleep(Duration::from_secs(1)).await;
+        "rested"
+    });
+    let reply = Reply::new().call_raw("c1", "ask", "{}").call_raw("c2", "nap", "{}");
+    let agent = Agent::new(Scripted::new([reply, "done".into()]))
+        .with_tools([Tool::external(spec("ask")).unwrap(), nap.unwrap()]);
+    let mut run = agent.run("go");
+    pull(&mut run);
+    let call = ToolCall { call_id: "c1".into(), name: "ask".into(), arguments: "{}".into() };
+    assert_eq!(run.approve(&call).unwrap_err().kind(), ErrorKind::InvalidRequest);
+    pull(&mut run);
+    run.handle().decide(&call, Verdict::Output(ToolOutput::ok("42"))).unwrap();
+    assert_eq!(run.outcome().await.reason, Reason::Completed);
+}
+
+#[tokio::test]
+async fn no_verdict_is_taken_while_a_run_ends() {
+    let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().needs_approval();
+    let reply = Reply::new().call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
+    let mut run = Agent::new(Scripted::new([reply])).with_tools([tool]).interactive().run("go");
+    let events = pull(&mut run);
+    let asked: Vec<_> = events.iter().filter_map(Event::approval).collect();
+    run.interrupt();
+    let ending = run.next().await.unwrap().unwrap();
+    assert!(matches!(&ending, Event::Tool(ToolEvent::Output(result)) if result.call_id == "c1"));
+    assert_eq!(run.approve(asked[1]).unwrap_err().kind(), ErrorKind::InvalidRequest);
+}
