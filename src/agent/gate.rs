@@ -34,6 +34,10 @@ impl RunGate {
 }
 
 impl Gate for RunGate {
+    fn repair(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
+        self.parts.agent().hooks.repair(&self.state, call, why)
+    }
+
     fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
         // Whoever has judged a call is heard, also where nobody would have to be asked.
         let judged = self.state.resuming.is_some();

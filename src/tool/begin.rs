@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::de::IgnoredAny;
 
+use crate::error::Error;
 use crate::item::{ResultKind, ToolCall};
+use crate::tool::pass::guarded;
 use crate::tool::running::{panicked, unfit};
 use crate::tool::{Tool, ToolRun};
 
@@ -21,8 +23,34 @@ pub(super) struct Candidate {
 pub(super) type Refusal = (ResultKind, String);
 
 impl ToolRun {
-    /// Finds the tool of a call that may run as far as the turn, the kit and the arguments go.
-    pub(super) fn examine(&self, at: usize, call: &ToolCall) -> Result<Tool, Refusal> {
+    /// Finds the tool of a call that may run as far as the turn, the kit and the arguments go. If
+    /// they had to be repaired, the call has the repaired ones.
+    ///
+    /// # Errors
+    ///
+    /// What the gate ends the run with.
+    pub(super) fn examine(
+        &mut self,
+        at: usize,
+        call: &mut ToolCall,
+    ) -> Result<Result<Tool, Refusal>, Error> {
+        let tool = match self.find(at, call) {
+            Ok(tool) => tool,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let fitted = match fits(&tool, call) {
+            Err(Misfit::Arguments(why)) => self.repair(&tool, call, why)?,
+            fitted => fitted,
+        };
+        Ok(match fitted {
+            Ok(()) => self.for_real(&tool, call).map(|()| tool),
+            Err(Misfit::Arguments(why)) => Err((ResultKind::InvalidArguments, unfit(call, &why))),
+            Err(Misfit::Panic(why)) => Err((ResultKind::Panic, why)),
+        })
+    }
+
+    /// Finds the tool of a call that may run as far as the turn and the kit go.
+    fn find(&self, at: usize, call: &ToolCall) -> Result<Tool, Refusal> {
         if let Some(veto) = self.turn.calls().veto() {
             return Err((veto.kind, veto.why.to_owned()));
         }
@@ -41,17 +69,41 @@ impl ToolRun {
             let why = format!("There is no tool `{}`. {}", call.name, self.kit.names());
             return Err((ResultKind::UnknownTool, why));
         };
-        fits(tool, call).map_err(|misfit| match misfit {
-            Misfit::Arguments(why) => (ResultKind::InvalidArguments, unfit(call, &why)),
-            Misfit::Panic(why) => (ResultKind::Panic, why),
-        })?;
+        Ok(tool.clone())
+    }
+
+    /// Asks the gate for arguments in the place of those that do not fit, and checks them once.
+    fn repair(
+        &mut self,
+        tool: &Tool,
+        call: &mut ToolCall,
+        why: String,
+    ) -> Result<Result<(), Misfit>, Error> {
+        let Some(gate) = &mut self.gate else { return Ok(Err(Misfit::Arguments(why))) };
+        let Some(arguments) = guarded(|| gate.repair(call, &why)).flatten()? else {
+            return Ok(Err(Misfit::Arguments(why)));
+        };
+        let repaired = ToolCall { arguments, ..call.clone() };
+        Ok(match fits(tool, &repaired) {
+            Ok(()) => {
+                *call = repaired;
+                Ok(())
+            }
+            // The model reads of what it wrote.
+            Err(Misfit::Arguments(_)) => Err(Misfit::Arguments(why)),
+            Err(Misfit::Panic(panic)) => Err(Misfit::Panic(panic)),
+        })
+    }
+
+    /// Holds back a call that would change something in a dry run.
+    fn for_real(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
         if self.kit.is_dry_run() && !tool.runs_dry() {
             let (name, arguments) = (&call.name, call.arguments_or_empty());
             let why =
                 format!("Not run: this is a dry run. `{name}` would be called with {arguments}");
             return Err((ResultKind::Skipped, why));
         }
-        Ok(tool.clone())
+        Ok(())
     }
 
     /// Whether another call has this id, or ever had.

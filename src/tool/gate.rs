@@ -38,8 +38,67 @@ use crate::tool::{IntoToolOutput, ToolOutput};
 /// }
 /// ```
 pub trait Gate: Send {
+    /// Other arguments for a call whose own are not JSON, are no object, or do not fit its tool, as
+    /// JSON text; `why` says what is wrong with them. `None`, the default, repairs nothing.
+    ///
+    /// What it gives is checked once. If it fits, the call goes on with it as if the model had
+    /// written it: [`before`](Self::before), whoever approves and the tool see the repaired
+    /// arguments. The history keeps the model's own, so a resumed call is repaired again. If it does
+    /// not fit either, the model is told `why`, of its own arguments.
+    ///
+    /// It runs in the poll in which the call is looked at. It is not asked about arguments that only
+    /// [`ToolHandler::call`](crate::tool::ToolHandler::call) refuses.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use futures::future::ready;
+    /// use serde_json::json;
+    /// use turnstream::item::ToolCall;
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::stream::TurnEvents;
+    /// use turnstream::tool::{Gate, Tool, ToolSpec};
+    /// use turnstream::{Error, History, Request, Toolkit};
+    ///
+    /// /// Takes one comma away that is too many.
+    /// struct Commas;
+    ///
+    /// impl Gate for Commas {
+    ///     fn repair(&mut self, call: &ToolCall, _why: &str) -> Result<Option<String>, Error> {
+    ///         let rest = call.arguments.trim_end().strip_suffix(",}");
+    ///         Ok(rest.map(|rest| format!("{rest}}}")))
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let spec = ToolSpec {
+    ///     name: "add".into(),
+    ///     description: "Adds one".into(),
+    ///     parameters: json!({ "type": "object", "required": ["n"] }),
+    /// };
+    /// let add = Tool::raw(spec, |args, _cx| ready(args["n"].as_i64().unwrap_or(0) + 1))?;
+    /// let model = Scripted::new([Reply::new().call_raw("c1", "add", r#"{"n":1,}"#)]);
+    /// let history = History::new();
+    /// let turn = model.stream_turn(Request::new(history.clone())).into_turn().await?;
+    ///
+    /// let mut tools = Toolkit::new([add]).run(&history, &turn).gated(Commas);
+    /// while tools.next().await.is_some() {}
+    /// let answered = tools.finish()?;
+    /// assert_eq!(answered.results[0].content.text(), "2");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The run ends with it.
+    fn repair(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
+        let _ = (call, why);
+        Ok(None)
+    }
+
     /// Asked once about each call that could run: it is complete, its tool is known, and its
-    /// arguments fit.
+    /// arguments fit, by themselves or [repaired](Self::repair).
     ///
     /// Calls are asked about in their order, one after the other, and when there is room for the
     /// call to start; one that waits for somebody in any case is asked about as soon as it is its

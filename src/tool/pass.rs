@@ -43,8 +43,8 @@ impl ToolRun {
             guarded(|| drop(asked))?;
             return self.permitted(candidate, permit?);
         }
-        let Some((at, call)) = self.take_queued() else { return Ok(Passed::Nothing) };
-        let tool = match self.examine(at, &call) {
+        let Some((at, mut call)) = self.take_queued() else { return Ok(Passed::Nothing) };
+        let tool = match self.examine(at, &mut call)? {
             Ok(tool) => tool,
             Err((kind, why)) => return Ok(self.answer(at, &call, kind, why)),
         };
@@ -200,7 +200,7 @@ impl Candidate {
 }
 
 /// Calls the gate. Its panic is an error.
-fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
+pub(super) fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
         let message = format!("the gate panicked: {}", panic_message(&*payload));
         Error::new(ErrorKind::Hook, message)

@@ -4,6 +4,7 @@ mod approval;
 mod classes;
 mod clip;
 mod gate;
+mod repair;
 mod results;
 mod resume;
 mod timeouts;
@@ -85,6 +86,8 @@ pub(crate) struct Rules(Arc<Mutex<Book>>);
 pub(crate) struct Book {
     /// By the name of the tool.
     pub(crate) permits: HashMap<&'static str, Permit>,
+    /// By the arguments.
+    pub(crate) repairs: HashMap<&'static str, &'static str>,
     /// By the id of the call.
     pub(crate) verdicts: HashMap<&'static str, Verdict>,
     pub(crate) waits: bool,
@@ -131,6 +134,12 @@ impl Rules {
 }
 
 impl Gate for Rules {
+    fn repair(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
+        assert!(!why.is_empty());
+        self.note("repair", call)?;
+        Ok(self.book().repairs.get(&*call.arguments).map(|text| (*text).to_owned()))
+    }
+
     fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
         let slow = Duration::from_millis(self.book().slow);
         let noted = self.note("before", call);

@@ -123,6 +123,23 @@ impl Hooks {
         Ok(items)
     }
 
+    /// The first arguments that a hook gives in the place of those that do not fit.
+    pub(in crate::agent) fn repair(
+        &self,
+        state: &State,
+        call: &ToolCall,
+        why: &str,
+    ) -> Result<Option<String>, Error> {
+        for hook in self.each() {
+            let repaired = caught(|| hook.repair(state, call, why));
+            let repaired = repaired.map_err(|error| failed(hook, "repair", error))?;
+            if repaired.is_some() {
+                return Ok(repaired);
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether, and with what, a call may run. The future owns what it needs.
     pub(in crate::agent) fn before_tool(
         &self,

@@ -8,6 +8,7 @@ mod answer;
 mod ask;
 mod closures;
 mod hooks;
+mod repair;
 mod shared;
 mod stamped;
 
@@ -20,6 +21,7 @@ pub use closures::{
     should_stop, stop, transform_context, turn_started,
 };
 pub(in crate::agent) use hooks::{Hooks, Permitted};
+pub use repair::{repair, unwrap_json_string};
 pub use stamped::{Stamped, identity, stamped};
 
 use crate::agent::State;
@@ -117,6 +119,22 @@ pub trait Hook: Send + Sync {
     fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, Vec<Item>> {
         let _ = (state, turn);
         Box::pin(ready(Ok(Vec::new())))
+    }
+
+    /// Gives other arguments for a call whose own are not JSON, are no object, or do not fit its
+    /// tool: the text of a JSON object. `why` says what is wrong with them.
+    ///
+    /// The first text counts, and no hook behind it is asked. If it fits, the call goes on with it
+    /// as if the model had written it: [`before_tool`](Self::before_tool), whoever approves and the
+    /// tool see the repaired arguments, and the call does not count as malformed. The history keeps
+    /// the model's own, so a [resumed](crate::Agent::resume) call is repaired again. If the text
+    /// does not fit either, the model is told `why`, of its own arguments.
+    ///
+    /// Nothing is repaired unless a hook does; [`unwrap_json_string`] is one. It runs in the poll in
+    /// which the call is looked at, so it must be quick.
+    fn repair(&self, state: &State, call: &ToolCall, why: &str) -> Option<String> {
+        let _ = (state, call, why);
+        None
     }
 
     /// Decides on a call before it runs.

@@ -51,6 +51,10 @@ macro_rules! pointer {
                 (**self).after_sampling(state, turn)
             }
 
+            fn repair(&self, state: &State, call: &ToolCall, why: &str) -> Option<String> {
+                (**self).repair(state, call, why)
+            }
+
             fn before_tool<'a>(
                 &'a self,
                 state: &'a State,

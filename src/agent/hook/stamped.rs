@@ -138,6 +138,10 @@ impl<H: Hook> Hook for Stamped<H> {
         self.asked(|hook| hook.after_sampling(state, turn))
     }
 
+    fn repair(&self, state: &State, call: &ToolCall, why: &str) -> Option<String> {
+        self.within(|| self.hook.repair(state, call, why))
+    }
+
     fn before_tool<'a>(&'a self, state: &'a State, call: &'a ToolCall) -> Answer<'a, BeforeTool> {
         self.asked(|hook| hook.before_tool(state, call))
     }

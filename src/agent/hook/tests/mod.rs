@@ -1,6 +1,7 @@
 //! How several hooks are put together, and what closures give.
 
 mod ask;
+mod repair;
 mod stamped;
 
 use std::sync::{Arc, Mutex};
@@ -112,6 +113,10 @@ impl<H: Hook> Hook for Named<H> {
 
     fn before_tool<'a>(&'a self, state: &'a State, call: &'a ToolCall) -> Answer<'a, BeforeTool> {
         self.1.before_tool(state, call)
+    }
+
+    fn repair(&self, state: &State, call: &ToolCall, why: &str) -> Option<String> {
+        self.1.repair(state, call, why)
     }
 
     fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, Vec<Item>> {
