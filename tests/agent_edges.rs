@@ -271,6 +271,28 @@ fn the_budget_that_is_told_is_the_one_that_ended_the_run() {
 }
 
 #[test]
+fn what_a_request_cost_that_was_interrupted_is_counted() {
+    let price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
+    let prices = Prices::new().with("scripted", price);
+    let model = Scripted::new([Reply::text("a").usage(used(1_000)).hang()]);
+    let agent = Agent::new(model).with_budget(Budget::new().money(5.0, prices));
+    let parts = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&parts);
+    let own = move |parts: Parts, state: State| {
+        *kept.lock().unwrap() = Some(parts.clone());
+        body(parts, state)
+    };
+    let mut run = agent.run_by(own, History::with_id("h"), "go");
+    while let Some(Some(event)) = run.next().now_or_never() {
+        event.unwrap();
+    }
+    run.interrupt();
+    assert!(matches!(block_on(run.outcome()).reason, Reason::Interrupted(_)));
+    let parts: Parts = parts.lock().unwrap().take().unwrap();
+    assert_eq!(parts.spent(&State::new(History::with_id("h"))).cost, 2_000);
+}
+
+#[test]
 fn a_provider_that_panics_is_a_failure_that_hooks_are_told_of() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&told);

@@ -82,11 +82,7 @@ impl Parts {
     /// What the run has used. What came on top since the last time is drawn from the pool.
     pub fn spent(&self, state: &State) -> Spent {
         let budget = &self.agent.budget;
-        let charged = self.control().charge(self.handle.usage(), |more| {
-            budget.drain(more);
-            let price = budget.price_of(&state.model);
-            price.ok().flatten().map_or(0, |price| price.cost(&more))
-        });
+        let charged = self.control().charge(self.handle.usage(), |more| budget.drain(more));
         Spent {
             usage: charged.usage,
             cost: charged.cost,
@@ -131,9 +127,10 @@ impl Parts {
         let as_ever = Arc::ptr_eq(&request.tools, &self.agent.kit.specs());
         state.offered = (!as_ever).then(|| Arc::clone(&request.tools));
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
-        self.agent.budget.price_of(model)?;
+        let price = self.agent.budget.price_of(model)?;
         // What was used until here was the last model's.
         self.spent(state);
+        self.control().set_price(price);
         state.model = model.into();
         Ok(request)
     }
