@@ -16,8 +16,7 @@ use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
 use turnstream::usage::{Price, Prices};
 use turnstream::{
-    Agent, Error, ErrorKind, Event, Events, History, Outcome, Request, Run, TurnEvent, TurnEvents,
-    Usage,
+    Agent, Error, ErrorKind, Event, History, Outcome, Request, Run, TurnEvent, TurnEvents, Usage,
 };
 
 fn spec(name: &str) -> ToolSpec {
