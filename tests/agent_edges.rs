@@ -61,8 +61,8 @@ fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome
 /// Three answers, each of which is continued twice.
 fn answers_in_pieces() -> Scripted {
     Scripted::function(|_, n| match n % 3 {
-        2 => Reply::text("fine").usage(used(100)),
-        _ => cut_off("half").usage(used(100)),
+        2 => Reply::text("fine").usage(used(300)),
+        _ => cut_off("half"),
     })
 }
 
