@@ -302,3 +302,21 @@ fn a_provider_that_panics_is_a_failure_that_hooks_are_told_of() {
     assert_eq!(outcome.reason, Reason::ProviderError);
     assert_eq!(*told.lock().unwrap(), [ErrorKind::Panic]);
 }
+
+#[test]
+fn a_hook_may_stop_the_run_wherever_the_model_would_be_asked_again() {
+    for reply in [
+        call(),
+        call().stop(StopReason::MaxTokens),
+        call().stop(StopReason::Other("odd".into())),
+        cut_off("half"),
+        Reply::text("wait").stop(StopReason::Pause),
+        Reply::new(),
+    ] {
+        let agent = Agent::new(Scripted::new([reply]))
+            .with_tools([tool()])
+            .with_hook(hook::should_stop(|_| async { true }));
+        let (_, outcome) = pull(agent.run("go"), |_, _| {});
+        assert_eq!((outcome.reason, outcome.turns), (Reason::Stopped, 1));
+    }
+}

@@ -12,7 +12,7 @@ use crate::agent::hook::OnStop;
 use crate::agent::{Agent, AtStop, Decision, Facts, Next, RunHandle, State, at_stop, words};
 use crate::context::{self, Compaction};
 use crate::error::Error;
-use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, RewrittenWhy, Transition};
+use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Reason, RewrittenWhy, Transition};
 use crate::provider::Provider;
 use crate::request::{Request, ToolChoice};
 use crate::stream::TurnStream;
@@ -203,13 +203,16 @@ impl Parts {
         self.control().close_verdicts();
     }
 
-    /// Whether a hook wants the run to stop here.
+    /// The same, unless the model is to be asked again and a hook wants the run to stop here.
     ///
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if one fails.
-    pub async fn should_stop(&self, state: &State) -> Result<bool, Error> {
-        self.agent.hooks.should_stop(state).await
+    pub async fn unless_stopped(&self, state: &State, next: Next) -> Result<Next, Error> {
+        Ok(match next.asks_again() && self.agent.hooks.should_stop(state).await? {
+            true => Next::Finish(Reason::Stopped),
+            false => next,
+        })
     }
 
     /// Asks all who may object when the model has stopped by itself.
