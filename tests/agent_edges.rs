@@ -16,8 +16,7 @@ use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
 use turnstream::usage::{Price, Prices};
 use turnstream::{
-    Agent, Error, ErrorKind, Event, Events, History, Outcome, Request, Run, TurnEvent, TurnEvents,
-    Usage,
+    Agent, Error, ErrorKind, Event, History, Outcome, Request, Run, TurnEvent, TurnEvents, Usage,
 };
 
 fn spec(name: &str) -> ToolSpec {
@@ -62,8 +61,8 @@ fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome
 /// Three answers, each of which is continued twice.
 fn answers_in_pieces() -> Scripted {
     Scripted::function(|_, n| match n % 3 {
-        2 => Reply::text("fine").usage(used(100)),
-        _ => cut_off("half").usage(used(100)),
+        2 => Reply::text("fine").usage(used(300)),
+        _ => cut_off("half"),
     })
 }
 
@@ -271,6 +270,28 @@ fn the_budget_that_is_told_is_the_one_that_ended_the_run() {
 }
 
 #[test]
+fn what_a_request_cost_that_was_interrupted_is_counted() {
+    let price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
+    let prices = Prices::new().with("scripted", price);
+    let model = Scripted::new([Reply::text("a").usage(used(1_000)).hang()]);
+    let agent = Agent::new(model).with_budget(Budget::new().money(5.0, prices));
+    let parts = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&parts);
+    let own = move |parts: Parts, state: State| {
+        *kept.lock().unwrap() = Some(parts.clone());
+        body(parts, state)
+    };
+    let mut run = agent.run_by(own, History::with_id("h"), "go");
+    while let Some(Some(event)) = run.next().now_or_never() {
+        event.unwrap();
+    }
+    run.interrupt();
+    assert!(matches!(block_on(run.outcome()).reason, Reason::Interrupted(_)));
+    let parts: Parts = parts.lock().unwrap().take().unwrap();
+    assert_eq!(parts.spent(&State::new(History::with_id("h"))).cost, 2_000);
+}
+
+#[test]
 fn a_provider_that_panics_is_a_failure_that_hooks_are_told_of() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&told);
@@ -280,4 +301,22 @@ fn a_provider_that_panics_is_a_failure_that_hooks_are_told_of() {
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
     assert_eq!(outcome.reason, Reason::ProviderError);
     assert_eq!(*told.lock().unwrap(), [ErrorKind::Panic]);
+}
+
+#[test]
+fn a_hook_may_stop_the_run_wherever_the_model_would_be_asked_again() {
+    for reply in [
+        call(),
+        call().stop(StopReason::MaxTokens),
+        call().stop(StopReason::Other("odd".into())),
+        cut_off("half"),
+        Reply::text("wait").stop(StopReason::Pause),
+        Reply::new(),
+    ] {
+        let agent = Agent::new(Scripted::new([reply]))
+            .with_tools([tool()])
+            .with_hook(hook::should_stop(|_| async { true }));
+        let (_, outcome) = pull(agent.run("go"), |_, _| {});
+        assert_eq!((outcome.reason, outcome.turns), (Reason::Stopped, 1));
+    }
 }

@@ -75,15 +75,13 @@ pub fn body(
                 let pending = !answered.pending.is_empty();
                 state = state.answered(turn.as_deref(), answered);
                 let next = match (decision, turn) {
-                    (Decision::Refuse { next, .. } | Decision::Then(next), _) => next,
+                    (Decision::Refuse { next, .. }, _) => next,
+                    (Decision::Then(next), _) => parts.unless_stopped(&state, next).await?,
                     (Decision::Stop, Some(turn)) => parts.at_stop(&mut state, &turn).await?,
                     (Decision::RunTools | Decision::Stop, _) => {
                         let facts = parts.facts(&mut state, None);
                         let next = after_tools(&state, pending, &facts);
-                        match next.asks_again() && parts.should_stop(&state).await? {
-                            true => Next::Finish(Reason::Stopped),
-                            false => next,
-                        }
+                        parts.unless_stopped(&state, next).await?
                     }
                 };
                 match next {

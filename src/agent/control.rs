@@ -12,7 +12,7 @@ use crate::agent::RunHandle;
 use crate::event::Undelivered;
 use crate::item::ToolCall;
 use crate::tool::Verdict;
-use crate::usage::Usage;
+use crate::usage::{Price, Usage};
 
 /// What holders want of a run, and what it has used. Its locks are never held across an await, and
 /// no event travels through it.
@@ -51,6 +51,9 @@ pub(super) struct Charged {
     pub(super) usage: Usage,
     /// In millionths.
     pub(super) cost: u64,
+    /// Of the model that was asked last, where money is limited. It is kept here since a run may
+    /// end before its state is replaced.
+    price: Option<Price>,
 }
 
 /// When what a holder says is to be said.
@@ -158,12 +161,19 @@ impl Control {
         lock(&self.asked).clear();
     }
 
+    /// Sets what is paid for what comes from here on.
+    pub(super) fn set_price(&self, price: Option<Price>) {
+        lock(&self.charged).price = price;
+    }
+
     /// Counts what came on top since the last time, and gives all of it.
-    pub(super) fn charge(&self, usage: Usage, charge: impl FnOnce(Usage) -> u64) -> Charged {
+    pub(super) fn charge(&self, usage: Usage, drain: impl FnOnce(Usage)) -> Charged {
         let mut charged = lock(&self.charged);
         let more = usage.since(charged.usage);
         if more != Usage::default() {
-            charged.cost = charged.cost.saturating_add(charge(more));
+            drain(more);
+            let cost = charged.price.map_or(0, |price| price.cost(&more));
+            charged.cost = charged.cost.saturating_add(cost);
             charged.usage = usage;
         }
         *charged

@@ -12,7 +12,7 @@ use crate::agent::hook::OnStop;
 use crate::agent::{Agent, AtStop, Decision, Facts, Next, RunHandle, State, at_stop, words};
 use crate::context::{self, Compaction};
 use crate::error::Error;
-use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, RewrittenWhy, Transition};
+use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Reason, RewrittenWhy, Transition};
 use crate::provider::Provider;
 use crate::request::{Output, Request, ToolChoice};
 use crate::stream::TurnStream;
@@ -87,11 +87,7 @@ impl Parts {
     /// What the run has used. What came on top since the last time is drawn from the pool.
     pub fn spent(&self, state: &State) -> Spent {
         let budget = &self.agent.budget;
-        let charged = self.control().charge(self.handle.usage(), |more| {
-            budget.drain(more);
-            let price = budget.price_of(&state.model);
-            price.ok().flatten().map_or(0, |price| price.cost(&more))
-        });
+        let charged = self.control().charge(self.handle.usage(), |more| budget.drain(more));
         Spent {
             usage: charged.usage,
             cost: charged.cost,
@@ -137,9 +133,10 @@ impl Parts {
         let as_ever = Arc::ptr_eq(&request.tools, &self.agent.kit.specs());
         state.offered = (!as_ever).then(|| Arc::clone(&request.tools));
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
-        self.agent.budget.price_of(model)?;
+        let price = self.agent.budget.price_of(model)?;
         // What was used until here was the last model's.
         self.spent(state);
+        self.control().set_price(price);
         state.model = model.into();
         Ok(request)
     }
@@ -214,13 +211,16 @@ impl Parts {
         self.control().close_verdicts();
     }
 
-    /// Whether a hook wants the run to stop here.
+    /// The same, unless the model is to be asked again and a hook wants the run to stop here.
     ///
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if one fails.
-    pub async fn should_stop(&self, state: &State) -> Result<bool, Error> {
-        self.agent.hooks.should_stop(state).await
+    pub async fn unless_stopped(&self, state: &State, next: Next) -> Result<Next, Error> {
+        Ok(match next.asks_again() && self.agent.hooks.should_stop(state).await? {
+            true => Next::Finish(Reason::Stopped),
+            false => next,
+        })
     }
 
     /// Asks all who may object when the model has stopped by itself.

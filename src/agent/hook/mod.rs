@@ -159,6 +159,10 @@ pub trait Hook: Send + Sync {
 
     /// Whether the run stops here, at a boundary where the model wants more.
     ///
+    /// It is asked behind the results of each turn that is followed by another one: its tools have
+    /// run, it was cut off or paused, or its reply cannot be used. A model that has stopped by
+    /// itself is [`stop`](Self::stop)'s business.
+    ///
     /// The first `true` counts, and no hook behind it is asked.
     fn should_stop<'a>(&'a self, state: &'a State) -> Answer<'a, bool> {
         let _ = state;
