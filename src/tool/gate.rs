@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::error::Error;
 use crate::item::{ToolCall, ToolResult};
-use crate::tool::ToolOutput;
+use crate::tool::{ToolContext, ToolOutput};
 
 /// What stands between the calls of a turn and their tools: rules, approvals, and whoever looks at
 /// the results.
@@ -71,6 +71,12 @@ pub trait Gate: Send {
     /// siblings have ended (the default). External calls are always left pending.
     fn waits(&self) -> bool {
         false
+    }
+
+    /// A call starts with this context. Where it ends without a result, because everything that runs
+    /// is dropped, its [report](ToolContext::report) tells what it had put on record.
+    fn starts(&mut self, context: &ToolContext) {
+        let _ = context;
     }
 
     /// Looks at, and may rewrite, each result before anybody sees it, also that of a call that did

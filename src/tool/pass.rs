@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, panic_message};
 use crate::event::ToolEvent;
 use crate::item::{ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, Misfit, fits};
-use crate::tool::{Answer, Permit, ToolRun, Verdict};
+use crate::tool::{Answer, Permit, ToolContext, ToolRun, Verdict};
 
 /// A call that the gate is being asked about.
 pub(super) struct Asking {
@@ -133,6 +133,10 @@ impl ToolRun {
             Some(gate) if asked => guarded(|| gate.waits()),
             Some(_) | None => Ok(false),
         }
+    }
+
+    pub(super) fn starts(&mut self, context: &ToolContext) -> Result<(), Error> {
+        self.gate.as_mut().map_or(Ok(()), |gate| guarded(|| gate.starts(context)))
     }
 
     pub(super) fn extension(&self) -> Result<Option<Arc<dyn Any + Send + Sync>>, Error> {
