@@ -68,7 +68,8 @@ pub trait Gate: Send {
     }
 
     /// Whether calls that need an approval are waited for (interactive) or left pending when their
-    /// siblings have ended (the default). External calls are always left pending.
+    /// siblings have ended (the default); asked when nothing runs any more. External calls are
+    /// always left pending.
     fn waits(&self) -> bool {
         false
     }
