@@ -142,7 +142,9 @@ impl Fold {
     }
 
     pub(super) fn ask(&mut self, calls: &[ToolCall]) {
-        calls.iter().for_each(|call| self.batch.ask(call));
+        for call in calls {
+            self.batch.ask(call);
+        }
     }
 
     pub(super) fn report(&mut self, call_id: &str, report: Report) {
