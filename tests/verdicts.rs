@@ -10,7 +10,7 @@ use turnstream::event::{Reason, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
-use turnstream::{Agent, ErrorKind, Event, Item, Outcome, Run};
+use turnstream::{Agent, ErrorKind, Event, Item, Outcome, Run, Toolkit};
 
 fn spec(name: &str) -> ToolSpec {
     let parameters = json!({ "type": "object" });
@@ -79,4 +79,21 @@ async fn no_verdict_is_taken_while_a_run_ends() {
     let ending = run.next().await.unwrap().unwrap();
     assert!(matches!(&ending, Event::Tool(ToolEvent::Output(result)) if result.call_id == "c1"));
     assert_eq!(run.approve(asked[1]).unwrap_err().kind(), ErrorKind::InvalidRequest);
+}
+
+#[tokio::test]
+async fn an_output_from_outside_is_kept_also_where_its_tool_is_gone() {
+    let model = Scripted::new([Reply::new().call("ask", json!({})), "done".into()]);
+    let agent = Agent::new(model.clone()).with_tools([Tool::external(spec("ask")).unwrap()]);
+    let run = agent.run("go");
+    let handle = run.handle();
+    let pending = run.outcome().await.pending;
+
+    let verdict = Verdict::Output(ToolOutput::ok("42"));
+    let answers = pending.into_iter().map(|call| (call, verdict.clone()));
+    let other = Agent::new(model).with_kit(Toolkit::new([]));
+    let outcome = other.resume(handle.history(), answers).unwrap().outcome().await;
+    assert_eq!(outcome.reason, Reason::Completed);
+    let [result] = results(&outcome)[..] else { panic!("not one result") };
+    assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, "42"));
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::agent::RunHandle;
 use crate::event::Undelivered;
 use crate::item::ToolCall;
-use crate::tool::Verdict;
+use crate::tool::{ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
 /// What holders want of a run, and what it has used. Its locks are never held across an await, and
@@ -25,6 +25,8 @@ pub(super) struct Control {
     started: OnceLock<Instant>,
     said: Mutex<Said>,
     asked: Mutex<HashMap<String, Asked>>,
+    /// The contexts of the calls of this turn that have started, in that order.
+    started_calls: Mutex<Vec<ToolContext>>,
     charged: Mutex<Charged>,
     children: Mutex<HashMap<String, RunHandle>>,
 }
@@ -166,6 +168,15 @@ impl Control {
         lock(&self.charged).price = price;
     }
 
+    pub(super) fn start(&self, context: &ToolContext) {
+        lock(&self.started_calls).push(context.clone());
+    }
+
+    /// The contexts of the calls that have started since this was last asked for.
+    pub(super) fn take_started(&self) -> Vec<ToolContext> {
+        std::mem::take(&mut *lock(&self.started_calls))
+    }
+
     /// Counts what came on top since the last time, and gives all of it.
     pub(super) fn charge(&self, usage: Usage, drain: impl FnOnce(Usage)) -> Charged {
         let mut charged = lock(&self.charged);
@@ -191,6 +202,7 @@ impl Control {
     pub(super) fn close(&self) -> Vec<Undelivered> {
         drop(self.waker.take());
         self.close_verdicts();
+        drop(self.take_started());
         let mut said = lock(&self.said);
         said.over = true;
         let steered = std::mem::take(&mut said.steered);

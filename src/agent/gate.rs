@@ -10,7 +10,7 @@ use crate::agent::hook::Permitted;
 use crate::agent::{Parts, State};
 use crate::error::Error;
 use crate::item::{ToolCall, ToolResult};
-use crate::tool::{Answer, Gate, Permit, Tool, Verdict};
+use crate::tool::{Answer, Gate, Permit, Tool, ToolContext, Verdict};
 
 /// The gate of one turn.
 pub(super) struct RunGate {
@@ -72,6 +72,10 @@ impl Gate for RunGate {
     fn waits(&self) -> bool {
         // Nothing runs any more. A verdict that came since they were looked at has woken the task.
         self.parts.agent().interactive || self.parts.control().holds_verdict_or_closes()
+    }
+
+    fn starts(&mut self, context: &ToolContext) {
+        self.parts.control().start(context);
     }
 
     fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {

@@ -193,6 +193,7 @@ impl Parts {
         turn: Option<&Arc<Turn>>,
         decision: &Decision,
     ) -> Result<ToolRun, Error> {
+        drop(self.control().take_started());
         let kit = &self.agent.kit;
         let run = match (turn, &state.offered) {
             (Some(turn), Some(offered)) => kit.offering(offered).run(&state.history, turn),

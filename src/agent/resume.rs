@@ -21,7 +21,12 @@ impl Agent {
     /// itself: [`Outcome::pending`](crate::Outcome::pending) has them. A verdict holds for exactly
     /// this call, its arguments included; if a hook rewrites them to something else, the call is
     /// denied. Hooks are asked again, since they may have reasons of their own; a call that one
-    /// denies stays denied. An external tool takes [`Verdict::Output`], its result, or a denial.
+    /// denies stays denied. An external tool takes [`Verdict::Output`], its result, or a denial; a
+    /// result that is given here counts also if the agent has no such tool any more.
+    ///
+    /// Whoever keeps histories resumes each of them once: doing it twice runs the calls twice, under
+    /// the same [idempotency keys](crate::tool::ToolContext::idempotency_key). The history of a
+    /// resumed run that was dropped has the results that came, and only the others are open.
     ///
     /// [`run_from`](Self::run_from) on the same history answers the open calls as interrupted
     /// instead.

@@ -176,10 +176,14 @@ impl Run {
             self.parts.handle().journal.ask(&self.state.get().pending);
         }
         self.ending = Some((reason, error));
-        self.parts.close_verdicts();
+        let handle = self.handle();
+        handle.control.close_verdicts();
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
+        for context in handle.control.take_started() {
+            handle.journal.report(context.call_id(), context.report());
+        }
     }
 
     /// The next event of the ending.

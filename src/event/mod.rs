@@ -13,7 +13,7 @@ pub use exceeded::{BudgetKind, Exceeded};
 pub use outcome::{Outcome, Phase, Reason, Undelivered};
 pub use transition::{AppendedWhy, RewrittenWhy, Transition};
 
-use crate::item::{Content, Item, Json, ResultKind, ToolCall, ToolResult};
+use crate::item::{Item, Json, ToolCall, ToolResult};
 use crate::turn::{Text, Turn, TurnEvent};
 
 /// One event of a run.
@@ -200,11 +200,6 @@ impl ToolEvent {
             | Self::Nested { call_id, .. } => call_id,
             Self::Output(result) => &result.call_id,
         }
-    }
-
-    /// An output that the library makes up for a call.
-    pub(crate) fn made_up(call: &ToolCall, kind: ResultKind, text: impl Into<Content>) -> Self {
-        Self::Output(ToolResult::answering(call, kind, text))
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, Part, Report, SideEffect};
+use crate::item::{History, Part, Report, ResultKind, SideEffect};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
@@ -93,7 +93,12 @@ fn the_events_of_tools_are_flat_objects() {
         r#"{"type":"tool_progress","call_id":"c","name":"n","data":{"a":2,"z":1}}"#,
     );
     round_trip(
-        &ToolEvent::made_up(&call, ResultKind::Denied, vec![Part::from("no")]).into(),
+        &ToolEvent::Output(ToolResult::answering(
+            &call,
+            ResultKind::Denied,
+            vec![Part::from("no")],
+        ))
+        .into(),
         r#"{"type":"tool_output","call_id":"c","name":"n","is_error":true,"kind":"denied","content":[{"type":"text","text":"no"}]}"#,
     );
 }

@@ -2,7 +2,8 @@
 
 use crate::event::ToolEvent;
 use crate::item::{
-    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall, ToolResult,
+    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, Item, Report, ResultKind, ToolCall,
+    ToolResult,
 };
 
 /// Calls of completed turns, in order, with what came for them.
@@ -16,6 +17,8 @@ struct Open {
     /// As it was shown to whoever has to allow it: a rule may have written it anew.
     asked: Option<ToolCall>,
     started: bool,
+    /// What it put on record, where it was dropped.
+    report: Report,
     result: Option<ToolResult>,
 }
 
@@ -27,7 +30,13 @@ impl Batch {
     }
 
     pub(super) fn extend(&mut self, calls: impl IntoIterator<Item = ToolCall>) {
-        let open = |call| Open { call, asked: None, started: false, result: None };
+        let open = |call| Open {
+            call,
+            asked: None,
+            started: false,
+            report: Report::default(),
+            result: None,
+        };
         self.0.extend(calls.into_iter().map(open));
     }
 
@@ -42,6 +51,13 @@ impl Batch {
     pub(super) fn ask(&mut self, call: &ToolCall) {
         if let Some(open) = self.find(&call.call_id) {
             open.asked = Some(call.clone());
+        }
+    }
+
+    /// Notes what a call put on record that was dropped.
+    pub(super) fn report(&mut self, call_id: &str, report: Report) {
+        if let Some(open) = self.find(call_id) {
+            open.report = report;
         }
     }
 
@@ -90,7 +106,8 @@ impl Batch {
             true => INTERRUPTED_MID_EXECUTION,
             false => INTERRUPTED_BEFORE_START,
         };
-        Some(ToolEvent::made_up(&open.call, ResultKind::Interrupted, text))
+        let result = ToolResult::answering(&open.call, ResultKind::Interrupted, text);
+        Some(ToolEvent::Output(result.with_report(open.report.clone())))
     }
 
     /// The calls that have no result, as they would run.

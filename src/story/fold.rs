@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::event::{
     AppendedWhy, Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Transition, Undelivered,
 };
-use crate::item::{History, Item, Json, ToolCall, ToolResult};
+use crate::item::{History, Item, Json, Report, ToolCall, ToolResult};
 use crate::story::batch::{self, Batch};
 use crate::story::nested::Nested;
 use crate::turn::{PartialTurn, TurnEvent};
@@ -155,7 +155,13 @@ impl Fold {
     }
 
     pub(super) fn ask(&mut self, calls: &[ToolCall]) {
-        calls.iter().for_each(|call| self.batch.ask(call));
+        for call in calls {
+            self.batch.ask(call);
+        }
+    }
+
+    pub(super) fn report(&mut self, call_id: &str, report: Report) {
+        self.batch.report(call_id, report);
     }
 
     pub(super) fn history(&self) -> History {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
 use crate::event::{Event, Exceeded, Outcome, Phase, Reason, Undelivered};
-use crate::item::{History, Item, ToolCall};
+use crate::item::{History, Item, Report, ToolCall};
 use crate::story::fold::Fold;
 use crate::usage::Usage;
 
@@ -116,6 +116,11 @@ impl Journal {
     /// Notes with what arguments calls are pending.
     pub(crate) fn ask(&self, calls: &[ToolCall]) {
         self.with(|fold| fold.ask(calls));
+    }
+
+    /// Notes what a call put on record that may end without a result of its own.
+    pub(crate) fn report(&self, call_id: &str, report: Report) {
+        self.with(|fold| fold.report(call_id, report));
     }
 
     /// The next event of an ending, already observed: a made-up result for each call that has

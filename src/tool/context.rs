@@ -101,6 +101,11 @@ impl ToolContext {
         self.record.with(|report| report.evidence.push(json));
     }
 
+    /// What was put on record and is in no result yet.
+    pub fn report(&self) -> Report {
+        self.record.with(|report| report.clone())
+    }
+
     /// What the gate hands to the tools that know its type.
     #[allow(dead_code, reason = "it is for the floors above")]
     pub(crate) fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {

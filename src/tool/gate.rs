@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::error::Error;
 use crate::item::{ToolCall, ToolResult};
-use crate::tool::{IntoToolOutput, ToolOutput};
+use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
 /// What stands between the calls of a turn and their tools: rules, approvals, and whoever looks at
 /// the results.
@@ -127,9 +127,16 @@ pub trait Gate: Send {
     }
 
     /// Whether calls that need an approval are waited for (interactive) or left pending when their
-    /// siblings have ended (the default). External calls are always left pending.
+    /// siblings have ended (the default); asked when nothing runs any more. External calls are
+    /// always left pending.
     fn waits(&self) -> bool {
         false
+    }
+
+    /// A call starts with this context. Where it ends without a result, because everything that runs
+    /// is dropped, its [report](ToolContext::report) tells what it had put on record.
+    fn starts(&mut self, context: &ToolContext) {
+        let _ = context;
     }
 
     /// Looks at, and may rewrite, each result before anybody sees it, also that of a call that did

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, panic_message};
 use crate::event::ToolEvent;
 use crate::item::{ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, Misfit, fits};
-use crate::tool::{Answer, Permit, ToolRun, Verdict};
+use crate::tool::{Answer, Permit, ToolContext, ToolRun, Verdict};
 
 /// A call that the gate is being asked about.
 pub(super) struct Asking {
@@ -46,13 +46,29 @@ impl ToolRun {
         let Some((at, mut call)) = self.take_queued() else { return Ok(Passed::Nothing) };
         let tool = match self.examine(at, &mut call)? {
             Ok(tool) => tool,
-            Err((kind, why)) => return Ok(self.answer(at, &call, kind, why)),
+            Err((kind, why)) => {
+                let result = match self.output_of(&call)? {
+                    Some(output) => output,
+                    None => ToolResult::answering(&call, kind, why),
+                };
+                return Ok(Passed::Event(self.give_out(at, &call, result)));
+            }
         };
         let candidate = Candidate { at, call, tool };
         let Some(gate) = &mut self.gate else { return self.permitted(candidate, Permit::run()) };
         let permit = guarded(|| gate.before(&candidate.call))?;
         self.asking = Some(Asking { candidate, permit });
         Ok(Passed::Call)
+    }
+
+    /// The result that somebody has given to a call that is resumed: it counts also where the call
+    /// could not run any more.
+    fn output_of(&mut self, call: &ToolCall) -> Result<Option<ToolResult>, Error> {
+        let Some(gate) = self.gate.as_mut().filter(|_| self.resumed) else { return Ok(None) };
+        Ok(match guarded(|| gate.verdict(call))? {
+            Some(Verdict::Output(output)) => Some(output.answering(call)),
+            Some(Verdict::Approve | Verdict::Deny(_)) | None => None,
+        })
     }
 
     /// Does with a call what the gate says.
@@ -135,6 +151,10 @@ impl ToolRun {
         }
     }
 
+    pub(super) fn starts(&mut self, context: &ToolContext) -> Result<(), Error> {
+        self.gate.as_mut().map_or(Ok(()), |gate| guarded(|| gate.starts(context)))
+    }
+
     pub(super) fn extension(&self) -> Result<Option<Arc<dyn Any + Send + Sync>>, Error> {
         self.gate.as_ref().map_or(Ok(None), |gate| guarded(|| gate.extension()))
     }
@@ -172,8 +192,7 @@ impl ToolRun {
             }
             Verdict::Deny(why) => self.deny(&candidate, &why),
             Verdict::Output(output) => {
-                let (kind, content) = output.into_kind();
-                let result = ToolResult::answering(&candidate.call, kind, content);
+                let result = output.answering(&candidate.call);
                 Passed::Event(self.give_out(candidate.at, &candidate.call, result))
             }
         }

@@ -141,8 +141,9 @@ impl ToolRun {
         let Some(candidate) = self.allowed.pop_front_if(has_place) else { return Ok(None) };
         let call_id = &candidate.call.call_id;
         let context = ToolContext::new(call_id, self.history.id(), Arc::clone(&self.turn))
-            .in_dry_run(self.kit.is_dry_run())
-            .with_extension(self.extension()?);
+            .in_dry_run(self.kit.is_dry_run());
+        self.starts(&context)?;
+        let context = context.with_extension(self.extension()?);
         Ok(Some(match Running::begin(&candidate, context) {
             Ok(running) => {
                 let started = running.started();

@@ -155,6 +155,11 @@ impl ToolOutput {
         let kind = if self.failed { ResultKind::Error } else { ResultKind::Ok };
         (kind, self.content)
     }
+
+    pub(super) fn answering(self, call: &ToolCall) -> ToolResult {
+        let (kind, content) = self.into_kind();
+        ToolResult::answering(call, kind, content)
+    }
 }
 
 /// What the model is told of arguments that do not fit.

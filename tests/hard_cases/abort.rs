@@ -13,7 +13,7 @@ use turnstream::agent::hook::{self, Answer, BeforeTool, Hook, OnStop};
 use turnstream::context::{Compaction, Compactor};
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Phase, Reason};
-use turnstream::item::{ResultKind, ToolCall, ToolResult};
+use turnstream::item::{ResultKind, SideEffect, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::testing::Wire;
 use turnstream::tool::{Tool, Update, Verdict};
@@ -192,6 +192,36 @@ async fn h03_the_unfinished_tool_is_gone_before_anything_more_is_seen() {
     assert!(next.tool_output().is_some(), "the answer comes before the end");
     assert_eq!(counter.now(), 0);
     assert!(run.next().await.unwrap().unwrap().finished().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn h03_what_an_unfinished_tool_has_put_on_record_is_kept() {
+    for by_hook in [false, true] {
+        let edit = Tool::raw(spec("edit"), |_, cx| async move {
+            cx.changed("notes");
+            cx.evidence("a diff");
+            std::future::pending::<String>().await
+        });
+        let reply = call("c1", "edit").call_raw("c2", "t", "{}");
+        let tools = vec![edit.unwrap(), endless("t", &Counter::default())];
+        // A failing hook drops what runs, too.
+        let agent =
+            agent([reply], tools).0.with_hook(hook::before_tool(move |_, call| async move {
+                sleep(Duration::from_secs(u64::from(call.name == "t"))).await;
+                assert!(!by_hook || call.name != "t");
+                BeforeTool::Run
+            }));
+        let mut run = agent.run("go");
+        pull(&mut run);
+        if !by_hook {
+            run.interrupt();
+        }
+        let outcome = run.outcome().await;
+        let results = results(&outcome.new_items);
+        let report = results[0].report.as_deref().unwrap();
+        assert_eq!(report.side_effects, [SideEffect::changed("notes")]);
+        assert_eq!((outcome.evidence.len(), &results[1].report), (1, &None));
+    }
 }
 
 // H04: an interrupt before the first poll.
