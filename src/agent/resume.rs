@@ -19,9 +19,9 @@ impl Agent {
     ///
     /// `verdicts` has one verdict for each call that no result answers, together with the call
     /// itself: [`Outcome::pending`](crate::Outcome::pending) has them. A verdict holds for exactly
-    /// this call, its arguments included; if a hook rewrites them to something else, the call is
-    /// denied. Hooks are asked again, since they may have reasons of their own; a call that one
-    /// denies stays denied. An external tool takes [`Verdict::Output`], its result, or a denial.
+    /// this call, its arguments included; if a hook rewrites or repairs them to something else, the
+    /// call is denied. Hooks are asked again, since they may have reasons of their own; a call that
+    /// one denies stays denied. An external tool takes [`Verdict::Output`], its result, or a denial.
     ///
     /// [`run_from`](Self::run_from) on the same history answers the open calls as interrupted
     /// instead.
