@@ -19,8 +19,8 @@ impl Agent {
     ///
     /// `verdicts` has one verdict for each call that no result answers, together with the call
     /// itself: [`Outcome::pending`](crate::Outcome::pending) has them. A verdict holds for exactly
-    /// this call, its arguments included; if a hook rewrites them to something else, the call is
-    /// denied. Hooks are asked again, since they may have reasons of their own; a call that one
+    /// this call, its arguments included; if a hook rewrites or repairs them to something else, the
+    /// call is denied. Hooks are asked again, since they may have reasons of their own; a call that one
     /// denies stays denied. An external tool takes [`Verdict::Output`], its result, or a denial; a
     /// result that is given here counts also if the agent has no such tool any more.
     ///

@@ -14,7 +14,7 @@ use turnstream::testing::{Answer, LineEnd, Mishap, Noise, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, TurnEvent};
 
-use crate::kit_b::{OnWire, agent, decode, encode, on_wire, spec, tokens, told, tool};
+use crate::kit::{OnWire, agent, decode, encode, on_wire, spec, tokens, told, tool};
 
 /// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
 /// count.

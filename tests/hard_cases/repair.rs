@@ -10,7 +10,7 @@ use turnstream::testing::{Wire, lint};
 use turnstream::turn::StopReason;
 use turnstream::{History, Item, Request, Usage};
 
-use crate::kit_b::{OnWire, agent, call, encode, spec, told, tool, words};
+use crate::kit::{OnWire, agent, call, encode, spec, told, tool, words};
 
 fn user() -> Item {
     Item::user("u")

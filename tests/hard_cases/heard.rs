@@ -10,7 +10,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, RunHandle};
 
-use crate::kit_b::{World, agent, call, nap, told, told_from, until};
+use crate::kit::{World, agent, call, events_until, nap, told, told_from};
 
 fn naps(times: &[u64]) -> Reply {
     times.iter().fold(Reply::new(), |reply, ms| reply.call("nap", json!({ "ms": ms })))
@@ -20,7 +20,7 @@ fn naps(times: &[u64]) -> Reply {
 async fn h55_what_is_steered_during_tools_comes_behind_all_results_and_skips_no_call() {
     let model = Scripted::new([naps(&[10, 20, 30]), "done".into()]);
     let mut run = agent(model.clone()).with_tools([nap("nap")]).run("go");
-    let events = until(&mut run, |event| event.tool_output().is_some()).await;
+    let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
     let handle = run.handle();
     let receipt = run.steer("be brief").unwrap();
     assert_eq!(handle.delivered(&receipt), None, "it waits");
@@ -44,7 +44,7 @@ async fn h55_what_came_too_late_comes_back() {
     let world =
         World::of(Scripted::function(|_, _| call("c"))).with(|agent| agent.with_max_turns(1));
     let mut run = world.agent.run("go");
-    let events = until(&mut run, |event| event.tool_output().is_some()).await;
+    let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
     let steered = run.steer("one").unwrap();
     let followed = run.follow_up("two").unwrap();
     let handle = run.handle();
@@ -62,7 +62,7 @@ async fn h55_an_interrupt_and_an_error_give_back_what_waits() {
     let broken = Reply::text("x").fail(Error::new(ErrorKind::Server, "no"));
     for (replies, interrupts) in [(vec![call("a"), "b".into()], true), (vec![broken], false)] {
         let mut run = World::new(replies).agent.run("go");
-        let events = until(&mut run, |event| matches!(event, Event::Turn(_))).await;
+        let events = events_until(&mut run, |event| matches!(event, Event::Turn(_))).await;
         run.steer("one").unwrap();
         if interrupts {
             run.interrupt();
@@ -76,7 +76,7 @@ async fn h55_an_interrupt_and_an_error_give_back_what_waits() {
 async fn h56_steering_as_the_model_stops_gets_one_more_turn() {
     let world = World::new(["first".into(), "second".into()]);
     let mut run = world.agent.run("go");
-    let events = until(&mut run, |event| event.turn_complete().is_some()).await;
+    let events = events_until(&mut run, |event| event.turn_complete().is_some()).await;
     run.steer("and?").unwrap();
     let told = told_from(events, run).await;
     told.check(Reason::Completed, 2);

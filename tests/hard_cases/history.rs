@@ -15,8 +15,8 @@ use turnstream::tool::{Tool, Verdict};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
-use crate::kit_b::{
-    OnWire, Told, World, agent, call, nap, spec, tokens, told, told_from, tool, until,
+use crate::kit::{
+    OnWire, Told, World, agent, call, events_until, nap, spec, tokens, told, told_from, tool,
 };
 
 fn overflow() -> Error {
@@ -142,7 +142,7 @@ async fn h58_what_waits_to_be_said_survives_the_compaction() {
     let (agent, model) = wordy([call("c"), too_long(), "done".into(), "bye".into()]);
     let mut run = agent.run("go");
     let started = |event: &Event| matches!(event, Event::TurnStarted { turn: 2, .. });
-    let events = until(&mut run, started).await;
+    let events = events_until(&mut run, started).await;
     run.steer("be brief").unwrap();
     run.follow_up("thanks").unwrap();
     let told = told_from(events, run).await;
@@ -286,7 +286,7 @@ fn hanging(keys: &Arc<Mutex<Vec<String>>>) -> Tool {
 /// The history of a run that was killed while its tool ran, as a store has it.
 async fn crashed(agent: &Agent) -> History {
     let mut run = agent.run("go");
-    until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::Started { .. }))).await;
+    events_until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::Started { .. }))).await;
     // The tool is polled, and hangs.
     assert!(futures::FutureExt::now_or_never(run.next()).is_none());
     let stored = serde_json::to_string(&run.history()).unwrap();

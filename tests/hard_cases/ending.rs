@@ -10,7 +10,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::Wire;
 use turnstream::turn::StopReason;
 
-use crate::kit_b::{OnWire, World, agent, call, read_frames, tokens, told, tool};
+use crate::kit::{OnWire, World, agent, call, read_frames, tokens, told, tool};
 
 #[tokio::test]
 async fn h38_calls_that_the_output_limit_cut_off_never_run_and_are_asked_for_once_more() {

@@ -17,7 +17,7 @@ use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Toolkit, Usage};
 
-use crate::kit_b::{OnWire, Told, World, agent, call, encode, nap, spec, tokens, told, tool};
+use crate::kit::{OnWire, Told, World, agent, call, encode, nap, spec, tokens, told, tool};
 
 fn naps(times: &[u64]) -> Reply {
     times.iter().fold(Reply::new(), |reply, ms| reply.call("nap", json!({ "ms": ms })))

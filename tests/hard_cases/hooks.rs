@@ -1,0 +1,258 @@
+//! Hooks that fail: H30.
+
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+
+use futures::future::ready;
+use futures::{FutureExt, StreamExt};
+use tokio::time::Instant;
+use turnstream::agent::State;
+use turnstream::agent::hook::{Answer, BeforeTool, Hook, OnStop};
+use turnstream::context;
+use turnstream::event::Reason;
+use turnstream::item::{ResultKind, ToolCall, ToolResult};
+use turnstream::provider::Reply;
+use turnstream::turn::Turn;
+use turnstream::{Error, ErrorKind, Event, History, Item, Outcome, Request, Toolkit};
+
+use crate::kit::{
+    Counter, answers, call_of, check, ending, endless, fine, kinds, rest, results, scripted, until,
+};
+
+// H30: hooks that fail.
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    Fails,
+    Panics,
+    Hangs,
+}
+
+/// A hook of which one method goes wrong, the `nth` time that it is asked.
+struct Bad {
+    method: &'static str,
+    how: How,
+    nth: usize,
+    asked: Mutex<usize>,
+}
+
+impl Bad {
+    fn new(method: &'static str, how: How, nth: usize) -> Self {
+        Self { method, how, nth, asked: Mutex::default() }
+    }
+
+    fn is_due(&self, method: &str) -> bool {
+        if method != self.method {
+            return false;
+        }
+        let mut asked = self.asked.lock().unwrap();
+        *asked += 1;
+        *asked == self.nth
+    }
+
+    fn at_once(&self, method: &str) {
+        if self.is_due(method) {
+            std::panic::resume_unwind(Box::new("boom"));
+        }
+    }
+
+    fn answer<'a, T: Send + 'a>(&self, method: &str, otherwise: T) -> Answer<'a, T> {
+        if !self.is_due(method) {
+            return ready(Ok(otherwise)).boxed();
+        }
+        match self.how {
+            How::Fails => ready(Err(Error::new(ErrorKind::Other, "no"))).boxed(),
+            How::Panics => async { std::panic::resume_unwind(Box::new("boom")) }.boxed(),
+            How::Hangs => futures::future::pending().boxed(),
+        }
+    }
+}
+
+impl Hook for Bad {
+    fn name(&self) -> std::borrow::Cow<'_, str> {
+        "bad".into()
+    }
+    fn transform_context<'a>(&'a self, _: &'a State, context: History) -> Answer<'a, History> {
+        self.answer("transform_context", context)
+    }
+    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> Answer<'a, ()> {
+        self.answer("prepare", ())
+    }
+    fn turn_started<'a>(&'a self, _: &'a State) -> Answer<'a, ()> {
+        self.answer("turn_started", ())
+    }
+    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, ()> {
+        self.answer("assistant_message", ())
+    }
+    fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, Vec<Item>> {
+        self.answer("after_sampling", Vec::new())
+    }
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+        self.answer("before_tool", BeforeTool::Run)
+    }
+    fn repair(&self, _: &State, _: &ToolCall, _: &str) -> Option<String> {
+        self.at_once("repair");
+        None
+    }
+    fn after_tool(&self, _: &ToolCall, _: &mut ToolResult) {
+        self.at_once("after_tool");
+    }
+    fn should_stop<'a>(&'a self, _: &'a State) -> Answer<'a, bool> {
+        self.answer("should_stop", false)
+    }
+    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, OnStop> {
+        self.answer("stop", OnStop::LetGo)
+    }
+    fn failure(&self, _: &State, _: &Error) {
+        self.at_once("failure");
+    }
+    fn finished(&self, _: &Outcome) {
+        self.at_once("finished");
+    }
+}
+
+/// A run of one turn with two calls and one with words, and a hook that goes wrong.
+async fn run_with(bad: Bad) -> (Vec<Event>, History) {
+    let reply = call_of("c1", "t").call_raw("c2", "t", "{}");
+    let kit = Toolkit::new([fine("t", &Counter::default())]).at_once(NonZeroUsize::MIN);
+    let (agent, _) = scripted([reply, "done".into()], vec![]);
+    let mut run = agent.with_kit(kit).with_hook(bad).run("go");
+    let events = rest(&mut run).await;
+    assert!(run.next().await.is_none());
+    (events, run.history())
+}
+
+#[tokio::test(start_paused = true)]
+async fn h30_a_hook_that_fails_in_any_way_ends_the_run_once_with_its_error() {
+    let methods = [
+        "transform_context",
+        "prepare",
+        "turn_started",
+        "assistant_message",
+        "after_sampling",
+        "before_tool",
+        "should_stop",
+        "stop",
+    ];
+    for method in methods {
+        for how in [How::Fails, How::Panics, How::Hangs] {
+            let began = Instant::now();
+            let (events, history) = run_with(Bad::new(method, how, 1)).await;
+            let outcome = ending(&events);
+            assert_eq!(outcome.reason, Reason::HookError, "{method} {how:?}");
+            let error = outcome.error.as_ref().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Hook);
+            let message = error.to_string();
+            assert!(message.contains("bad") && message.contains(method), "{message}");
+            let waited = if how == How::Hangs { 30 } else { 0 };
+            assert_eq!(began.elapsed().as_secs(), waited, "{method} {how:?}");
+            assert!(history.is_lawful(), "{method} {how:?}: {history:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h30_results_that_are_there_are_kept_when_a_hook_fails() {
+    use ResultKind::{Interrupted, Ok};
+    for (method, nth, expected) in [
+        ("before_tool", 1, [Interrupted, Interrupted]),
+        ("before_tool", 2, [Ok, Interrupted]),
+        ("should_stop", 1, [Ok, Ok]),
+        ("prepare", 2, [Ok, Ok]),
+        ("stop", 1, [Ok, Ok]),
+    ] {
+        for how in [How::Fails, How::Panics, How::Hangs] {
+            let (events, history) = run_with(Bad::new(method, how, nth)).await;
+            assert_eq!(ending(&events).reason, Reason::HookError);
+            assert_eq!(kinds(&history), expected, "{method} {nth} {how:?}");
+            assert_eq!(kinds(&ending(&events).new_items), expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn h30_a_panic_in_after_tool_keeps_the_result_as_it_was() {
+    for (nth, second) in [(1, ResultKind::Interrupted), (2, ResultKind::Ok)] {
+        let (events, history) = run_with(Bad::new("after_tool", How::Panics, nth)).await;
+        assert_eq!(ending(&events).reason, Reason::HookError);
+        assert_eq!(ending(&events).error.as_ref().unwrap().kind(), ErrorKind::Hook);
+        assert_eq!(kinds(&history), [ResultKind::Ok, second]);
+        assert_eq!(results(&history)[0].content.text(), "fine");
+    }
+}
+
+#[tokio::test]
+async fn h30_a_panic_in_a_repair_ends_the_run_once_with_its_error() {
+    let counter = Counter::default();
+    let reply = call_of("c1", "endless").call_raw("c2", "endless", "[");
+    let (agent, _) = scripted([reply, "never".into()], vec![endless("endless", &counter)]);
+    let mut run = agent.with_hook(Bad::new("repair", How::Panics, 1)).run("go");
+    let events = rest(&mut run).await;
+    let outcome = ending(&events);
+    check(outcome, Reason::HookError, 1);
+    let message = outcome.error.as_ref().unwrap().to_string();
+    assert!(message.contains("`bad` failed in `repair`"), "{message}");
+    assert_eq!((counter.began(), counter.now()), (1, 0), "what ran beside it is dropped");
+    assert_eq!(kinds(&run.history()), [ResultKind::Interrupted; 2]);
+}
+
+#[tokio::test]
+async fn h30_a_panic_in_a_notification_changes_nothing() {
+    let (events, _) = run_with(Bad::new("finished", How::Panics, 1)).await;
+    check(ending(&events), Reason::Completed, 2);
+    let error = Error::new(ErrorKind::Server, "broken");
+    let (agent, _) = scripted([Reply::error(error.clone())], vec![]);
+    let hooked = agent.with_hook(Bad::new("failure", How::Panics, 1));
+    let outcome = hooked.run("go").outcome().await;
+    check(&outcome, Reason::ProviderError, 1);
+    assert_eq!(outcome.error, Some(error));
+}
+
+#[tokio::test(start_paused = true)]
+async fn h30_a_hook_that_fails_drops_what_runs_beside_it() {
+    for how in [How::Fails, How::Panics, How::Hangs] {
+        let counter = Counter::default();
+        let reply = call_of("c1", "endless").call_raw("c2", "endless", "{}");
+        let (agent, _) = scripted([reply], vec![endless("endless", &counter)]);
+        let mut run = agent.with_hook(Bad::new("before_tool", how, 2)).run("go");
+        until(&mut run, |event| event.tool_output().is_some()).await;
+        assert_eq!((counter.began(), counter.now()), (1, 0), "{how:?}");
+        let outcome = run.outcome().await;
+        check(&outcome, Reason::HookError, 1);
+        let texts: Vec<_> = answers(&outcome.new_items).into_iter().map(|it| it.2).collect();
+        assert_eq!(texts, ["Interrupted mid-execution", "Interrupted by user"]);
+    }
+}
+
+#[tokio::test]
+async fn h30_a_panic_in_after_tool_drops_what_runs_beside_the_result() {
+    let counter = Counter::default();
+    let tools = vec![endless("endless", &counter), fine("t", &Counter::default())];
+    let reply = call_of("c1", "endless").call_raw("c2", "t", "{}");
+    let bad = Bad::new("after_tool", How::Panics, 1);
+    let mut run = scripted([reply], tools).0.with_hook(bad).run("go");
+    until(&mut run, |event| event.tool_output().is_some()).await;
+    assert_eq!((counter.began(), counter.now()), (1, 0));
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::HookError, 1);
+    assert_eq!(kinds(&outcome.new_items), [ResultKind::Interrupted, ResultKind::Ok]);
+}
+
+#[tokio::test]
+async fn h30_a_check_or_a_compactor_that_panics_ends_the_run_once() {
+    fn boom() -> ! {
+        std::panic::resume_unwind(Box::new("boom"))
+    }
+    let (first, _) = scripted(["done".into()], vec![]);
+    let checked = first.with_validation(|_| -> Result<(), String> { boom() });
+    let events = rest(&mut checked.run("go")).await;
+    check(ending(&events), Reason::HookError, 1);
+    assert_eq!(ending(&events).text, "done");
+
+    let full = Error::new(ErrorKind::ContextWindow, "too long");
+    let (second, _) = scripted([Reply::error(full.clone())], vec![]);
+    let compacted = second.with_compactor(context::compact_with(|_| boom()));
+    let events = rest(&mut compacted.run("go")).await;
+    check(ending(&events), Reason::ContextWindow, 1);
+    assert_eq!(ending(&events).error, Some(full));
+}

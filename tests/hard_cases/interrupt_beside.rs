@@ -1,0 +1,244 @@
+//! An interrupt beside other ends, sub-agents and approvals: H09 to H11.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::json;
+use tokio::time::sleep;
+use turnstream::agent::hook::{self, Hook, OnStop};
+use turnstream::event::{Phase, Reason};
+use turnstream::item::{ResultKind, ToolCall};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Error, ErrorKind, Event, Run, RunHandle};
+
+use crate::kit::{
+    Counter, answering, answers, call_of, calls, check, ending, fine, is_started, kinds, pull,
+    rest, scripted, spec, until,
+};
+
+const STREAMING: Reason = Reason::Interrupted(Phase::Streaming);
+const TOOLS: Reason = Reason::Interrupted(Phase::Tools);
+
+// H09: an interrupt beside an end of another kind.
+
+/// Interrupts its run as soon as it is asked, and then says what a hook says that is content.
+fn interrupting(handle: &Arc<Mutex<Option<RunHandle>>>, says: OnStop) -> impl Hook + 'static {
+    let handle = Arc::clone(handle);
+    hook::stop(move |_, _| {
+        handle.lock().unwrap().as_ref().unwrap().interrupt();
+        let says = says.clone();
+        async move { says }
+    })
+}
+
+#[tokio::test]
+async fn h09_no_hook_turns_an_interrupt_into_success_or_into_another_turn() {
+    for says in [OnStop::LetGo, OnStop::Block("go on".into()), OnStop::Prevent("no".into())] {
+        let handle = Arc::default();
+        let (agent, model) = scripted(["done".into(), "never".into()], vec![]);
+        let mut run = agent.with_hook(interrupting(&handle, says.clone())).run("go");
+        *handle.lock().unwrap() = Some(run.handle());
+        let events = rest(&mut run).await;
+        check(ending(&events), STREAMING, 1);
+        assert_eq!(model.requests().len(), 1, "{says:?}");
+        assert_eq!(ending(&events).text, "done", "what was said is kept");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h09_an_interrupt_wins_against_a_failure_of_the_same_moment() {
+    let fails = || Error::new(ErrorKind::Server, "broken");
+    let reply = Reply::text("x").delay(Duration::from_secs(1)).fail(fails());
+    let mut run = scripted([reply], vec![]).0.run("go");
+    pull(&mut run);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    run.interrupt();
+    let outcome = run.outcome().await;
+    check(&outcome, STREAMING, 1);
+    assert_eq!(outcome.error, None);
+}
+
+#[tokio::test]
+async fn h09_a_tool_that_says_it_was_cancelled_has_failed_and_nothing_else() {
+    let cancelled =
+        Tool::raw(spec("t"), |_, _| async { Err::<(), _>("operation was cancelled") }).unwrap();
+    let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![cancelled]);
+    let outcome = agent.run("go").outcome().await;
+    check(&outcome, Reason::Completed, 2);
+    assert_eq!(kinds(&outcome.new_items), [ResultKind::Error]);
+}
+
+#[tokio::test]
+async fn h09_a_tool_that_interrupts_its_run_and_answers_keeps_its_answer() {
+    let handle: Arc<Mutex<Option<RunHandle>>> = Arc::default();
+    let held = Arc::clone(&handle);
+    let tool = answering("t", &Counter::default(), move |_| {
+        held.lock().unwrap().as_ref().unwrap().interrupt();
+        async { "fine".to_owned() }
+    });
+    let (agent, model) =
+        scripted([call_of("c1", "t").call_raw("c2", "t", "{}"), "never".into()], vec![tool]);
+    let mut run = agent.run("go");
+    *handle.lock().unwrap() = Some(run.handle());
+    let events = rest(&mut run).await;
+    check(ending(&events), TOOLS, 1);
+    assert_eq!(kinds(&ending(&events).new_items).len(), 2);
+    assert_eq!(model.requests().len(), 1);
+}
+
+// H10: sub-agents.
+
+fn with_child(child: &Scripted) -> (Agent, Scripted) {
+    let tool = Agent::new(child.clone()).as_tool("child", "Looks").unwrap();
+    let asks = Reply::new().call_raw("c1", "child", r#"{"prompt":"look"}"#);
+    scripted([asks, "done without it".into()], vec![tool])
+}
+
+#[tokio::test]
+async fn h10_a_child_that_is_interrupted_is_one_failed_result_for_its_parent() {
+    let child = Scripted::new([Reply::text("half of it").hang()]);
+    let (agent, _) = with_child(&child);
+    let mut run = agent.run("go");
+    pull(&mut run);
+    run.handle().nested("c1").unwrap().interrupt();
+    let events = rest(&mut run).await;
+    let outcome = ending(&events);
+    check(outcome, Reason::Completed, 2);
+    let [(id, kind, text)] = &answers(&outcome.new_items)[..] else { panic!("{outcome:?}") };
+    assert_eq!((*id, *kind), ("c1", ResultKind::Error));
+    assert!(text.contains("half of it") && text.contains("interrupted"), "{text}");
+    assert_eq!(child.in_flight(), 0);
+}
+
+#[tokio::test]
+async fn h10_a_parent_that_is_interrupted_drops_its_child_and_keeps_its_story() {
+    let child = Scripted::new([Reply::text("half of it").hang()]);
+    let (agent, model) = with_child(&child);
+    let mut run = agent.run("go");
+    pull(&mut run);
+    assert_eq!(child.in_flight(), 1);
+    run.interrupt();
+    let first = run.next().await.unwrap().unwrap();
+    assert!(first.tool_output().is_some());
+    assert_eq!(child.in_flight(), 0);
+    let story = run.journal().nested("c1").unwrap().history();
+    let outcome = run.outcome().await;
+    check(&outcome, TOOLS, 1);
+    let expected = ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned());
+    assert_eq!(answers(&outcome.new_items), [expected]);
+    assert_eq!(model.requests().len(), 1);
+    assert_eq!(story.len(), 2);
+    let last = story.last().unwrap();
+    assert_eq!((last.as_text(), last.interrupted), (Some("half of it"), true));
+}
+
+// H11: an approval that is pending.
+
+fn asking(counter: &Counter) -> (Run, ToolCall) {
+    let (agent, _) =
+        scripted([call_of("c1", "t"), "never".into()], vec![fine("t", counter).needs_approval()]);
+    let mut run = agent.interactive().run("go");
+    let events = pull(&mut run);
+    let asked = events.iter().find_map(Event::approval).cloned().unwrap();
+    (run, asked)
+}
+
+#[track_caller]
+fn refused(verdict: Result<(), Error>) {
+    assert_eq!(verdict.unwrap_err().kind(), ErrorKind::InvalidRequest);
+}
+
+#[tokio::test]
+async fn h11_a_call_that_waits_for_an_approval_is_answered_as_interrupted() {
+    let counter = Counter::default();
+    let (mut run, asked) = asking(&counter);
+    let handle = run.handle();
+    handle.interrupt();
+    let events = rest(&mut run).await;
+    check(ending(&events), TOOLS, 1);
+    let expected = ("c1", ResultKind::Interrupted, "Interrupted by user".to_owned());
+    assert_eq!(answers(&ending(&events).new_items), [expected]);
+    assert!(ending(&events).pending.is_empty());
+    refused(handle.approve(&asked));
+    refused(handle.deny(&asked, "too late"));
+    assert!(run.next().await.is_none());
+    assert_eq!(counter.began(), 0);
+}
+
+#[tokio::test]
+async fn h11_an_approval_behind_a_drop_or_a_suspension_is_refused() {
+    let counter = Counter::default();
+    let (run, asked) = asking(&counter);
+    let handle = run.handle();
+    drop(run);
+    refused(handle.approve(&asked));
+
+    let (agent, _) = scripted([call_of("c1", "t")], vec![fine("t", &counter).needs_approval()]);
+    let run = agent.run("go");
+    let handle = run.handle();
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::Pending, 1);
+    refused(handle.approve(&outcome.pending[0]));
+    assert_eq!(counter.began(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h11_a_verdict_counts_until_the_last_sibling_has_ended() {
+    for in_time in [true, false] {
+        let (counter, slow) = (Counter::default(), Counter::default());
+        let naps = answering("nap", &slow, |_| async {
+            sleep(Duration::from_secs(1)).await;
+            "rested".to_owned()
+        });
+        let reply = call_of("c1", "t").call_raw("c2", "nap", "{}");
+        let tools = vec![fine("t", &counter).needs_approval(), naps];
+        let (agent, _) = scripted([reply, "done".into()], tools);
+        let mut run = agent.run("go");
+        let asked = until(&mut run, |event| event.approval().is_some()).await;
+        until(&mut run, is_started).await;
+        if in_time {
+            run.approve(asked.approval().unwrap()).unwrap();
+        }
+        let handle = run.handle();
+        let outcome = run.outcome().await;
+        if in_time {
+            check(&outcome, Reason::Completed, 2);
+            assert_eq!(kinds(&outcome.new_items), [ResultKind::Ok; 2]);
+        } else {
+            check(&outcome, Reason::Pending, 1);
+            assert_eq!(outcome.pending, [asked.approval().unwrap().clone()]);
+            refused(handle.approve(asked.approval().unwrap()));
+        }
+        assert_eq!(counter.began(), usize::from(in_time));
+    }
+}
+
+#[tokio::test]
+async fn h11_a_verdict_and_an_interrupt_of_the_same_moment_run_nothing() {
+    let counter = Counter::default();
+    let (run, asked) = asking(&counter);
+    run.approve(&asked).unwrap();
+    run.interrupt();
+    check(&run.outcome().await, TOOLS, 1);
+    assert_eq!(counter.began(), 0);
+}
+
+#[tokio::test]
+async fn h11_an_approval_for_a_child_of_an_interrupted_parent_is_refused() {
+    let counter = Counter::default();
+    let child = Agent::new(Scripted::new([call_of("c1", "t")]))
+        .with_tools([fine("t", &counter).needs_approval()])
+        .interactive();
+    let asks = Reply::new().call("child", json!({ "prompt": "look" }));
+    let tools = vec![child.as_tool("child", "Looks").unwrap()];
+    let mut run = scripted([asks], tools).0.run("go");
+    pull(&mut run);
+    let nested = run.handle().nested("call_1_1").unwrap();
+    let asked = calls(&nested.history())[0].clone();
+    run.interrupt();
+    rest(&mut run).await;
+    refused(nested.approve(&asked));
+    assert_eq!(counter.began(), 0);
+}

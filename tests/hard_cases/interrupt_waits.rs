@@ -1,0 +1,258 @@
+//! An interrupt in a wait, and the order of hooks at the end: H12 and H13.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use tokio::time::{Instant, sleep};
+use turnstream::agent::State;
+use turnstream::agent::hook::{Answer, BeforeTool, Hook, OnStop};
+use turnstream::context::{Compaction, Compactor};
+use turnstream::event::{Phase, Reason};
+use turnstream::item::{ResultKind, ToolCall, ToolResult};
+use turnstream::provider::{Reply, Retry, Scripted};
+use turnstream::turn::Turn;
+use turnstream::{Agent, Error, ErrorKind, History, Item, Outcome, Request, Run};
+
+use crate::kit::{Counter, call_of, calls, ending, fine, kinds, pull, rest, scripted};
+
+const STREAMING: Reason = Reason::Interrupted(Phase::Streaming);
+const TOOLS: Reason = Reason::Interrupted(Phase::Tools);
+
+// H12: an interrupt in a wait.
+
+/// Interrupts a run that waits, and sees it end without any time passing.
+async fn ends_at_once(run: Run, reason: Reason) -> Outcome {
+    let handle = run.handle();
+    let began = Instant::now();
+    let waiting = tokio::spawn(run.outcome());
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!waiting.is_finished(), "it waits");
+    handle.interrupt();
+    let outcome = waiting.await.unwrap();
+    assert_eq!((outcome.reason, began.elapsed()), (reason, Duration::ZERO));
+    outcome
+}
+
+#[tokio::test(start_paused = true)]
+async fn h12_an_interrupt_in_a_backoff_ends_at_once_and_sends_nothing_more() {
+    let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
+    let model = Scripted::new([Reply::error(busy), "never".into()]);
+    let run = Agent::new(Retry::new(model.clone())).run("go");
+    let outcome = ends_at_once(run, STREAMING).await;
+    assert_eq!(outcome.error, None);
+    sleep(Duration::from_hours(1)).await;
+    assert_eq!((model.requests().len(), model.in_flight()), (1, 0));
+}
+
+/// A hook that never answers in one of its methods.
+struct Silent(&'static str, Counter);
+
+impl Silent {
+    fn answer<'a, T: Send + 'a>(&self, method: &str, otherwise: T) -> Answer<'a, T> {
+        if self.0 != method {
+            return std::future::ready(Ok(otherwise)).boxed();
+        }
+        let alive = self.1.count();
+        async move {
+            let _alive = alive;
+            std::future::pending().await
+        }
+        .boxed()
+    }
+}
+
+impl Hook for Silent {
+    fn transform_context<'a>(&'a self, _: &'a State, context: History) -> Answer<'a, History> {
+        self.answer("transform_context", context)
+    }
+    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> Answer<'a, ()> {
+        self.answer("prepare", ())
+    }
+    fn turn_started<'a>(&'a self, _: &'a State) -> Answer<'a, ()> {
+        self.answer("turn_started", ())
+    }
+    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, ()> {
+        self.answer("assistant_message", ())
+    }
+    fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, Vec<Item>> {
+        self.answer("after_sampling", Vec::new())
+    }
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+        self.answer("before_tool", BeforeTool::Run)
+    }
+    fn should_stop<'a>(&'a self, _: &'a State) -> Answer<'a, bool> {
+        self.answer("should_stop", false)
+    }
+    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, OnStop> {
+        self.answer("stop", OnStop::LetGo)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h12_an_interrupt_in_any_hook_ends_at_once() {
+    for (method, reason) in [
+        ("transform_context", STREAMING),
+        ("prepare", STREAMING),
+        ("turn_started", STREAMING),
+        ("assistant_message", TOOLS),
+        ("after_sampling", TOOLS),
+        ("before_tool", TOOLS),
+        ("should_stop", STREAMING),
+        ("stop", STREAMING),
+    ] {
+        let (counter, ran) = (Counter::default(), Counter::default());
+        let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![fine("t", &ran)]);
+        let run = agent.with_hook(Silent(method, counter.clone())).run("go");
+        let outcome = ends_at_once(run, reason).await;
+        assert_eq!((counter.began(), counter.now()), (1, 0), "{method}");
+        let result = if ran.began() == 0 { ResultKind::Interrupted } else { ResultKind::Ok };
+        let called = usize::from(!calls(&outcome.new_items).is_empty());
+        assert_eq!(kinds(&outcome.new_items), vec![result; called], "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h12_an_interrupt_in_a_compaction_ends_at_once_and_rewrites_nothing() {
+    struct Endless(Counter);
+    impl Compactor for Endless {
+        fn compact(&self, _: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+            let alive = self.0.count();
+            async move {
+                let _alive = alive;
+                std::future::pending().await
+            }
+            .boxed()
+        }
+    }
+    let counter = Counter::default();
+    let full = Error::new(ErrorKind::ContextWindow, "too long");
+    let (agent, model) = scripted([Reply::error(full), "never".into()], vec![]);
+    let run = agent.with_compactor(Endless(counter.clone())).run("go");
+    let outcome = ends_at_once(run, STREAMING).await;
+    assert_eq!((counter.began(), counter.now(), model.requests().len()), (1, 0, 1));
+    assert_eq!(outcome.new_items, [Item::user("go")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h12_an_interrupt_in_an_approval_ends_at_once() {
+    let counter = Counter::default();
+    let tools = vec![fine("t", &counter).needs_approval()];
+    let run = scripted([call_of("c1", "t")], tools).0.interactive().run("go");
+    let outcome = ends_at_once(run, TOOLS).await;
+    assert_eq!(kinds(&outcome.new_items), [ResultKind::Interrupted]);
+    assert_eq!(counter.began(), 0);
+}
+
+// H13: the order of hooks at the end.
+
+/// Writes down what it is told.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn note(&self, what: impl Into<String>) {
+        self.0.lock().unwrap().push(what.into());
+    }
+}
+
+impl Hook for Log {
+    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> Answer<'a, ()> {
+        self.note("prepare");
+        std::future::ready(Ok(())).boxed()
+    }
+    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, ()> {
+        self.note("assistant_message");
+        std::future::ready(Ok(())).boxed()
+    }
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+        self.note("before_tool");
+        std::future::ready(Ok(BeforeTool::Run)).boxed()
+    }
+    fn after_tool(&self, _: &ToolCall, _: &mut ToolResult) {
+        self.note("after_tool");
+    }
+    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, OnStop> {
+        self.note("stop");
+        std::future::ready(Ok(OnStop::LetGo)).boxed()
+    }
+    fn failure(&self, _: &State, _: &Error) {
+        self.note("failure");
+    }
+    fn finished(&self, outcome: &Outcome) {
+        self.note(format!("finished {}", outcome.reason));
+    }
+}
+
+#[track_caller]
+fn told_once(log: &Log, reason: Reason) {
+    let told = log.0.lock().unwrap().clone();
+    let endings: Vec<_> = told.iter().filter(|told| told.starts_with("finished")).collect();
+    assert_eq!(endings, [&format!("finished {reason}")], "{told:?}");
+    assert!(told.last().unwrap().starts_with("finished"), "nothing is told behind it: {told:?}");
+}
+
+#[tokio::test]
+async fn h13_finished_is_told_once_and_last_wherever_the_interrupt_comes() {
+    let mut reasons = Vec::new();
+    for polls in 0..40 {
+        let log = Log::default();
+        let reply = Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
+        let (agent, _) = scripted([reply, "done".into()], vec![fine("t", &Counter::default())]);
+        let mut run = agent.with_hook(log.clone()).run("go");
+        let mut events = Vec::new();
+        for _ in 0..polls {
+            events.extend(run.next().await.map(Result::unwrap));
+        }
+        run.interrupt();
+        events.extend(rest(&mut run).await);
+        told_once(&log, ending(&events).reason);
+        reasons.push(ending(&events).reason);
+    }
+    assert!(reasons.contains(&STREAMING) && reasons.contains(&TOOLS));
+    assert!(reasons.contains(&Reason::Completed), "the last interrupts come too late");
+}
+
+#[tokio::test]
+async fn h13_finished_is_told_once_for_every_way_to_end() {
+    let error = Error::new(ErrorKind::Server, "broken");
+    for (reply, reason) in [
+        (Reply::text("done"), Reason::Completed),
+        (Reply::error(error), Reason::ProviderError),
+        (Reply::text("x").cut(), Reason::Incomplete),
+        (call_of("c1", "careful"), Reason::Pending),
+        (Reply::new().refuse("no"), Reason::Refused),
+    ] {
+        let log = Log::default();
+        let careful = fine("careful", &Counter::default()).needs_approval();
+        let mut run = scripted([reply], vec![careful]).0.with_hook(log.clone()).run("go");
+        let events = rest(&mut run).await;
+        assert_eq!(ending(&events).reason, reason);
+        assert!(run.next().await.is_none());
+        told_once(&log, reason);
+    }
+}
+
+#[tokio::test]
+async fn h13_an_interrupt_is_no_failure_and_asks_no_stop_hook() {
+    let log = Log::default();
+    let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
+    let mut run = agent.with_hook(log.clone()).run("go");
+    pull(&mut run);
+    run.interrupt();
+    rest(&mut run).await;
+    assert_eq!(*log.0.lock().unwrap(), ["prepare", "finished interrupted"]);
+}
+
+#[tokio::test]
+async fn h13_a_drop_is_no_end_and_tells_no_hook() {
+    let log = Log::default();
+    let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
+    let mut run = agent.with_hook(log.clone()).run("go");
+    pull(&mut run);
+    drop(run);
+    assert_eq!(*log.0.lock().unwrap(), ["prepare"]);
+}

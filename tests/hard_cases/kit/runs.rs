@@ -1,0 +1,128 @@
+//! Runs, and looks at them.
+
+use futures::{FutureExt, StreamExt};
+use turnstream::env::CountingIds;
+use turnstream::event::{Reason, ToolEvent};
+use turnstream::item::{ResultKind, ToolCall, ToolResult};
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Event, History, Item, Outcome, Request, Run};
+
+/// An agent with a model that answers so.
+pub(crate) fn scripted(
+    replies: impl IntoIterator<Item = Reply>,
+    tools: Vec<Tool>,
+) -> (Agent, Scripted) {
+    let model = Scripted::new(replies);
+    (agent(model.clone()).with_tools(tools), model)
+}
+
+pub(crate) fn agent(model: impl Provider + 'static) -> Agent {
+    Agent::new(model).with_ids(CountingIds::new("id"))
+}
+
+pub(crate) async fn outcome(replies: impl IntoIterator<Item = Reply>, tools: Vec<Tool>) -> Outcome {
+    scripted(replies, tools).0.run("go").outcome().await
+}
+
+/// The outcome, the history, and what the model was asked.
+pub(crate) async fn story(
+    replies: impl IntoIterator<Item = Reply>,
+    tools: Vec<Tool>,
+) -> (Outcome, History, Vec<Request>) {
+    let (agent, model) = scripted(replies, tools);
+    let run = agent.run("go");
+    let handle = run.handle();
+    let outcome = run.outcome().await;
+    (outcome, handle.history(), model.requests())
+}
+
+/// A call of a tool, under an id.
+pub(crate) fn call_of(id: &str, name: &str) -> Reply {
+    Reply::new().call_raw(id, name, "{}")
+}
+
+/// A call of the tool `t`, under an id.
+pub(crate) fn call(id: &str) -> Reply {
+    call_of(id, "t")
+}
+
+/// Pulls until an event fits, and gives it.
+pub(crate) async fn until(run: &mut Run, fits: impl Fn(&Event) -> bool) -> Event {
+    loop {
+        match run.next().await {
+            Some(Ok(event)) if fits(&event) => return event,
+            Some(Ok(event)) => assert!(event.finished().is_none(), "no such event: {event:?}"),
+            Some(Err(error)) => panic!("a run never gives an error: {error}"),
+            None => panic!("no such event"),
+        }
+    }
+}
+
+/// Pulls until an event fits, which is the last of those that it gives.
+pub(crate) async fn events_until(run: &mut Run, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        events.push(event.unwrap());
+        if fits(events.last().unwrap()) {
+            return events;
+        }
+    }
+    panic!("no such event");
+}
+
+/// Pulls until the run waits or is over.
+pub(crate) fn pull(run: &mut Run) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(Some(event)) = run.next().now_or_never() {
+        events.push(event.expect("a run never gives an error"));
+    }
+    events
+}
+
+/// Pulls the rest.
+pub(crate) async fn rest(run: &mut Run) -> Vec<Event> {
+    run.map(|event| event.expect("a run never gives an error")).collect().await
+}
+
+/// The type of each event, as it is written.
+pub(crate) fn types(events: &[Event]) -> Vec<String> {
+    let name = |event| serde_json::to_value(event).unwrap()["type"].as_str().unwrap().to_owned();
+    events.iter().map(name).collect()
+}
+
+/// The one ending among the events, which is the last of them.
+#[track_caller]
+pub(crate) fn ending(events: &[Event]) -> &Outcome {
+    assert_eq!(events.iter().filter_map(Event::finished).count(), 1, "one ending");
+    events.last().and_then(Event::finished).expect("the ending comes last")
+}
+
+#[track_caller]
+pub(crate) fn check(outcome: &Outcome, reason: Reason, turns: u32) {
+    assert_eq!((outcome.reason, outcome.turns), (reason, turns), "{outcome:?}");
+}
+
+pub(crate) fn results<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<&'a ToolResult> {
+    items.into_iter().filter_map(Item::as_tool_result).collect()
+}
+
+/// The call, the kind and the text of each result.
+pub(crate) fn answers<'a>(
+    items: impl IntoIterator<Item = &'a Item>,
+) -> Vec<(&'a str, ResultKind, String)> {
+    let answer = |result: &'a ToolResult| (&*result.call_id, result.kind, result.content.text());
+    results(items).into_iter().map(answer).collect()
+}
+
+pub(crate) fn kinds<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<ResultKind> {
+    results(items).into_iter().map(|result| result.kind).collect()
+}
+
+pub(crate) fn calls<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<&'a ToolCall> {
+    items.into_iter().filter_map(Item::as_tool_call).collect()
+}
+
+pub(crate) fn is_started(event: &Event) -> bool {
+    matches!(event, Event::Tool(ToolEvent::Started { .. }))
+}

@@ -1,0 +1,93 @@
+//! What the wires make of requests and bodies.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::{Stream, stream};
+use serde_json::Value;
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{Decoding, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::stream::{TurnEvents, TurnStream, seal};
+use turnstream::testing::{Answer, Wire, lint};
+use turnstream::{Error, History, Request, Turn};
+
+/// What the encoder of a wire makes of a request.
+pub(crate) fn encode(wire: Wire, model: &str, request: &Request) -> Value {
+    serde_json::from_slice(&bytes(wire, model, request, &Dialect::OPENAI)).unwrap()
+}
+
+fn bytes(wire: Wire, model: &str, request: &Request, dialect: &Dialect) -> Vec<u8> {
+    let bytes = match wire {
+        Wire::Anthropic => anthropic::encode(request, model),
+        Wire::OpenAiChat => openai_chat::encode(request, model, dialect),
+        Wire::OpenAiResponses => openai_responses::encode(request, model),
+        _ => gemini::encode(request, model),
+    };
+    bytes.unwrap()
+}
+
+/// The body of a request for what comes behind a history, to a server that is strict.
+pub(crate) fn encoded(wire: Wire, history: &History) -> Vec<u8> {
+    let mut request = Request::new(history.clone());
+    request.options.max_output_tokens = Some(100);
+    bytes(wire, "m", &request, &Dialect::STRICT)
+}
+
+/// The same as JSON, which such a server takes.
+#[track_caller]
+pub(crate) fn sendable(wire: Wire, history: &History) -> Value {
+    let body = serde_json::from_slice(&encoded(wire, history)).unwrap();
+    assert_eq!(lint::request(wire, &body), [""; 0], "{wire:?}: {body}");
+    body
+}
+
+/// The turn that these chunks of a body are.
+pub(crate) fn decode(
+    wire: Wire,
+    model: &str,
+    after: &History,
+    chunks: impl IntoIterator<Item = Vec<u8>>,
+) -> TurnStream {
+    let chunks: Vec<_> = chunks.into_iter().map(|chunk| Ok(Bytes::from(chunk))).collect();
+    on_wire(wire, model, after, stream::iter(chunks))
+}
+
+/// The same of a body.
+pub(crate) fn on_wire(
+    wire: Wire,
+    model: &str,
+    after: &History,
+    body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
+) -> TurnStream {
+    match wire {
+        Wire::Anthropic => seal(after, Decoding::new(body, anthropic::Decoder::new(model))),
+        Wire::OpenAiChat => {
+            seal(after, Decoding::new(body, openai_chat::Decoder::new(model, &Dialect::OPENAI)))
+        }
+        Wire::OpenAiResponses => {
+            seal(after, Decoding::new(body, openai_responses::Decoder::new(model)))
+        }
+        _ => seal(after, Decoding::new(body, gemini::Decoder::new(model))),
+    }
+}
+
+/// One frame of a stream of server-sent events.
+pub(crate) fn frame(data: &str) -> String {
+    format!("data: {data}\n\n")
+}
+
+/// The turn that an answer is on a wire.
+pub(crate) fn read(wire: Wire, answer: impl Into<Answer>) -> Result<Arc<Turn>, Error> {
+    read_body(wire, answer.into().bytes(wire))
+}
+
+/// The turn that these frames are on a wire.
+pub(crate) fn read_frames(wire: Wire, frames: &[&str]) -> Result<Arc<Turn>, Error> {
+    let body: String = frames.iter().map(|data| frame(data)).collect();
+    read_body(wire, body.into_bytes())
+}
+
+fn read_body(wire: Wire, body: Vec<u8>) -> Result<Arc<Turn>, Error> {
+    block_on(decode(wire, "m", &History::with_id("h"), [body]).into_turn())
+}
