@@ -16,9 +16,7 @@ use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnStream;
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
-use turnstream::{
-    Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome, Request, TurnEvent, Usage,
-};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome, Request, Usage};
 
 /// Numbers that look random and are the same each time.
 struct Dice(AtomicU64);
@@ -215,7 +213,6 @@ fn check(seed: u64) -> Option<Reason> {
                 turns.push(*turn);
                 assert_eq!(*turn, started);
             }
-            Event::Turn(TurnEvent::TurnComplete { .. }) => {}
             Event::Finished(it) => outcome = Some((**it).clone()),
             _ => {}
         }

@@ -320,3 +320,27 @@ fn a_hook_may_stop_the_run_wherever_the_model_would_be_asked_again() {
         assert_eq!((outcome.reason, outcome.turns), (Reason::Stopped, 1));
     }
 }
+
+#[test]
+fn a_reply_that_could_not_be_read_is_corrected_and_the_third_in_a_row_ends() {
+    let unreadable = || {
+        let error = Error::new(ErrorKind::GenerationFailed, "MALFORMED_FUNCTION_CALL");
+        Reply::text("I call").fail(error)
+    };
+    let model = Scripted::new([unreadable(), unreadable(), Reply::text("fine")]);
+    let (events, outcome) = pull(Agent::new(model).run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 3));
+    // What was asked, two corrections and the answer.
+    assert_eq!(outcome.new_items.len(), 4);
+    let corrected =
+        |event: &&Event| matches!(event, Event::Continued { reason: Transition::Corrective });
+    assert_eq!(events.iter().filter(corrected).count(), 2);
+
+    let model = Scripted::function(move |_, _| unreadable());
+    let (_, outcome) = pull(Agent::new(model.clone()).run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.turns), (Reason::ProviderError, 3));
+    assert_eq!(outcome.error.unwrap().kind(), ErrorKind::GenerationFailed);
+    let agent = Agent::new(model).with_fallback(Scripted::new(["fine"]));
+    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 4));
+}

@@ -22,6 +22,11 @@ pub(super) fn taken_back(error: &crate::error::Error) -> String {
     format!("the turn failed: {error}")
 }
 
+/// Said when a reply could not be read at all.
+pub(super) fn unreadable(error: &crate::error::Error) -> String {
+    format!("Your last reply was lost: {error}. Answer again, and write calls as their tools ask.")
+}
+
 /// Said when an answer was rejected.
 pub(super) fn rejected(objection: &str) -> String {
     format!(

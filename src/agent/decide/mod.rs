@@ -92,6 +92,10 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<Next> {
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => Next::Compact,
         _ if broke_off && state.retries < facts.limits.retries => Next::Continue(Transition::Retry),
+        // The model's own fault, and there is no call to answer.
+        ErrorKind::GenerationFailed if state.malformed < facts.limits.corrections => {
+            correct(state, &facts.limits, words::unreadable(error))
+        }
         kind if another_could(kind) && state.provider < facts.fallbacks => {
             Next::Continue(Transition::Fallback)
         }
