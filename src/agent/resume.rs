@@ -117,8 +117,10 @@ impl Agent {
                 return refused("a verdict was given for another call", call);
             }
         }
-        if let Some((call, _)) =
-            given.values().find(|(call, _)| open.iter().all(|it| it.call_id != call.call_id))
+        let closed = |call: &&ToolCall| open.iter().all(|it| it.call_id != call.call_id);
+        // Which one is told does not depend on how a map is laid out.
+        if let Some(call) = (given.values().map(|(call, _)| call).filter(closed))
+            .min_by(|a, b| a.call_id.cmp(&b.call_id))
         {
             return refused("a verdict is for a call that is not open", call);
         }

@@ -22,7 +22,8 @@ pub trait Compactor: Send + Sync {
     /// What to replace, or `None` if nothing gets shorter.
     ///
     /// The history is cheap to clone into the future, which owns what it needs. Dropping the
-    /// future, as an interrupt does, must cancel what it does.
+    /// future, as an interrupt does, must cancel what it does. It is waited for as long as it takes:
+    /// one that asks a model or a server has a time limit of its own.
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>>;
 }
 

@@ -154,6 +154,29 @@ impl History {
         history
     }
 
+    /// What was there before the user's last words, for example to ask otherwise behind a refusal:
+    /// some providers refuse again as long as the refused prompt is in the context.
+    ///
+    /// Several messages of the user in a row count as one. Without any it is everything.
+    /// [Fork](Self::fork) it, so that what follows is told apart from what followed before.
+    ///
+    /// ```
+    /// use turnstream::{History, Item, env::SystemIds};
+    ///
+    /// let mut history = History::new(&SystemIds);
+    /// history.extend([Item::user("Hi"), Item::text("Hello!"), Item::user("Do it"), Item::text("No.")]);
+    /// assert_eq!(history.before_last_prompt().len(), 2);
+    /// ```
+    pub fn before_last_prompt(&self) -> Self {
+        let is_prompt = |item: &Item| item.as_user().is_some();
+        let behind = self.newest_first().take_while(|item| !is_prompt(item)).count();
+        let prompt = self.newest_first().skip(behind).take_while(|item| is_prompt(item)).count();
+        match prompt {
+            0 => self.clone(),
+            _ => self.truncated(self.len() - behind - prompt),
+        }
+    }
+
     /// Replaces the entries of a range. Their call ids stay remembered.
     ///
     /// A range that reaches beyond the end ends there.

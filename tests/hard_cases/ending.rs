@@ -176,7 +176,7 @@ async fn h43_a_history_can_be_forked_before_the_prompt_that_was_refused() {
     let refused = told(agent.run_from(before.clone(), "something bad")).await;
     refused.check(Reason::Refused, 1);
     let history = refused.handle.history();
-    let fork = history.truncated(before.len()).fork(&CountingIds::new("fork"));
+    let fork = history.before_last_prompt().fork(&CountingIds::new("fork"));
     let told = told(agent.run_from(fork, "something good")).await;
     told.check(Reason::Completed, 1);
     assert_eq!(told.words(), ["user: hello", "hi", "user: something good", "gladly"]);
