@@ -78,7 +78,7 @@ fn all() -> Vec<(Reason, Agent)> {
 }
 
 /// Runs to the end; what hangs is interrupted.
-async fn outcome(agent: &Agent) -> Outcome {
+fn outcome(agent: &Agent) -> Outcome {
     use futures::{FutureExt, StreamExt};
 
     let mut run = agent.run("go");
@@ -98,11 +98,11 @@ async fn outcome(agent: &Agent) -> Outcome {
     endings.remove(0)
 }
 
-#[tokio::test]
-async fn every_ending_has_the_history_what_was_added_and_what_it_cost() {
+#[test]
+fn every_ending_has_the_history_what_was_added_and_what_it_cost() {
     let mut seen = BTreeSet::new();
     for (reason, agent) in all() {
-        let outcome = outcome(&agent).await;
+        let outcome = outcome(&agent);
         assert_eq!(outcome.reason, reason);
         assert_eq!(outcome.partial, reason.is_partial(), "{reason}");
         assert_eq!(outcome.new_items.first(), Some(&Item::user("go")), "{reason}");

@@ -3,7 +3,7 @@
 use serde_json::json;
 use turnstream::agent::{Budget, hook};
 use turnstream::event::{BudgetKind, Reason};
-use turnstream::provider::{Reply, Scripted};
+use turnstream::provider::{Fallback, Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Usage};
@@ -54,4 +54,11 @@ async fn a_turn_of_a_fallback_costs_what_the_fallback_costs() {
     });
     let agent = Agent::new(cheap.with_model("cheap")).with_fallback(insatiable("dear"));
     spends(agent, 2 * 1_000 + 2 * 100_000).await;
+}
+
+#[tokio::test]
+async fn a_turn_costs_what_the_model_costs_that_has_answered() {
+    let busy = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Overloaded, "busy")));
+    let model = Fallback::new(busy.with_model("cheap")).or(insatiable("dear"));
+    spends(Agent::new(model), 2 * 100_000).await;
 }

@@ -58,6 +58,12 @@ impl Parts {
     /// whose calls are to be decided on.
     pub fn facts(&self, state: &mut State, turn: Option<&Turn>) -> Facts {
         let budget = &self.agent.budget;
+        // Another model than the one that was asked may have answered, at a price of its own.
+        if let Some(answered) = turn.and_then(Turn::model)
+            && let Ok(Some(price)) = budget.price_of(answered)
+        {
+            self.control().set_price(Some(price));
+        }
         let spent = self.spent(state);
         let calls = turn.map_or(0, |turn| turn.calls().len());
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);

@@ -95,7 +95,8 @@ impl Budget {
     /// Sets what the tokens may cost, in units of the prices' currency. A limit that is negative
     /// or not a number is 0.
     ///
-    /// A model without a price ends the run, see [`price_of`](Self::price_of).
+    /// A turn costs what the model costs that answered, if it has a price, else the one that was
+    /// asked. If that has none, the run ends, see [`price_of`](Self::price_of).
     pub fn money(mut self, limit: f64, prices: Prices) -> Self {
         self.money = Some(Money { limit: Prices::millionths(limit), prices });
         self

@@ -7,8 +7,8 @@ use crate::usage::Usage;
 
 /// Tokens of requests and answers that a tree of agents shares. A clone is the same pool.
 ///
-/// Every run that has it takes its tokens out of it as they are reported, and ends at its next
-/// boundary once it is spent, whoever spent it. Several runs at once may each finish the turn they
+/// Every run that has it takes its tokens out of it at its boundaries, and ends at the next one once
+/// it is spent, whoever spent it. Several runs at once may each finish the turn they
 /// are in, so that a little more than the limit is used.
 ///
 /// ```

@@ -115,7 +115,8 @@ pub trait Hook: Send + Sync {
     /// change this one: to hold a call back, there is [`before_tool`](Self::before_tool).
     ///
     /// The items of all hooks are added in the order of the hooks. They are words of the user or
-    /// instructions; any other item is an error.
+    /// instructions; any other item is an error. If the run ends with this turn, also as pending,
+    /// they are not said.
     fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, Vec<Item>> {
         let _ = (state, turn);
         Box::pin(ready(Ok(Vec::new())))
