@@ -7,7 +7,7 @@ use futures::future::ready;
 use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 use turnstream::agent::State;
-use turnstream::agent::hook::{Answer, BeforeTool, Hook, OnStop};
+use turnstream::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
 use turnstream::context;
 use turnstream::event::Reason;
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
@@ -56,7 +56,7 @@ impl Bad {
         }
     }
 
-    fn answer<'a, T: Send + 'a>(&self, method: &str, otherwise: T) -> Answer<'a, T> {
+    fn answer<'a, T: Send + 'a>(&self, method: &str, otherwise: T) -> HookFuture<'a, T> {
         if !self.is_due(method) {
             return ready(Ok(otherwise)).boxed();
         }
@@ -72,22 +72,22 @@ impl Hook for Bad {
     fn name(&self) -> std::borrow::Cow<'_, str> {
         "bad".into()
     }
-    fn transform_context<'a>(&'a self, _: &'a State, context: History) -> Answer<'a, History> {
+    fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
         self.answer("transform_context", context)
     }
-    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> Answer<'a, ()> {
+    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> HookFuture<'a, ()> {
         self.answer("prepare", ())
     }
-    fn turn_started<'a>(&'a self, _: &'a State) -> Answer<'a, ()> {
+    fn turn_started<'a>(&'a self, _: &'a State) -> HookFuture<'a, ()> {
         self.answer("turn_started", ())
     }
-    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, ()> {
+    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, ()> {
         self.answer("assistant_message", ())
     }
-    fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, Vec<Item>> {
+    fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, Vec<Item>> {
         self.answer("after_sampling", Vec::new())
     }
-    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
         self.answer("before_tool", BeforeTool::Run)
     }
     fn repair(&self, _: &State, _: &ToolCall, _: &str) -> Option<String> {
@@ -97,10 +97,10 @@ impl Hook for Bad {
     fn after_tool(&self, _: &ToolCall, _: &mut ToolResult) {
         self.at_once("after_tool");
     }
-    fn should_stop<'a>(&'a self, _: &'a State) -> Answer<'a, bool> {
+    fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
         self.answer("should_stop", false)
     }
-    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, OnStop> {
+    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
         self.answer("stop", OnStop::LetGo)
     }
     fn failure(&self, _: &State, _: &Error) {

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep};
 use turnstream::agent::State;
-use turnstream::agent::hook::{Answer, BeforeTool, Hook, OnStop};
+use turnstream::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
 use turnstream::context::{Compaction, Compactor};
 use turnstream::event::{Phase, Reason};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
@@ -52,7 +52,7 @@ async fn h12_an_interrupt_in_a_backoff_ends_at_once_and_sends_nothing_more() {
 struct Silent(&'static str, Counter);
 
 impl Silent {
-    fn answer<'a, T: Send + 'a>(&self, method: &str, otherwise: T) -> Answer<'a, T> {
+    fn answer<'a, T: Send + 'a>(&self, method: &str, otherwise: T) -> HookFuture<'a, T> {
         if self.0 != method {
             return std::future::ready(Ok(otherwise)).boxed();
         }
@@ -66,28 +66,28 @@ impl Silent {
 }
 
 impl Hook for Silent {
-    fn transform_context<'a>(&'a self, _: &'a State, context: History) -> Answer<'a, History> {
+    fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
         self.answer("transform_context", context)
     }
-    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> Answer<'a, ()> {
+    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> HookFuture<'a, ()> {
         self.answer("prepare", ())
     }
-    fn turn_started<'a>(&'a self, _: &'a State) -> Answer<'a, ()> {
+    fn turn_started<'a>(&'a self, _: &'a State) -> HookFuture<'a, ()> {
         self.answer("turn_started", ())
     }
-    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, ()> {
+    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, ()> {
         self.answer("assistant_message", ())
     }
-    fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, Vec<Item>> {
+    fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, Vec<Item>> {
         self.answer("after_sampling", Vec::new())
     }
-    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
         self.answer("before_tool", BeforeTool::Run)
     }
-    fn should_stop<'a>(&'a self, _: &'a State) -> Answer<'a, bool> {
+    fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
         self.answer("should_stop", false)
     }
-    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, OnStop> {
+    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
         self.answer("stop", OnStop::LetGo)
     }
 }
@@ -160,22 +160,22 @@ impl Log {
 }
 
 impl Hook for Log {
-    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> Answer<'a, ()> {
+    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> HookFuture<'a, ()> {
         self.note("prepare");
         std::future::ready(Ok(())).boxed()
     }
-    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, ()> {
+    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, ()> {
         self.note("assistant_message");
         std::future::ready(Ok(())).boxed()
     }
-    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
         self.note("before_tool");
         std::future::ready(Ok(BeforeTool::Run)).boxed()
     }
     fn after_tool(&self, _: &ToolCall, _: &mut ToolResult) {
         self.note("after_tool");
     }
-    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, OnStop> {
+    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
         self.note("stop");
         std::future::ready(Ok(OnStop::LetGo)).boxed()
     }

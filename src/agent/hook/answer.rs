@@ -8,7 +8,7 @@ use crate::error::Error;
 ///
 /// It runs only while it is polled, and is dropped when the run is interrupted or dropped, and when
 /// it takes too long.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
+pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// What [`before_tool`](super::Hook::before_tool) says to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

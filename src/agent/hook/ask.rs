@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::agent::hook::{Answer, Hook};
+use crate::agent::hook::{Hook, HookFuture};
 use crate::error::{Error, ErrorKind, panic_message};
 
 /// Asks, and waits for the answer for at most `limit`. The timer is made when the first poll was
@@ -14,7 +14,7 @@ pub(super) async fn ask<'a, T>(
     hook: &'a dyn Hook,
     method: &'static str,
     limit: Duration,
-    question: impl FnOnce() -> Answer<'a, T>,
+    question: impl FnOnce() -> HookFuture<'a, T>,
 ) -> Result<T, Error> {
     let failed = |error| failed(hook, method, error);
     let mut answer = caught(question).map_err(failed)?;

@@ -4,7 +4,7 @@ use std::any::type_name;
 use std::borrow::Cow;
 
 use crate::agent::State;
-use crate::agent::hook::{Answer, BeforeTool, Hook, IntoAnswer, OnStop};
+use crate::agent::hook::{BeforeTool, Hook, HookFuture, IntoAnswer, OnStop};
 use crate::error::Error;
 use crate::event::Outcome;
 use crate::item::{History, Item, ToolCall, ToolResult};
@@ -39,7 +39,7 @@ macro_rules! asynchronous {
                     &'a self,
                     state: &'a State,
                     $($arg: $Given,)?
-                ) -> Answer<'a, $T> {
+                ) -> HookFuture<'a, $T> {
                     let answer = (self.0)(state.clone() $(, <$Owned>::clone(&$arg))?);
                     Box::pin(async move { answer.await.into_answer() })
                 }
@@ -197,7 +197,7 @@ where
             Cow::Borrowed(type_name::<F>())
         }
 
-        fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> Answer<'a, ()> {
+        fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> HookFuture<'a, ()> {
             let prepared = (self.0)(state.clone(), request.clone());
             Box::pin(async move {
                 *request = prepared.await.into_answer()?;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::agent::State;
 use crate::agent::hook::ask::{ask, caught, failed};
-use crate::agent::hook::{Answer, BeforeTool, Hook, OnStop};
+use crate::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
 use crate::error::{Error, ErrorKind};
 use crate::event::Outcome;
 use crate::item::{History, Item, ItemKind, ToolCall, ToolResult};
@@ -242,7 +242,7 @@ impl Hooks {
         &self,
         hook: &'a dyn Hook,
         method: &'static str,
-        question: impl FnOnce() -> Answer<'a, T>,
+        question: impl FnOnce() -> HookFuture<'a, T>,
     ) -> impl Future<Output = Result<T, Error>> {
         ask(hook, method, self.timeout, question)
     }

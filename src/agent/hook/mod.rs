@@ -15,7 +15,7 @@ mod stamped;
 use std::borrow::Cow;
 use std::future::ready;
 
-pub use answer::{Answer, BeforeTool, IntoAnswer, OnStop};
+pub use answer::{BeforeTool, HookFuture, IntoAnswer, OnStop};
 pub use closures::{
     after_sampling, after_tool, assistant_message, before_tool, on_failure, on_finished, prepare,
     should_stop, stop, transform_context, turn_started,
@@ -43,14 +43,14 @@ use crate::turn::Turn;
 ///
 /// ```
 /// use turnstream::agent::State;
-/// use turnstream::agent::hook::{Answer, BeforeTool, Hook};
+/// use turnstream::agent::hook::{HookFuture, BeforeTool, Hook};
 /// use turnstream::item::{History, ToolCall};
 ///
 /// /// Lets nobody leave the folder.
 /// struct Fence;
 ///
 /// impl Hook for Fence {
-///     fn before_tool<'a>(&'a self, _: &'a State, call: &'a ToolCall) -> Answer<'a, BeforeTool> {
+///     fn before_tool<'a>(&'a self, _: &'a State, call: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
 ///         Box::pin(async move {
 ///             Ok(match call.arguments.contains("..") {
 ///                 true => BeforeTool::Deny("stay in the folder".into()),
@@ -83,7 +83,11 @@ pub trait Hook: Send + Sync {
     ///
     /// It is asked before each request. `context` is the history, or what the hook before made of
     /// it. It need not be lawful: encoders [settle](History::settled) it.
-    fn transform_context<'a>(&'a self, state: &'a State, context: History) -> Answer<'a, History> {
+    fn transform_context<'a>(
+        &'a self,
+        state: &'a State,
+        context: History,
+    ) -> HookFuture<'a, History> {
         let _ = state;
         Box::pin(ready(Ok(context)))
     }
@@ -94,19 +98,19 @@ pub trait Hook: Send + Sync {
     /// before it changed. The request's `history` and `context` are put back if it changes them:
     /// the former is the ledger, the latter the business of `transform_context`. A call of a tool
     /// that the request does not offer is answered as one of an unknown tool.
-    fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> Answer<'a, ()> {
+    fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> HookFuture<'a, ()> {
         let _ = (state, request);
         Box::pin(ready(Ok(())))
     }
 
     /// Is told that a turn begins.
-    fn turn_started<'a>(&'a self, state: &'a State) -> Answer<'a, ()> {
+    fn turn_started<'a>(&'a self, state: &'a State) -> HookFuture<'a, ()> {
         let _ = state;
         Box::pin(ready(Ok(())))
     }
 
     /// Is told what the model said: its words, its thoughts, its calls, what they cost.
-    fn assistant_message<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, ()> {
+    fn assistant_message<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, ()> {
         let _ = (state, turn);
         Box::pin(ready(Ok(())))
     }
@@ -117,7 +121,7 @@ pub trait Hook: Send + Sync {
     /// The items of all hooks are added in the order of the hooks. They are words of the user or
     /// instructions; any other item is an error. If the run ends with this turn, also as pending,
     /// they are not said.
-    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, Vec<Item>> {
+    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, Vec<Item>> {
         let _ = (state, turn);
         Box::pin(ready(Ok(Vec::new())))
     }
@@ -144,7 +148,11 @@ pub trait Hook: Send + Sync {
     /// each hook sees the call with the arguments so far. After an [`Ask`](BeforeTool::Ask) the
     /// others are still asked, and may still deny. A rewrite to anything but the text of a JSON
     /// object is an error.
-    fn before_tool<'a>(&'a self, state: &'a State, call: &'a ToolCall) -> Answer<'a, BeforeTool> {
+    fn before_tool<'a>(
+        &'a self,
+        state: &'a State,
+        call: &'a ToolCall,
+    ) -> HookFuture<'a, BeforeTool> {
         let _ = (state, call);
         Box::pin(ready(Ok(BeforeTool::Run)))
     }
@@ -165,7 +173,7 @@ pub trait Hook: Send + Sync {
     /// itself is [`stop`](Self::stop)'s business.
     ///
     /// The first `true` counts, and no hook behind it is asked.
-    fn should_stop<'a>(&'a self, state: &'a State) -> Answer<'a, bool> {
+    fn should_stop<'a>(&'a self, state: &'a State) -> HookFuture<'a, bool> {
         let _ = state;
         Box::pin(ready(Ok(false)))
     }
@@ -174,7 +182,7 @@ pub trait Hook: Send + Sync {
     ///
     /// All hooks are asked. If any [blocks](OnStop::Block), the model reads what all of those say;
     /// else the first that ends the run in another way than as completed counts.
-    fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, OnStop> {
+    fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, OnStop> {
         let _ = (state, turn);
         Box::pin(ready(Ok(OnStop::LetGo)))
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::agent::State;
-use crate::agent::hook::{Answer, BeforeTool, Hook, OnStop};
+use crate::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
 use crate::error::Error;
 use crate::event::Outcome;
 use crate::item::{History, Item, ToolCall, ToolResult};
@@ -23,15 +23,15 @@ macro_rules! pointer {
                 &'a self,
                 state: &'a State,
                 context: History,
-            ) -> Answer<'a, History> {
+            ) -> HookFuture<'a, History> {
                 (**self).transform_context(state, context)
             }
 
-            fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> Answer<'a, ()> {
+            fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> HookFuture<'a, ()> {
                 (**self).prepare(state, request)
             }
 
-            fn turn_started<'a>(&'a self, state: &'a State) -> Answer<'a, ()> {
+            fn turn_started<'a>(&'a self, state: &'a State) -> HookFuture<'a, ()> {
                 (**self).turn_started(state)
             }
 
@@ -39,7 +39,7 @@ macro_rules! pointer {
                 &'a self,
                 state: &'a State,
                 turn: &'a Turn,
-            ) -> Answer<'a, ()> {
+            ) -> HookFuture<'a, ()> {
                 (**self).assistant_message(state, turn)
             }
 
@@ -47,7 +47,7 @@ macro_rules! pointer {
                 &'a self,
                 state: &'a State,
                 turn: &'a Turn,
-            ) -> Answer<'a, Vec<Item>> {
+            ) -> HookFuture<'a, Vec<Item>> {
                 (**self).after_sampling(state, turn)
             }
 
@@ -59,7 +59,7 @@ macro_rules! pointer {
                 &'a self,
                 state: &'a State,
                 call: &'a ToolCall,
-            ) -> Answer<'a, BeforeTool> {
+            ) -> HookFuture<'a, BeforeTool> {
                 (**self).before_tool(state, call)
             }
 
@@ -67,11 +67,11 @@ macro_rules! pointer {
                 (**self).after_tool(call, result);
             }
 
-            fn should_stop<'a>(&'a self, state: &'a State) -> Answer<'a, bool> {
+            fn should_stop<'a>(&'a self, state: &'a State) -> HookFuture<'a, bool> {
                 (**self).should_stop(state)
             }
 
-            fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, OnStop> {
+            fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, OnStop> {
                 (**self).stop(state, turn)
             }
 

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use crate::agent::State;
-use crate::agent::hook::{Answer, BeforeTool, Hook, OnStop};
+use crate::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
 use crate::error::Error;
 use crate::event::Outcome;
 use crate::item::{History, Item, ToolCall, ToolResult};
@@ -97,8 +97,8 @@ impl<H: Hook> Stamped<H> {
 
     fn asked<'a, T: Send + 'a>(
         &'a self,
-        question: impl FnOnce(&'a H) -> Answer<'a, T>,
-    ) -> Answer<'a, T> {
+        question: impl FnOnce(&'a H) -> HookFuture<'a, T>,
+    ) -> HookFuture<'a, T> {
         let mut answer = self.within(|| question(&self.hook));
         Box::pin(poll_fn(move |cx| self.within(|| answer.as_mut().poll(cx))))
     }
@@ -118,23 +118,27 @@ impl<H: Hook> Hook for Stamped<H> {
         Cow::Owned(format!("{}/{}", self.hook.name(), self.identity))
     }
 
-    fn transform_context<'a>(&'a self, state: &'a State, context: History) -> Answer<'a, History> {
+    fn transform_context<'a>(
+        &'a self,
+        state: &'a State,
+        context: History,
+    ) -> HookFuture<'a, History> {
         self.asked(|hook| hook.transform_context(state, context))
     }
 
-    fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> Answer<'a, ()> {
+    fn prepare<'a>(&'a self, state: &'a State, request: &'a mut Request) -> HookFuture<'a, ()> {
         self.asked(|hook| hook.prepare(state, request))
     }
 
-    fn turn_started<'a>(&'a self, state: &'a State) -> Answer<'a, ()> {
+    fn turn_started<'a>(&'a self, state: &'a State) -> HookFuture<'a, ()> {
         self.asked(|hook| hook.turn_started(state))
     }
 
-    fn assistant_message<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, ()> {
+    fn assistant_message<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, ()> {
         self.asked(|hook| hook.assistant_message(state, turn))
     }
 
-    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, Vec<Item>> {
+    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, Vec<Item>> {
         self.asked(|hook| hook.after_sampling(state, turn))
     }
 
@@ -142,7 +146,11 @@ impl<H: Hook> Hook for Stamped<H> {
         self.within(|| self.hook.repair(state, call, why))
     }
 
-    fn before_tool<'a>(&'a self, state: &'a State, call: &'a ToolCall) -> Answer<'a, BeforeTool> {
+    fn before_tool<'a>(
+        &'a self,
+        state: &'a State,
+        call: &'a ToolCall,
+    ) -> HookFuture<'a, BeforeTool> {
         self.asked(|hook| hook.before_tool(state, call))
     }
 
@@ -150,11 +158,11 @@ impl<H: Hook> Hook for Stamped<H> {
         self.within(|| self.hook.after_tool(call, result));
     }
 
-    fn should_stop<'a>(&'a self, state: &'a State) -> Answer<'a, bool> {
+    fn should_stop<'a>(&'a self, state: &'a State) -> HookFuture<'a, bool> {
         self.asked(|hook| hook.should_stop(state))
     }
 
-    fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, OnStop> {
+    fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, OnStop> {
         self.asked(|hook| hook.stop(state, turn))
     }
 

@@ -30,7 +30,7 @@ fn h30_a_panic_is_an_error_wherever_it_comes() {
     struct Dropping;
 
     impl Hook for Dropping {
-        fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+        fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
             let bomb = Bomb;
             Box::pin(poll_fn(move |_| {
                 let _ = &bomb;
@@ -46,7 +46,7 @@ fn h30_a_panic_is_an_error_wherever_it_comes() {
             panic!("no name")
         }
 
-        fn turn_started<'a>(&'a self, _: &'a State) -> Answer<'a, ()> {
+        fn turn_started<'a>(&'a self, _: &'a State) -> HookFuture<'a, ()> {
             panic!("in making it")
         }
     }

@@ -111,7 +111,11 @@ impl<H: Hook> Hook for Named<H> {
         Cow::Borrowed(self.0)
     }
 
-    fn before_tool<'a>(&'a self, state: &'a State, call: &'a ToolCall) -> Answer<'a, BeforeTool> {
+    fn before_tool<'a>(
+        &'a self,
+        state: &'a State,
+        call: &'a ToolCall,
+    ) -> HookFuture<'a, BeforeTool> {
         self.1.before_tool(state, call)
     }
 
@@ -119,7 +123,7 @@ impl<H: Hook> Hook for Named<H> {
         self.1.repair(state, call, why)
     }
 
-    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> Answer<'a, Vec<Item>> {
+    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, Vec<Item>> {
         self.1.after_sampling(state, turn)
     }
 

@@ -48,27 +48,27 @@ fn a_stamp_reaches_every_method_and_the_name_and_is_gone_behind_a_panic() {
             Cow::Borrowed("says")
         }
 
-        fn transform_context<'a>(&'a self, _: &'a State, _: History) -> Answer<'a, History> {
+        fn transform_context<'a>(&'a self, _: &'a State, _: History) -> HookFuture<'a, History> {
             says()
         }
 
-        fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> Answer<'a, ()> {
+        fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> HookFuture<'a, ()> {
             says()
         }
 
-        fn turn_started<'a>(&'a self, _: &'a State) -> Answer<'a, ()> {
+        fn turn_started<'a>(&'a self, _: &'a State) -> HookFuture<'a, ()> {
             says()
         }
 
-        fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, ()> {
+        fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, ()> {
             says()
         }
 
-        fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, Vec<Item>> {
+        fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, Vec<Item>> {
             says()
         }
 
-        fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> Answer<'a, BeforeTool> {
+        fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
             Box::pin(async { says() })
         }
 
@@ -76,11 +76,11 @@ fn a_stamp_reaches_every_method_and_the_name_and_is_gone_behind_a_panic() {
             says()
         }
 
-        fn should_stop<'a>(&'a self, _: &'a State) -> Answer<'a, bool> {
+        fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
             says()
         }
 
-        fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> Answer<'a, OnStop> {
+        fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
             says()
         }
 
