@@ -35,6 +35,26 @@ impl RunHandle {
     /// Ends the run: with its next poll it drops what streams or runs, answers the open calls as
     /// interrupted and finishes. A backoff, a hook, a compaction and a wait for a verdict are
     /// dropped like everything else. Done twice, or too late, it changes nothing.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::Agent;
+    /// use turnstream::event::Reason;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let mut run = Agent::new(Scripted::new(["Once upon a time"])).run("A story, please");
+    /// let handle = run.handle();
+    /// while let Some(Ok(event)) = run.next().await {
+    ///     if event.text_delta().is_some() {
+    ///         handle.interrupt();
+    ///     }
+    /// }
+    /// let outcome = run.outcome().await;
+    /// assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+    /// # }
+    /// ```
     pub fn interrupt(&self) {
         self.control.interrupt();
     }
@@ -59,6 +79,20 @@ impl RunHandle {
 
     /// Says something when the model stops by itself, and not before: it gets one more turn, unless
     /// a limit is reached. Several are said one after the other, each when the model has stopped.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let run = Agent::new(Scripted::new(["Hello!", "You are welcome."])).run("Hi");
+    /// let handle = run.handle();
+    /// let receipt = handle.follow_up("Thanks").unwrap();
+    /// assert_eq!(run.outcome().await.text, "You are welcome.");
+    /// assert_eq!(handle.delivered(&receipt), Some(2));
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -125,7 +159,7 @@ impl RunHandle {
         self.journal.history()
     }
 
-    /// What the run has cost so far.
+    /// The tokens that the run has used so far.
     pub fn usage(&self) -> Usage {
         self.journal.usage()
     }

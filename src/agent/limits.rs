@@ -22,7 +22,8 @@ pub struct Limits {
     /// which runs then; 1 by default.
     pub cut_calls: u32,
     /// So many turns in a row that broke off in the middle are taken back and asked for again by
-    /// the agent; 0 by default, since [`Retry`](crate::provider::Retry) does it with a backoff.
+    /// the agent, at once; 0 by default, since [`Retry`](crate::provider::Retry) does it with a
+    /// backoff.
     pub retries: u32,
     /// After each so many turns in a row with the same calls and the same results the model is told
     /// so; 4 by default, 0 for never.

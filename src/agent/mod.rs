@@ -128,6 +128,20 @@ impl Agent {
     ///
     /// Two runs on clones of one history may give their calls the same ids, and so their tools the
     /// same idempotency keys: [fork](History::fork) it to tell them apart.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let agent = Agent::new(Scripted::new(["Hello!", "See you."]));
+    /// let first = agent.run("Hi").outcome().await;
+    /// let second = agent.run_from(first.history, "Bye").outcome().await;
+    /// assert_eq!(second.text, "See you.");
+    /// assert_eq!((second.new_items.len(), second.history.len()), (2, 4));
+    /// # }
+    /// ```
     pub fn run_from(&self, history: impl Into<History>, input: impl Into<Input>) -> Run {
         self.run_by(body, history, input)
     }

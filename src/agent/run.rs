@@ -108,7 +108,7 @@ impl Run {
         self.parts.handle().history()
     }
 
-    /// What the run has cost so far.
+    /// The tokens that the run has used so far.
     pub fn usage(&self) -> Usage {
         self.parts.handle().usage()
     }

@@ -71,7 +71,39 @@ impl Agent {
     /// Sets what a run may cost: tokens, money, time, calls; see [`Budget`].
     ///
     /// It is looked at where nothing is lost: behind a response, behind the results of its calls,
-    /// before a request. What was paid for is kept; only what would come next does not.
+    /// before a request. What was paid for is kept; only what would come next is not done.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::agent::Budget;
+    /// use turnstream::event::Reason;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec};
+    /// use turnstream::Agent;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([
+    ///     Reply::new().call("look", json!({})),
+    ///     Reply::new().call("look", json!({})),
+    ///     Reply::text("It rained when I looked."),
+    /// ]);
+    /// let spec = ToolSpec {
+    ///     name: "look".into(),
+    ///     description: "Looks out of the window".into(),
+    ///     parameters: json!({ "type": "object" }),
+    /// };
+    /// let look = Tool::raw(spec, |_args, _cx| async { "rain" })?;
+    /// let budget = Budget::new().tool_calls(1).wrap_up();
+    /// let agent = Agent::new(model).with_tools([look]).with_budget(budget);
+    ///
+    /// // The second call is not run, and the model answers with what it has.
+    /// let outcome = agent.run("How is the weather?").outcome().await;
+    /// assert_eq!(outcome.reason, Reason::Budget);
+    /// assert_eq!(outcome.text, "It rained when I looked.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
@@ -109,6 +141,20 @@ impl Agent {
     ///
     /// [`Fallback`](crate::provider::Fallback) does the same inside of one turn, begins with the
     /// first provider each time, and is not seen in the transitions.
+    ///
+    /// ```
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::{Agent, Error, ErrorKind};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let busy = Error::new(ErrorKind::Overloaded, "no room at the moment");
+    /// let first = Scripted::new([Reply::text("The capital").fail(busy)]);
+    /// let agent = Agent::new(first).with_fallback(Scripted::new(["Oslo."]));
+    /// let outcome = agent.run("The capital of Norway?").outcome().await;
+    /// assert_eq!((outcome.text.as_str(), outcome.turns), ("Oslo.", 2));
+    /// # }
+    /// ```
     pub fn with_fallback(mut self, provider: impl Provider + 'static) -> Self {
         self.fallbacks.push(Arc::new(provider));
         self
@@ -132,6 +178,38 @@ impl Agent {
     /// The run is pending, in the sense of a stream, until [`approve`](crate::Run::approve) or
     /// [`deny`](crate::Run::deny) is called, between two pulls or from a handle. Calls of external
     /// tools are not waited for.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use serde_json::json;
+    /// use turnstream::event::ToolEvent;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec};
+    /// use turnstream::{Agent, Event};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([
+    ///     Reply::new().call("delete", json!({ "file": "notes" })),
+    ///     Reply::text("It is gone."),
+    /// ]);
+    /// let spec = ToolSpec {
+    ///     name: "delete".into(),
+    ///     description: "Deletes a file".into(),
+    ///     parameters: json!({ "type": "object" }),
+    /// };
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.needs_approval();
+    /// let mut run = Agent::new(model).with_tools([delete]).interactive().run("Delete my notes");
+    /// while let Some(event) = run.next().await {
+    ///     match event? {
+    ///         Event::Tool(ToolEvent::ApprovalRequested(call)) => run.approve(&call)?,
+    ///         Event::Finished(outcome) => assert_eq!(outcome.text, "It is gone."),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn interactive(mut self) -> Self {
         self.interactive = true;
         self

@@ -73,10 +73,10 @@ impl Agent {
     ///
     /// It is asked about each turn with which the model stops by itself: not while it calls tools,
     /// and not when it refuses or is cut off, which ends the run for that reason: an answer that is
-    /// checked is not continued. An `Err` is
-    /// rejected: the model is told what is wrong and asked again, as often as
-    /// [`with_corrections`](Self::with_corrections) has it; then the run ends as
-    /// [`Malformed`](crate::event::Reason::Malformed), with every rejected answer in its history.
+    /// checked is not continued. An answer with an `Err` is rejected: the model is told what is wrong
+    /// and asked again, as often as [`with_corrections`](Self::with_corrections) has it; then the run
+    /// ends as [`Malformed`](crate::event::Reason::Malformed), with every rejected answer in its
+    /// history.
     ///
     /// Several are asked in the order in which they were added, and the first `Err` counts. A panic
     /// in one ends the run with an error of kind [`Hook`](ErrorKind::Hook).

@@ -17,7 +17,8 @@ const NOTE_PROVIDER: &str = "turnstream";
 
 /// Says what to replace so that a history gets shorter.
 ///
-/// An agent asks it once a session, when the request did not fit the model's context window.
+/// An agent asks it when a request did not fit the model's context window, and makes a history
+/// shorter at most once.
 pub trait Compactor: Send + Sync {
     /// What to replace, or `None` if nothing gets shorter.
     ///
@@ -105,7 +106,7 @@ impl Compaction {
     /// - a lawful history would not be [lawful](History::is_lawful) any more, for example because
     ///   a call goes and its result stays,
     /// - a call comes in under an id that the history knows from elsewhere,
-    /// - the note that a [reactive](reactive) compaction left would go: without it the session
+    /// - the note that a [reactive](reactive) compaction left would go: without it the history
     ///   would be compacted again and again.
     pub fn check(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {
@@ -140,7 +141,7 @@ fn refused(what: impl fmt::Display) -> Error {
 }
 
 /// The same compaction with a note behind what it replaces, by which [`was_compacted`] knows that
-/// this session was compacted because it did not fit.
+/// this history was compacted because it did not fit.
 ///
 /// The note is a user's item, which every wire takes between any two turns. It never stands inside
 /// a turn or between a call and its result: the range is widened to the next place where it may.

@@ -28,11 +28,12 @@ pub struct Outcome {
     pub text: String,
     /// How many requests were begun; an interrupt may have come before the last was sent.
     pub turns: u32,
-    /// What all of them cost, void attempts included.
+    /// The tokens that all of them used, void attempts included.
     pub usage: Usage,
-    /// What the sub-agents of this run cost, which `usage` leaves out.
+    /// The tokens that the sub-agents of this run used, which `usage` and `cost` leave out.
     pub nested_usage: Usage,
-    /// What all of them cost in millionths of the unit of the prices, where money is limited.
+    /// What the requests of this run cost, in millionths of the unit of the prices, where money is
+    /// limited.
     pub cost: Option<u64>,
     /// The whole history, to go on with. It is not written: in an outcome that was read it holds the
     /// new items alone, under an empty id.
@@ -62,11 +63,11 @@ pub enum Reason {
     MaxTurns,
     /// Somebody interrupted it.
     Interrupted(Phase),
-    /// A holder stopped it at a boundary.
+    /// A holder or a hook stopped it at a boundary.
     Stopped,
-    /// A stop hook prevented it from going on.
+    /// A stop hook ended it; [`Outcome::why`] has its words.
     StopHookPrevented,
-    /// The context window is full.
+    /// The context window is full, and the history is compacted already or cannot be.
     ContextWindow,
     /// The output limit cut the model off.
     Truncated,
@@ -74,7 +75,7 @@ pub enum Reason {
     Refused,
     /// A content filter cut the model off.
     Filtered,
-    /// The model's replies could not be used.
+    /// The model's replies could not be used, or it made the same calls again and again.
     Malformed,
     /// A budget was spent.
     Budget,
@@ -82,13 +83,13 @@ pub enum Reason {
     Incomplete,
     /// Calls wait for somebody outside.
     Pending,
-    /// The model says that something is missing.
+    /// A stop hook says that something is missing.
     Blocked,
-    /// The model claims success without evidence.
+    /// A stop hook says that success is claimed without evidence.
     Unproven,
-    /// The provider failed.
+    /// The provider failed or refused the request, or none could be made.
     ProviderError,
-    /// A hook failed.
+    /// A hook or a validation failed.
     HookError,
 }
 

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 pub enum Transition {
     /// The tools have answered.
     NextTurn,
-    /// The output limit cut the model off; it is asked to go on.
+    /// The output limit cut the model off; it is asked to go on, or again for calls.
     MaxOutputTokensRecovery,
     /// A stop hook has something to say.
     StopHookBlocking,
     /// The context was too long and was compacted.
     ReactiveCompactRetry,
-    /// The reply could not be used; the model was told why.
+    /// The reply could not be used; the model was told why, in words or by its calls' results.
     Corrective,
     /// A last turn without tools.
     WrapUp,

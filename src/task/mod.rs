@@ -1,7 +1,7 @@
 //! A door to a task of the runtime, for consumers that pause.
 //!
 //! Streams of this crate go on only while they are polled: a consumer that pauses between two
-//! items pauses the model and the tools, too, while their time limits run on.
+//! items pauses the tools, too, and reads no more of what the model says.
 //! [`in_task`](InTaskExt::in_task) has a task do the polling. Nothing else of the crate spawns one.
 
 mod in_task;

@@ -2,7 +2,7 @@
 //!
 //! Everything is a method of one trait, [`Hook`], and every method does nothing unless you write
 //! it. For a single method a closure is enough: [`before_tool`], [`stop`] and the other functions
-//! here make a hook of one. [`stamped`] tells the agents apart that share a hook.
+//! here make a hook of one, and [`Agent::with_hook`](crate::Agent::with_hook) takes it. [`stamped`] tells the agents apart that share a hook.
 
 mod answer;
 mod ask;
@@ -168,8 +168,9 @@ pub trait Hook: Send + Sync {
 
     /// Whether the run stops here, at a boundary where the model wants more.
     ///
-    /// It is asked behind the results of each turn that is followed by another one: its tools have
-    /// run, it was cut off or paused, or its reply cannot be used. A model that has stopped by
+    /// It is asked behind each complete turn that is followed by another one: its tools have run, it
+    /// was cut off or paused, or its reply is empty or has calls that cannot run. It is not asked
+    /// where a turn failed, or where a budget has refused the calls. A model that has stopped by
     /// itself is [`stop`](Self::stop)'s business.
     ///
     /// The first `true` counts, and no hook behind it is asked.
