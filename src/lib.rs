@@ -85,7 +85,7 @@
 //! | `http` | yes | reqwest, and with it the providers that speak over a network |
 //! | `rustls` | yes | TLS by rustls with the platform's certificates |
 //! | `native-tls` | | TLS by the platform's own library |
-//! | `schemars` | yes | [`Tool::new`](tool::Tool): the schema of a tool from its argument type |
+//! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
 //! | `task` | | `in_task`: a stream goes on while its consumer pauses |
 //! | `testing` | | a loopback server for tests, on tokio's net |

@@ -89,7 +89,7 @@ pub enum Event {
 #[serde(tag = "type")]
 #[non_exhaustive]
 pub enum ToolEvent {
-    /// Somebody has to allow the call before it runs.
+    /// Somebody has to approve the call before it runs.
     #[serde(rename = "approval_requested")]
     ApprovalRequested(ToolCall),
     /// The tool runs.
@@ -150,7 +150,7 @@ impl Event {
         }
     }
 
-    /// The call that somebody has to allow, where this asks for it. One of a sub-agent comes in
+    /// The call that somebody has to approve, where this asks for it. One of a sub-agent comes in
     /// `Nested`, and is not given here.
     pub fn approval(&self) -> Option<&ToolCall> {
         match self {

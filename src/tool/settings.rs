@@ -53,7 +53,7 @@ impl Tool {
         self
     }
 
-    /// Lets no call run before somebody has allowed it; see [`Gate`](crate::tool::Gate).
+    /// Lets no call run before somebody has approved it; see [`Gate`](crate::tool::Gate).
     pub fn needs_approval(mut self) -> Self {
         self.settings.needs_approval = true;
         self
@@ -76,7 +76,7 @@ impl Tool {
         self.settings.timeout
     }
 
-    /// Whether somebody has to allow each call.
+    /// Whether somebody has to approve each call.
     pub fn wants_approval(&self) -> bool {
         self.settings.needs_approval
     }

@@ -157,8 +157,9 @@ impl Toolkit {
     /// Runs the calls of a turn that follows `history`.
     ///
     /// Every call gets exactly one result, whatever happens: what may not run is answered without
-    /// running. Only a [`Gate`](crate::tool::Gate) may leave some pending. Calls run at once as far as the kit allows, and their events come as they happen;
-    /// read the results back in call order with [`ToolRun::then_next`].
+    /// running. Only a [`Gate`](crate::tool::Gate) may leave some pending. Calls run at once as far
+    /// as the kit allows, and their events come as they happen; read the results back in call order
+    /// with [`ToolRun::then_next`].
     ///
     /// Nothing runs before the first poll, and dropping the run drops every tool that is running.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {

@@ -108,6 +108,19 @@ asynchronous! {
 
 asynchronous! {
     /// A hook of its [`after_sampling`](Hook::after_sampling) alone.
+    ///
+    /// ```
+    /// use turnstream::Item;
+    /// use turnstream::agent::hook;
+    ///
+    /// let terse = hook::after_sampling(|_state, turn| async move {
+    ///     match turn.text().len() > 2_000 {
+    ///         true => vec![Item::user("Shorter, please.")],
+    ///         false => Vec::new(),
+    ///     }
+    /// });
+    /// # let _ = terse;
+    /// ```
     after_sampling(turn: &'a Turn => Turn) -> Vec<Item>
 }
 
@@ -130,6 +143,14 @@ asynchronous! {
 
 asynchronous! {
     /// A hook of its [`should_stop`](Hook::should_stop) alone.
+    ///
+    /// ```
+    /// use turnstream::agent::hook;
+    ///
+    /// // Ends the run once ten calls have run.
+    /// let enough = hook::should_stop(|state| async move { state.tool_calls >= 10 });
+    /// # let _ = enough;
+    /// ```
     should_stop() -> bool
 }
 
@@ -152,6 +173,15 @@ asynchronous! {
 
 synchronous! {
     /// A hook of its [`after_tool`](Hook::after_tool) alone.
+    ///
+    /// ```
+    /// use turnstream::agent::hook;
+    ///
+    /// let trimmed = hook::after_tool(|_call, result| {
+    ///     result.content = result.content.text().trim().into();
+    /// });
+    /// # let _ = trimmed;
+    /// ```
     after_tool = after_tool(call: &ToolCall, result: &mut ToolResult)
 }
 
@@ -162,6 +192,13 @@ synchronous! {
 
 synchronous! {
     /// A hook of its [`finished`](Hook::finished) alone.
+    ///
+    /// ```
+    /// use turnstream::agent::hook;
+    ///
+    /// let told = hook::on_finished(|outcome| println!("{} turns", outcome.turns));
+    /// # let _ = told;
+    /// ```
     on_finished = finished(outcome: &Outcome)
 }
 
