@@ -52,7 +52,7 @@ impl Journal {
         self.with(|fold| fold.new_items())
     }
 
-    /// What all requests cost so far, void and unfinished attempts included, those of sub-agents
+    /// The tokens of all requests so far, void and unfinished attempts included, those of sub-agents
     /// not.
     pub fn usage(&self) -> Usage {
         self.with(|fold| fold.usage())
@@ -108,7 +108,7 @@ impl Journal {
         self.with(|fold| fold.nested().ids())
     }
 
-    /// What the sub-agents cost so far, with their own sub-agents and so on.
+    /// The tokens of the sub-agents so far, with those of their own sub-agents and so on.
     pub fn nested_usage(&self) -> Usage {
         self.with(|fold| fold.nested().usage())
     }
