@@ -31,7 +31,7 @@ pub enum Transition {
     Retry,
     /// Another model takes over.
     Fallback,
-    /// The model stopped with much of its token target left.
+    /// The model stopped below its token target.
     Nudge,
     /// A reason of a later version.
     #[serde(other)]
