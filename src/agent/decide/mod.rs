@@ -74,7 +74,10 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
             Next::Continue(Transition::MaxOutputTokensRecovery)
         }
         (MaxTokens, _) => Next::Finish(Reason::Truncated),
-        (ContextWindow, _) if facts.can_compact => Next::Compact,
+        // A text would have to be continued, calls are asked for again.
+        (ContextWindow, calls) if facts.can_compact && (calls || limits.continuations > 0) => {
+            Next::Compact
+        }
         (ContextWindow, _) => Next::Finish(Reason::ContextWindow),
         (ContentFilter, _) => Next::Finish(Reason::Filtered),
         (Refusal, _) => Next::Finish(Reason::Refused),

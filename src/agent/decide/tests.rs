@@ -102,6 +102,12 @@ fn a_full_window_is_made_room_in_once() {
     let full = turn(StopReason::ContextWindow, "half", 0);
     let facts = Facts { can_compact: true, ..Facts::default() };
     assert_eq!(decide(&state(), &full, &facts), then(Next::Compact));
+    // A text that is not to be continued is not, whatever room is made.
+    let limits = Limits { continuations: 0, ..Limits::default() };
+    let whole = Facts { limits, ..facts.clone() };
+    assert_eq!(decide(&state(), &full, &whole), finish(Reason::ContextWindow));
+    let calls = turn(StopReason::ContextWindow, "half", 1);
+    assert_eq!(decide(&state(), &calls, &whole), then(Next::Compact));
     let error = Error::new(ErrorKind::ContextWindow, "too long");
     assert_eq!(on_error(&state(), &error, &facts), Some(Next::Compact));
     assert_eq!(on_error(&state(), &error, &Facts::default()), None);
