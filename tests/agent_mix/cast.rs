@@ -225,8 +225,13 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
         budget = budget.time(Duration::from_millis(dice.roll(400)));
     }
     let script = || {
-        let dice = Arc::clone(dice);
-        Scripted::function(move |_, _| reply(&dice))
+        let (dice, tools) = (Arc::clone(dice), Arc::clone(tools));
+        Scripted::function(move |request, _| {
+            if !request.history.is_lawful() {
+                tools.wrong.lock().unwrap().push("a request that is not lawful".to_owned());
+            }
+            reply(&dice)
+        })
     };
     let mut agent = Agent::new(script())
         .with_fallback(script())
