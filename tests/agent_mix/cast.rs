@@ -15,7 +15,7 @@ use turnstream::env::CountingIds;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Toolkit};
 use turnstream::turn::StopReason;
-use turnstream::{Agent, Error, ErrorKind, History, Item, Usage};
+use turnstream::{Agent, Error, ErrorKind, History, Item, Journal, Usage};
 
 /// Numbers that look random and are the same each time.
 pub(crate) struct Dice(AtomicU64);
@@ -51,6 +51,8 @@ pub(crate) struct Tools {
     pub(crate) running: AtomicUsize,
     /// By the history of the run that they run in.
     in_run: Mutex<HashMap<String, usize>>,
+    /// What the run has told.
+    pub(crate) told: Mutex<Option<Journal>>,
     pub(crate) wrong: Mutex<Vec<String>>,
 }
 
@@ -227,8 +229,10 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
     let script = || {
         let (dice, tools) = (Arc::clone(dice), Arc::clone(tools));
         Scripted::function(move |request, _| {
-            if !request.history.is_lawful() {
-                tools.wrong.lock().unwrap().push("a request that is not lawful".to_owned());
+            let told = tools.told.lock().unwrap().as_ref().map(Journal::history);
+            let is_fold = depth < 2 || told.as_ref() == Some(&request.history);
+            if !is_fold || !request.history.is_lawful() {
+                tools.wrong.lock().unwrap().push("a request that is not the fold".to_owned());
             }
             reply(&dice)
         })

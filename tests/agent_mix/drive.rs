@@ -196,6 +196,7 @@ impl Mix {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
         let (handle, journal) = (run.handle(), run.journal().clone());
+        *self.tools.told.lock().unwrap() = Some(journal.clone());
         // A task is ahead of whoever pulls.
         let ahead = NonZero::new(usize::try_from(self.dice.roll(8)).unwrap());
         let mut run = match ahead {
@@ -407,6 +408,10 @@ impl Mix {
         assert_eq!(outcome.usage, handle.usage());
         assert_eq!(outcome.nested_usage, folded.nested_usage());
         assert_eq!(outcome.new_items, folded.new_items());
+        let read = folded.outcome(outcome.reason, None);
+        assert_eq!((&outcome.text, outcome.turns), (&read.text, read.turns));
+        assert_eq!(outcome.evidence, read.evidence);
+        assert_eq!(outcome.partial, read.partial);
         let ids = |calls: &[ToolCall]| {
             let mut ids: Vec<_> = calls.iter().map(|call| call.call_id.clone()).collect();
             ids.sort();
