@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use serde_json::{Value, json};
 use turnstream::agent::hook::{self, BeforeTool, OnStop};
-use turnstream::agent::{Budget, Limits, Pool};
+use turnstream::agent::{Budget, Limits, Pool, Target};
 use turnstream::context::{Compaction, Compactor};
 use turnstream::env::CountingIds;
 use turnstream::provider::{Reply, Scripted};
@@ -206,7 +206,8 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
         kit = kit.clip_results(usize::try_from(dice.roll(60)).unwrap());
     }
     if dice.one_in(4) {
-        kit = kit.at_once(std::num::NonZero::new(1 + usize::try_from(dice.roll(2)).unwrap()).unwrap());
+        kit = kit
+            .at_once(std::num::NonZero::new(1 + usize::try_from(dice.roll(2)).unwrap()).unwrap());
     }
     let limits = Limits {
         max_turns: if depth == 0 { 3 } else { 1 + dice.small(14) },
@@ -222,6 +223,9 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
     }
     if dice.one_in(6) {
         budget = budget.tool_calls(dice.small(12));
+    }
+    if dice.one_in(6) {
+        budget = budget.target(Target::output_tokens(80));
     }
     if dice.one_in(6) {
         budget = budget.time(Duration::from_millis(dice.roll(400)));
@@ -281,6 +285,28 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
             0 => panic!("the hook"),
             1..9 => result.content = "rewritten".into(),
             _ => {}
+        }));
+    }
+    if dice.one_in(5) {
+        let at = Arc::clone(dice);
+        agent = agent.with_hook(hook::prepare(move |_, mut request| {
+            if at.one_in(3) {
+                request.tools = request.tools.iter().skip(2).cloned().collect();
+            }
+            async move { request }
+        }));
+    }
+    if dice.one_in(5) {
+        let at = Arc::clone(dice);
+        agent = agent.with_hook(hook::should_stop(move |_| {
+            let stops = at.one_in(6);
+            async move { stops }
+        }));
+    }
+    if dice.one_in(5) {
+        agent = agent.with_hook(hook::transform_context(|_, context| async move {
+            let items: Vec<_> = context.iter().skip(1).cloned().collect();
+            History::from_items(context.id(), items)
         }));
     }
     if dice.one_in(3) {

@@ -79,6 +79,7 @@ async fn runs(seed: u64) -> Vec<String> {
     let mut ends = Vec::new();
     let mut history = History::with_id("h");
     let mut pending = Vec::new();
+    let mut chain: Option<Journal> = None;
     for _ in 0..5 {
         let resumes = !pending.is_empty() && !mix.dice.one_in(6);
         let run = match resumes {
@@ -90,7 +91,15 @@ async fn runs(seed: u64) -> Vec<String> {
             true => history.clone(),
             false => history.settled(),
         };
-        let (outcome, left, usage) = mix.drive(run, began).await;
+        // A store may have the events of all of them in a row.
+        let whole = chain.take().filter(|it| it.history() == began);
+        let whole = whole.unwrap_or_else(|| Journal::new(began.clone()));
+        let (outcome, left, usage) = mix.drive(run, began, &whole).await;
+        if outcome.is_some() {
+            assert_eq!(whole.history(), left, "the fold of all runs is the last history");
+            // Behind a drop nothing says that what is held is written.
+            chain = Some(whole);
+        }
         assert_eq!(pool.used() - used, usage.total(), "the pool is drained once");
         ends.push(match &outcome {
             Some(it) if resumes => format!("{} resumed", it.reason.as_str()),
@@ -103,7 +112,12 @@ async fn runs(seed: u64) -> Vec<String> {
         pending = match outcome {
             Some(outcome) => outcome.pending,
             // What a drop has left open can be resumed as well, and may run once more.
-            None if mix.dice.one_in(2) && mix.agent.resume(history.clone(), []).is_err_and(|it| it.to_string().contains("no verdict")) => {
+            None if mix.dice.one_in(2)
+                && mix
+                    .agent
+                    .resume(history.clone(), [])
+                    .is_err_and(|it| it.to_string().contains("no verdict")) =>
+            {
                 mix.forget(&history);
                 history.unanswered_calls()
             }
@@ -114,7 +128,10 @@ async fn runs(seed: u64) -> Vec<String> {
 }
 
 /// A body that says something of its own before each lap.
-fn talkative(parts: Parts, mut state: State) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
+fn talkative(
+    parts: Parts,
+    mut state: State,
+) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     async_stream::stream! {
         if state.resuming.is_none() {
             let items = vec![Item::user("Lap.")];
@@ -191,7 +208,12 @@ impl Mix {
     }
 
     /// Its outcome, unless it was dropped; the history that is left; what it used.
-    async fn drive(&mut self, run: Run, began: History) -> (Option<Outcome>, History, Usage) {
+    async fn drive(
+        &mut self,
+        run: Run,
+        began: History,
+        whole: &Journal,
+    ) -> (Option<Outcome>, History, Usage) {
         let folded = Journal::new(began);
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
@@ -225,6 +247,7 @@ impl Mix {
                     let line = serde_json::to_string(&event).unwrap();
                     let read: Event = serde_json::from_str(&line).unwrap();
                     folded.observe(&read);
+                    whole.observe(&read);
                     self.note(folded.history().id(), &mut Vec::new(), &event);
                     if let Event::Finished(it) = event {
                         assert_eq!(self.tools.running.load(Ordering::Relaxed), 0, "law 2");
@@ -380,7 +403,14 @@ impl Mix {
         self.give(handle, &path, &key, &call, verdict);
     }
 
-    fn give(&mut self, handle: &RunHandle, path: &[String], key: &str, call: &ToolCall, verdict: Verdict) {
+    fn give(
+        &mut self,
+        handle: &RunHandle,
+        path: &[String],
+        key: &str,
+        call: &ToolCall,
+        verdict: Verdict,
+    ) {
         let Some(run) = at(handle, path) else { panic!("no child at {path:?}") };
         if run.decide(call, verdict.clone()).is_ok() {
             assert!(run.approve(call).is_err(), "twice");
@@ -434,7 +464,9 @@ impl Mix {
                 if run != history.id() {
                     continue;
                 }
-                let turn = history.iter().position(|it| it.as_tool_call().is_some_and(|it| it.call_id == call_id));
+                let turn = history
+                    .iter()
+                    .position(|it| it.as_tool_call().is_some_and(|it| it.call_id == call_id));
                 let Some(turn) = turn else { continue };
                 let first = (0..turn).rev().find(|at| {
                     history.iter().nth(*at).is_some_and(|it| it.as_tool_call().is_none())
