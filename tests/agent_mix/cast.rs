@@ -296,11 +296,14 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
             async move { request }
         }));
     }
-    if dice.one_in(5) {
+    if dice.one_in(3) {
         let at = Arc::clone(dice);
         agent = agent.with_hook(hook::should_stop(move |_| {
             let stops = at.one_in(6);
-            async move { stops }
+            async move {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                stops
+            }
         }));
     }
     if dice.one_in(5) {
