@@ -1,0 +1,342 @@
+//! Who plays: the dice, the model, the tools, the hooks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use serde_json::{Value, json};
+use turnstream::agent::hook::{self, BeforeTool, OnStop};
+use turnstream::agent::{Budget, Limits, Pool, Target};
+use turnstream::context::{Compaction, Compactor};
+use turnstream::env::CountingIds;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Toolkit};
+use turnstream::turn::StopReason;
+use turnstream::{Agent, Error, ErrorKind, History, Item, Journal, Usage};
+
+/// Numbers that look random and are the same each time.
+pub(crate) struct Dice(AtomicU64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)))
+    }
+
+    /// One of `0..sides`.
+    pub(crate) fn roll(&self, sides: u64) -> u64 {
+        let mut x = self.0.load(Ordering::Relaxed);
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.store(x, Ordering::Relaxed);
+        (x >> 11) % sides
+    }
+
+    pub(crate) fn one_in(&self, sides: u64) -> bool {
+        self.roll(sides) == 0
+    }
+
+    fn small(&self, sides: u64) -> u32 {
+        u32::try_from(self.roll(sides)).unwrap()
+    }
+}
+
+/// What the tools did, by idempotency key.
+#[derive(Default)]
+pub(crate) struct Tools {
+    pub(crate) ran: Mutex<Vec<(String, String, Value)>>,
+    pub(crate) running: AtomicUsize,
+    /// By the history of the run that they run in.
+    in_run: Mutex<HashMap<String, usize>>,
+    /// What the run has told.
+    pub(crate) told: Mutex<Option<Journal>>,
+    pub(crate) wrong: Mutex<Vec<String>>,
+}
+
+/// Counts a tool while it runs, however it ends.
+struct Running {
+    tools: Arc<Tools>,
+    run: String,
+    alone: bool,
+}
+
+impl Running {
+    fn look(&self) {
+        let beside = self.tools.in_run.lock().unwrap()[&self.run];
+        if self.alone && beside > 1 {
+            self.tools.wrong.lock().unwrap().push(format!("{beside} beside an exclusive tool"));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.look();
+        self.tools.running.fetch_sub(1, Ordering::Relaxed);
+        *self.tools.in_run.lock().unwrap().get_mut(&self.run).unwrap() -= 1;
+    }
+}
+
+fn spec(name: &str) -> ToolSpec {
+    let mut parameters = json!({ "type": "object" });
+    if name == "strict" {
+        parameters = json!({ "type": "object", "required": ["on"] });
+    }
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+fn tool(name: &'static str, dice: &Arc<Dice>, tools: &Arc<Tools>) -> Tool {
+    let (dice, tools) = (Arc::clone(dice), Arc::clone(tools));
+    let run = move |args: Value, cx: ToolContext| {
+        let key = cx.idempotency_key().to_owned();
+        let run = key.rsplit_once('/').unwrap().0.to_owned();
+        tools.running.fetch_add(1, Ordering::Relaxed);
+        *tools.in_run.lock().unwrap().entry(run.clone()).or_default() += 1;
+        tools.ran.lock().unwrap().push((key, name.to_owned(), args));
+        let running = Running { tools: Arc::clone(&tools), run, alone: name == "alone" };
+        let (fate, pause) = (dice.roll(10), dice.roll(120));
+        async move {
+            running.look();
+            cx.changed("a thing");
+            if name != "quick" {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+                running.look();
+            }
+            cx.evidence("seen");
+            match fate {
+                0 => panic!("the tool"),
+                1 => Err("it does not work".to_owned()),
+                2 => Ok("ä long result ".repeat(20)),
+                n => Ok(n.to_string()),
+            }
+        }
+    };
+    Tool::raw(spec(name), run).unwrap()
+}
+
+fn reply(dice: &Dice) -> Reply {
+    const NAMES: [&str; 9] =
+        ["quick", "quick", "slow", "timed", "alone", "ask", "out", "strict", "sub"];
+    let usage = Usage { input_tokens: dice.roll(50), output_tokens: 7, ..Usage::default() };
+    let it = Reply::new().usage(usage);
+    let calls = |mut it: Reply| {
+        for _ in 0..=dice.roll(4) {
+            let name = NAMES[usize::try_from(dice.roll(9)).unwrap()];
+            let id = ["", "c", "d", "e"][usize::try_from(dice.roll(4)).unwrap()];
+            let arguments = match (name, dice.roll(6)) {
+                ("sub", 1..) => r#"{"prompt":"look"}"#,
+                ("strict", 3..) => r#"{"on":1}"#,
+                (_, 0) => "",
+                ("ask" | "out", 1) => r#""{}""#,
+                (_, 1) => "{ no",
+                _ => "{}",
+            };
+            it = it.call_raw(id, name, arguments);
+        }
+        it
+    };
+    let kinds = [ErrorKind::Overloaded, ErrorKind::ContextWindow, ErrorKind::GenerationFailed];
+    let error = Error::new(kinds[usize::try_from(dice.roll(3)).unwrap()], "it failed");
+    match dice.roll(30) {
+        0..4 => it.say("An answer."),
+        4 => it,
+        5 => it.say("Half").stop(StopReason::MaxTokens),
+        6 => calls(it).stop(StopReason::MaxTokens),
+        7 => calls(it).stop(StopReason::ContextWindow),
+        8 => it.say("Wait").stop(StopReason::Pause),
+        9 => calls(it).stop(StopReason::Other("odd".into())),
+        10 => it.call("nobody", json!({})),
+        11 => calls(it).fail(error),
+        12 => calls(it.say("Half a").retract("again")),
+        13 => it.say("Half a").cut(),
+        14 => calls(it.say("Late.")).delay(Duration::from_millis(30)),
+        15 => it.fail(error),
+        _ => calls(it),
+    }
+}
+
+/// Forgets the older half, or says nonsense.
+struct Forgetful(Arc<Dice>);
+
+impl Compactor for Forgetful {
+    fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+        let items = vec![Item::user("in short")];
+        ready(match self.0.roll(5) {
+            0 => Err(Error::new(ErrorKind::Other, "it failed")),
+            1 => Ok(Some(Compaction { from: 5, to: 2, items })),
+            _ => Ok(Some(Compaction { from: 0, to: history.len() / 2, items })),
+        })
+        .boxed()
+    }
+}
+
+/// An agent whose sub-agents are `depth` deep.
+pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Agent {
+    let one = |name| tool(name, dice, tools);
+    let mut all = vec![
+        one("quick"),
+        one("slow"),
+        one("timed").with_timeout(Duration::from_millis(60)),
+        one("alone").exclusive(),
+        one("ask").needs_approval(),
+        one("strict"),
+        Tool::external(spec("out")).unwrap(),
+    ];
+    if depth > 0 {
+        let mut sub = agent(dice, tools, pool, depth - 1).as_tool("sub", "It looks").unwrap();
+        match dice.roll(5) {
+            0 => sub = sub.needs_approval(),
+            1 => sub = sub.exclusive(),
+            2 => sub = sub.with_timeout(Duration::from_millis(100)),
+            _ => {}
+        }
+        all.push(sub);
+    }
+    let mut kit = Toolkit::new(all);
+    if dice.one_in(8) {
+        kit = kit.single_action();
+    }
+    if dice.one_in(16) {
+        kit = kit.dry_run(true);
+    }
+    if dice.one_in(4) {
+        kit = kit.clip_results(usize::try_from(dice.roll(60)).unwrap());
+    }
+    if dice.one_in(4) {
+        kit = kit
+            .at_once(std::num::NonZero::new(1 + usize::try_from(dice.roll(2)).unwrap()).unwrap());
+    }
+    let limits = Limits {
+        max_turns: if depth == 0 { 3 } else { 1 + dice.small(14) },
+        corrections: dice.small(4),
+        retries: dice.small(3),
+        cut_calls: dice.small(3),
+        repeats_nudge: 2,
+        ..Limits::default()
+    };
+    let mut budget = Budget::new().pool(pool);
+    if dice.one_in(2) {
+        budget = budget.wrap_up();
+    }
+    if dice.one_in(6) {
+        budget = budget.tool_calls(dice.small(12));
+    }
+    if dice.one_in(6) {
+        budget = budget.target(Target::output_tokens(80));
+    }
+    if dice.one_in(6) {
+        budget = budget.time(Duration::from_millis(dice.roll(400)));
+    }
+    let script = || {
+        let (dice, tools) = (Arc::clone(dice), Arc::clone(tools));
+        Scripted::function(move |request, _| {
+            let told = tools.told.lock().unwrap().as_ref().map(Journal::history);
+            let is_fold = depth < 2 || told.as_ref() == Some(&request.history);
+            if !is_fold || !request.history.is_lawful() {
+                tools.wrong.lock().unwrap().push("a request that is not the fold".to_owned());
+            }
+            reply(&dice)
+        })
+    };
+    let mut agent = Agent::new(script())
+        .with_fallback(script())
+        .with_kit(kit)
+        .with_limits(limits)
+        .with_budget(budget)
+        .with_ids(CountingIds::new("id"))
+        .with_compactor(Forgetful(Arc::clone(dice)));
+    if dice.one_in(2) {
+        agent = agent.interactive();
+    }
+    if dice.one_in(2) {
+        agent = agent.with_hook(hook::unwrap_json_string());
+    }
+    if dice.one_in(2) {
+        let at = Arc::clone(dice);
+        agent = agent.with_hook(hook::repair(move |_, _| match at.roll(3) {
+            0 => None,
+            1 => Some(r#"{"on":2,"prompt":"repaired"}"#.into()),
+            _ => Some("{}".into()),
+        }));
+    }
+    if dice.one_in(2) {
+        let at = Arc::clone(dice);
+        agent = agent.with_hook(hook::before_tool(move |_, _| {
+            let said = match at.roll(9) {
+                0 => BeforeTool::Deny("no".into()),
+                1 => BeforeTool::Ask,
+                2 => BeforeTool::Rewrite(r#"{"on":3,"prompt":"rewritten"}"#.into()),
+                3 => BeforeTool::Rewrite("{}".into()),
+                _ => BeforeTool::Run,
+            };
+            let pause = at.roll(2) * 20;
+            async move {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+                said
+            }
+        }));
+    }
+    if dice.one_in(3) {
+        let at = Arc::clone(dice);
+        agent = agent.with_hook(hook::after_tool(move |_, result| match at.roll(40) {
+            0 => panic!("the hook"),
+            1..9 => result.content = "rewritten".into(),
+            _ => {}
+        }));
+    }
+    if dice.one_in(5) {
+        let at = Arc::clone(dice);
+        agent = agent.with_hook(hook::prepare(move |_, mut request| {
+            if at.one_in(3) {
+                request.tools = request.tools.iter().skip(2).cloned().collect();
+            }
+            async move { request }
+        }));
+    }
+    if dice.one_in(3) {
+        let at = Arc::clone(dice);
+        agent = agent.with_hook(hook::should_stop(move |_| {
+            let stops = at.one_in(6);
+            async move {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                stops
+            }
+        }));
+    }
+    if dice.one_in(5) {
+        agent = agent.with_hook(hook::transform_context(|_, context| async move {
+            let items: Vec<_> = context.iter().skip(1).cloned().collect();
+            History::from_items(context.id(), items)
+        }));
+    }
+    if dice.one_in(3) {
+        let (noting, stopping) = (Arc::clone(dice), Arc::clone(dice));
+        agent = agent
+            .with_hook(hook::after_sampling(move |_, _| {
+                let notes = match noting.roll(5) {
+                    0 => vec![Item::user("A note.")],
+                    _ => Vec::new(),
+                };
+                async move { notes }
+            }))
+            .with_hook(hook::stop(move |_, _| {
+                let said = match stopping.roll(4) {
+                    0 => OnStop::Block("Not yet.".into()),
+                    _ => OnStop::LetGo,
+                };
+                async move { said }
+            }));
+    }
+    agent
+}
+
+/// A result from elsewhere.
+pub(crate) fn output(dice: &Dice) -> ToolOutput {
+    match dice.roll(2) {
+        0 => ToolOutput::ok("from elsewhere"),
+        _ => ToolOutput::error("not from elsewhere"),
+    }
+}
