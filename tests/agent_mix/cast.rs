@@ -175,6 +175,40 @@ impl Compactor for Forgetful {
 
 /// An agent whose sub-agents are `depth` deep.
 pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Agent {
+    let limits = Limits {
+        max_turns: if depth == 0 { 3 } else { 1 + dice.small(14) },
+        corrections: dice.small(4),
+        retries: dice.small(3),
+        cut_calls: dice.small(3),
+        repeats_nudge: 2,
+        ..Limits::default()
+    };
+    let script = || {
+        let (dice, tools) = (Arc::clone(dice), Arc::clone(tools));
+        Scripted::function(move |request, _| {
+            let told = tools.told.lock().unwrap().as_ref().map(Journal::history);
+            let is_fold = depth < 2 || told.as_ref() == Some(&request.history);
+            if !is_fold || !request.history.is_lawful() {
+                tools.wrong.lock().unwrap().push("a request that is not the fold".to_owned());
+            }
+            reply(&dice)
+        })
+    };
+    let mut agent = Agent::new(script())
+        .with_fallback(script())
+        .with_kit(kit(dice, tools, pool, depth))
+        .with_limits(limits)
+        .with_budget(budget(dice, pool))
+        .with_ids(CountingIds::new("id"))
+        .with_compactor(Forgetful(Arc::clone(dice)));
+    if dice.one_in(2) {
+        agent = agent.interactive();
+    }
+    agent = with_hooks_of_calls(agent, dice);
+    with_other_hooks(agent, dice)
+}
+
+fn kit(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Toolkit {
     let one = |name| tool(name, dice, tools);
     let mut all = vec![
         one("quick"),
@@ -209,14 +243,10 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
         kit = kit
             .at_once(std::num::NonZero::new(1 + usize::try_from(dice.roll(2)).unwrap()).unwrap());
     }
-    let limits = Limits {
-        max_turns: if depth == 0 { 3 } else { 1 + dice.small(14) },
-        corrections: dice.small(4),
-        retries: dice.small(3),
-        cut_calls: dice.small(3),
-        repeats_nudge: 2,
-        ..Limits::default()
-    };
+    kit
+}
+
+fn budget(dice: &Dice, pool: &Pool) -> Budget {
     let mut budget = Budget::new().pool(pool);
     if dice.one_in(2) {
         budget = budget.wrap_up();
@@ -230,27 +260,10 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
     if dice.one_in(6) {
         budget = budget.time(Duration::from_millis(dice.roll(400)));
     }
-    let script = || {
-        let (dice, tools) = (Arc::clone(dice), Arc::clone(tools));
-        Scripted::function(move |request, _| {
-            let told = tools.told.lock().unwrap().as_ref().map(Journal::history);
-            let is_fold = depth < 2 || told.as_ref() == Some(&request.history);
-            if !is_fold || !request.history.is_lawful() {
-                tools.wrong.lock().unwrap().push("a request that is not the fold".to_owned());
-            }
-            reply(&dice)
-        })
-    };
-    let mut agent = Agent::new(script())
-        .with_fallback(script())
-        .with_kit(kit)
-        .with_limits(limits)
-        .with_budget(budget)
-        .with_ids(CountingIds::new("id"))
-        .with_compactor(Forgetful(Arc::clone(dice)));
-    if dice.one_in(2) {
-        agent = agent.interactive();
-    }
+    budget
+}
+
+fn with_hooks_of_calls(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     if dice.one_in(2) {
         agent = agent.with_hook(hook::unwrap_json_string());
     }
@@ -279,6 +292,10 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
             }
         }));
     }
+    agent
+}
+
+fn with_other_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     if dice.one_in(3) {
         let at = Arc::clone(dice);
         agent = agent.with_hook(hook::after_tool(move |_, result| match at.roll(40) {
