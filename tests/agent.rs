@@ -1,5 +1,7 @@
 //! The ready-made agent: its endings, its events, and what a holder can do between two pulls.
 
+use std::sync::{Arc, OnceLock};
+
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::Limits;
@@ -11,7 +13,7 @@ use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnStream;
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Run};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Run, RunHandle};
 
 fn tool(name: &str) -> Tool {
     let parameters = json!({ "type": "object" });
@@ -198,6 +200,28 @@ async fn a_stop_hook_can_end_a_run_as_prevented_blocked_or_unproven_and_says_why
         check(&outcome, reason, partial, 1);
         assert_eq!((outcome.why.as_deref(), outcome.text.as_str()), (Some("enough"), "done"));
     }
+}
+
+#[tokio::test]
+async fn a_stop_hook_that_was_steered_past_has_not_said_why_the_run_ended() {
+    let steering = Arc::new(OnceLock::<RunHandle>::new());
+    let given = Arc::clone(&steering);
+    let stop = hook::stop(move |state, _| {
+        let answer = match state.model_calls {
+            1 => {
+                given.get().unwrap().steer("and?").unwrap();
+                OnStop::Prevent("enough".into())
+            }
+            _ => OnStop::LetGo,
+        };
+        std::future::ready(answer)
+    });
+    let (agent, _) = agent(["first".into(), "second".into()]);
+    let run = agent.with_hook(stop).run("go");
+    assert!(steering.set(run.handle()).is_ok());
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::Completed, false, 2);
+    assert_eq!(outcome.why, None);
 }
 
 #[tokio::test]

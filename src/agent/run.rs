@@ -199,7 +199,12 @@ impl Run {
             self.ending = None;
             let state = self.state.get();
             outcome.cost = self.parts.over(&state);
-            outcome.why = state.why;
+            // Somebody may have steered past a hook that was ending the run.
+            let ended_by_hook = matches!(
+                outcome.reason,
+                Reason::StopHookPrevented | Reason::Blocked | Reason::Unproven
+            );
+            outcome.why = state.why.filter(|_| ended_by_hook);
             self.parts.agent().hooks.finished(outcome);
             self.outcome = Some(outcome.clone());
         }
