@@ -5,12 +5,14 @@
 
 mod exceeded;
 mod outcome;
+mod reason;
 mod transition;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use exceeded::{BudgetKind, Exceeded};
-pub use outcome::{Outcome, Phase, Reason, Undelivered};
+pub use outcome::{Outcome, Undelivered};
+pub use reason::{Phase, Reason};
 pub use transition::{AppendedWhy, RewrittenWhy, Transition};
 
 use crate::item::{Item, Json, ToolCall, ToolResult};

@@ -1,0 +1,119 @@
+//! Why a run ended.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The model was done.
+    Completed,
+    /// The cap on model calls was reached.
+    MaxTurns,
+    /// Somebody interrupted it.
+    Interrupted(Phase),
+    /// A holder or a hook stopped it at a boundary.
+    Stopped,
+    /// A stop hook ended it; [`Outcome::why`](crate::Outcome::why) has its words.
+    StopHookPrevented,
+    /// The context window is full, and the history is compacted already or cannot be.
+    ContextWindow,
+    /// The output limit cut the model off.
+    Truncated,
+    /// The model refused.
+    Refused,
+    /// A content filter cut the model off.
+    Filtered,
+    /// The model's replies could not be used, or it made the same calls again and again.
+    Malformed,
+    /// A budget was spent.
+    Budget,
+    /// A turn ended without its terminal marker.
+    Incomplete,
+    /// Calls wait for somebody outside.
+    Pending,
+    /// A stop hook says that something is missing.
+    Blocked,
+    /// A stop hook says that success is claimed without evidence.
+    Unproven,
+    /// The provider failed or refused the request, or none could be made.
+    ProviderError,
+    /// A hook or a validation failed.
+    HookError,
+}
+
+/// Where a run was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Before or while the model spoke.
+    Streaming,
+    /// While tools were due or running.
+    Tools,
+}
+
+impl Reason {
+    /// The reason as it is written, for example `max_turns`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::MaxTurns => "max_turns",
+            Self::Interrupted(_) => "interrupted",
+            Self::Stopped => "stopped",
+            Self::StopHookPrevented => "stop_hook_prevented",
+            Self::ContextWindow => "context_window",
+            Self::Truncated => "truncated",
+            Self::Refused => "refused",
+            Self::Filtered => "filtered",
+            Self::Malformed => "malformed",
+            Self::Budget => "budget",
+            Self::Incomplete => "incomplete",
+            Self::Pending => "pending",
+            Self::Blocked => "blocked",
+            Self::Unproven => "unproven",
+            Self::ProviderError => "provider_error",
+            Self::HookError => "hook_error",
+        }
+    }
+
+    /// The reason of a run that an error ended.
+    pub fn of_error(error: &Error) -> Self {
+        match error.kind() {
+            ErrorKind::IncompleteTurn => Self::Incomplete,
+            ErrorKind::ContextWindow => Self::ContextWindow,
+            ErrorKind::Hook => Self::HookError,
+            _ => Self::ProviderError,
+        }
+    }
+
+    /// Whether the model still wanted more when a run ended for this reason.
+    pub fn is_partial(self) -> bool {
+        match self {
+            Self::Completed | Self::Refused | Self::Filtered | Self::Blocked | Self::Unproven => {
+                false
+            }
+            Self::MaxTurns
+            | Self::Interrupted(_)
+            | Self::Stopped
+            | Self::StopHookPrevented
+            | Self::ContextWindow
+            | Self::Truncated
+            | Self::Malformed
+            | Self::Budget
+            | Self::Incomplete
+            | Self::Pending
+            | Self::ProviderError
+            | Self::HookError => true,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
