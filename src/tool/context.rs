@@ -107,7 +107,6 @@ impl ToolContext {
     }
 
     /// What the gate hands to the tools that know its type.
-    #[allow(dead_code, reason = "it is for the floors above")]
     pub(crate) fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.extension.clone()?.downcast().ok()
     }
