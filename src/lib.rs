@@ -53,7 +53,8 @@
 //!
 //! | floor | modules | |
 //! |---|---|---|
-//! | 9 | `task` | a stream in a task of its own |
+//! | 9 | [`session`] | what was said, kept in a store as it is said |
+//! | | `task` | a stream in a task of its own |
 //! | | `testing` | a loopback server that speaks a wire from a script |
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
 //! | 7 | [`context`] | how a history gets shorter |
@@ -108,6 +109,7 @@ pub mod http;
 pub mod item;
 pub mod provider;
 pub mod request;
+pub mod session;
 pub mod sse;
 pub mod story;
 pub mod stream;

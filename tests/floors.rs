@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("story", 6),
     ("context", 7),
     ("agent", 8),
+    ("session", 9),
     ("task", 9),
     ("testing", 9),
     ("guide", 10),

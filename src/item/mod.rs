@@ -19,7 +19,7 @@ pub use content::{Content, Media, MediaSource, Part};
 pub use entry::{Item, ItemKind, Mark, ProviderData};
 pub use history::{History, Items};
 pub use json::Json;
-pub use report::{Report, SideEffect};
+pub use report::{Evidence, Report, SideEffect};
 pub(crate) use settle::free_id;
 pub use settle::{INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION};
 pub use tool_item::{ResultKind, ToolCall, ToolResult};

@@ -38,6 +38,53 @@ pub struct SideEffect {
     pub target: String,
 }
 
+/// A check that was run and what came of it: the usual form of what is put on record as evidence.
+///
+/// ```
+/// use turnstream::item::{Evidence, Json};
+///
+/// let passed = Evidence::of_command("cargo test", 0);
+/// let json = Json::new(&passed)?;
+/// assert_eq!(json.as_str(), r#"{"command":"cargo test","exit_code":0}"#);
+/// assert_eq!(Evidence::read(&json), Some(passed));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// What was run, as somebody else could run it again.
+    pub command: String,
+    /// What it ended with; `None` if a signal or a timeout ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// What it complained of, shortened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr_snippet: Option<String>,
+}
+
+impl Evidence {
+    /// A command and its exit code.
+    pub fn of_command(command: impl Into<String>, exit_code: i32) -> Self {
+        Self { command: command.into(), exit_code: Some(exit_code), stderr_snippet: None }
+    }
+
+    /// The same with what the command complained of. Nothing but white space is left out.
+    pub fn with_stderr(mut self, snippet: impl Into<String>) -> Self {
+        let snippet = snippet.into();
+        self.stderr_snippet = (!snippet.trim().is_empty()).then_some(snippet);
+        self
+    }
+
+    /// Whether the check passed: it ended with 0.
+    pub fn passed(&self) -> bool {
+        self.exit_code == Some(0)
+    }
+
+    /// Reads what was put on record. `None` if it has another form.
+    pub fn read(json: &Json) -> Option<Self> {
+        json.get().ok()
+    }
+}
+
 impl Report {
     /// Whether nothing was put on record.
     pub fn is_empty(&self) -> bool {

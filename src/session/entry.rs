@@ -1,0 +1,99 @@
+//! One entry of a session.
+
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::event::RewrittenWhy;
+use crate::item::{Item, Json, ToolCall};
+
+/// One entry of a session, in the order in which it happened.
+///
+/// Serialised, it is one flat object with a `type`: an item as it is, and the others beside it. A
+/// `type` that is not known is an error: a reader that skipped it would lose what was said.
+///
+/// ```
+/// use turnstream::Item;
+/// use turnstream::session::Entry;
+///
+/// let entry = Entry::Item(Item::user("How many files?"));
+/// let line = serde_json::to_string(&entry)?;
+/// assert_eq!(line, r#"{"type":"user","content":"How many files?"}"#);
+/// assert_eq!(serde_json::from_str::<Entry>(&line)?, entry);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// Something was said, or a call has its result. Results of one turn stand in the order in which
+    /// they came.
+    Item(Item),
+    /// Entries `from..to` of the history were replaced. They stay in the store.
+    Rewritten {
+        /// What for.
+        why: RewrittenWhy,
+        /// The first item of the history, as it was until here, that was replaced.
+        from: usize,
+        /// The first behind them that was not.
+        to: usize,
+        /// What stands there instead.
+        items: Vec<Item>,
+    },
+    /// A run ended with calls that wait for somebody outside. None of them has begun.
+    Pending {
+        /// The calls, as they would run.
+        calls: Vec<ToolCall>,
+    },
+    /// The calls that waited are about to run: from here on they may have begun.
+    Resumed,
+}
+
+/// The entries that are no items.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Written {
+    Rewritten { why: RewrittenWhy, from: usize, to: usize, items: Vec<Item> },
+    Pending { calls: Vec<ToolCall> },
+    Resumed,
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = match self.clone() {
+            Self::Item(item) => return item.serialize(serializer),
+            Self::Rewritten { why, from, to, items } => Written::Rewritten { why, from, to, items },
+            Self::Pending { calls } => Written::Pending { calls },
+            Self::Resumed => Written::Resumed,
+        };
+        written.serialize(serializer).map_err(S::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+
+        #[derive(Deserialize)]
+        struct Tag {
+            r#type: String,
+        }
+
+        let json = Json::deserialize(deserializer)?;
+        let Tag { r#type } = json.get().map_err(D::Error::custom)?;
+        let entry = match r#type.as_str() {
+            "rewritten" | "pending" | "resumed" => json.get().map(|written| match written {
+                Written::Rewritten { why, from, to, items } => {
+                    Self::Rewritten { why, from, to, items }
+                }
+                Written::Pending { calls } => Self::Pending { calls },
+                Written::Resumed => Self::Resumed,
+            }),
+            _ => json.get().map(Self::Item),
+        };
+        entry.map_err(D::Error::custom)
+    }
+}
+
+impl From<Item> for Entry {
+    fn from(item: Item) -> Self {
+        Self::Item(item)
+    }
+}

@@ -1,0 +1,151 @@
+//! Where sessions are kept.
+
+use std::time::SystemTime;
+
+use futures::future::BoxFuture;
+
+use crate::error::{Error, ErrorKind};
+use crate::session::Entry;
+
+/// Where sessions are kept.
+///
+/// A session is named by an id, any text that is not empty. Its entries are numbered from 0, and its
+/// version is how many there are. Two appends to one session never interleave: each names the version
+/// that it follows, and of two that name the same one is written, whole, and the other gets a
+/// [`Conflict`].
+///
+/// What a store says is written is there after the process was killed, if the store is durable.
+/// Dropping a future that waits for an append leaves open whether it is written; it is written whole
+/// or not at all. [`load`](Self::load) tells.
+pub trait Store: Send + Sync {
+    /// Writes entries behind the `expected` ones that are there, and gives the version afterwards. A
+    /// session that is not there has version 0 and is made by its first append.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](ErrorKind::Conflict), with a [`Conflict`] as its source, if the session has
+    /// another version, and [`Store`](ErrorKind::Store) if the entries cannot be written. Nothing
+    /// is written then.
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>>;
+
+    /// The entries from number `from` on, inherited ones included; `None` if there is no such session.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if they cannot be read.
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>>;
+
+    /// All sessions, the one that was written last first.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if they cannot be read.
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>>;
+
+    /// Makes the session `new` of the first `at` entries of another. No entry is copied, and what
+    /// either of them says afterwards is its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](ErrorKind::Conflict) if `new` is there, [`InvalidRequest`](ErrorKind::InvalidRequest)
+    /// if `id` is not or has fewer entries, [`Store`](ErrorKind::Store) if it cannot be written.
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+}
+
+impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        (**self).append(id, expected, entries)
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        (**self).load(id, from)
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        (**self).list()
+    }
+
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        (**self).fork(id, at, new)
+    }
+}
+
+/// A session as a store lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its id.
+    pub id: String,
+    /// How many entries it has, inherited ones included.
+    pub version: u64,
+    /// What it was forked from.
+    pub fork: Option<Fork>,
+    /// When it was written last.
+    pub updated: SystemTime,
+}
+
+/// Where a session came from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fork {
+    /// The other session.
+    pub id: String,
+    /// How many of its entries were taken over.
+    pub at: u64,
+}
+
+/// The source of an error of kind [`Conflict`](ErrorKind::Conflict): somebody else has written.
+///
+/// ```
+/// use futures::executor::block_on;
+/// use turnstream::session::{Conflict, Entry, MemoryStore, Store};
+/// use turnstream::{ErrorKind, Item};
+///
+/// let store = MemoryStore::new();
+/// let say = |text: &str| vec![Entry::from(Item::user(text))];
+/// assert_eq!(block_on(store.append("s", 0, say("one")))?, 1);
+///
+/// let error = block_on(store.append("s", 0, say("two"))).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Conflict);
+/// assert_eq!(Conflict::of(&error).unwrap().found, 1);
+/// # Ok::<(), turnstream::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the session `{id}` has version {found}, not {expected}")]
+pub struct Conflict {
+    /// The session.
+    pub id: String,
+    /// The version that the write was to follow.
+    pub expected: u64,
+    /// The version that is there.
+    pub found: u64,
+}
+
+impl Conflict {
+    /// Finds the conflict that an error carries.
+    pub fn of(error: &Error) -> Option<&Self> {
+        error.find_source()
+    }
+}
+
+impl From<Conflict> for Error {
+    fn from(conflict: Conflict) -> Self {
+        Self::new(ErrorKind::Conflict, conflict.to_string()).with_source(conflict)
+    }
+}
