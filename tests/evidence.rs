@@ -258,7 +258,8 @@ async fn a_run_without_an_input_goes_on_with_what_is_there() {
 
 #[tokio::test]
 async fn a_resumed_run_has_to_prove_what_was_changed_before_it() {
-    let cases = [(Verdict::Approve, Reason::Completed), (Verdict::Deny("no".into()), Reason::Unproven)];
+    let cases =
+        [(Verdict::Approve, Reason::Completed), (Verdict::Deny("no".into()), Reason::Unproven)];
     for (verdict, reason) in cases {
         let (agent, _) = agent([changes(), checks("test", 0), "done".into(), "done".into()]);
         let agent = agent.with_tools([edit(), check_tool().needs_approval()]);
