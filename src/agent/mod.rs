@@ -10,6 +10,7 @@ mod budget;
 mod control;
 mod decide;
 pub mod detect;
+mod ending;
 pub mod evidence;
 mod gate;
 mod handle;

@@ -86,7 +86,7 @@ impl Run {
         });
         let handle = RunHandle { control: Arc::default(), journal, ids };
         let parts = Parts::new(Arc::new(agent), handle);
-        let state = State { resuming, standing, ..State::new(history) };
+        let state = State { standing, resuming, ..State::new(history) };
         let given = parts.clone();
         let (events, state) = loop_with_state(state, move |state| body(given.clone(), state));
         let events = Some(events.boxed());

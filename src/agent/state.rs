@@ -66,7 +66,7 @@ pub struct State {
     pub transition: Option<Transition>,
     /// Why the loop is over.
     pub ending: Option<Reason>,
-    /// What the stop hook said that ended it.
+    /// What the stop hook, or the policy on evidence, said that ended it.
     pub why: Option<String>,
     /// Which budget was spent.
     pub exceeded: Option<Exceeded>,

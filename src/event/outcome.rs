@@ -17,8 +17,8 @@ use crate::usage::Usage;
 pub struct Outcome {
     /// Why it ended.
     pub reason: Reason,
-    /// What the stop hook said that ended it, where one did: why it was prevented, what is missing,
-    /// what is not proven.
+    /// What the stop hook or the policy on evidence said that ended it, where one did: why it was
+    /// prevented, what is missing, what is not proven.
     pub why: Option<String>,
     /// Whether the model still wanted more.
     pub partial: bool,

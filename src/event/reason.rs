@@ -36,9 +36,11 @@ pub enum Reason {
     Incomplete,
     /// Calls wait for somebody outside.
     Pending,
-    /// A stop hook says that something is missing.
+    /// The model, where it is [asked for evidence](crate::Agent::with_evidence), or a stop hook says
+    /// that something is missing.
     Blocked,
-    /// A stop hook says that success is claimed without evidence.
+    /// The model claims success without [evidence](crate::Agent::with_evidence), or a stop hook says
+    /// that it does.
     Unproven,
     /// The provider failed or refused the request, or none could be made.
     ProviderError,

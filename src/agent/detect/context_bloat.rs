@@ -1,6 +1,6 @@
 //! The context grows, and nothing comes of it.
 
-use crate::agent::detect::seen::{Found, Seen};
+use crate::agent::detect::seen::{Found, Lap, Seen};
 use crate::item::Evidence;
 
 /// Sees requests that become too long, by the tokens that providers report.
@@ -63,7 +63,7 @@ impl ContextBloat {
 /// Whether something was changed, or a check has said something that it had not.
 fn comes_to_something(seen: &Seen<'_>, from: usize, to: usize) -> bool {
     let known: Vec<Evidence> =
-        seen.laps[..from].iter().flat_map(|lap| lap.checks()).map(|(_, it)| it).collect();
+        seen.laps[..from].iter().flat_map(Lap::checks).map(|(_, it)| it).collect();
     seen.laps[from..to]
         .iter()
         .any(|lap| lap.has_changed() || lap.checks().any(|(_, check)| !known.contains(&check)))

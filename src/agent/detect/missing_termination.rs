@@ -25,7 +25,7 @@ impl Default for MissingTermination {
 }
 
 impl MissingTermination {
-    pub(super) fn find(&self, seen: &Seen<'_>) -> Option<Found> {
+    pub(super) fn find(self, seen: &Seen<'_>) -> Option<Found> {
         seen.fresh()?;
         let mut last: HashMap<String, (Evidence, u32)> = HashMap::new();
         let mut quiet = 0;
@@ -50,7 +50,7 @@ impl MissingTermination {
     /// Counts the checks of a lap: whether one says something new, and whether one has failed in
     /// the same way for the last time that is allowed.
     fn count(
-        &self,
+        self,
         lap: &Lap<'_>,
         last: &mut HashMap<String, (Evidence, u32)>,
     ) -> (bool, Option<Found>) {
