@@ -16,6 +16,7 @@ mod input;
 mod limits;
 mod parts;
 mod resume;
+mod room;
 mod run;
 mod settings;
 mod state;
@@ -25,6 +26,7 @@ mod words;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use body::body;
 pub use budget::{Budget, Nudging, Pool, Spent, Target, Tracker};
@@ -41,7 +43,7 @@ use futures::Stream;
 use crate::agent::hook::Hooks;
 use crate::agent::run::Begin;
 use crate::agent::validate::Checks;
-use crate::context::{Compactor, Shorten};
+use crate::context::{Compactor, Shorten, Window};
 use crate::env::{Ids, SystemIds};
 use crate::error::Error;
 use crate::event::Event;
@@ -93,6 +95,9 @@ pub struct Agent {
     checks: Checks,
     hooks: Hooks,
     compactor: Option<Arc<dyn Compactor>>,
+    compactor_timeout: Duration,
+    /// What is kept free of, where somebody has said how large it is.
+    window: Option<Window>,
     /// Calls without a verdict are waited for.
     interactive: bool,
     ids: Arc<dyn Ids>,
@@ -113,6 +118,8 @@ impl Agent {
             checks: Checks::default(),
             hooks: Hooks::new(),
             compactor: Some(Arc::new(Shorten::new())),
+            compactor_timeout: Duration::from_secs(120),
+            window: None,
             interactive: false,
             ids: Arc::new(SystemIds),
         }

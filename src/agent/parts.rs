@@ -1,18 +1,15 @@
 //! What the body of the agent's loop works with.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-
-use futures::FutureExt;
 
 use crate::agent::budget::{Nudging, Spent};
 use crate::agent::control::{Control, When};
 use crate::agent::gate::RunGate;
 use crate::agent::hook::OnStop;
 use crate::agent::{Agent, AtStop, Decision, Facts, Next, RunHandle, State, at_stop, words};
-use crate::context::{self, Compaction};
+use crate::context;
 use crate::error::Error;
-use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Reason, RewrittenWhy, Transition};
+use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Reason, Transition};
 use crate::provider::Provider;
 use crate::request::{Output, Request, ToolChoice};
 use crate::stream::TurnStream;
@@ -278,35 +275,6 @@ impl Parts {
                     });
                 }
                 AtStop::Fine
-            }
-        }
-    }
-
-    /// Makes the history shorter. `None` says that it cannot be; hooks are told why.
-    pub async fn compact(&self, state: &mut State) -> Option<Event> {
-        let compactor = self.agent.compactor.as_ref()?;
-        let history = &state.history;
-        let compacted = AssertUnwindSafe(async {
-            let compaction = compactor.compact(history).await?;
-            let compaction = compaction.map(|compaction| context::reactive(compaction, history));
-            if let Some(compaction) = &compaction {
-                compaction.check(history)?;
-            }
-            Ok(compaction)
-        });
-        let compacted = compacted.catch_unwind().await;
-        let compacted =
-            compacted.unwrap_or_else(|payload| Err(Error::panic("the compactor", &*payload)));
-        match compacted {
-            Ok(compaction) => {
-                let compaction = compaction?;
-                compaction.apply(&mut state.history);
-                let Compaction { from, to, items } = compaction;
-                Some(Event::Rewritten { why: RewrittenWhy::Compacted, from, to, items })
-            }
-            Err(error) => {
-                self.agent.hooks.failure(state, &error);
-                None
             }
         }
     }

@@ -53,6 +53,9 @@ pub struct State {
     pub resuming: Option<Verdicts>,
     /// The calls that wait for somebody outside, with the arguments that would run.
     pub pending: Vec<ToolCall>,
+    /// Up to how many tokens of a request the history is not compacted again, since the last time
+    /// did not help enough.
+    pub compact_above: u64,
     /// What the last request offered, where a hook has changed the tools.
     pub offered: Option<Arc<[ToolSpec]>>,
     /// Why the loop went on last.
@@ -100,6 +103,7 @@ impl State {
             model: Arc::default(),
             resuming: None,
             pending: Vec::new(),
+            compact_above: 0,
             offered: None,
             transition: None,
             ending: None,

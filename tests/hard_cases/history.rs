@@ -158,7 +158,7 @@ async fn h58_what_waits_to_be_said_survives_the_compaction() {
 async fn h58_a_compaction_that_parts_a_call_from_its_result_is_refused() {
     let parting = compact_with(|history: &History| {
         let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap() + 1;
-        Ok(Some(Compaction { from: 0, to, items: vec![Item::user("a summary")] }))
+        Ok(Some(Compaction::new(0, to, vec![Item::user("a summary")])))
     });
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
@@ -175,7 +175,7 @@ async fn h58_the_note_of_a_compaction_never_stands_inside_a_turn() {
     // The range ends between a turn's words and its call.
     let careless = compact_with(|history: &History| {
         let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
-        Ok(Some(Compaction { from: 0, to, items: vec![Item::user("a summary")] }))
+        Ok(Some(Compaction::new(0, to, vec![Item::user("a summary")])))
     });
     let (agent, _) = wordy([Reply::text("so").call("t", json!({})), too_long(), "done".into()]);
     let told = told(agent.with_compactor(careless).run("go")).await;
