@@ -44,8 +44,7 @@ impl Parts {
         let made = made.await;
         if let Ok(Some(compaction)) = &made {
             let left = self.guess_behind(window, compaction, &state.history);
-            // What the guess was wrong by before, it is wrong by still.
-            let now = left.saturating_add(estimate.saturating_sub(guess));
+            let now = corrected(left, estimate, guess);
             let is_enough = now <= limit;
             // Another compaction may follow at once, where one has helped.
             let goes_on = guess.saturating_sub(left) >= step.max(1);
@@ -65,6 +64,9 @@ impl Parts {
             Ok(context::reactive(compaction, history))
         }));
         let made = made.await;
+        if let Ok(Some(_)) = &made {
+            state.compact_above = 0;
+        }
         self.told(state, made)
     }
 
@@ -129,6 +131,12 @@ impl Parts {
             self.control().set_price(price);
         }
     }
+}
+
+/// A guess, made larger by as much as the last one was too low.
+fn corrected(guess: u64, counted: u64, guessed: u64) -> u64 {
+    let ratio = |by: u64| u128::from(guess) * u128::from(by) / u128::from(guessed.max(1));
+    u64::try_from(ratio(counted.max(guessed))).unwrap_or(u64::MAX)
 }
 
 /// Waits for a compaction for at most `limit`. The timer is made when the first poll was pending.

@@ -183,7 +183,7 @@ impl Summarize {
             tokens.fold(0, u64::saturating_add)
         };
         let cuts = (1..=self.keep_turns).rev().map(|turns| turns::newest(items, turns));
-        let fits = |cut: &usize| *cut > 0 && tokens(*cut) <= self.keep_tokens;
+        let fits = |cut: &usize| tokens(*cut) <= self.keep_tokens;
         cuts.into_iter().find(fits).unwrap_or_else(|| turns::newest(items, 1))
     }
 }
