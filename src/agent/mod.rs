@@ -35,6 +35,7 @@ pub use handle::{Receipt, RunHandle};
 pub use input::Input;
 pub use limits::Limits;
 pub use parts::Parts;
+pub use room::Room;
 pub use run::Run;
 pub use state::{Repeats, State, Verdicts};
 

@@ -8,51 +8,74 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::agent::{Parts, State};
-use crate::context::{self, Compaction, CompactionFailure, Compactor, Window};
+use crate::context::{self, Compaction, CompactionFailure, Compactor};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewrittenWhy};
 use crate::item::History;
 use crate::usage::Usage;
 
+/// What is remembered of the requests that near the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Above how many tokens the history is made shorter next, where that is not the limit.
+    above: Option<u64>,
+    /// What a provider has counted where `guessed` was the guess.
+    counted: u64,
+    guessed: u64,
+}
+
+impl Room {
+    /// A guess, made larger by as much as the last one was too low, at most twice as large: what a
+    /// provider has counted besides, such as what it found itself, may be gone.
+    fn corrected(self, guess: u64) -> u64 {
+        let guessed = self.guessed.max(1);
+        let counted = self.counted.clamp(guessed, guessed.saturating_mul(2));
+        let corrected = u128::from(guess) * u128::from(counted) / u128::from(guessed);
+        u64::try_from(corrected).unwrap_or(u64::MAX)
+    }
+}
+
 impl Parts {
     /// Makes the history shorter before a request that nears the [window](crate::Agent::with_window).
     /// Call it until it is `None`, which says that the request is to be sent.
     ///
-    /// Hooks are told of a compaction that came to nothing. It is tried again when the request has
-    /// grown by a twentieth of the window.
+    /// Once a request was too long, the compactor is asked until it is a quarter below the limit, so
+    /// that not every request changes what stands in front of it. Hooks are told of a compaction
+    /// that came to nothing; it is tried again when the request has grown by a twentieth of the window.
     pub async fn make_room(&self, state: &mut State) -> Option<Event> {
         let agent = self.agent();
         let (window, compactor) = (agent.window.as_ref()?, agent.compactor.as_ref()?);
         let request = agent.request(&state.history);
-        let estimate = window.estimate(&request);
         let limit = window.limit(&request.options);
-        if estimate <= limit.max(state.compact_above) {
+        let counted = window.counted(&request);
+        let now = counted.unwrap_or_else(|| state.room.corrected(window.guess(&request)));
+        if now <= state.room.above.unwrap_or(limit) {
+            state.room.above = state.room.above.filter(|above| *above > limit);
             return None;
         }
         let guess = window.guess(&request);
-        let step = window.tokens() / 20;
-        state.compact_above = estimate.saturating_add(step);
+        if let Some(counted) = counted {
+            (state.room.counted, state.room.guessed) = (counted, guess);
+        }
         // Boxed, so that it takes no room in the body for all of the lap.
         let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
             let compaction = context::recorded(compaction, history);
-            let left = self.guess_behind(window, &compaction, history);
-            match left < guess {
+            let mut shorter = history.clone();
+            compaction.apply(&mut shorter);
+            match window.guess(&agent.request(&shorter)) < guess {
                 true => Ok(compaction),
-                false => Err(longer()),
+                false => Err(unusable("the history would not get shorter")),
             }
         }));
-        let made = made.await;
-        if let Ok(Some(compaction)) = &made {
-            let left = self.guess_behind(window, compaction, &state.history);
-            let now = corrected(left, estimate, guess);
-            let is_enough = now <= limit;
-            // Another compaction may follow at once, where one has helped.
-            let goes_on = guess.saturating_sub(left) >= step.max(1);
-            state.compact_above = match is_enough || goes_on {
-                true => 0,
-                false => now.saturating_add(step),
-            };
-        }
+        let made = match made.await {
+            Ok(None) if now > limit => Err(unusable("there is nothing to make shorter")),
+            made => made,
+        };
+        state.room.above = Some(match &made {
+            // What is asked again at once gets shorter each time, and so comes to an end.
+            Ok(Some(_)) => limit - limit / 4,
+            Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
+        });
         self.told(state, made)
     }
 
@@ -65,7 +88,7 @@ impl Parts {
         }));
         let made = made.await;
         if let Ok(Some(_)) = &made {
-            state.compact_above = 0;
+            state.room.above = None;
         }
         self.told(state, made)
     }
@@ -87,12 +110,6 @@ impl Parts {
             Ok(Some(compaction))
         });
         finished.map_err(|error| CompactionFailure::wrap(error, usage))
-    }
-
-    fn guess_behind(&self, window: &Window, compaction: &Compaction, history: &History) -> u64 {
-        let mut shorter = history.clone();
-        compaction.apply(&mut shorter);
-        window.guess(&self.agent().request(&shorter))
     }
 
     /// Rewrites the history, and tells what came of it.
@@ -133,12 +150,6 @@ impl Parts {
     }
 }
 
-/// A guess, made larger by as much as the last one was too low.
-fn corrected(guess: u64, counted: u64, guessed: u64) -> u64 {
-    let ratio = |by: u64| u128::from(guess) * u128::from(by) / u128::from(guessed.max(1));
-    u64::try_from(ratio(counted.max(guessed))).unwrap_or(u64::MAX)
-}
-
 /// Waits for a compaction for at most `limit`. The timer is made when the first poll was pending.
 async fn within(
     limit: Duration,
@@ -168,7 +179,6 @@ fn late(limit: Duration) -> Error {
     Error::new(ErrorKind::Timeout, format!("the compactor took longer than {limit:?}"))
 }
 
-fn longer() -> Error {
-    let what = "the compaction cannot be used: the history would not get shorter";
-    Error::new(ErrorKind::InvalidRequest, what)
+fn unusable(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidRequest, format!("the compaction cannot be used: {what}"))
 }

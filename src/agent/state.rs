@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::agent::budget::Tracker;
-use crate::agent::{Next, words};
+use crate::agent::{Next, Room, words};
 use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
 use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
 use crate::request::ToolSpec;
@@ -53,9 +53,8 @@ pub struct State {
     pub resuming: Option<Verdicts>,
     /// The calls that wait for somebody outside, with the arguments that would run.
     pub pending: Vec<ToolCall>,
-    /// Up to how many tokens of a request the history is not compacted again, since the last time
-    /// did not help enough.
-    pub compact_above: u64,
+    /// What is remembered of the requests that near the window.
+    pub room: Room,
     /// What the last request offered, where a hook has changed the tools.
     pub offered: Option<Arc<[ToolSpec]>>,
     /// Why the loop went on last.
@@ -103,7 +102,7 @@ impl State {
             model: Arc::default(),
             resuming: None,
             pending: Vec::new(),
-            compact_above: 0,
+            room: Room::default(),
             offered: None,
             transition: None,
             ending: None,

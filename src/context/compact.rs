@@ -25,7 +25,7 @@ pub trait Compactor: Send + Sync {
 
     /// Asks another where this one has nothing to replace, or fails.
     ///
-    /// An agent asks again as long as a history is too long and gets shorter, so that
+    /// Before a request an agent asks again as long as the history is too long and gets shorter, so that
     /// `Shorten::new().or(summarize)` summarises only where shortening was not enough.
     ///
     /// ```

@@ -103,7 +103,7 @@ fn guess_content(content: &Content, counter: &dyn CountTokens) -> u64 {
 }
 
 /// The newest usage that counts, and a guess for what is behind it.
-fn counted(history: &History, counter: &dyn CountTokens) -> Option<u64> {
+pub(super) fn counted(history: &History, counter: &dyn CountTokens) -> Option<u64> {
     let mut fresh = fresh_turns(history);
     let mut since = 0_u64;
     for item in history.newest_first() {

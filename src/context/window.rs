@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::context::estimate::counted;
 use crate::context::{CountTokens, QuarterOfBytes, estimate_request, guess_request};
 use crate::request::{Options, Request};
 
@@ -68,6 +69,11 @@ impl Window {
     /// The [estimate](estimate_request) of a request by the window's counter.
     pub fn estimate(&self, request: &Request) -> u64 {
         estimate_request(request, &*self.counter)
+    }
+
+    /// The estimate, where a provider has counted most of it.
+    pub(crate) fn counted(&self, request: &Request) -> Option<u64> {
+        counted(&request.context, &*self.counter)
     }
 
     /// The [guess](guess_request) of a request by the window's counter, whatever was counted.

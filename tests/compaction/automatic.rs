@@ -136,13 +136,12 @@ async fn h58_usage_from_before_the_compaction_does_not_trigger_another() {
         "more".into(),
     ]);
     let (summarize, cheap) = summarizer([sum(), sum()]);
-    let (asked, summarize) = counted(summarize);
     let agent = agent(&model, summarize);
     let (events, outcome) = told(agent.run("go")).await;
     assert_eq!(order(&events), "ttcttt");
     let (events, _) = told(agent.run_from(stored(&outcome.history), "on")).await;
     assert_eq!(order(&events), "t");
-    assert_eq!((asked.load(Ordering::Relaxed), cheap.requests().len()), (1, 1));
+    assert_eq!(cheap.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -205,18 +204,18 @@ async fn a_model_is_asked_only_where_shortening_is_not_enough() {
     let run = async |bytes: usize| {
         let model = Scripted::new([
             looks(tokens(300, 1)),
-            looks(tokens(700, 10)),
+            looks(tokens(450, 10)),
             Reply::text("done").usage(tokens(1, 1)),
         ]);
         let (summarize, cheap) = summarizer([sum()]);
         let chain = Shorten::new().keep_turns(1).max_result_bytes(400).or(summarize);
         let agent = agent(&model, chain).with_tools([look(bytes)]);
-        let (events, outcome) = told(agent.run("go ".repeat(300))).await;
+        let (events, outcome) = told(agent.run("go ".repeat(30))).await;
         assert_eq!(outcome.reason, Reason::Completed);
         (order(&events), cheap.requests().len())
     };
-    assert_eq!(run(1_200).await, ("ttct".to_owned(), 0));
-    // The prompt has 225 tokens, and the newest result still 800.
+    assert_eq!(run(1_600).await, ("ttct".to_owned(), 0));
+    // The newest result still has 800 tokens.
     assert_eq!(run(90_000).await.1, 1);
 }
 
