@@ -70,10 +70,8 @@ fn body(
                 while let Some(event) = parts.deliver(&mut state) {
                     yield Step::Value(event);
                 }
-                match parts.make_room(&mut state).await {
-                    Some(event) => yield Step::Value(event),
-                    None => break,
-                }
+                let Some(event) = parts.make_room(&mut state).await else { break };
+                yield Step::Value(event);
             }
             let request = parts.request(&mut state).await?;
             yield Step::Value(parts.turn_started(&state));
@@ -112,7 +110,6 @@ fn body(
                 }
                 parts.close_verdicts();
                 let answered = answers.finish()?;
-                let pending = !answered.pending.is_empty();
                 state = state.answered(turn.as_deref(), answered);
                 let next = match (decision, turn) {
                     (Decision::Refuse { next, .. }, _) => next,
@@ -120,7 +117,7 @@ fn body(
                     (Decision::Stop, Some(turn)) => parts.at_stop(&mut state, &turn).await?,
                     (Decision::RunTools | Decision::Stop, _) => {
                         let facts = parts.facts(&mut state, None);
-                        let next = after_tools(&state, pending, &facts);
+                        let next = after_tools(&state, !state.pending.is_empty(), &facts);
                         parts.unless_stopped(&state, next).await?
                     }
                 };
@@ -145,12 +142,10 @@ fn body(
                     facts.can_compact = was_compacted(&state.history);
                     next = on_error(&state, &error, &facts);
                 }
-                let retracted = retracted.filter(|_| next.is_some());
-                for event in [retracted, compacted].into_iter().flatten() {
+                for event in [retracted.filter(|_| next.is_some()), compacted].into_iter().flatten() {
                     yield Step::Value(event);
                 }
-                let Some(next) = next else { Err(error)? };
-                next
+                next.ok_or(error)?
             }
         };
 

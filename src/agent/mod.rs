@@ -119,7 +119,7 @@ impl Agent {
             checks: Checks::default(),
             hooks: Hooks::new(),
             compactor: Some(Arc::new(Shorten::new())),
-            compactor_timeout: Duration::from_secs(120),
+            compactor_timeout: Duration::from_mins(2),
             window: None,
             interactive: false,
             ids: Arc::new(SystemIds),

@@ -98,14 +98,18 @@ pub struct Narrowed {
 #[derive(Clone)]
 pub struct Narrow {
     cap: u64,
-    candidates: Arc<dyn Fn(&History) -> Vec<Candidate> + Send + Sync>,
+    candidates: Arc<Of<Vec<Candidate>>>,
     constraints: String,
     /// `None` is one line a call.
-    steps: Option<Arc<dyn Fn(&History) -> String + Send + Sync>>,
+    steps: Option<Arc<Of<String>>>,
     keep_turns: Option<usize>,
     counter: Arc<dyn CountTokens>,
-    told: Option<Arc<dyn Fn(&Selection) + Send + Sync>>,
+    told: Option<Arc<Told>>,
 }
+
+/// What is made of a history.
+type Of<T> = dyn Fn(&History) -> T + Send + Sync;
+type Told = dyn Fn(&Selection) + Send + Sync;
 
 impl Narrow {
     /// Makes one that adds at most `cap` tokens, chosen from what `candidates` makes of the history.
@@ -167,7 +171,7 @@ impl Narrow {
             let kept = Kept::of(&items, cut);
             earlier = match &self.steps {
                 Some(f) => f(&history.truncated(cut)),
-                None => steps(items.iter().copied().take(cut)),
+                None => steps(items.get(..cut).unwrap_or_default()),
             };
             context.rewrite(0..cut, kept.instructions.into_iter().chain(kept.prompt));
         }

@@ -31,11 +31,11 @@ pub(super) fn transcript<'a>(
 }
 
 /// One line for each call, oldest first: its name, its arguments, how it ended.
-pub(super) fn steps<'a>(items: impl IntoIterator<Item = &'a Item> + Clone) -> String {
+pub(super) fn steps(items: &[&Item]) -> String {
     let mut text = String::new();
-    for call in items.clone().into_iter().filter_map(Item::as_tool_call) {
+    for call in items.iter().filter_map(|item| item.as_tool_call()) {
         let arguments = clipped(call.arguments_or_empty().into(), 200).replace('\n', " ");
-        let mut results = items.clone().into_iter().filter_map(Item::as_tool_result);
+        let mut results = items.iter().filter_map(|item| item.as_tool_result());
         let result = results.find(|result| result.call_id == call.call_id);
         let kind = result.map_or_else(|| "no result".to_owned(), |result| result.kind.to_string());
         let _ = writeln!(text, "- {} {arguments}: {kind}", call.name);

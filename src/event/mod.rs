@@ -260,7 +260,6 @@ enum Written<'a> {
     },
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_none(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
