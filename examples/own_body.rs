@@ -14,6 +14,7 @@ use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 use serde_json::json;
 use turnstream::agent::{Decision, Next, Parts, State, after_tools, decide, on_error};
+use turnstream::context::was_compacted;
 use turnstream::env::SystemIds;
 use turnstream::error::Error;
 use turnstream::event::{Event, Reason};
@@ -56,16 +57,20 @@ fn body(
         let said = if state.resuming.is_some() {
             Ok(None)
         } else {
-            let facts = parts.facts(&mut state, None);
-            if let Some(next) = facts.instead(&state) {
-                let (events, step) = state.then(next, || parts.id());
-                for event in events {
+            loop {
+                let facts = parts.facts(&mut state, None);
+                if let Some(next) = facts.instead(&state) {
+                    let (events, step) = state.then(next, || parts.id());
+                    for event in events {
+                        yield Step::Value(event);
+                    }
+                    yield step;
+                    return;
+                }
+                while let Some(event) = parts.deliver(&mut state) {
                     yield Step::Value(event);
                 }
-                yield step;
-                return;
-            }
-            while let Some(event) = parts.deliver(&mut state) {
+                let Some(event) = parts.make_room(&mut state).await else { break };
                 yield Step::Value(event);
             }
             let request = parts.request(&mut state).await?;
@@ -105,7 +110,6 @@ fn body(
                 }
                 parts.close_verdicts();
                 let answered = answers.finish()?;
-                let pending = !answered.pending.is_empty();
                 state = state.answered(turn.as_deref(), answered);
                 let next = match (decision, turn) {
                     (Decision::Refuse { next, .. }, _) => next,
@@ -113,18 +117,18 @@ fn body(
                     (Decision::Stop, Some(turn)) => parts.at_stop(&mut state, &turn).await?,
                     (Decision::RunTools | Decision::Stop, _) => {
                         let facts = parts.facts(&mut state, None);
-                        let next = after_tools(&state, pending, &facts);
+                        let next = after_tools(&state, !state.pending.is_empty(), &facts);
                         parts.unless_stopped(&state, next).await?
                     }
                 };
                 match next {
-                    Next::Compact => match parts.compact(&mut state).await {
-                        Some(event) => {
+                    Next::Compact => {
+                        if let Some(event) = parts.compact(&mut state).await {
                             yield Step::Value(event);
-                            next
                         }
-                        None => Next::Finish(Reason::ContextWindow),
-                    },
+                        let full = Next::Finish(Reason::ContextWindow);
+                        if was_compacted(&state.history) { next } else { full }
+                    }
                     next => next,
                 }
             }
@@ -132,17 +136,16 @@ fn body(
                 let retracted = parts.failed(&state, &error);
                 let mut facts = parts.facts(&mut state, None);
                 let mut next = on_error(&state, &error, &facts);
-                let mut shorter = None;
+                let mut compacted = None;
                 if next == Some(Next::Compact) {
-                    shorter = parts.compact(&mut state).await;
-                    facts.can_compact = shorter.is_some();
+                    compacted = parts.compact(&mut state).await;
+                    facts.can_compact = was_compacted(&state.history);
                     next = on_error(&state, &error, &facts);
                 }
-                let Some(next) = next else { Err(error)? };
-                for event in [retracted, shorter].into_iter().flatten() {
+                for event in [retracted.filter(|_| next.is_some()), compacted].into_iter().flatten() {
                     yield Step::Value(event);
                 }
-                next
+                next.ok_or(error)?
             }
         };
 

@@ -100,11 +100,11 @@ impl Compactor for Forgetful {
         ready(match self.0.roll(8) {
             0 => Ok(None),
             1 => Err(error(ErrorKind::Other)),
-            2 => Ok(Some(Compaction { from: 5, to: 2, items: words })),
-            3 => Ok(Some(Compaction { from: usize::MAX, to: usize::MAX, items: words })),
+            2 => Ok(Some(Compaction::new(5, 2, words))),
+            3 => Ok(Some(Compaction::new(usize::MAX, usize::MAX, words))),
             4 => panic!("the compactor"),
-            5 => Ok(Some(Compaction { from: 0, to: history.len(), items: Vec::new() })),
-            _ => Ok(Some(Compaction { from, to, items: words })),
+            5 => Ok(Some(Compaction::new(0, history.len(), Vec::new()))),
+            _ => Ok(Some(Compaction::new(from, to, words))),
         })
         .boxed()
     }

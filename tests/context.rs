@@ -77,7 +77,7 @@ fn applied(compaction: &Compaction, to: &History) -> History {
 #[track_caller]
 fn refuses(from: usize, to: usize, items: Vec<Item>, why: &str) {
     let history = history(session(2));
-    let error = Compaction { from, to, items }.check(&history).unwrap_err();
+    let error = Compaction::new(from, to, items).check(&history).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     assert!(error.message().contains(why), "{error}");
 }
@@ -85,7 +85,7 @@ fn refuses(from: usize, to: usize, items: Vec<Item>, why: &str) {
 #[track_caller]
 fn accepts(from: usize, to: usize, items: Vec<Item>) {
     let before = history(session(2));
-    assert!(applied(&Compaction { from, to, items }, &before).is_lawful());
+    assert!(applied(&Compaction::new(from, to, items), &before).is_lawful());
 }
 
 #[test]
@@ -123,14 +123,14 @@ fn a_call_id_from_elsewhere_in_the_history_is_refused() {
     let mut history = history(session(2));
     history.rewrite(0..5, []);
     let back = vec![call("c0", "{}"), result("c0", "r")];
-    let error = Compaction { from: 0, to: 0, items: back }.check(&history).unwrap_err();
+    let error = Compaction::new(0, 0, back).check(&history).unwrap_err();
     assert!(error.message().contains("`c0` is taken"), "{error}");
 }
 
 #[test]
 fn what_was_unlawful_before_is_no_fault_of_a_compaction() {
     let open = history([Item::user("a"), ends(call("c", "{}"))]);
-    let compaction = Compaction { from: 0, to: 1, items: vec![Item::user("b")] };
+    let compaction = Compaction::new(0, 1, vec![Item::user("b")]);
     assert!(applied(&compaction, &open).settled().is_lawful());
 }
 
@@ -150,10 +150,8 @@ fn note_stands_at(history: &History, compaction: Compaction, expected: usize) {
 #[test]
 fn h58_the_note_stands_between_two_turns_behind_what_was_replaced() {
     let history = history(session(2));
-    let same = |from: usize, to: usize| Compaction {
-        from,
-        to,
-        items: history.iter().take(to).skip(from).cloned().collect(),
+    let same = |from: usize, to: usize| {
+        Compaction::new(from, to, history.iter().take(to).skip(from).cloned().collect())
     };
     // 0 user, 1 reasoning, 2 text, 3 call, 4 result, 5 reasoning, 6 text, 7 call, 8 result
     note_stands_at(&history, same(0, 0), 0);
@@ -164,10 +162,10 @@ fn h58_the_note_stands_between_two_turns_behind_what_was_replaced() {
     for to in 6..=9 {
         note_stands_at(&history, same(6, to), 9);
     }
-    note_stands_at(&history, Compaction { from: 0, to: 9, items: vec![] }, 0);
-    note_stands_at(&history, Compaction { from: 0, to: 5, items: vec![] }, 0);
-    note_stands_at(&history, Compaction { from: 0, to: 5, items: vec![Item::user("sum")] }, 1);
-    note_stands_at(&history, Compaction { from: 0, to: 5, items: vec![Item::text("sum")] }, 5);
+    note_stands_at(&history, Compaction::new(0, 9, vec![]), 0);
+    note_stands_at(&history, Compaction::new(0, 5, vec![]), 0);
+    note_stands_at(&history, Compaction::new(0, 5, vec![Item::user("sum")]), 1);
+    note_stands_at(&history, Compaction::new(0, 5, vec![Item::text("sum")]), 5);
 }
 
 #[test]
@@ -182,7 +180,7 @@ fn the_note_does_not_stand_among_the_results_of_a_turn() {
         Item::text("done"),
     ]);
     assert!(history.is_lawful());
-    let clip = Compaction { from: 2, to: 3, items: vec![result("c2", "-")] };
+    let clip = Compaction::new(2, 3, vec![result("c2", "-")]);
     note_stands_at(&history, clip, 5);
 }
 
@@ -197,16 +195,16 @@ fn a_void_result_ends_no_turn_and_a_turn_without_calls_does() {
         ends(Item::text("done")),
     ]));
     assert!(history.is_lawful());
-    note_stands_at(&history, Compaction { from: 1, to: 2, items: vec![void] }, 5);
+    note_stands_at(&history, Compaction::new(1, 2, vec![void]), 5);
     let item = Item::text("paused").marked(Mark::Compacted);
-    note_stands_at(&history, Compaction { from: 5, to: 6, items: vec![ends(item)] }, 6);
+    note_stands_at(&history, Compaction::new(5, 6, vec![ends(item)]), 6);
 }
 
 #[test]
 fn a_range_beyond_the_history_is_left_to_the_check() {
     let history = history(session(1));
     for (from, to) in [(0, 99), (99, 99), (usize::MAX, usize::MAX)] {
-        let compaction = reactive(Compaction { from, to, items: vec![] }, &history);
+        let compaction = reactive(Compaction::new(from, to, vec![]), &history);
         assert!(compaction.check(&history).is_err());
     }
 }
@@ -214,7 +212,7 @@ fn a_range_beyond_the_history_is_left_to_the_check() {
 #[test]
 fn h58_the_note_outlives_a_store_a_settling_a_fork_and_further_turns() {
     let before = history(session(3));
-    let compaction = reactive(Compaction { from: 0, to: 5, items: vec![] }, &before);
+    let compaction = reactive(Compaction::new(0, 5, vec![]), &before);
     let mut history = applied(&compaction, &before);
     let stored = serde_json::to_string(&history).unwrap();
     history = serde_json::from_str(&stored).unwrap();
@@ -225,7 +223,7 @@ fn h58_the_note_outlives_a_store_a_settling_a_fork_and_further_turns() {
     // A plain compaction leaves it alone, and one that would lose it is refused.
     let shortened = Shorten::new().keep_turns(1).shorten(&history).unwrap();
     assert!(was_compacted(&applied(&shortened, &history)));
-    let forget = Compaction { from: 0, to: history.len(), items: vec![Item::user("sum")] };
+    let forget = Compaction::new(0, history.len(), vec![Item::user("sum")]);
     let error = forget.check(&history).unwrap_err();
     assert!(error.message().contains("the note of an earlier compaction"), "{error}");
     applied(&reactive(forget, &history), &history);
@@ -270,7 +268,7 @@ fn every_wire_takes_the_note_wherever_it_stands() {
             let items = vec![Item::user("sum"); sum];
             let kept = before.iter().take(to).skip(from).cloned();
             let items = if from == to { kept.collect() } else { items };
-            let after = applied(&reactive(Compaction { from, to, items }, &before), &before);
+            let after = applied(&reactive(Compaction::new(from, to, items), &before), &before);
             let body = encoded(wire, &after);
             assert_eq!(lint::request(wire, &body), [""; 0], "{wire:?} {from}..{to}");
             assert_eq!(body.to_string().matches(NOTE).count(), 1);
@@ -518,7 +516,7 @@ proptest! {
         len in 0_usize..45,
         items in prop::collection::vec(any_item(), 0..6),
     ) {
-        let compaction = Compaction { from, to: from + len, items };
+        let compaction = Compaction::new(from, from + len, items);
         let with_note = reactive(compaction.clone(), &before);
         if compaction.check(&before).is_ok() {
             prop_assert!(applied(&compaction, &before).is_lawful());

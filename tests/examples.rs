@@ -55,6 +55,24 @@ fn approval_runs_nothing_that_is_not_allowed() {
 }
 
 #[test]
+fn auto_compaction_still_knows_from_the_summary_what_was_said_first() {
+    let Some(out) = run("auto_compaction", &[]) else { return };
+    check_lines(
+        &out,
+        &[
+            "is nearly full at 1600",
+            "with the page",
+            "compacted: ",
+            "Summary of the conversation up to here",
+            "completed, ",
+            "> What is my boat called?",
+            "It is called Ondine: the summary says so.",
+            "items are kept, lawful: true",
+        ],
+    );
+}
+
+#[test]
 fn budget_says_what_was_spent_and_what_ended_it() {
     let Some(out) = run("budget", &[]) else { return };
     check_lines(

@@ -193,7 +193,7 @@ fn evidence_outlives_a_compaction() {
     let events = [calls(&["a"], 1), vec![output("a", "1")]].concat();
     let journal = fold(&empty(), &events);
     let (why, items) = (turnstream::event::RewrittenWhy::Compacted, vec![Item::user("short")]);
-    journal.observe(&Event::Rewritten { why, from: 0, to: 3, items });
+    journal.observe(&Event::Rewritten { why, from: 0, to: 3, items, usage: Usage::default() });
     assert_eq!(journal.history().len(), 1);
     assert_eq!(proofs(&journal.outcome(Reason::Stopped, None)), ["1"]);
 }

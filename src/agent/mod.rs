@@ -19,6 +19,7 @@ mod input;
 mod limits;
 mod parts;
 mod resume;
+mod room;
 mod run;
 mod settings;
 mod state;
@@ -28,6 +29,7 @@ mod words;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use body::body;
 pub use budget::{Budget, Nudging, Pool, Spent, Target, Tracker};
@@ -36,6 +38,7 @@ pub use handle::{Receipt, RunHandle};
 pub use input::Input;
 pub use limits::Limits;
 pub use parts::Parts;
+pub use room::Room;
 pub use run::Run;
 pub use state::{Repeats, State, Verdicts};
 
@@ -45,7 +48,7 @@ use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hooks;
 use crate::agent::run::Begin;
 use crate::agent::validate::Checks;
-use crate::context::{Compactor, Shorten};
+use crate::context::{Compactor, Shorten, Window};
 use crate::env::{Ids, SystemIds};
 use crate::error::Error;
 use crate::event::Event;
@@ -98,6 +101,9 @@ pub struct Agent {
     hooks: Hooks,
     evidence: Option<RequireEvidence>,
     compactor: Option<Arc<dyn Compactor>>,
+    compactor_timeout: Duration,
+    /// What is kept free of, where somebody has said how large it is.
+    window: Option<Window>,
     /// Calls without a verdict are waited for.
     interactive: bool,
     ids: Arc<dyn Ids>,
@@ -119,6 +125,8 @@ impl Agent {
             hooks: Hooks::new(),
             evidence: None,
             compactor: Some(Arc::new(Shorten::new())),
+            compactor_timeout: Duration::from_mins(2),
+            window: None,
             interactive: false,
             ids: Arc::new(SystemIds),
         }

@@ -1,17 +1,14 @@
 //! What the body of the agent's loop works with.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-
-use futures::FutureExt;
 
 use crate::agent::budget::Spent;
 use crate::agent::control::{Control, When};
 use crate::agent::gate::RunGate;
 use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
-use crate::context::{self, Compaction};
+use crate::context;
 use crate::error::Error;
-use crate::event::{AppendedWhy, Event, Reason, RewrittenWhy};
+use crate::event::{AppendedWhy, Event, Reason};
 use crate::provider::Provider;
 use crate::request::{Output, Request, ToolChoice};
 use crate::stream::TurnStream;
@@ -231,35 +228,6 @@ impl Parts {
             true => Next::Finish(Reason::Stopped),
             false => next,
         })
-    }
-
-    /// Makes the history shorter. `None` says that it cannot be; hooks are told why.
-    pub async fn compact(&self, state: &mut State) -> Option<Event> {
-        let compactor = self.agent.compactor.as_ref()?;
-        let history = &state.history;
-        let compacted = AssertUnwindSafe(async {
-            let compaction = compactor.compact(history).await?;
-            let compaction = compaction.map(|compaction| context::reactive(compaction, history));
-            if let Some(compaction) = &compaction {
-                compaction.check(history)?;
-            }
-            Ok(compaction)
-        });
-        let compacted = compacted.catch_unwind().await;
-        let compacted =
-            compacted.unwrap_or_else(|payload| Err(Error::panic("the compactor", &*payload)));
-        match compacted {
-            Ok(compaction) => {
-                let compaction = compaction?;
-                compaction.apply(&mut state.history);
-                let Compaction { from, to, items } = compaction;
-                Some(Event::Rewritten { why: RewrittenWhy::Compacted, from, to, items })
-            }
-            Err(error) => {
-                self.agent.hooks.failure(state, &error);
-                None
-            }
-        }
     }
 
     /// Counts what the last requests used, when the run is over. Gives what all of them cost, where

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::hook::Hook;
 use crate::agent::{Agent, Budget, Limits};
-use crate::context::Compactor;
+use crate::context::{Compactor, Window};
 use crate::env::Ids;
 use crate::provider::Provider;
 use crate::request::Options;
@@ -160,10 +160,45 @@ impl Agent {
         self
     }
 
-    /// Sets how a history is made shorter that does not fit the model any more;
-    /// [`Shorten`](crate::context::Shorten) unless set. It happens at most once in a history.
+    /// Sets the model's context window. Before a request that nears it, the
+    /// [compactor](Self::with_compactor) is asked to make the history shorter, as often as that
+    /// happens; see [`Window`] for what is near. Without one, only a request that did not fit makes
+    /// a history shorter.
+    ///
+    /// What counts is the ledger: what a hook's
+    /// [`transform_context`](crate::agent::hook::Hook::transform_context) makes of it is known where a
+    /// provider has counted it, and not guessed at. Once asked, it is asked until the
+    /// request is a quarter below the limit, or until it has nothing more. One that does not help is
+    /// told to the hooks as a [failure](crate::agent::hook::Hook::failure), the request is sent as it
+    /// is, and it is tried again when the request has grown by a twentieth of the window.
+    ///
+    /// ```
+    /// use turnstream::context::{Compactor, Shorten, Summarize, Window};
+    /// use turnstream::{Agent, provider::Scripted};
+    ///
+    /// let (model, cheaper) = (Scripted::new(["Done."]), Scripted::new(["They talked."]));
+    /// let agent = Agent::new(model)
+    ///     .with_window(Window::new(200_000))
+    ///     .with_compactor(Shorten::new().or(Summarize::new(cheaper)));
+    /// # drop(agent);
+    /// ```
+    pub fn with_window(mut self, window: Window) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// Sets how a history is made shorter that nears the [window](Self::with_window), or that did not
+    /// fit the model; [`Shorten`](crate::context::Shorten) unless set. The latter happens at most once
+    /// in a history.
     pub fn with_compactor(mut self, compactor: impl Compactor + 'static) -> Self {
         self.compactor = Some(Arc::new(compactor));
+        self
+    }
+
+    /// Sets how long the compactor may take; 120 seconds unless set. One that takes longer is dropped,
+    /// and has failed. The time is tokio's; a compactor that answers at its first poll needs no runtime.
+    pub fn with_compactor_timeout(mut self, timeout: Duration) -> Self {
+        self.compactor_timeout = timeout;
         self
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::agent::budget::Tracker;
 use crate::agent::evidence::Standing;
-use crate::agent::{Next, words};
+use crate::agent::{Next, Room, words};
 use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
 use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
 use crate::request::ToolSpec;
@@ -60,6 +60,8 @@ pub struct State {
     pub resuming: Option<Verdicts>,
     /// The calls that wait for somebody outside, with the arguments that would run.
     pub pending: Vec<ToolCall>,
+    /// What is remembered of the requests that near the window.
+    pub room: Room,
     /// What the last request offered, where a hook has changed the tools.
     pub offered: Option<Arc<[ToolSpec]>>,
     /// Why the loop went on last.
@@ -110,6 +112,7 @@ impl State {
             model: Arc::default(),
             resuming: None,
             pending: Vec::new(),
+            room: Room::default(),
             offered: None,
             transition: None,
             ending: None,

@@ -5,27 +5,50 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
-use serde_json::json;
 
+use crate::context::{Or, was_compacted};
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, Item, ItemKind, Mark, ProviderData};
-
-/// What stands behind what a reactive compaction replaced.
-const NOTE: &str = "The conversation up to here was shortened to fit the context window.";
-/// Whose data the note carries: no wire's, so that none of it is sent.
-const NOTE_PROVIDER: &str = "turnstream";
+use crate::item::{History, Item};
+use crate::usage::Usage;
 
 /// Says what to replace so that a history gets shorter.
 ///
-/// An agent asks it when a request did not fit the model's context window, and makes a history
-/// shorter at most once.
+/// An agent asks it before a request that nears the [window](crate::context::Window), as often as
+/// that happens, and when a request did not fit, once in the life of a history.
 pub trait Compactor: Send + Sync {
     /// What to replace, or `None` if nothing gets shorter.
     ///
     /// The history is cheap to clone into the future, which owns what it needs. Dropping the
-    /// future, as an interrupt does, must cancel what it does. It is waited for as long as it takes:
-    /// one that asks a model or a server has a time limit of its own.
+    /// future, as an interrupt does, must cancel what it does. An agent drops it when it takes longer
+    /// than [`with_compactor_timeout`](crate::Agent::with_compactor_timeout) says.
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>>;
+
+    /// Asks another where this one has nothing to replace, or fails.
+    ///
+    /// Before a request an agent asks again as long as the history is too long and gets shorter, so that
+    /// `Shorten::new().or(summarize)` summarises only where shortening was not enough.
+    ///
+    /// ```
+    /// use futures::executor::block_on;
+    /// use turnstream::context::{Compactor, Shorten, Summarize};
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::{History, Item};
+    ///
+    /// let model = Scripted::new(["They say hello a lot."]);
+    /// let compactor = Shorten::new().or(Summarize::new(model).keep_turns(1));
+    /// let words = [Item::user("hello"), Item::text("hello"), Item::user("bye"), Item::text("bye")];
+    /// let mut history = History::from_items("h", words);
+    /// let compaction = block_on(compactor.compact(&history))?.unwrap();
+    /// compaction.apply(&mut history);
+    /// assert_eq!(history.len(), 3);
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    fn or<C: Compactor + 'static>(self, second: C) -> Or<Self, C>
+    where
+        Self: Sized,
+    {
+        Or::new(self, second)
+    }
 }
 
 impl<C: Compactor + ?Sized> Compactor for Arc<C> {
@@ -44,7 +67,7 @@ impl<C: Compactor + ?Sized> Compactor for Arc<C> {
 /// // Forgets all but the newest entry.
 /// let forget = compact_with(|history: &History| {
 ///     let to = history.len().saturating_sub(1);
-///     Ok((to > 0).then(|| Compaction { from: 0, to, items: Vec::new() }))
+///     Ok((to > 0).then(|| Compaction::new(0, to, Vec::new())))
 /// });
 /// let mut history = History::from_items("h", ["one", "two", "three"].map(Item::user));
 /// let compaction = block_on(forget.compact(&history))?.unwrap();
@@ -88,9 +111,18 @@ pub struct Compaction {
     pub to: usize,
     /// What stands there instead.
     pub items: Vec<Item>,
+    /// The tokens that it took to make it, void attempts included.
+    pub usage: Usage,
+    /// The model that has made it, where one was asked.
+    pub model: Option<String>,
 }
 
 impl Compaction {
+    /// Replaces the entries `from..to` by these, at no cost.
+    pub fn new(from: usize, to: usize, items: Vec<Item>) -> Self {
+        Self { from, to, items, ..Self::default() }
+    }
+
     /// Replaces the entries, without a [check](Self::check).
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
@@ -106,7 +138,7 @@ impl Compaction {
     /// - a lawful history would not be [lawful](History::is_lawful) any more, for example because
     ///   a call goes and its result stays,
     /// - a call comes in under an id that the history knows from elsewhere,
-    /// - the note that a [reactive](reactive) compaction left would go: without it the history
+    /// - the note that a [reactive](crate::context::reactive) compaction left would go: without it the history
     ///   would be compacted again and again.
     pub fn check(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {
@@ -138,57 +170,4 @@ impl Compaction {
 
 fn refused(what: impl fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidRequest, format!("the compaction cannot be used: {what}"))
-}
-
-/// The same compaction with a note behind what it replaces, by which [`was_compacted`] knows that
-/// this history was compacted because it did not fit.
-///
-/// The note is a user's item, which every wire takes between any two turns. It never stands inside
-/// a turn or between a call and its result: the range is widened to the next place where it may.
-pub fn reactive(mut compaction: Compaction, history: &History) -> Compaction {
-    let items: Vec<&Item> = history.iter().collect();
-    let live = |item: &&Item| !item.tombstone;
-    loop {
-        let kept = items.iter().copied().take(compaction.from);
-        let before = kept.chain(&compaction.items).rfind(live);
-        let behind = items.get(compaction.to..).unwrap_or_default();
-        if may_stand_between(before, behind.iter().copied().find(live)) {
-            break;
-        }
-        compaction.items.extend(behind.first().map(|item| (*item).clone()));
-        compaction.to += 1;
-    }
-    compaction.items.push(note());
-    compaction
-}
-
-/// Whether what is between these two is a boundary of turns.
-fn may_stand_between(before: Option<&Item>, behind: Option<&Item>) -> bool {
-    let (Some(before), Some(behind)) = (before, behind) else { return true };
-    let is_outside =
-        |item: &Item| matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
-    let ends = before.turn.is_some() || before.as_tool_result().is_some() || is_outside(before);
-    behind.as_tool_result().is_none() && (ends || is_outside(behind))
-}
-
-/// Whether the history holds the note of a [reactive] compaction.
-pub fn was_compacted(history: &History) -> bool {
-    history.holds_compacted() && history.newest_first().any(is_note)
-}
-
-fn note() -> Item {
-    let data = ProviderData {
-        provider: NOTE_PROVIDER.to_owned(),
-        model: String::new(),
-        value: json!({ "compaction": "reactive" }).into(),
-    };
-    let item = Item { provider_data: Some(Arc::new(data)), ..Item::user(NOTE) };
-    item.marked(Mark::Compacted)
-}
-
-fn is_note(item: &Item) -> bool {
-    let Some(data) = &item.provider_data else { return false };
-    item.compacted
-        && data.provider == NOTE_PROVIDER
-        && data.value.to_value()["compaction"] == "reactive"
 }

@@ -1,7 +1,35 @@
-//! How a history gets shorter: what a compactor says to replace, and a plain one without a model.
+//! What a model is sent of a long history: how many tokens that is, and how it gets less.
+//!
+//! | | |
+//! |---|---|
+//! | [`estimate`], [`estimate_request`] | how many tokens there are: the last usage, and a guess for what came since |
+//! | [`Window`] | how many the model takes, and when that is near |
+//! | [`Compactor`] | says what to replace in the ledger: [`Shorten`] by rule, [`Summarize`] by a model |
+//! | [`Narrow`] | chooses what one request is told besides, up to a cap, and says why; the ledger stays |
+//!
+//! An agent uses them: see [the guide](crate::guide::agent). They do no I/O of their own, and nothing is
+//! spawned.
 
 mod compact;
+mod count;
+mod estimate;
+mod failure;
+mod narrow;
+mod note;
+mod or;
 mod shorten;
+mod summarize;
+mod transcript;
+mod turns;
+mod window;
 
-pub use compact::{CompactWith, Compaction, Compactor, compact_with, reactive, was_compacted};
+pub use compact::{CompactWith, Compaction, Compactor, compact_with};
+pub use count::{CountTokens, QuarterOfBytes};
+pub use estimate::{estimate, estimate_request, guess, guess_request};
+pub use failure::CompactionFailure;
+pub use narrow::{Candidate, Chosen, LeftOut, Narrow, Narrowed, Selection};
+pub use note::{reactive, recorded, was_compacted};
+pub use or::Or;
 pub use shorten::Shorten;
+pub use summarize::Summarize;
+pub use window::Window;

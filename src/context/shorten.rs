@@ -104,7 +104,7 @@ impl Shorten {
         let to = changes.iter().rposition(Change::is_some)? + 1;
         let replaced = changes.into_iter().zip(&items).take(to).skip(from);
         let items = replaced.filter_map(|(change, item)| change.made_of(item)).collect();
-        Some(Compaction { from, to, items })
+        Some(Compaction::new(from, to, items))
     }
 
     /// How many entries belong to old turns: all up to the results of the newest old one.

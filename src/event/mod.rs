@@ -17,6 +17,7 @@ pub use transition::{AppendedWhy, RewrittenWhy, Transition};
 
 use crate::item::{Item, Json, ToolCall, ToolResult};
 use crate::turn::{Text, Turn, TurnEvent};
+use crate::usage::Usage;
 
 /// One event of a run.
 ///
@@ -41,7 +42,8 @@ pub enum Event {
         /// The items.
         items: Vec<Item>,
     },
-    /// Entries `from..to` of the history were replaced.
+    /// Entries `from..to` of the history were replaced. A compaction that came to nothing and was paid for
+    /// replaces none of them: `from` is `to`, and there are no items.
     Rewritten {
         /// What for.
         why: RewrittenWhy,
@@ -51,6 +53,9 @@ pub enum Event {
         to: usize,
         /// What stands there now.
         items: Vec<Item>,
+        /// The tokens that it took to find out what stands there, void attempts included. They count
+        /// for the run. Not written where there are none.
+        usage: Usage,
     },
     /// A request is about to be sent.
     TurnStarted {
@@ -224,12 +229,39 @@ impl From<ToolEvent> for Event {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Written<'a> {
-    Appended { why: AppendedWhy, id: &'a str, items: &'a [Item] },
-    Rewritten { why: RewrittenWhy, from: usize, to: usize, items: &'a [Item] },
-    TurnStarted { turn: u32, model: &'a str, transition: Option<Transition> },
-    Nested { call_id: &'a str, name: &'a str, event: &'a Event },
-    Continued { reason: Transition },
-    Finished { outcome: &'a Outcome },
+    Appended {
+        why: AppendedWhy,
+        id: &'a str,
+        items: &'a [Item],
+    },
+    Rewritten {
+        why: RewrittenWhy,
+        from: usize,
+        to: usize,
+        items: &'a [Item],
+        #[serde(skip_serializing_if = "is_none")]
+        usage: Usage,
+    },
+    TurnStarted {
+        turn: u32,
+        model: &'a str,
+        transition: Option<Transition>,
+    },
+    Nested {
+        call_id: &'a str,
+        name: &'a str,
+        event: &'a Event,
+    },
+    Continued {
+        reason: Transition,
+    },
+    Finished {
+        outcome: &'a Outcome,
+    },
+}
+
+fn is_none(usage: &Usage) -> bool {
+    *usage == Usage::default()
 }
 
 /// The same as they are read.
@@ -247,6 +279,8 @@ enum Read {
         from: usize,
         to: usize,
         items: Vec<Item>,
+        #[serde(default)]
+        usage: Usage,
     },
     TurnStarted {
         turn: u32,
@@ -273,7 +307,9 @@ impl From<Read> for Event {
     fn from(read: Read) -> Self {
         match read {
             Read::Appended { why, id, items } => Self::Appended { why, id, items },
-            Read::Rewritten { why, from, to, items } => Self::Rewritten { why, from, to, items },
+            Read::Rewritten { why, from, to, items, usage } => {
+                Self::Rewritten { why, from, to, items, usage }
+            }
             Read::TurnStarted { turn, model, transition } => {
                 Self::TurnStarted { turn, model, transition }
             }
@@ -296,8 +332,8 @@ impl Serialize for Event {
                 return Err(S::Error::custom("an unknown event is never written"));
             }
             Self::Appended { why, id, items } => Written::Appended { why: *why, id, items },
-            Self::Rewritten { why, from, to, items } => {
-                Written::Rewritten { why: *why, from: *from, to: *to, items }
+            Self::Rewritten { why, from, to, items, usage } => {
+                Written::Rewritten { why: *why, from: *from, to: *to, items, usage: *usage }
             }
             Self::TurnStarted { turn, model, transition } => {
                 Written::TurnStarted { turn: *turn, model, transition: *transition }

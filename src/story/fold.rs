@@ -26,7 +26,7 @@ pub(super) struct Fold {
     /// What the results in the history have put on record, also those that were rewritten since.
     evidence: Vec<Json>,
     nested: Nested,
-    /// Of completed turns and of void attempts.
+    /// Of completed turns, of void attempts, and of what was rewritten.
     spent: Usage,
     requests: u32,
     turns: u32,
@@ -78,8 +78,9 @@ impl Fold {
                 }
                 self.history.extend(items.iter().cloned());
             }
-            Event::Rewritten { from, to, items, .. } => {
+            Event::Rewritten { from, to, items, usage, .. } => {
                 self.flush();
+                self.spent += *usage;
                 let before = self.history.len();
                 self.history.rewrite(*from..*to, items.iter().cloned());
                 if *from < self.known {

@@ -166,8 +166,8 @@ impl Compactor for Forgetful {
         let items = vec![Item::user("in short")];
         ready(match self.0.roll(5) {
             0 => Err(Error::new(ErrorKind::Other, "it failed")),
-            1 => Ok(Some(Compaction { from: 5, to: 2, items })),
-            _ => Ok(Some(Compaction { from: 0, to: history.len() / 2, items })),
+            1 => Ok(Some(Compaction::new(5, 2, items))),
+            _ => Ok(Some(Compaction::new(0, history.len() / 2, items))),
         })
         .boxed()
     }

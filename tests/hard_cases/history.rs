@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::agent::hook::{self, OnStop};
-use turnstream::context::{Compaction, Compactor, Shorten, compact_with};
+use turnstream::context::{Compaction, Compactor, Shorten, Window, compact_with};
 use turnstream::event::{AppendedWhy, Reason, RewrittenWhy, ToolEvent, Transition};
 use turnstream::item::{Mark, ResultKind};
 use turnstream::provider::{Reply, Scripted};
@@ -138,6 +138,29 @@ async fn h58_a_rate_limit_is_no_overflow() {
 }
 
 #[tokio::test]
+async fn h58_usage_from_before_a_compaction_triggers_no_other() {
+    // Behind the compaction stands the turn that was counted as nearly full, and those that follow
+    // are not counted at all.
+    let full = call("d").usage(tokens(900, 10));
+    let (agent, _) = wordy([call("c"), full, call("e"), call("f"), "done".into()]);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    let first = compact_with(move |_: &History| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        let summary = Item::user("in short").marked(Mark::Compacted);
+        Ok(Some(Compaction::new(0, 3, vec![summary])))
+    });
+    let agent = agent.with_tools([nap("t")]).with_compactor(first).with_window(Window::new(1_000));
+    let told_ = told(agent.run("go")).await;
+    told_.check(Reason::Completed, 5);
+    assert_eq!((compactions(&told_), asked.load(Ordering::Relaxed)), (1, 1));
+    let stored = serde_json::to_string(&told_.handle.history()).unwrap();
+    let loaded: History = serde_json::from_str(&stored).unwrap();
+    let again = self::agent(Scripted::new(["more"])).with_window(Window::new(1_000));
+    assert_eq!(compactions(&told(again.run_from(loaded, "more")).await), 0);
+}
+
+#[tokio::test]
 async fn h58_what_waits_to_be_said_survives_the_compaction() {
     let (agent, model) = wordy([call("c"), too_long(), "done".into(), "bye".into()]);
     let mut run = agent.run("go");
@@ -158,7 +181,7 @@ async fn h58_what_waits_to_be_said_survives_the_compaction() {
 async fn h58_a_compaction_that_parts_a_call_from_its_result_is_refused() {
     let parting = compact_with(|history: &History| {
         let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap() + 1;
-        Ok(Some(Compaction { from: 0, to, items: vec![Item::user("a summary")] }))
+        Ok(Some(Compaction::new(0, to, vec![Item::user("a summary")])))
     });
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
@@ -175,7 +198,7 @@ async fn h58_the_note_of_a_compaction_never_stands_inside_a_turn() {
     // The range ends between a turn's words and its call.
     let careless = compact_with(|history: &History| {
         let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
-        Ok(Some(Compaction { from: 0, to, items: vec![Item::user("a summary")] }))
+        Ok(Some(Compaction::new(0, to, vec![Item::user("a summary")])))
     });
     let (agent, _) = wordy([Reply::text("so").call("t", json!({})), too_long(), "done".into()]);
     let told = told(agent.with_compactor(careless).run("go")).await;

@@ -51,9 +51,7 @@ impl Stage {
                 false => BeforeTool::Run,
             }
         });
-        let first = |_: &History| {
-            Ok(Some(Compaction { from: 0, to: 1, items: vec![Item::user("in short")] }))
-        };
+        let first = |_: &History| Ok(Some(Compaction::new(0, 1, vec![Item::user("in short")])));
         let line = Line { model: model.clone(), fault, asked: AtomicUsize::new(0) };
         let agent = Agent::new(line)
             .with_kit(self.kit.clone())

@@ -8,6 +8,7 @@ mod answer;
 mod ask;
 mod closures;
 mod hooks;
+mod narrow;
 mod repair;
 mod shared;
 mod stamped;

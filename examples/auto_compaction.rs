@@ -1,0 +1,118 @@
+//! A conversation that outgrows the model's window: what the estimate says before each request, when
+//! old turns become a summary, and that what was said first is still known.
+//!
+//! ```text
+//! cargo run --example auto_compaction
+//! ```
+
+use futures::TryStreamExt;
+use serde_json::json;
+use turnstream::context::{Compactor, QuarterOfBytes, Shorten, Summarize, Window, estimate};
+use turnstream::event::ToolEvent;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Error, Event, Item, Request, TurnEvent, Usage};
+
+/// Tokens. A real model has a hundred times as many.
+const WINDOW: u64 = 2_000;
+const FACT: &str = "My boat is called ";
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Page {
+    number: usize,
+}
+
+/// A scripted model: it reads page after page, and knows what is in its request and nothing else.
+fn reader() -> Scripted {
+    Scripted::function(|request, n| {
+        let reply = match request.context.newest_first().find_map(Item::as_user) {
+            Some(asked) if asked.text().contains("boat called?") => recall(request),
+            _ if n < 8 => Reply::text("One more page.").call("read", json!({ "number": n })),
+            _ => Reply::text("That was the whole book."),
+        };
+        let input_tokens = window().guess(request);
+        reply.usage(Usage { input_tokens, output_tokens: 10, ..Usage::default() })
+    })
+}
+
+/// The answer as it can be found in what is sent.
+fn recall(request: &Request) -> Reply {
+    let found = request.context.iter().find_map(|item| {
+        let text = item.as_user()?.text();
+        let name = text.split(FACT).nth(1)?.split('.').next()?.to_owned();
+        Some((name, if item.compacted { "the summary says so" } else { "you said so" }))
+    });
+    match found {
+        Some((name, whence)) => Reply::text(&format!("It is called {name}: {whence}.")),
+        None => Reply::text("I do not know."),
+    }
+}
+
+/// Another scripted model, which writes down what the user said.
+fn summarizer() -> Scripted {
+    let model = Scripted::function(|request, _| {
+        let text = request.context.last().and_then(Item::as_user).map(|said| said.text());
+        let facts = text.iter().flat_map(|text| text.lines()).filter(|it| it.contains(FACT));
+        let facts: Vec<_> = facts.collect();
+        let summary = format!("The user said: {} Some pages were read.", facts.join(" "));
+        let usage = Usage { input_tokens: window().guess(request), ..Usage::default() };
+        Reply::text(&summary).usage(usage)
+    });
+    model.with_model("summarizer")
+}
+
+fn window() -> Window {
+    Window::new(WINDOW)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    println!("The words of both models are scripted; the counting and the compaction are real.");
+    let read = Tool::new("read", "Reads a page of the book", async |page: Page, _cx| {
+        let lines = include_str!("budget.rs").lines().skip(10 * page.number).take(20);
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    // By rule first; a model is asked only where that is not enough.
+    let compactor =
+        Shorten::new().max_result_bytes(512).or(Summarize::new(summarizer()).keep_turns(2));
+    let agent =
+        Agent::new(reader()).with_tools([read]).with_window(window()).with_compactor(compactor);
+    println!(
+        "The window has {WINDOW} tokens and is nearly full at {}.",
+        window().limit(&<_>::default())
+    );
+
+    let mut history = turnstream::History::new(&turnstream::env::SystemIds);
+    for said in ["My boat is called Ondine. Read the book.", "What is my boat called?"] {
+        println!("\n> {said}");
+        let mut run = agent.run_from(history.clone(), said);
+        while let Some(event) = run.try_next().await? {
+            let about = || estimate(&run.history(), &QuarterOfBytes);
+            match event {
+                Event::Turn(TurnEvent::TurnComplete { .. }) => {
+                    println!("  {} tokens counted", about())
+                }
+                Event::Tool(ToolEvent::Output(_)) => println!("  {} with the page", about()),
+                Event::Rewritten { from, to, items, usage, .. } => {
+                    let (gone, stay, cost) = (to - from, items.len(), usage.total());
+                    println!(
+                        "  compacted: {gone} items became {stay}, for {cost} tokens; {} are left",
+                        about()
+                    );
+                    let marked = items.iter().filter(|item| item.compacted);
+                    for summary in marked.filter_map(Item::as_user) {
+                        println!("    {}", summary.text().replace('\n', " "));
+                    }
+                }
+                Event::Finished(outcome) => {
+                    let (reason, text) = (outcome.reason, &outcome.text);
+                    println!("{reason}, {} tokens: {text}", outcome.usage.total());
+                    history = outcome.history;
+                }
+                _ => {}
+            }
+        }
+    }
+    println!("{} items are kept, lawful: {}", history.len(), history.is_lawful());
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! A narrow context as a hook.
+
+use std::borrow::Cow;
+use std::future::ready;
+
+use crate::agent::State;
+use crate::agent::hook::{Hook, HookFuture};
+use crate::context::Narrow;
+use crate::item::History;
+
+/// Narrows what is sent, before each request.
+impl Hook for Narrow {
+    fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed("narrow")
+    }
+
+    fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
+        Box::pin(ready(Ok(self.apply(&context))))
+    }
+}

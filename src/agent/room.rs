@@ -1,0 +1,184 @@
+//! How the agent keeps its history shorter than the model's window.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::agent::{Parts, State};
+use crate::context::{self, Compaction, CompactionFailure, Compactor};
+use crate::error::{Error, ErrorKind};
+use crate::event::{Event, RewrittenWhy};
+use crate::item::History;
+use crate::usage::Usage;
+
+/// What is remembered of the requests that near the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Above how many tokens the history is made shorter next, where that is not the limit.
+    above: Option<u64>,
+    /// What a provider has counted where `guessed` was the guess.
+    counted: u64,
+    guessed: u64,
+}
+
+impl Room {
+    /// A guess, made larger by as much as the last one was too low, at most twice as large: what a
+    /// provider has counted besides, such as what it found itself, may be gone.
+    fn corrected(self, guess: u64) -> u64 {
+        let guessed = self.guessed.max(1);
+        let counted = self.counted.clamp(guessed, guessed.saturating_mul(2));
+        let corrected = u128::from(guess) * u128::from(counted) / u128::from(guessed);
+        u64::try_from(corrected).unwrap_or(u64::MAX)
+    }
+}
+
+impl Parts {
+    /// Makes the history shorter before a request that nears the [window](crate::Agent::with_window).
+    /// Call it until it is `None`, which says that the request is to be sent.
+    ///
+    /// Once a request was too long, the compactor is asked until it is a quarter below the limit, so
+    /// that not every request changes what stands in front of it. Hooks are told of a compaction
+    /// that came to nothing; it is tried again when the request has grown by a twentieth of the window.
+    pub async fn make_room(&self, state: &mut State) -> Option<Event> {
+        let agent = self.agent();
+        let (window, compactor) = (agent.window.as_ref()?, agent.compactor.as_ref()?);
+        let request = agent.request(&state.history);
+        let limit = window.limit(&request.options);
+        let counted = window.counted(&request);
+        let now = counted.unwrap_or_else(|| state.room.corrected(window.guess(&request)));
+        if now <= state.room.above.unwrap_or(limit) {
+            state.room.above = state.room.above.filter(|above| *above > limit);
+            return None;
+        }
+        let guess = window.guess(&request);
+        if let Some(counted) = counted {
+            (state.room.counted, state.room.guessed) = (counted, guess);
+        }
+        // Boxed, so that it takes no room in the body for all of the lap.
+        let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
+            let compaction = context::recorded(compaction, history);
+            let mut shorter = history.clone();
+            compaction.apply(&mut shorter);
+            match window.guess(&agent.request(&shorter)) < guess {
+                true => Ok(compaction),
+                false => Err(unusable("the history would not get shorter")),
+            }
+        }));
+        let made = match made.await {
+            Ok(None) if now > limit => Err(unusable("there is nothing to make shorter")),
+            made => made,
+        };
+        state.room.above = Some(match &made {
+            // What is asked again at once gets shorter each time, and so comes to an end.
+            Ok(Some(_)) => limit - limit / 4,
+            Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
+        });
+        self.told(state, made)
+    }
+
+    /// Makes a history shorter that did not fit, which then [says so](context::was_compacted). `None`,
+    /// or an event that replaces nothing, says that it cannot be; hooks are told why.
+    pub async fn compact(&self, state: &mut State) -> Option<Event> {
+        let compactor = self.agent().compactor.as_ref()?;
+        let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
+            Ok(context::reactive(compaction, history))
+        }));
+        let made = made.await;
+        if let Ok(Some(_)) = &made {
+            state.room.above = None;
+        }
+        self.told(state, made)
+    }
+
+    /// Asks for a compaction that can be used.
+    async fn made(
+        &self,
+        compactor: &dyn Compactor,
+        history: &History,
+        finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
+    ) -> Result<Option<Compaction>, Error> {
+        let limit = self.agent().compactor_timeout;
+        let Some(compaction) = within(limit, || compactor.compact(history)).await? else {
+            return Ok(None);
+        };
+        let usage = compaction.usage;
+        let finished = finish(compaction, history).and_then(|compaction| {
+            compaction.check(history)?;
+            Ok(Some(compaction))
+        });
+        finished.map_err(|error| CompactionFailure::wrap(error, usage))
+    }
+
+    /// Rewrites the history, and tells what came of it.
+    fn told(&self, state: &mut State, made: Result<Option<Compaction>, Error>) -> Option<Event> {
+        let why = RewrittenWhy::Compacted;
+        match made {
+            Ok(compaction) => {
+                let compaction = compaction?;
+                self.pay(state, compaction.usage, compaction.model.as_deref());
+                compaction.apply(&mut state.history);
+                let Compaction { from, to, items, usage, model: _ } = compaction;
+                Some(Event::Rewritten { why, from, to, items, usage })
+            }
+            Err(error) => {
+                self.agent().hooks.failure(state, &error);
+                let usage = CompactionFailure::usage_of(&error);
+                self.pay(state, usage, None);
+                let paid = usage != Usage::default();
+                paid.then(|| Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage })
+            }
+        }
+    }
+
+    /// What comes on top next is counted at the price of the model that has made the compaction, or
+    /// else of the agent's.
+    fn pay(&self, state: &State, usage: Usage, model: Option<&str>) {
+        if usage == Usage::default() {
+            return;
+        }
+        let budget = &self.agent().budget;
+        let price = |model: &str| budget.price_of(model).ok().flatten();
+        let price = model.and_then(price).or_else(|| price(self.provider(state).model()));
+        // What was used until here was the last model's.
+        self.spent(state);
+        if price.is_some() {
+            self.control().set_price(price);
+        }
+    }
+}
+
+/// Waits for a compaction for at most `limit`. The timer is made when the first poll was pending.
+async fn within(
+    limit: Duration,
+    ask: impl FnOnce() -> BoxFuture<'static, Result<Option<Compaction>, Error>>,
+) -> Result<Option<Compaction>, Error> {
+    let mut answer = caught(ask)?;
+    let mut timer = None;
+    let given = poll_fn(|cx| match caught(|| answer.as_mut().poll(cx)) {
+        Ok(Poll::Ready(given)) => Poll::Ready(given),
+        Ok(Poll::Pending) => {
+            let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+            timer.as_mut().poll(cx).map(|()| Err(late(limit)))
+        }
+        Err(panicked) => Poll::Ready(Err(panicked)),
+    })
+    .await;
+    // Code of the compactor also runs when its future is dropped.
+    caught(|| drop(answer)).and(given)
+}
+
+/// Runs code of the compactor; a panic is an error.
+fn caught<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| Error::panic("the compactor", &*payload))
+}
+
+fn late(limit: Duration) -> Error {
+    Error::new(ErrorKind::Timeout, format!("the compactor took longer than {limit:?}"))
+}
+
+fn unusable(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidRequest, format!("the compaction cannot be used: {what}"))
+}

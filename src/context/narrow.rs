@@ -1,0 +1,260 @@
+//! What one request is told besides the conversation: chosen up to a cap, with a reason on record.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::context::transcript::steps;
+use crate::context::turns::{self, Kept};
+use crate::context::{CountTokens, QuarterOfBytes};
+use crate::item::{History, Item};
+
+/// Something that a request could be told: a piece of a file, a note, a result of a search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Where it is from, for example `src/lib.rs:1-40`.
+    pub source: String,
+    /// What the model reads.
+    pub text: String,
+    /// Why it matters for this step. Without a reason it is not chosen.
+    pub why: String,
+}
+
+/// What was chosen for one request, what was not, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    /// In the order in which the model reads it.
+    pub chosen: Vec<Chosen>,
+    /// In the order of the candidates.
+    pub left_out: Vec<LeftOut>,
+    /// The tokens of all that was added, constraints and earlier steps included: never more than
+    /// `cap`.
+    pub tokens: u64,
+    /// The most that there may be.
+    pub cap: u64,
+}
+
+/// Something that was chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// The candidate's source.
+    pub source: String,
+    /// The candidate's reason.
+    pub why: String,
+    /// The tokens that it added.
+    pub tokens: u64,
+}
+
+/// Something that was not chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The candidate's source; `constraints` or `steps` where those did not fit.
+    pub source: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// What a history is narrowed to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Narrowed {
+    /// What is sent.
+    pub context: History,
+    /// The record of it.
+    pub selection: Selection,
+}
+
+/// Chooses what a request is told besides the conversation, up to a hard cap.
+///
+/// A function of the history names candidates, the most important first. They are taken in this order
+/// as long as they fit; one that does not fit, or has no reason, is left out, and the next is looked
+/// at. What is chosen stands behind the history as one message of the user: the constraints, the
+/// earlier steps, then each candidate with its source and its reason. Nothing enters the ledger.
+///
+/// As a [hook](crate::agent::hook::Hook) it does so before each request. Behind the same history the
+/// same candidates give the same bytes.
+///
+/// ```
+/// use turnstream::context::{Candidate, Narrow};
+/// use turnstream::{Agent, provider::Scripted};
+///
+/// let narrow = Narrow::new(1_000, |_history| vec![
+///     Candidate {
+///         source: "src/lib.rs:1-2".into(),
+///         text: "pub mod agent;\npub mod context;".into(),
+///         why: "the task names this file".into(),
+///     },
+///     Candidate { source: "notes.md".into(), text: "Buy milk.".into(), why: String::new() },
+/// ])
+/// .constraints("Change no public names.")
+/// .on_selection(|selection| {
+///     assert_eq!(selection.chosen[0].source, "src/lib.rs:1-2");
+///     assert_eq!(selection.left_out[0].why, "no reason was given");
+///     assert!(selection.tokens <= selection.cap);
+/// });
+/// let agent = Agent::new(Scripted::new(["Two modules."])).with_hook(narrow);
+/// # drop(agent);
+/// ```
+#[derive(Clone)]
+pub struct Narrow {
+    cap: u64,
+    candidates: Arc<Of<Vec<Candidate>>>,
+    constraints: String,
+    /// `None` is one line a call.
+    steps: Option<Arc<Of<String>>>,
+    keep_turns: Option<usize>,
+    counter: Arc<dyn CountTokens>,
+    told: Option<Arc<Told>>,
+}
+
+/// What is made of a history.
+type Of<T> = dyn Fn(&History) -> T + Send + Sync;
+type Told = dyn Fn(&Selection) + Send + Sync;
+
+impl Narrow {
+    /// Makes one that adds at most `cap` tokens, chosen from what `candidates` makes of the history.
+    pub fn new(
+        cap: u64,
+        candidates: impl Fn(&History) -> Vec<Candidate> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            cap,
+            candidates: Arc::new(candidates),
+            constraints: String::new(),
+            steps: None,
+            keep_turns: None,
+            counter: Arc::new(QuarterOfBytes),
+            told: None,
+        }
+    }
+
+    /// Sets what holds whatever is done. It comes first.
+    pub fn constraints(mut self, text: impl Into<String>) -> Self {
+        self.constraints = text.into();
+        self
+    }
+
+    /// Sends only so many of the newest turns, and at least one, beside all instructions and the
+    /// user's newest words. In the place of the others comes what was done in them; all turns are
+    /// sent unless set.
+    pub fn keep_turns(mut self, turns: usize) -> Self {
+        self.keep_turns = Some(turns.max(1));
+        self
+    }
+
+    /// Sets how the turns that are not sent are told, from the entries that are left out. Unless
+    /// set it is one line for each call: its name, its arguments, how it ended.
+    pub fn steps(mut self, f: impl Fn(&History) -> String + Send + Sync + 'static) -> Self {
+        self.steps = Some(Arc::new(f));
+        self
+    }
+
+    /// Sets how tokens are counted; [`QuarterOfBytes`] unless set.
+    pub fn counting(mut self, counter: impl CountTokens + 'static) -> Self {
+        self.counter = Arc::new(counter);
+        self
+    }
+
+    /// Hands each record to whoever keeps it, before the request is sent. It must be quick.
+    pub fn on_selection(mut self, f: impl Fn(&Selection) + Send + Sync + 'static) -> Self {
+        self.told = Some(Arc::new(f));
+        self
+    }
+
+    /// What is sent of a history, and the record. It does not call [`on_selection`](Self::on_selection).
+    pub fn narrowed(&self, history: &History) -> Narrowed {
+        let mut context = history.clone();
+        let mut earlier = String::new();
+        if let Some(turns) = self.keep_turns {
+            let items: Vec<&Item> = history.iter().collect();
+            let cut = turns::newest(&items, turns);
+            let kept = Kept::of(&items, cut);
+            earlier = match &self.steps {
+                Some(f) => f(&history.truncated(cut)),
+                None => steps(items.get(..cut).unwrap_or_default()),
+            };
+            context.rewrite(0..cut, kept.instructions.into_iter().chain(kept.prompt));
+        }
+        let mut choice = Choice::new(self.cap, &*self.counter);
+        choice.offer_part("constraints", "Constraints:", &self.constraints);
+        choice.offer_part("steps", "Done so far:", &earlier);
+        for candidate in (self.candidates)(history) {
+            choice.offer(candidate);
+        }
+        if !choice.text.is_empty() {
+            context.push(Item::user(choice.text));
+        }
+        Narrowed { context, selection: choice.selection }
+    }
+
+    /// Narrows, and hands the record on.
+    pub(crate) fn apply(&self, history: &History) -> History {
+        let Narrowed { context, selection } = self.narrowed(history);
+        if let Some(told) = &self.told {
+            told(&selection);
+        }
+        context
+    }
+}
+
+impl fmt::Debug for Narrow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Narrow")
+            .field("cap", &self.cap)
+            .field("keep_turns", &self.keep_turns)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was chosen so far.
+struct Choice<'a> {
+    text: String,
+    selection: Selection,
+    counter: &'a dyn CountTokens,
+}
+
+impl<'a> Choice<'a> {
+    fn new(cap: u64, counter: &'a dyn CountTokens) -> Self {
+        let selection = Selection { cap, ..Selection::default() };
+        Self { text: String::new(), selection, counter }
+    }
+
+    fn offer(&mut self, candidate: Candidate) {
+        let Candidate { source, text, why } = candidate;
+        if why.trim().is_empty() {
+            return self.leave_out(source, "no reason was given".to_owned());
+        }
+        match self.add(&format!("# {source}\n({why})\n{text}")) {
+            Ok(tokens) => self.selection.chosen.push(Chosen { source, why, tokens }),
+            Err(why) => self.leave_out(source, why),
+        }
+    }
+
+    fn offer_part(&mut self, name: &str, head: &str, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        if let Err(why) = self.add(&format!("{head}\n{}", text.trim_end())) {
+            self.leave_out(name.to_owned(), why);
+        }
+    }
+
+    /// Adds a block and gives its tokens, or why it cannot.
+    fn add(&mut self, block: &str) -> Result<u64, String> {
+        let gap = if self.text.is_empty() { "" } else { "\n\n" };
+        let longer = [&self.text, gap, block].concat();
+        // All of it is counted: how a tokenizer cuts depends on what stands around.
+        let total = self.counter.count(&longer);
+        let tokens = total.saturating_sub(self.selection.tokens);
+        if total > self.selection.cap {
+            let left = self.selection.cap.saturating_sub(self.selection.tokens);
+            return Err(format!("it has {tokens} tokens, and {left} are left"));
+        }
+        (self.text, self.selection.tokens) = (longer, total);
+        Ok(tokens)
+    }
+
+    fn leave_out(&mut self, source: String, why: String) {
+        self.selection.left_out.push(LeftOut { source, why });
+    }
+}

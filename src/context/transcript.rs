@@ -1,0 +1,69 @@
+//! A conversation as text, for somebody who is to read it and not to go on with it.
+
+use std::fmt::Write;
+
+use crate::item::{Content, Item, ItemKind, Part};
+
+/// What was said and done, with at most `max_bytes` for each result and for the arguments of a call.
+/// Thoughts are left out, and so are items of a provider's own.
+pub(super) fn transcript<'a>(
+    items: impl IntoIterator<Item = &'a Item>,
+    max_bytes: usize,
+) -> String {
+    let mut text = String::new();
+    for item in items.into_iter().filter(|item| !item.tombstone) {
+        match &item.kind {
+            ItemKind::System { text: words } => push(&mut text, "instruction", words),
+            ItemKind::User { content } => push(&mut text, "user", &words(content)),
+            ItemKind::Text { text: words } => push(&mut text, "assistant", words),
+            ItemKind::ToolCall(call) => {
+                let arguments = clipped(call.arguments_or_empty().into(), max_bytes);
+                push(&mut text, &format!("assistant calls {}", call.name), &arguments);
+            }
+            ItemKind::ToolResult(result) => {
+                let head = format!("result of {}, {}", result.name, result.kind);
+                push(&mut text, &head, &clipped(words(&result.content), max_bytes));
+            }
+            ItemKind::Reasoning { .. } | ItemKind::Other => {}
+        }
+    }
+    text
+}
+
+/// One line for each call, oldest first: its name, its arguments, how it ended.
+pub(super) fn steps(items: &[&Item]) -> String {
+    let mut text = String::new();
+    for call in items.iter().filter_map(|item| item.as_tool_call()) {
+        let arguments = clipped(call.arguments_or_empty().into(), 200).replace('\n', " ");
+        let mut results = items.iter().filter_map(|item| item.as_tool_result());
+        let result = results.find(|result| result.call_id == call.call_id);
+        let kind = result.map_or_else(|| "no result".to_owned(), |result| result.kind.to_string());
+        let _ = writeln!(text, "- {} {arguments}: {kind}", call.name);
+    }
+    text
+}
+
+/// At most so many bytes, with the head and the tail.
+pub(super) fn clipped(text: String, max_bytes: usize) -> String {
+    let content = Content::from(text);
+    content.clipped(max_bytes, None).unwrap_or(content).text()
+}
+
+fn push(text: &mut String, who: &str, words: &str) {
+    // Writing into a string does not fail.
+    let _ = write!(text, "[{who}]\n{words}\n\n");
+}
+
+fn words(content: &Content) -> String {
+    match content {
+        Content::Text(text) => text.clone(),
+        Content::Parts(parts) => parts.iter().map(part_words).collect(),
+    }
+}
+
+fn part_words(part: &Part) -> String {
+    match part {
+        Part::Text { text } => text.clone(),
+        Part::Image(media) | Part::File(media) => format!("\n[{}]\n", media.media_type),
+    }
+}

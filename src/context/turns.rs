@@ -1,0 +1,60 @@
+//! Where turns begin.
+
+use crate::item::{Item, ItemKind};
+
+/// Where the newest `turns` turns begin. What the user said right before them belongs to them. 0 if
+/// there are no more.
+///
+/// It is never between a call and its result: those stand behind the turn of their calls.
+pub(super) fn newest(items: &[&Item], turns: usize) -> usize {
+    let mut starts = Vec::new();
+    let mut before: Option<&Item> = None;
+    for (at, item) in items.iter().enumerate().filter(|(_, item)| !item.tombstone) {
+        let ended = before.is_none_or(|it| it.turn.is_some() || !it.is_models_words());
+        if item.is_models_words() && ended {
+            starts.push(at);
+        }
+        before = Some(item);
+    }
+    let Some(start) = starts.iter().rev().nth(turns.saturating_sub(1)) else { return 0 };
+    let said = items.iter().take(*start).rev().take_while(|item| is_prompt(item)).count();
+    start - said
+}
+
+/// The user's newest words: several in a row count as one. Summaries and notes are not the user's.
+pub(super) fn prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
+    let Some(end) = items.iter().rposition(|item| is_prompt(item)) else { return Vec::new() };
+    let mut prompt: Vec<&Item> =
+        items.iter().take(end + 1).rev().copied().take_while(|item| is_prompt(item)).collect();
+    prompt.reverse();
+    prompt
+}
+
+pub(super) fn is_system(item: &Item) -> bool {
+    matches!(item.kind, ItemKind::System { .. })
+}
+
+/// What stays of entries that are left out: the instructions, and the user's newest words where they
+/// are among them.
+pub(super) struct Kept {
+    pub(super) instructions: Vec<Item>,
+    pub(super) prompt: Vec<Item>,
+}
+
+impl Kept {
+    /// Of the entries before `cut`.
+    pub(super) fn of(items: &[&Item], cut: usize) -> Self {
+        let (old, new) = items.split_at(cut.min(items.len()));
+        let owned = |items: Vec<&Item>| items.into_iter().cloned().collect();
+        let is_live_system = |item: &&Item| is_system(item) && !item.tombstone;
+        let asked = new.iter().any(|item| is_prompt(item));
+        Self {
+            instructions: old.iter().copied().filter(is_live_system).cloned().collect(),
+            prompt: if asked { Vec::new() } else { owned(prompt(old)) },
+        }
+    }
+}
+
+fn is_prompt(item: &Item) -> bool {
+    item.as_user().is_some() && !item.compacted && !item.tombstone
+}
