@@ -27,7 +27,7 @@ pub enum ToolExit {
 pub struct NormalizedError {
     /// Of what kind it is.
     pub kind: FailureKind,
-    /// The failure in one line, shortened.
+    /// The first line of what the model reads of it, shortened.
     #[serde(default)]
     pub summary: String,
 }
@@ -88,8 +88,7 @@ pub(super) fn of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedErro
             (ToolExit::Failure, FailureKind::NotRun)
         }
     };
-    let summary = one_line(&result.content.text());
-    (exit, Some(NormalizedError { kind, summary }))
+    (exit, Some(NormalizedError { kind, summary: summary(&result.content.text()) }))
 }
 
 fn has_failed_check(result: &ToolResult) -> bool {
@@ -125,6 +124,12 @@ pub(super) fn of_error(error: &Error) -> NormalizedError {
         | ErrorKind::Other => FailureKind::Provider,
     };
     NormalizedError { kind, summary: one_line(&error.to_string()) }
+}
+
+/// The first line that says something, without the word that it is an error.
+fn summary(text: &str) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    one_line(line.strip_prefix("Error: ").unwrap_or(line))
 }
 
 /// A text in one line, shortened.
