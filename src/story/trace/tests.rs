@@ -336,6 +336,18 @@ fn whatever_was_put_on_record_is_shown_with_its_fields_in_order() {
 }
 
 #[test]
+fn a_very_long_name_of_a_field_says_that_it_is_one() {
+    let name = "n".repeat(2_000);
+    let result = TraceResult {
+        evidence: vec![json!({ name.clone(): { "a": 1 }, "z": 2 }).into()],
+        ..exit(ToolExit::Success)
+    };
+    let yaml = step(1, tool("t", "x"), result, None).to_string();
+    let shown = yaml.split_once("  evidence:\n").unwrap().1;
+    assert_eq!(shown, format!("    ? {name}\n    :\n      a: 1\n    z: 2\n"));
+}
+
+#[test]
 fn what_is_there_to_repeat_a_step_is_shown_where_the_whole_is_wanted() {
     let args = Some(Json::parse(r#"{"path":"a.md"}"#).unwrap());
     let (tool, call_id) = ("read".to_owned(), "c1".to_owned());

@@ -6,6 +6,11 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::story::trace::TraceEvent;
 
+/// A key with more bytes is written as one that says that it is a key, for of others "the `:` indicator
+/// must appear at most 1024 Unicode characters beyond the start of the key", escapes included.
+/// <https://yaml.org/spec/1.2.2/#742-flow-mappings>
+const LONGEST_KEY: usize = 128;
+
 /// A step for people, in block YAML.
 ///
 /// Words of a fixed set, names of tools and paths stand plain, other texts in double quotes, so that
@@ -86,7 +91,11 @@ impl Node {
                 for (at, (name, node)) in fields.iter().enumerate() {
                     // The first field stands behind what is there already.
                     let indent = if at == 0 { 0 } else { depth };
-                    write!(f, "{:indent$}{}:", "", Scalar(name, Style::Bare))?;
+                    let key = Scalar(name, Style::Bare);
+                    match name.len() > LONGEST_KEY {
+                        true => write!(f, "{:indent$}? {key}\n{:depth$}:", "", "")?,
+                        false => write!(f, "{:indent$}{key}:", "")?,
+                    }
                     node.write_behind(f, depth, Style::of(name))?;
                 }
                 Ok(())
