@@ -9,6 +9,7 @@ mod body;
 mod budget;
 mod control;
 mod decide;
+pub mod evidence;
 mod gate;
 mod handle;
 pub mod hook;
@@ -38,6 +39,7 @@ pub use state::{Repeats, State, Verdicts};
 
 use futures::Stream;
 
+use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hooks;
 use crate::agent::run::Begin;
 use crate::agent::validate::Checks;
@@ -94,6 +96,7 @@ pub struct Agent {
     budget: Budget,
     checks: Checks,
     hooks: Hooks,
+    evidence: Option<RequireEvidence>,
     compactor: Option<Arc<dyn Compactor>>,
     /// Calls without a verdict are waited for.
     interactive: bool,
@@ -116,6 +119,7 @@ impl Agent {
             budget: Budget::new(),
             checks: Checks::default(),
             hooks: Hooks::new(),
+            evidence: None,
             compactor: Some(Arc::new(Shorten::new())),
             interactive: false,
             audited: false,
@@ -212,7 +216,7 @@ impl Agent {
 
     fn request(&self, history: &History) -> Request {
         let mut request = Request {
-            system: self.system.clone(),
+            system: self.system(),
             tools: self.kit.specs(),
             options: self.options.clone(),
             ..Request::new(history.clone())
@@ -221,6 +225,18 @@ impl Agent {
             request.options.parallel_tool_calls = Some(false);
         }
         request
+    }
+
+    fn system(&self) -> System {
+        let mut system = self.system.clone();
+        if let Some(policy) = &self.evidence {
+            let apart = if system.stable.is_empty() { "" } else { "\n\n" };
+            if !policy.instructions().is_empty() {
+                system.stable.push_str(apart);
+                system.stable.push_str(policy.instructions());
+            }
+        }
+        system
     }
 }
 

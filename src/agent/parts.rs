@@ -1,18 +1,20 @@
 //! What the body of the agent's loop works with.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
 
 use crate::agent::budget::{Nudging, Spent};
 use crate::agent::control::{Control, When};
+use crate::agent::evidence::Verdict;
 use crate::agent::gate::RunGate;
 use crate::agent::hook::OnStop;
 use crate::agent::{Agent, AtStop, Decision, Facts, Next, RunHandle, State, at_stop, words};
 use crate::context::{self, Compaction};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind, panic_message};
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Reason, RewrittenWhy, Transition};
+use crate::item::Evidence;
 use crate::provider::Provider;
 use crate::request::{Output, Request, ToolChoice};
 use crate::stream::TurnStream;
@@ -117,6 +119,8 @@ impl Parts {
         } else {
             return None;
         };
+        // What is new to the model is a new chance to prove what it claims.
+        state.sent_back &= why == AppendedWhy::Hook;
         state.history.extend(items.iter().cloned());
         Some(Event::Appended { why, id, items })
     }
@@ -242,19 +246,51 @@ impl Parts {
             // Nobody is asked about an end that is none.
             return Ok(next);
         }
-        let said = match self.agent.checks.objection(turn)? {
+        let ending = self.proof_of(state, turn, &facts)?;
+        // Whoever is blocked has no answer that could be checked.
+        let objection = match ending {
+            OnStop::Blocked(_) => None,
+            OnStop::LetGo | OnStop::Block(_) | OnStop::Prevent(_) | OnStop::Unproven(_) => {
+                self.agent.checks.objection(turn)?
+            }
+        };
+        let mut sends_back = false;
+        let said = match objection {
             Some(objection) => AtStop::Objection(objection),
-            None => match self.agent.hooks.stop(state, turn).await? {
-                OnStop::LetGo => self.nudge(state),
-                ending @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_)) => {
-                    state.why = ending.why().map(str::to_owned);
-                    AtStop::Hook(ending)
+            None => {
+                let said = match self.agent.hooks.stop(state, turn).await? {
+                    OnStop::LetGo => {
+                        sends_back = matches!(ending, OnStop::Block(_));
+                        state.sent_back &= ending != OnStop::LetGo;
+                        ending
+                    }
+                    said => said,
+                };
+                match said {
+                    OnStop::LetGo => self.nudge(state),
+                    said @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_)) => {
+                        state.why = said.why().map(str::to_owned);
+                        AtStop::Hook(said)
+                    }
+                    objection @ OnStop::Block(_) => AtStop::Hook(objection),
                 }
-                objection => AtStop::Hook(objection),
-            },
+            }
         };
         let facts = self.facts(state, None);
-        Ok(at_stop(state, said, &facts))
+        let next = at_stop(state, said, &facts);
+        let goes_back = matches!(next, Next::Say { transition: Transition::StopHookBlocking, .. });
+        state.sent_back |= sends_back && goes_back;
+        Ok(next)
+    }
+
+    /// What the policy on evidence says to the end.
+    fn proof_of(&self, state: &State, turn: &Turn, facts: &Facts) -> Result<OnStop, Error> {
+        let Some(policy) = &self.agent.evidence else { return Ok(OnStop::LetGo) };
+        let said = || policy.at_stop(state, turn, facts.has_room(state));
+        catch_unwind(AssertUnwindSafe(said)).map_err(|payload| {
+            let message = format!("the policy on evidence panicked: {}", panic_message(&*payload));
+            Error::new(ErrorKind::Hook, message)
+        })
     }
 
     /// What the token target has to say.
@@ -308,6 +344,15 @@ impl Parts {
                 self.agent.hooks.failure(state, &error);
                 None
             }
+        }
+    }
+
+    /// The check that proves a run that ends as completed.
+    pub(super) fn proof(&self, state: &State) -> Option<Box<Evidence>> {
+        let policy = || self.agent.evidence.clone().unwrap_or_default().verdict(&state.standing);
+        match catch_unwind(AssertUnwindSafe(policy)) {
+            Ok(Verdict::Proven(evidence)) => Some(Box::new(evidence)),
+            Ok(Verdict::NothingChanged | Verdict::Unproven(_)) | Err(_) => None,
         }
     }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 use futures::stream::{BoxStream, FusedStream, StreamExt};
 
+use crate::agent::evidence::Standing;
 use crate::agent::state::Verdicts;
 use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, State};
 use crate::error::Error;
@@ -73,6 +74,11 @@ impl Run {
         let journal = Journal::new(history.clone());
         let ids = Arc::clone(&agent.ids);
         history.extend(items.iter().cloned());
+        // Without anything said to it, a run goes on with what is there.
+        let standing = match items.iter().any(|item| item.as_user().is_some()) {
+            true => Standing::of(&items),
+            false => Standing::of(&history),
+        };
         let input = (!items.is_empty()).then(|| Event::Appended {
             why: AppendedWhy::Input,
             id: ids.draw(),
@@ -80,7 +86,7 @@ impl Run {
         });
         let handle = RunHandle { control: Arc::default(), journal, ids };
         let parts = Parts::new(Arc::new(agent), handle);
-        let state = State { resuming, ..State::new(history) };
+        let state = State { resuming, standing, ..State::new(history) };
         let given = parts.clone();
         let (events, state) = loop_with_state(state, move |state| body(given.clone(), state));
         let events = Some(events.boxed());
@@ -169,6 +175,11 @@ impl Run {
         &self.parts.handle().journal
     }
 
+    /// What it has changed and checked so far.
+    pub(super) fn standing(&self) -> Standing {
+        self.state.get().standing
+    }
+
     /// Drops the loop, and with it all that runs.
     fn end(&mut self, reason: Reason, error: Option<Error>) {
         if reason == Reason::Pending {
@@ -204,6 +215,10 @@ impl Run {
                 outcome.reason,
                 Reason::StopHookPrevented | Reason::Blocked | Reason::Unproven
             );
+            outcome.proof = match outcome.reason {
+                Reason::Completed => self.parts.proof(&state),
+                _ => None,
+            };
             outcome.why = state.why.filter(|_| ended_by_hook);
             self.parts.agent().hooks.finished(outcome);
             self.outcome = Some(outcome.clone());

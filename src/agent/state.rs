@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::agent::budget::Tracker;
+use crate::agent::evidence::Standing;
 use crate::agent::{Next, words};
 use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
 use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
@@ -39,6 +40,10 @@ pub struct State {
     pub provider: usize,
     /// How often in a row the same calls had the same results.
     pub repeats: Repeats,
+    /// What the run has changed and checked.
+    pub standing: Standing,
+    /// Whether a claim without evidence was sent back, and nothing came that lets it be once more.
+    pub sent_back: bool,
     /// How the model gets on towards its token target.
     pub target: Tracker,
     /// Why the run ends behind this turn, which is the last one and has no tools.
@@ -93,6 +98,8 @@ impl State {
             retries: 0,
             provider: 0,
             repeats: Repeats::default(),
+            standing: Standing::default(),
+            sent_back: false,
             target: Tracker::default(),
             wrapping_up: None,
             notes: Vec::new(),
@@ -110,7 +117,8 @@ impl State {
 
     /// The state when the calls of a turn have their answers. `turn` is unknown where they were
     /// resumed.
-    pub fn answered(self, turn: Option<&Turn>, answered: Answered) -> Self {
+    pub fn answered(mut self, turn: Option<&Turn>, answered: Answered) -> Self {
+        self.standing.note(&answered.results);
         let kinds = || answered.results.iter().map(|result| result.kind);
         let ran = kinds().filter(|kind| kind.has_run()).count();
         // A reply without calls is judged by what comes of it.

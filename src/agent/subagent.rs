@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::agent::{Agent, RunHandle};
 use crate::error::Error;
-use crate::event::{Outcome, Reason};
-use crate::item::History;
+use crate::event::{Event, Outcome, Reason, ToolEvent};
+use crate::item::{History, ToolResult};
 use crate::tool::{
     Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Update, Updates, checked_spec,
 };
@@ -23,7 +23,9 @@ impl Agent {
     /// out of the parent's run as [`Nested`](crate::Event::Nested), one by one as they are pulled,
     /// and dropping or interrupting the parent drops it. The parent's journal keeps its story, see
     /// [`Journal::nested`](crate::Journal::nested), and [`RunHandle::nested`] reaches it while it
-    /// runs. A result that stopped early says so. Several run beside each other, and each brings
+    /// runs. A result that stopped early says so. What its calls changed is on record as the result's
+    /// own, as it happens; of its evidence it is what holds at its end: checks that passed behind its
+    /// last change, and those that failed and have not passed since. Several run beside each other, and each brings
     /// its own tools: at most 4 times 4 at once, unless the kits say otherwise. A budget of its own
     /// is what [`with_budget`](Self::with_budget) set; give all of a tree one
     /// [`Pool`](crate::agent::Pool) to bound them together.
@@ -110,7 +112,16 @@ impl ToolHandler for SubAgent {
         }
         Ok(stream! {
             while let Some(Ok(event)) = run.next().await {
+                if let Event::Tool(ToolEvent::Output(result)) = &event {
+                    // At once, so that it is on record also if the child never ends.
+                    pass_up_changes(&cx, result);
+                }
                 let output = event.finished().map(output);
+                if let Some(output) = &output {
+                    for evidence in run.standing().left(output.failed) {
+                        cx.evidence(evidence);
+                    }
+                }
                 yield Update::Nested(Box::new(event));
                 if let Some(output) = output {
                     yield Update::Output(output);
@@ -118,6 +129,13 @@ impl ToolHandler for SubAgent {
             }
         }
         .boxed())
+    }
+}
+
+/// Puts on the parent's record what a call of the child changed.
+fn pass_up_changes(cx: &ToolContext, result: &ToolResult) {
+    for effect in result.report.iter().flat_map(|report| &report.side_effects) {
+        cx.side_effect(effect.clone());
     }
 }
 

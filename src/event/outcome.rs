@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{Exceeded, Phase, Reason};
-use crate::item::{History, Item, Json, ToolCall};
+use crate::item::{Evidence, History, Item, Json, ToolCall};
 use crate::turn::ParseError;
 use crate::usage::Usage;
 
@@ -46,6 +46,10 @@ pub struct Outcome {
     pub undelivered: Vec<Undelivered>,
     /// What tools have put on record.
     pub evidence: Vec<Json>,
+    /// The check that proves a completed run: it passed behind the last change, and none that failed
+    /// is left. It is there whether or not the agent
+    /// [asks for evidence](crate::Agent::with_evidence).
+    pub proof: Option<Box<Evidence>>,
     /// Which budget was spent: always with [`Reason::Budget`], and where a token target was given
     /// up.
     pub budget: Option<Exceeded>,
@@ -63,12 +67,13 @@ pub struct Undelivered {
 impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
         let Self { reason, partial, text, turns, usage, nested_usage, cost, new_items, .. } = self;
-        let Self { error, pending, undelivered, evidence, budget, why, history: _, .. } = self;
+        let Self { error, pending, undelivered, evidence, budget, why, .. } = self;
+        let Self { proof, history: _, .. } = self;
         (*reason, *partial, text, *turns) == (other.reason, other.partial, &other.text, other.turns)
             && (*usage, *nested_usage, *cost) == (other.usage, other.nested_usage, other.cost)
             && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
             && (undelivered, evidence) == (&other.undelivered, &other.evidence)
-            && (budget, why) == (&other.budget, &other.why)
+            && (budget, why, proof) == (&other.budget, &other.why, &other.proof)
     }
 }
 
@@ -150,7 +155,10 @@ impl Outcome {
         let partial = if self.partial { " — this result is partial" } else { "" };
         let stamp = match &self.error {
             Some(error) => format!("[stopped early: {why} ({error}){partial}]"),
-            None => format!("[stopped early: {why}{partial}]"),
+            None => match &self.why {
+                Some(said) => format!("[stopped early: {why} ({said}){partial}]"),
+                None => format!("[stopped early: {why}{partial}]"),
+            },
         };
         match self.text.trim() {
             "" => stamp,
@@ -214,6 +222,8 @@ struct OutcomeOnWire {
     undelivered: Vec<Undelivered>,
     #[serde(default)]
     evidence: Vec<Json>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    proof: Option<Box<Evidence>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     budget: Option<Exceeded>,
 }
@@ -301,6 +311,7 @@ impl From<OutcomeOnWire> for Outcome {
             pending: wire.pending,
             undelivered: wire.undelivered,
             evidence: wire.evidence,
+            proof: wire.proof,
             budget: wire.budget,
         }
     }
@@ -324,6 +335,7 @@ impl From<Outcome> for OutcomeOnWire {
             pending: outcome.pending,
             undelivered: outcome.undelivered,
             evidence: outcome.evidence,
+            proof: outcome.proof,
             budget: outcome.budget,
         }
     }

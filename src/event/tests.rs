@@ -23,6 +23,7 @@ fn outcome(reason: Reason, error: Option<Error>) -> Event {
         pending: Vec::new(),
         undelivered: Vec::new(),
         evidence: Vec::new(),
+        proof: None,
         budget: None,
         nested_usage: Usage::default(),
         cost: None,

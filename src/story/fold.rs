@@ -238,6 +238,7 @@ impl Fold {
             },
             undelivered,
             evidence: self.evidence.iter().cloned().chain(held).collect(),
+            proof: None,
             budget,
         }
     }

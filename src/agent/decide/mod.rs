@@ -198,7 +198,8 @@ impl Facts {
         })
     }
 
-    fn has_room(&self, state: &State) -> bool {
+    /// Whether the model may be asked again.
+    pub(in crate::agent) fn has_room(&self, state: &State) -> bool {
         self.at_limit(state).is_none() && state.wrapping_up.is_none()
     }
 }

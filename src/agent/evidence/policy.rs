@@ -1,0 +1,254 @@
+//! The policy: what a claim needs, and what happens to one that has it not.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::agent::evidence::verdict::Rules;
+use crate::agent::evidence::{Missing, Standing, Verdict, blocked_claim};
+use crate::agent::hook::OnStop;
+use crate::agent::{Agent, State};
+use crate::item::{Evidence, Json};
+use crate::turn::Turn;
+
+const INSTRUCTIONS: &str = "\
+End only with evidence. You may say that you are done only when a check has passed behind your last \
+change: run it with a tool, in a later turn than the change, and name it in your answer. A check \
+that failed has to pass before you end. If you cannot go on, answer with a first line `BLOCKED: ` \
+and the smallest thing that is missing, for example a permission, a file or a decision.";
+
+type Blocked = dyn Fn(&Turn) -> Option<String> + Send + Sync;
+type Read = dyn Fn(&Json) -> Option<Evidence> + Send + Sync;
+
+/// What a model that says it is done must have on record. Cheap to clone.
+///
+/// [`Agent::with_evidence`] says what happens to a claim without it. Any words with which the model
+/// stops are a claim, also "I could not do it", unless they say that it is blocked.
+#[derive(Clone)]
+pub struct RequireEvidence {
+    only_after_changes: bool,
+    harmless: Arc<[String]>,
+    instructions: Arc<str>,
+    blocked: Arc<Blocked>,
+    read: Arc<Read>,
+}
+
+impl Default for RequireEvidence {
+    fn default() -> Self {
+        Self {
+            only_after_changes: false,
+            harmless: Arc::default(),
+            instructions: INSTRUCTIONS.into(),
+            blocked: Arc::new(|turn| blocked_claim(&turn.text()).map(str::to_owned)),
+            read: Arc::new(Evidence::read),
+        }
+    }
+}
+
+impl RequireEvidence {
+    /// Every claim needs a check that passed, also of a run that changed nothing: what ends as a
+    /// success always cites something.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks for evidence only where something was changed. A run that only looked at things, or
+    /// whose checks failed while it changed nothing, may say so.
+    pub fn only_after_changes(mut self) -> Self {
+        self.only_after_changes = true;
+        self
+    }
+
+    /// Names the tools that never change anything, so that a call of theirs that was interrupted,
+    /// took too long or panicked is no change.
+    pub fn harmless<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.harmless = tools.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets what the model is told of this at the end of the stable zone of the system prompt. An
+    /// empty text says nothing.
+    pub fn with_instructions(mut self, text: impl Into<Arc<str>>) -> Self {
+        self.instructions = text.into();
+        self
+    }
+
+    /// Sets how it is recognised that the model is blocked: what is missing, or an empty text if it
+    /// does not say. Unless set it is [`blocked_claim`] of the turn's text.
+    ///
+    /// It runs in the poll in which the model stops, so it must be quick. A panic ends the run with
+    /// an error of kind [`Hook`](crate::ErrorKind::Hook).
+    pub fn with_blocked(
+        mut self,
+        blocked: impl Fn(&Turn) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.blocked = Arc::new(blocked);
+        self
+    }
+
+    /// Sets what counts as a check of what tools put on record; what is `None` counts as nothing.
+    /// Unless set it is [`Evidence::read`]. What is said of it at [`with_blocked`](Self::with_blocked)
+    /// holds here, too.
+    ///
+    /// ```
+    /// use turnstream::agent::evidence::RequireEvidence;
+    /// use turnstream::item::Evidence;
+    ///
+    /// // A diff that somebody has reviewed is a check as well.
+    /// let policy = RequireEvidence::new().with_checks(|json| {
+    ///     let reviewed = || json.to_value()["reviewed"].as_str().map(str::to_owned);
+    ///     Evidence::read(json)
+    ///         .or_else(|| Some(Evidence::of_command(format!("review of {}", reviewed()?), 0)))
+    /// });
+    /// # drop(policy);
+    /// ```
+    pub fn with_checks(
+        mut self,
+        read: impl Fn(&Json) -> Option<Evidence> + Send + Sync + 'static,
+    ) -> Self {
+        self.read = Arc::new(read);
+        self
+    }
+
+    /// What the results so far prove, by these settings; see [`Standing::verdict`].
+    pub fn verdict(&self, standing: &Standing) -> Verdict {
+        self.with_rules(|rules| standing.verdict_by(rules))
+    }
+
+    /// What the model is told in its system prompt.
+    pub fn instructions(&self) -> &str {
+        &self.instructions
+    }
+
+    /// What is missing for the turn to be the end as blocked: empty if it is not named, `None` if
+    /// it is another claim.
+    pub fn blocked(&self, turn: &Turn) -> Option<String> {
+        (self.blocked)(turn).map(|missing| missing.trim().to_owned())
+    }
+
+    /// What it says to a model that has stopped with `turn`. `may_send_back` is whether another
+    /// request may be sent.
+    ///
+    /// A claim without evidence is [blocked](OnStop::Block) once, unless nothing may be sent, then
+    /// it is [`OnStop::Unproven`].
+    pub fn at_stop(&self, state: &State, turn: &Turn, may_send_back: bool) -> OnStop {
+        let (why, text) = match self.blocked(turn) {
+            Some(missing) if !missing.is_empty() => return OnStop::Blocked(missing),
+            Some(_) => (UNNAMED.to_owned(), blocked_without_a_name()),
+            None => match self.missing(&state.standing) {
+                None => return OnStop::LetGo,
+                Some(missing) => (missing.to_string(), without_proof(&missing)),
+            },
+        };
+        match may_send_back && !state.sent_back {
+            true => OnStop::Block(text),
+            false => OnStop::Unproven(why),
+        }
+    }
+
+    fn missing(&self, standing: &Standing) -> Option<Missing> {
+        let changed = self.with_rules(|rules| standing.has_changed(rules));
+        match self.verdict(standing) {
+            Verdict::Proven(_) => None,
+            Verdict::NothingChanged | Verdict::Unproven(_)
+                if self.only_after_changes && !changed =>
+            {
+                None
+            }
+            Verdict::NothingChanged => Some(Missing::default()),
+            Verdict::Unproven(missing) => Some(missing),
+        }
+    }
+
+    fn with_rules<T>(&self, f: impl FnOnce(&Rules<'_>) -> T) -> T {
+        let is_harmless = |tool: &str| self.harmless.iter().any(|name| name == tool);
+        f(&Rules { is_harmless: &is_harmless, read: &*self.read })
+    }
+}
+
+const UNNAMED: &str = "it says that it is blocked, and does not name what is missing";
+
+fn without_proof(missing: &Missing) -> String {
+    format!(
+        "You have stopped, but nothing proves that you are done: {missing}. Run a check that passes \
+         and name it in your answer. If you cannot, answer with a first line `BLOCKED: ` and the \
+         smallest thing that is missing."
+    )
+}
+
+fn blocked_without_a_name() -> String {
+    "You say that you are blocked, but not by what. Answer with a first line `BLOCKED: ` and the \
+     smallest thing that is missing, or go on and end with a check that passes."
+        .to_owned()
+}
+
+impl Agent {
+    /// Lets a run be completed only with evidence: a check that a tool has
+    /// [put on record](crate::tool::ToolContext::evidence) and that passed behind the last change.
+    /// [`Standing::verdict`] has the rules.
+    ///
+    /// A claim without it is sent back once: the model reads what is missing and how to end. The
+    /// next one ends the run as [`Unproven`](crate::event::Reason::Unproven), at once where no
+    /// further request may be sent. Something new that is said to the model, by whoever steers or
+    /// follows up, lets it be sent back once more. A model that answers `BLOCKED: ` and what is
+    /// missing ends the run as [`Blocked`](crate::event::Reason::Blocked).
+    /// [`Outcome::why`](crate::Outcome::why) says what is missing, and
+    /// [`Outcome::proof`](crate::Outcome::proof) which check proves a run that is completed.
+    ///
+    /// Evidence is looked at behind the [checks](Self::with_validation) of the answer, which a
+    /// blocked model need not pass, and behind the stop hooks: what these say comes first. It is
+    /// what this run was told and did that counts. A run without an input of its own goes on with
+    /// what is in its history, and there all of it counts.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::agent::evidence::RequireEvidence;
+    /// use turnstream::event::Reason;
+    /// use turnstream::item::Evidence;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolContext, ToolSpec};
+    /// use turnstream::Agent;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// # let spec = |name: &str| ToolSpec {
+    /// #     name: name.into(),
+    /// #     description: String::new(),
+    /// #     parameters: json!({ "type": "object" }),
+    /// # };
+    /// let edit = Tool::raw(spec("edit"), |_, cx: ToolContext| async move {
+    ///     cx.changed("src/lib.rs");
+    ///     "edited"
+    /// })?;
+    /// let test = Tool::raw(spec("test"), |_, cx: ToolContext| async move {
+    ///     cx.evidence(Evidence::of_command("cargo test", 0));
+    ///     "12 passed"
+    /// })?;
+    /// let model = Scripted::new([
+    ///     Reply::new().call("edit", json!({})),
+    ///     Reply::text("Done!"),
+    ///     // Sent back: nothing was checked.
+    ///     Reply::new().call("test", json!({})),
+    ///     Reply::text("Done: `cargo test` passes."),
+    /// ]);
+    /// let agent = Agent::new(model).with_tools([edit, test]).with_evidence(RequireEvidence::new());
+    ///
+    /// let outcome = agent.run("Mend the parser").outcome().await;
+    /// assert_eq!(outcome.reason, Reason::Completed);
+    /// assert_eq!(outcome.proof.as_deref(), Some(&Evidence::of_command("cargo test", 0)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_evidence(mut self, policy: RequireEvidence) -> Self {
+        self.evidence = Some(policy);
+        self
+    }
+}
+
+impl fmt::Debug for RequireEvidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequireEvidence")
+            .field("only_after_changes", &self.only_after_changes)
+            .field("harmless", &self.harmless)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,126 @@
+//! What counts of the results of a run.
+
+use std::sync::Arc;
+
+use crate::item::{Item, Json, Report, ResultKind, SideEffect, ToolResult};
+
+/// The results of a run that say what it changed and what was checked, in their order. Cheap to
+/// clone.
+///
+/// It is counted beside the history, from the results as they come, so that it knows of them also
+/// when they are compacted away.
+///
+/// ```
+/// use turnstream::agent::evidence::{Standing, Verdict};
+/// use turnstream::item::{Evidence, Json, Report, ResultKind, SideEffect, ToolCall, ToolResult};
+///
+/// let result = |id: &str, report| {
+///     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: "{}".into() };
+///     ToolResult::answering(&call, ResultKind::Ok, "done").with_report(report)
+/// };
+/// let edit = Report { side_effects: vec![SideEffect::changed("a.rs")], ..Report::default() };
+/// let passed = Evidence::of_command("cargo test", 0);
+/// let check = Report { evidence: vec![Json::new(&passed)?], ..Report::default() };
+///
+/// let mut standing = Standing::default();
+/// standing.note(&[result("c1", edit)]);
+/// assert!(matches!(standing.verdict(), Verdict::Unproven(_)));
+/// standing.note(&[result("c2", check)]);
+/// assert_eq!(standing.verdict(), Verdict::Proven(passed));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    noted: Arc<Vec<Noted>>,
+    batches: u32,
+}
+
+/// A result that says what was changed or checked, or that leaves it open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Noted {
+    /// The call that it answers.
+    pub call_id: String,
+    /// The tool's name.
+    pub tool: String,
+    /// How it came about.
+    pub kind: ResultKind,
+    /// What the tool has put on record.
+    pub report: Option<Arc<Report>>,
+    /// Which batch of calls it belongs to. Within one, nobody knows the order.
+    pub batch: u32,
+}
+
+impl Standing {
+    /// What the results among some items come to. Results with nothing between them are one batch.
+    pub fn of<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
+        let mut standing = Self::default();
+        let mut batch = Vec::new();
+        for item in items.into_iter().filter(|item| !item.tombstone) {
+            match item.as_tool_result() {
+                Some(result) => batch.push(result.clone()),
+                None => standing.note(&std::mem::take(&mut batch)),
+            }
+        }
+        standing.note(&batch);
+        standing
+    }
+
+    /// Notes the results of one batch of calls.
+    pub fn note(&mut self, results: &[ToolResult]) {
+        if results.is_empty() {
+            return;
+        }
+        self.batches += 1;
+        for result in results.iter().filter(|result| counts(result)) {
+            Arc::make_mut(&mut self.noted).push(Noted {
+                call_id: result.call_id.clone(),
+                tool: result.name.clone(),
+                kind: result.kind,
+                report: result.report.clone(),
+                batch: self.batches,
+            });
+        }
+    }
+
+    /// The results, in their order.
+    pub fn noted(&self) -> &[Noted] {
+        &self.noted
+    }
+}
+
+fn counts(result: &ToolResult) -> bool {
+    result.report.is_some() || is_cut_short(result.kind)
+}
+
+/// Whether the tool may have done something that it came not to tell.
+fn is_cut_short(kind: ResultKind) -> bool {
+    match kind {
+        ResultKind::Timeout | ResultKind::Panic | ResultKind::Interrupted => true,
+        ResultKind::Ok
+        | ResultKind::Error
+        | ResultKind::InvalidArguments
+        | ResultKind::UnknownTool
+        | ResultKind::Denied
+        | ResultKind::Truncated
+        | ResultKind::Budget
+        | ResultKind::Skipped => false,
+    }
+}
+
+impl Noted {
+    /// What it says that was changed.
+    pub fn side_effects(&self) -> &[SideEffect] {
+        self.report.as_deref().map_or(&[], |report| &report.side_effects)
+    }
+
+    /// What it proves, where it does.
+    pub fn evidence(&self) -> &[Json] {
+        self.report.as_deref().map_or(&[], |report| &report.evidence)
+    }
+
+    /// Whether it was interrupted, took too long or panicked: it may have changed something that it
+    /// came not to tell.
+    pub fn is_cut_short(&self) -> bool {
+        is_cut_short(self.kind)
+    }
+}

@@ -1,0 +1,218 @@
+use super::*;
+use crate::item::{Evidence, Item, Json, Report, ResultKind, SideEffect, ToolCall, ToolResult};
+
+/// A result in a word: its kind, what it changed, and its checks.
+///
+/// `edit`, `edit!` (and failed), `late` (took too long), `cut` (interrupted), `denied`, `read`;
+/// `a=0` is a check of the command `a` that ended with 0, `a=-` one without an exit code; `!` behind
+/// it says that the call failed; with `+` several are in one result.
+fn result(id: usize, word: &str) -> ToolResult {
+    let call = ToolCall { call_id: format!("c{id}"), name: "t".into(), arguments: "{}".into() };
+    let (word, mut kind) = match word.strip_suffix('!') {
+        Some(word) => (word, ResultKind::Error),
+        None => (word, ResultKind::Ok),
+    };
+    let mut report = Report::default();
+    for part in word.split('+') {
+        match (part, part.split_once('=')) {
+            (_, Some((command, code))) => {
+                let evidence = Evidence {
+                    command: command.into(),
+                    exit_code: code.parse().ok(),
+                    stderr_snippet: None,
+                };
+                report.evidence.push(Json::new(&evidence).unwrap());
+            }
+            ("edit", None) => report.side_effects.push(SideEffect::changed("f")),
+            ("diff", None) => report.evidence.push(Json::new("a diff").unwrap()),
+            ("late", None) => kind = ResultKind::Timeout,
+            ("cut", None) => kind = ResultKind::Interrupted,
+            ("panic", None) => kind = ResultKind::Panic,
+            ("denied", None) => kind = ResultKind::Denied,
+            ("read", None) => {}
+            _ => panic!("{part}"),
+        }
+    }
+    ToolResult::answering(&call, kind, "said").with_report(report)
+}
+
+/// Turns are parted by `;`, the calls of one by spaces.
+fn standing(script: &str) -> Standing {
+    let mut standing = Standing::default();
+    for batch in script.split(';') {
+        let words = batch.split_whitespace().enumerate();
+        standing.note(&words.map(|(id, word)| result(id, word)).collect::<Vec<_>>());
+    }
+    standing
+}
+
+#[track_caller]
+fn check(script: &str, expected: &str) {
+    let said = match standing(script).verdict() {
+        Verdict::Proven(evidence) => format!("proven by {}", evidence.command),
+        Verdict::NothingChanged => "nothing".to_owned(),
+        Verdict::Unproven(Missing { failed, last_change }) => {
+            let failed = failed.map(|evidence| format!("{} failed", evidence.command));
+            let change = last_change.map(|_| "not checked".to_owned());
+            failed.into_iter().chain(change).collect::<Vec<_>>().join(", ")
+        }
+    };
+    assert_eq!(said, expected, "{script}");
+}
+
+#[test]
+fn a_check_counts_behind_the_last_change() {
+    check("", "nothing");
+    check("read; read read", "nothing");
+    check("edit; a=0", "proven by a");
+    check("edit; read; a=0; read", "proven by a");
+    check("a=0", "proven by a");
+    check("edit", "not checked");
+    check("a=0; edit", "not checked");
+    check("edit; a=0; edit", "not checked");
+    check("edit; a=0; edit; a=0", "proven by a");
+    check("edit; a=0; b=0", "proven by b");
+}
+
+#[test]
+fn beside_a_change_in_one_batch_nothing_counts_but_in_its_own_result() {
+    check("edit a=0", "not checked");
+    check("a=0 edit", "not checked");
+    check("edit+a=0", "proven by a");
+    check("edit+a=0 edit", "not checked");
+    check("edit a=0; a=0", "proven by a");
+    check("edit; a=0 b=0", "proven by b");
+}
+
+#[test]
+fn what_failed_or_took_too_long_has_changed_what_it_changed() {
+    check("a=0; edit!", "not checked");
+    check("a=0; edit+late", "not checked");
+    check("edit!; a=0", "proven by a");
+}
+
+#[test]
+fn a_call_that_was_cut_short_may_have_changed_something() {
+    for word in ["late", "cut", "panic"] {
+        check(word, "not checked");
+        check(&format!("a=0; {word}"), "not checked");
+        check(&format!("{word}; a=0"), "proven by a");
+    }
+    // What never ran changed nothing.
+    check("a=0; denied", "proven by a");
+    check("a=0; read!", "proven by a");
+}
+
+#[test]
+fn a_failure_is_mended_by_the_same_command_alone() {
+    check("a=1", "a failed");
+    check("edit; a=1", "a failed, not checked");
+    check("edit; a=0; a=1", "a failed");
+    check("edit; a=1; a=0", "proven by a");
+    check("edit; a=1; b=0", "a failed");
+    check("edit; a=1; edit; a=0", "proven by a");
+    check("edit; a=1; a=0; edit; b=0", "proven by b");
+    check("edit; a=1; b=1; a=0", "b failed");
+    check("edit; b=0; a=-", "a failed");
+    // Beside each other nobody knows which came last; in one result everybody does.
+    check("edit; a=1 a=0", "a failed");
+    check("edit; a=0 a=1", "a failed");
+    check("edit; a=1+a=0", "proven by a");
+    check("edit; a=0+a=1", "a failed");
+}
+
+#[test]
+fn a_check_in_a_result_that_is_an_error_has_not_passed() {
+    check("edit; a=0!", "a failed, not checked");
+    check("edit; a=0!; a=0", "proven by a");
+    check("edit; late+a=0", "a failed, not checked");
+}
+
+#[test]
+fn what_is_no_check_proves_nothing() {
+    check("edit; diff", "not checked");
+    check("diff", "nothing");
+    let policy = RequireEvidence::new().with_checks(|_| Some(Evidence::of_command("diff", 0)));
+    let verdict = policy.verdict(&standing("edit; diff"));
+    assert_eq!(verdict, Verdict::Proven(Evidence::of_command("diff", 0)));
+}
+
+#[test]
+fn a_harmless_tool_that_was_cut_short_changed_nothing() {
+    let harmless = |name: &str| RequireEvidence::new().harmless([name]);
+    let standing = standing("a=0; late");
+    assert!(matches!(harmless("t").verdict(&standing), Verdict::Proven(_)));
+    assert!(matches!(harmless("other").verdict(&standing), Verdict::Unproven(_)));
+}
+
+#[test]
+fn a_history_is_weighed_as_its_results_are() {
+    let mut items = vec![Item::user("go")];
+    for (at, word) in ["edit", "a=0", "|", "b=0"].iter().enumerate() {
+        items.push(match *word {
+            "|" => Item::text("next"),
+            word => Item::tool_result(result(at, word)),
+        });
+    }
+    let verdict = Standing::of(&items[..3]).verdict();
+    assert!(matches!(verdict, Verdict::Unproven(_)), "one batch");
+    let verdict = Standing::of(&items).verdict();
+    assert_eq!(verdict, Verdict::Proven(Evidence::of_command("b", 0)));
+}
+
+#[test]
+fn what_is_missing_is_said_in_words() {
+    let said = |script| match standing(script).verdict() {
+        Verdict::Unproven(missing) => missing.to_string(),
+        Verdict::Proven(_) | Verdict::NothingChanged => String::new(),
+    };
+    assert_eq!(said("edit"), "no check has passed since the last change: changed `f` (by `t`)");
+    assert_eq!(
+        said("late"),
+        "no check has passed since the last change: a call of `t` was cut short and may have \
+         changed something"
+    );
+    assert_eq!(said("a=101"), "`a` failed with exit code 101 and has not passed since");
+    assert_eq!(said("a=-"), "`a` ended without an exit code and has not passed since");
+    assert_eq!(said("a=0!"), "the call that ran `a` failed and has not passed since");
+    assert_eq!(
+        said("edit; a=2"),
+        "`a` failed with exit code 2 and has not passed since, and no check has passed since the \
+         last change: changed `f` (by `t`)"
+    );
+    assert_eq!(
+        said("edit+edit+edit+edit+edit+edit+edit"),
+        "no check has passed since the last change: changed `f`, changed `f`, changed `f`, changed \
+         `f`, changed `f` and 2 more (by `t`)"
+    );
+    assert_eq!(Missing::default().to_string(), "no check is on record");
+}
+
+#[test]
+fn what_is_left_of_the_evidence_says_the_same_to_somebody_above() {
+    let left = |script, failed| {
+        let evidence = standing(script).left(failed);
+        evidence.iter().map(Json::as_str).collect::<Vec<_>>().join(" ")
+    };
+    let (a, b) = (r#"{"command":"a","exit_code":0}"#, r#"{"command":"b","exit_code":0}"#);
+    assert_eq!(left("edit; a=0; b=0", false), format!("{a} {b}"));
+    assert_eq!(left("edit; a=0; edit", false), "");
+    assert_eq!(left("edit; a=1; edit; a=0; edit; b=0", false), b);
+    assert_eq!(left("edit; b=0; a=1", false), format!(r#"{b} {{"command":"a","exit_code":1}}"#));
+    assert_eq!(left("edit; a=0!", false), r#"{"command":"a"}"#);
+    assert_eq!(left("edit; a=0", true), "");
+    assert_eq!(left("edit; diff; a=0", true), r#""a diff""#);
+}
+
+#[test]
+fn a_blocked_claim_stands_at_the_beginning() {
+    let claim = |text| blocked_claim(text);
+    assert_eq!(claim("BLOCKED: a key"), Some("a key"));
+    assert_eq!(claim("\n  blocked:a key  \nand more"), Some("a key"));
+    assert_eq!(claim("BLOCKED:\na key"), Some(""));
+    for other in
+        ["", "BLOCKED", "BLOCKED - a key", "I am BLOCKED: a key", "blöcked: a", "Unblocked:"]
+    {
+        assert_eq!(claim(other), None, "{other}");
+    }
+}

@@ -1,0 +1,552 @@
+//! An agent that ends only with evidence: what is sent back, and how the run ends.
+
+use std::time::Duration;
+
+use serde_json::json;
+use turnstream::agent::evidence::RequireEvidence;
+use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::{Budget, Target};
+use turnstream::context::{Compaction, Shorten, compact_with};
+use turnstream::env::CountingIds;
+use turnstream::event::{Reason, Transition};
+use turnstream::item::{Evidence, SideEffect};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Toolkit, Verdict};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome};
+
+use futures::StreamExt;
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+/// Changes a file.
+fn edit() -> Tool {
+    Tool::raw(spec("edit"), |_, cx: ToolContext| async move {
+        cx.changed("a.rs");
+        "edited"
+    })
+    .unwrap()
+}
+
+/// Runs a command and ends with a code: `{"command": "test", "code": 0}`.
+fn check_tool() -> Tool {
+    Tool::raw(spec("check"), |args: serde_json::Value, cx: ToolContext| async move {
+        let command = args["command"].as_str().unwrap_or("test").to_owned();
+        let code = i32::try_from(args["code"].as_i64().unwrap_or(0)).unwrap();
+        cx.evidence(Evidence::of_command(command, code));
+        "ran"
+    })
+    .unwrap()
+}
+
+fn changes() -> Reply {
+    Reply::new().call("edit", json!({}))
+}
+
+fn checks(command: &str, code: i32) -> Reply {
+    Reply::new().call("check", json!({ "command": command, "code": code }))
+}
+
+fn tools() -> [Tool; 2] {
+    [edit(), check_tool()]
+}
+
+fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
+    let model = Scripted::new(replies);
+    let agent = Agent::new(model.clone()).with_tools(tools()).with_ids(CountingIds::new("id"));
+    (agent.with_evidence(RequireEvidence::new()), model)
+}
+
+async fn outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
+    agent(replies).0.run("go").outcome().await
+}
+
+#[track_caller]
+fn check(outcome: &Outcome, reason: Reason, turns: u32, why: Option<&str>) {
+    let found = (outcome.reason, outcome.turns, outcome.why.as_deref());
+    assert_eq!(found, (reason, turns, why));
+    assert_eq!(outcome.proof.is_some(), reason == Reason::Completed);
+}
+
+/// What was said in the user's place, the input left out.
+fn said(outcome: &Outcome) -> Vec<String> {
+    let words = outcome.new_items.iter().skip(1).filter_map(Item::as_user);
+    words.map(|content| content.text().to_string()).collect()
+}
+
+const NOT_CHECKED: &str = "no check has passed since the last change: changed `a.rs` (by `edit`)";
+const NOTHING: &str = "no check is on record";
+
+#[tokio::test]
+async fn a_claim_behind_a_check_that_passed_is_a_success() {
+    let outcome = outcome([changes(), checks("test", 0), "done".into()]).await;
+    check(&outcome, Reason::Completed, 3, None);
+    assert_eq!(outcome.proof.as_deref(), Some(&Evidence::of_command("test", 0)));
+    assert_eq!(outcome.evidence.len(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_without_evidence_is_sent_back_once_and_then_unproven() {
+    let outcome = outcome([changes(), "done".into(), "really".into()]).await;
+    check(&outcome, Reason::Unproven, 3, Some(NOT_CHECKED));
+    assert!(!outcome.partial);
+    let [said] = &said(&outcome)[..] else { panic!("not once") };
+    assert!(said.contains(NOT_CHECKED) && said.contains("`BLOCKED: `"), "{said}");
+    assert!(outcome.ok().is_err());
+}
+
+#[tokio::test]
+async fn a_claim_that_was_sent_back_may_be_proven() {
+    let replies = [changes(), "done".into(), checks("test", 0), "done".into()];
+    let events: Vec<_> = agent(replies).0.run("go").collect().await;
+    let transitions = events.iter().filter_map(|event| match event {
+        Ok(Event::Continued { reason }) => Some(*reason),
+        _ => None,
+    });
+    use Transition::{NextTurn, StopHookBlocking};
+    assert!(transitions.eq([NextTurn, StopHookBlocking, NextTurn]));
+    check(events.last().unwrap().as_ref().unwrap().finished().unwrap(), Reason::Completed, 4, None);
+}
+
+#[tokio::test]
+async fn it_is_sent_back_once_however_much_it_does_in_between() {
+    let replies = ["done".into(), changes(), checks("test", 1), "done".into()];
+    let outcome = outcome(replies).await;
+    let why = format!("`test` failed with exit code 1 and has not passed since, and {NOT_CHECKED}");
+    check(&outcome, Reason::Unproven, 4, Some(&why));
+}
+
+#[tokio::test]
+async fn the_message_names_the_check_that_failed() {
+    let outcome =
+        outcome([changes(), checks("a", 0), checks("b", 7), "done".into(), "done".into()]).await;
+    let why = "`b` failed with exit code 7 and has not passed since";
+    check(&outcome, Reason::Unproven, 5, Some(why));
+    assert!(said(&outcome)[0].contains(why));
+}
+
+#[tokio::test]
+async fn a_run_that_changed_nothing_needs_evidence_unless_it_is_told_otherwise() {
+    let (agent, _) = agent(["It is 7.".into(), "It is 7.".into()]);
+    check(&agent.run("go").outcome().await, Reason::Unproven, 2, Some(NOTHING));
+
+    let lenient = || RequireEvidence::new().only_after_changes();
+    let run = |replies: Vec<Reply>| {
+        let agent = Agent::new(Scripted::new(replies)).with_tools(tools());
+        agent.with_evidence(lenient()).run("go").outcome()
+    };
+    let looked = run(vec!["It is 7.".into()]).await;
+    assert_eq!((looked.reason, looked.proof), (Reason::Completed, None));
+    // Whether the tests pass was the question.
+    let failing = run(vec![checks("test", 1), "No, they fail.".into()]).await;
+    assert_eq!((failing.reason, failing.proof), (Reason::Completed, None));
+    let changed = run(vec![changes(), "done".into(), "done".into()]).await;
+    check(&changed, Reason::Unproven, 3, Some(NOT_CHECKED));
+}
+
+#[tokio::test]
+async fn in_one_turn_a_check_beside_a_change_does_not_count() {
+    let both = Reply::new().call("edit", json!({})).call("check", json!({}));
+    check(
+        &outcome([both, "done".into(), "done".into()]).await,
+        Reason::Unproven,
+        3,
+        Some(NOT_CHECKED),
+    );
+}
+
+#[tokio::test]
+async fn blocked_names_what_is_missing() {
+    let outcome =
+        outcome([changes(), "BLOCKED: a key for the registry\nAll else is done.".into()]).await;
+    check(&outcome, Reason::Blocked, 2, Some("a key for the registry"));
+}
+
+#[tokio::test]
+async fn blocked_by_nothing_is_sent_back_once() {
+    let named = outcome(["blocked:".into(), "BLOCKED: a key".into()]).await;
+    check(&named, Reason::Blocked, 2, Some("a key"));
+    assert!(said(&named)[0].contains("but not by what"));
+
+    let unnamed = outcome(["BLOCKED: ".into(), "BLOCKED:".into()]).await;
+    let why = "it says that it is blocked, and does not name what is missing";
+    check(&unnamed, Reason::Unproven, 2, Some(why));
+
+    // The two have one chance together.
+    let mixed = outcome(["done".into(), "BLOCKED:".into()]).await;
+    check(&mixed, Reason::Unproven, 2, Some(why));
+}
+
+#[tokio::test]
+async fn a_plain_failure_is_a_claim_like_any_other() {
+    let outcome = outcome(["I could not do it.".into(), "I am blocked by a key.".into()]).await;
+    check(&outcome, Reason::Unproven, 2, Some(NOTHING));
+}
+
+#[tokio::test]
+async fn how_a_blocked_model_says_so_can_be_set() {
+    let policy = RequireEvidence::new().with_blocked(|turn| {
+        let json: serde_json::Value = serde_json::from_str(&turn.text()).ok()?;
+        json["needs"].as_str().map(str::to_owned)
+    });
+    let agent = Agent::new(Scripted::new([r#"{"needs":"a key"}"#])).with_evidence(policy);
+    check(&agent.run("go").outcome().await, Reason::Blocked, 1, Some("a key"));
+}
+
+#[tokio::test]
+async fn a_policy_that_panics_ends_the_run_as_a_hook_does() {
+    let policy = RequireEvidence::new().with_blocked(|_| panic!("oops"));
+    let agent = Agent::new(Scripted::new(["done"])).with_evidence(policy);
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!(outcome.reason, Reason::HookError);
+    let error = outcome.error.unwrap();
+    assert_eq!(error.kind(), ErrorKind::Hook);
+    assert!(error.to_string().contains("oops"), "{error}");
+}
+
+#[tokio::test]
+async fn the_model_is_told_at_the_end_of_the_stable_zone() {
+    let (asked, model) = agent(["BLOCKED: all".into()]);
+    asked.with_system("Be kind.").with_volatile_system("It is noon.").run("go").outcome().await;
+    let system = &model.requests()[0].system;
+    assert!(system.stable.starts_with("Be kind.\n\nEnd only with evidence."));
+    assert!(system.stable.contains("`BLOCKED: `"));
+    assert_eq!(system.volatile, "It is noon.");
+
+    let (silent, model) = agent(["BLOCKED: all".into()]);
+    let policy = RequireEvidence::new().with_instructions("");
+    silent.with_system("Be kind.").with_evidence(policy).run("go").outcome().await;
+    assert_eq!(model.requests()[0].system.stable, "Be kind.");
+}
+
+#[tokio::test]
+async fn evidence_of_an_earlier_run_does_not_count() {
+    let (agent, _) = agent([
+        checks("test", 0),
+        "done".into(),
+        changes(),
+        "done".into(),
+        "done".into(),
+        "thanks".into(),
+        "thanks".into(),
+    ]);
+    let first = agent.run("go").outcome().await;
+    check(&first, Reason::Completed, 2, None);
+    let second = agent.run_from(first.history, "and this").outcome().await;
+    check(&second, Reason::Unproven, 3, Some(NOT_CHECKED));
+    // Nor does what it has changed have to be proven by the next.
+    let third = agent.run_from(second.history, "and that").outcome().await;
+    check(&third, Reason::Unproven, 2, Some(NOTHING));
+}
+
+#[tokio::test]
+async fn a_run_without_an_input_goes_on_with_what_is_there() {
+    let (agent, _) = agent([changes(), "done".into(), "done".into()]);
+    let mut run = agent.run("go");
+    while let Some(Ok(event)) = run.next().await {
+        if matches!(event, Event::Continued { .. }) {
+            break;
+        }
+    }
+    let history = run.history();
+    drop(run);
+    let outcome = agent.run_from(history, turnstream::agent::Input::default()).outcome().await;
+    check(&outcome, Reason::Unproven, 2, Some(NOT_CHECKED));
+}
+
+#[tokio::test]
+async fn a_resumed_run_has_to_prove_what_was_changed_before_it() {
+    let replies = [changes(), checks("test", 0), "done".into(), "done".into()];
+    let tools = [edit(), check_tool().needs_approval()];
+    let (agent, _) = agent(replies);
+    let agent = agent.with_tools(tools);
+    for (verdict, reason) in
+        [(Verdict::Approve, Reason::Completed), (Verdict::Deny("no".into()), Reason::Unproven)]
+    {
+        let (agent, _) = (agent.clone(), ());
+        let model = Scripted::new([changes(), checks("test", 0), "done".into(), "done".into()]);
+        let agent =
+            Agent::new(model).with_kit(agent.kit().clone()).with_evidence(RequireEvidence::new());
+        let pending = agent.run("go").outcome().await;
+        assert_eq!(pending.reason, Reason::Pending);
+        let verdicts = pending.pending.clone().into_iter().map(|call| (call, verdict.clone()));
+        let outcome = agent.resume(pending.history.clone(), verdicts).unwrap().outcome().await;
+        assert_eq!(outcome.reason, reason);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_took_too_long_may_have_changed_something() {
+    tokio::time::pause();
+    let slow = Tool::raw(spec("slow"), |_, _| async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        "late"
+    })
+    .unwrap()
+    .with_timeout(Duration::from_secs(1));
+    let replies = || {
+        let slow = || Reply::new().call("slow", json!({}));
+        Scripted::new([checks("test", 0), slow(), "done".into(), "done".into()])
+    };
+    let agent = |policy| {
+        Agent::new(replies()).with_tools([check_tool(), slow.clone()]).with_evidence(policy)
+    };
+    let outcome = agent(RequireEvidence::new()).run("go").outcome().await;
+    let why = "no check has passed since the last change: a call of `slow` was cut short and may \
+               have changed something";
+    check(&outcome, Reason::Unproven, 4, Some(why));
+    let outcome = agent(RequireEvidence::new().harmless(["slow"])).run("go").outcome().await;
+    check(&outcome, Reason::Completed, 3, None);
+}
+
+#[tokio::test]
+async fn what_was_checked_is_known_behind_a_compaction() {
+    // Everything but the newest entry is folded away when the context is full.
+    let forget = compact_with(|history: &History| {
+        let to = history.len();
+        let items = vec![Item::user("So far so good.")];
+        Ok((to > 1).then_some(Compaction { from: 0, to, items }))
+    });
+    let full = || Reply::new().stop(turnstream::turn::StopReason::ContextWindow);
+    let forgetful = |replies: Vec<Reply>| agent(replies).0.with_compactor(forget);
+
+    let proven = [changes(), checks("test", 0), full(), "done".into()];
+    let outcome = forgetful(proven.into()).run("go").outcome().await;
+    assert!(outcome.new_items.iter().all(|item| item.as_tool_result().is_none()));
+    assert_eq!((outcome.reason, outcome.evidence.len()), (Reason::Completed, 1));
+    assert_eq!(outcome.proof.as_deref(), Some(&Evidence::of_command("test", 0)));
+
+    let unproven = [changes(), full(), "done".into(), "done".into()];
+    let outcome = forgetful(unproven.into()).run("go").outcome().await;
+    assert_eq!((outcome.reason, outcome.why.as_deref()), (Reason::Unproven, Some(NOT_CHECKED)));
+}
+
+#[tokio::test]
+async fn a_result_keeps_its_report_when_it_is_clipped_or_shortened() {
+    let loud = Tool::raw(spec("loud"), |_, cx: ToolContext| async move {
+        cx.changed("a.rs");
+        cx.evidence(Evidence::of_command("test", 0));
+        "x".repeat(9_000)
+    })
+    .unwrap();
+    let kit = Toolkit::new([loud]).clip_results(5_000);
+    let model = Scripted::new([Reply::new().call("loud", json!({})), "done".into()]);
+    let agent = Agent::new(model).with_kit(kit).with_evidence(RequireEvidence::new());
+    let mut outcome = agent.run("go").outcome().await;
+    check(&outcome, Reason::Completed, 2, None);
+    let result = |history: &History| {
+        let result = history.iter().find_map(|item| item.as_tool_result().cloned()).unwrap();
+        (result.content.text_len(), result.report)
+    };
+    let before = result(&outcome.history);
+    assert!(before.0 <= 5_000 && before.1.is_some());
+    let shorten = Shorten::new().max_result_bytes(100);
+    shorten.shorten(&outcome.history).unwrap().apply(&mut outcome.history);
+    let after = result(&outcome.history);
+    assert!(after.0 <= 800);
+    assert_eq!(after.1, before.1);
+}
+
+#[tokio::test]
+async fn stop_hooks_are_heard_first() {
+    let (agent, _) = agent([checks("test", 0), "done".into(), "Done, kindly.".into()]);
+    let kind = hook::stop(|_, turn| async move {
+        match turn.text().contains("kindly") {
+            true => OnStop::LetGo,
+            false => OnStop::Block("Kindly.".into()),
+        }
+    });
+    check(&agent.with_hook(kind).run("go").outcome().await, Reason::Completed, 3, None);
+}
+
+#[tokio::test]
+async fn a_stop_hook_that_blocks_does_not_use_up_the_one_time() {
+    let (agent, _) = agent(["done".into(), "kindly".into(), "kindly".into()]);
+    let kind = hook::stop(|_, turn| async move {
+        match turn.text().contains("kindly") {
+            true => OnStop::LetGo,
+            false => OnStop::Block("Kindly.".into()),
+        }
+    });
+    let outcome = agent.with_hook(kind).run("go").outcome().await;
+    check(&outcome, Reason::Unproven, 3, Some(NOTHING));
+    assert_eq!(said(&outcome).len(), 2);
+}
+
+#[tokio::test]
+async fn a_stop_hook_that_ends_the_run_ends_it_for_its_own_reason() {
+    let (agent, _) = agent(["done".into()]);
+    let agent = agent.with_hook(hook::stop(|_, _| async { OnStop::Prevent("no".into()) }));
+    check(&agent.run("go").outcome().await, Reason::StopHookPrevented, 1, Some("no"));
+}
+
+#[tokio::test]
+async fn an_answer_is_validated_before_it_is_proven_unless_the_model_is_blocked() {
+    let (strict, _) = agent(["done".into(), "7".into(), checks("test", 0), "7".into()]);
+    let number = |turn: &turnstream::Turn| match turn.text().parse::<u32>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err("it is no number"),
+    };
+    let outcome = strict.with_validation(number).run("go").outcome().await;
+    check(&outcome, Reason::Completed, 4, None);
+    assert!(said(&outcome)[0].contains("it is no number") && said(&outcome)[1].contains(NOTHING));
+
+    let (strict, _) = agent(["BLOCKED: a calculator".into()]);
+    let outcome = strict.with_validation(number).run("go").outcome().await;
+    check(&outcome, Reason::Blocked, 1, Some("a calculator"));
+}
+
+#[tokio::test]
+async fn where_nothing_more_may_be_asked_a_claim_is_unproven_at_once() {
+    let (capped, _) = agent([changes(), "done".into()]);
+    let outcome = capped.with_max_turns(2).run("go").outcome().await;
+    check(&outcome, Reason::Unproven, 2, Some(NOT_CHECKED));
+
+    let (spent, _) = agent(["done".into()]);
+    let budget = Budget::new().output_tokens(0);
+    let outcome = spent.with_budget(budget).run("go").outcome().await;
+    assert!(matches!(outcome.reason, Reason::Unproven | Reason::Budget), "{}", outcome.reason);
+}
+
+#[tokio::test]
+async fn a_run_that_wraps_up_ends_for_its_limit() {
+    let (capped, _) = agent([changes(), changes(), "I did what I could.".into()]);
+    let agent = capped.with_max_turns(3).with_budget(Budget::new().wrap_up());
+    check(&agent.run("go").outcome().await, Reason::MaxTurns, 3, None);
+}
+
+#[tokio::test]
+async fn something_new_lets_a_claim_be_sent_back_once_more() {
+    let (agent, _) =
+        agent(["done".into(), "done".into(), "done".into(), "BLOCKED: nothing else".into()]);
+    let mut run = agent.run("go");
+    let mut blocks = 0;
+    while let Some(Ok(event)) = run.next().await {
+        if event == (Event::Continued { reason: Transition::StopHookBlocking }) {
+            blocks += 1;
+            if blocks == 1 {
+                run.steer("Do not forget the docs").unwrap();
+            }
+        }
+    }
+    let outcome = run.outcome().await;
+    assert_eq!(blocks, 2);
+    check(&outcome, Reason::Unproven, 3, Some(NOTHING));
+}
+
+#[tokio::test]
+async fn whoever_follows_up_is_heard_when_the_claim_is_proven() {
+    let (agent, _) = agent([
+        checks("test", 0),
+        "done".into(),
+        changes(),
+        "done".into(),
+        checks("test", 0),
+        "done".into(),
+    ]);
+    let run = agent.run("go");
+    run.follow_up("And the docs").unwrap();
+    let outcome = run.outcome().await;
+    check(&outcome, Reason::Completed, 6, None);
+    assert_eq!(said(&outcome).len(), 2);
+}
+
+#[tokio::test]
+async fn a_token_target_nudges_only_behind_the_proof() {
+    let (agent, _) = agent(["done".into(), checks("test", 0), "done".into(), "done".into()]);
+    let agent = agent.with_budget(Budget::new().target(Target::new(1_000_000)));
+    let outcome = agent.with_max_turns(4).run("go").outcome().await;
+    assert!(said(&outcome)[0].contains(NOTHING));
+    assert_eq!(outcome.reason, Reason::Completed);
+}
+
+#[tokio::test]
+async fn one_action_a_turn_proves_like_any_other() {
+    let kit = Toolkit::new(tools()).single_action();
+    let both = Reply::new().call("edit", json!({})).call("check", json!({}));
+    let model = Scripted::new([both, checks("test", 0), "done".into()]);
+    let agent = Agent::new(model).with_kit(kit).with_evidence(RequireEvidence::new());
+    check(&agent.run("go").outcome().await, Reason::Completed, 3, None);
+}
+
+#[tokio::test]
+async fn the_proof_is_in_the_outcome_also_where_nobody_asks_for_it() {
+    let run = |replies: Vec<Reply>| {
+        Agent::new(Scripted::new(replies)).with_tools(tools()).run("go").outcome()
+    };
+    let proven = run(vec![changes(), checks("test", 0), "done".into()]).await;
+    assert_eq!(proven.proof.as_deref(), Some(&Evidence::of_command("test", 0)));
+    let json = serde_json::to_string(&proven).unwrap();
+    assert!(json.contains(r#""proof":{"command":"test","exit_code":0}"#), "{json}");
+    assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), proven);
+    let unproven = run(vec![checks("test", 0), changes(), "done".into()]).await;
+    assert_eq!((unproven.reason, unproven.proof), (Reason::Completed, None));
+}
+
+/// An agent with a child that is asked once.
+fn with_child(child: Vec<Reply>, parent: Vec<Reply>) -> Agent {
+    let child = Agent::new(Scripted::new(child)).with_tools(tools());
+    let tool = child.as_tool("child", "").unwrap();
+    let asks = Reply::new().call("child", json!({ "prompt": "go" }));
+    let replies = std::iter::once(asks).chain(parent);
+    Agent::new(Scripted::new(replies))
+        .with_tools(tools().into_iter().chain([tool]))
+        .with_evidence(RequireEvidence::new())
+}
+
+#[tokio::test]
+async fn what_a_child_changed_and_proved_is_its_parents() {
+    let proven = vec![changes(), checks("test", 1), changes(), checks("test", 0), "done".into()];
+    let outcome = with_child(proven, vec!["done".into()]).run("go").outcome().await;
+    check(&outcome, Reason::Completed, 2, None);
+    let result = outcome.new_items.iter().find_map(Item::as_tool_result).unwrap();
+    let report = result.report.as_ref().unwrap();
+    assert_eq!(report.side_effects, [SideEffect::changed("a.rs"), SideEffect::changed("a.rs")]);
+    assert_eq!(report.evidence.len(), 1, "what was mended is the child's own story");
+
+    // What the child checked before its last change proves nothing to the parent either.
+    let stale = vec![checks("test", 0), changes(), "done".into()];
+    let outcome = with_child(stale, vec!["done".into(), "done".into()]).run("go").outcome().await;
+    let why = "no check has passed since the last change: changed `a.rs` (by `child`)";
+    check(&outcome, Reason::Unproven, 3, Some(why));
+
+    let failing = vec![changes(), checks("test", 2), "done".into()];
+    let outcome = with_child(failing, vec![checks("test", 0), "done".into()]).run("go").outcome();
+    check(&outcome.await, Reason::Completed, 3, None);
+}
+
+#[tokio::test]
+async fn a_parent_reads_what_its_child_is_missing() {
+    let child = Agent::new(Scripted::new(["BLOCKED: a key"])).with_evidence(RequireEvidence::new());
+    let tool = child.as_tool("child", "").unwrap();
+    let model = Scripted::new([
+        Reply::new().call("child", json!({ "prompt": "go" })),
+        Reply::text("BLOCKED: a key for the child"),
+    ]);
+    let agent = Agent::new(model).with_tools([tool]).with_evidence(RequireEvidence::new());
+    let outcome = agent.run("go").outcome().await;
+    check(&outcome, Reason::Blocked, 2, Some("a key for the child"));
+    let result = outcome.new_items.iter().find_map(Item::as_tool_result).unwrap();
+    assert!(result.is_error());
+    assert!(result.content.text().ends_with("[stopped early: something is missing (a key)]"));
+}
+
+#[tokio::test]
+async fn a_failed_call_that_changed_something_has_to_be_checked() {
+    let breaks = Tool::raw(spec("breaks"), |_, cx: ToolContext| async move {
+        cx.changed("a.rs");
+        Err::<&str, Error>(Error::new(ErrorKind::Other, "half done"))
+    });
+    let breaks = breaks.unwrap();
+    let model = Scripted::new([
+        Reply::new().call("breaks", json!({})),
+        Reply::text("done"),
+        Reply::text("done"),
+    ]);
+    let agent = Agent::new(model).with_tools([breaks]).with_evidence(RequireEvidence::new());
+    let why = "no check has passed since the last change: changed `a.rs` (by `breaks`)";
+    check(&agent.run("go").outcome().await, Reason::Unproven, 3, Some(why));
+    drop(ToolOutput::ok(""));
+}
