@@ -98,7 +98,10 @@ fn an_edit_fails_its_check_is_mended_and_the_end_cites_the_check_that_passed() {
     assert!(out.contains(
         "MD012/no-multiple-blanks: Multiple consecutive blank lines [Expected: 1; Actual: 2]"
     ));
-    assert!(rest.contains("success after 6 steps; evidence: {\"command\":"), "{rest}");
+    assert!(
+        rest.contains("success after 6 steps; evidence: `minimal_loop --check book/glossary.md`"),
+        "{rest}"
+    );
 }
 
 fn read(output: &Output) -> Vec<TraceEvent> {
@@ -131,7 +134,9 @@ fn a_model_that_insists_without_a_check_is_no_success() {
     let steps = read(&output);
     let last = steps.last().unwrap();
     let Action::Stop { stop_reason, .. } = &last.action else { panic!("no end") };
-    assert_ne!(stop_reason, "success");
+    assert_eq!(stop_reason, "unproven");
+    assert!(last.result.missing.as_deref().is_some_and(|it| it.contains("has not passed since")));
+    assert!(matches!(&steps[4].action, Action::Say { .. }));
     assert_eq!(last.result.verification_evidence, None);
 }
 

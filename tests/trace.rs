@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::agent::Budget;
+use turnstream::agent::evidence::RequireEvidence;
 use turnstream::event::ToolEvent;
 use turnstream::item::{Evidence, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
@@ -103,8 +104,8 @@ async fn a_step_is_one_call_or_the_end() {
     assert_eq!(turns, [1, 2, 2, 3, 4]);
     let left: Vec<_> = steps.iter().map(|step| step.budgets.steps_remaining.unwrap()).collect();
     assert_eq!(left, [19, 18, 18, 17, 16]);
-    let proof = steps[4].result.verification_evidence.as_ref().unwrap();
-    assert_eq!(proof.as_str(), r#"{"command":"check","exit_code":0}"#);
+    let proof = steps[4].result.verification_evidence.as_ref();
+    assert_eq!(proof, Some(&Evidence::of_command("check", 0)));
     let Action::Tool { args, call_id, .. } = &steps[0].action else { panic!("no call") };
     assert_eq!(args.as_ref().unwrap().as_str(), r#"{"changes":["a.md"]}"#);
     assert!(!call_id.is_empty());
@@ -124,6 +125,22 @@ async fn only_a_check_behind_the_last_change_makes_it_a_success() {
         let steps = steps(agent(replies.collect::<Vec<_>>())).await;
         assert_eq!(words(&steps).last().unwrap(), ending, "{:?}", words(&steps));
     }
+}
+
+#[tokio::test]
+async fn a_claim_that_is_sent_back_is_a_step_and_what_is_missing_is_named() {
+    let agent = |second: &str| {
+        let change = calls(json!({ "changes": ["a.md"] }));
+        agent([change, Reply::text("Done."), Reply::text(second)])
+            .with_evidence(RequireEvidence::new())
+    };
+    let unproven = steps(agent("It is done.")).await;
+    check(&unproven, &["act success", "say Done.", "stop unproven"]);
+    let missing = unproven[2].result.missing.as_deref().unwrap();
+    assert!(missing.contains("a.md"), "{missing}");
+    let blocked = steps(agent("BLOCKED: write access")).await;
+    check(&blocked, &["act success", "say Done.", "stop blocked"]);
+    assert_eq!(blocked[2].result.missing.as_deref(), Some("write access"));
 }
 
 #[tokio::test]
@@ -257,7 +274,7 @@ async fn every_call_of_a_run_is_one_step() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_has_numbers_of_its_own_and_its_changes_void_a_proof() {
+async fn a_sub_agent_has_numbers_of_its_own() {
     let (_, steps) = run(&parent()).await;
     let (own, childs): (Vec<_>, Vec<_>) =
         steps.into_iter().partition(|step| step.within.is_empty());

@@ -25,7 +25,7 @@ use std::{env, fs, io};
 
 use futures::StreamExt;
 use serde_json::json;
-use turnstream::item::Json;
+use turnstream::agent::evidence::RequireEvidence;
 use turnstream::story::trace::Action;
 use turnstream::{Agent, Events, Toolkit};
 
@@ -109,6 +109,7 @@ async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Erro
         .with_system("You keep the glossary of a book. One action at a time.")
         .with_kit(Toolkit::new(tools).single_action())
         .with_max_turns(19)
+        .with_evidence(RequireEvidence::new().harmless(["read_file", "markdown_check"]))
         .audited();
 
     let trace = agent.trace();
@@ -132,7 +133,7 @@ async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Erro
     let Action::Stop { stop_reason, .. } = &last.action else { return Ok(false) };
     let proof = last.result.verification_evidence.as_ref();
     if shown == Shown::Yaml {
-        let proof = proof.map_or("none", Json::as_str);
+        let proof = proof.map_or_else(|| "none".to_owned(), |it| format!("`{}`", it.command));
         println!("{stop_reason} after {steps} steps; evidence: {proof}");
         if let Some(missing) = &last.result.missing {
             println!("missing: {missing}");

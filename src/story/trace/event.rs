@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::item::{Json, SideEffect};
+use crate::item::{Evidence, Json, SideEffect};
 use crate::story::trace::{BudgetsLeft, NormalizedError, ToolExit, Yaml};
 use crate::tool::Why;
 
@@ -90,8 +90,7 @@ pub enum Action {
     },
     /// The run ended.
     Stop {
-        /// `success` if it was completed and there is [evidence](TraceResult::verification_evidence);
-        /// else the [reason](crate::event::Reason), such as `completed`, `blocked` or `unproven`.
+        /// `success` if it was completed with a [proof](TraceResult::verification_evidence); else the [reason](crate::event::Reason), such as `completed`, `blocked` or `unproven`.
         stop_reason: String,
         /// The last words, shortened to one line.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -118,13 +117,13 @@ pub struct TraceResult {
     /// What went wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub normalized_error: Option<NormalizedError>,
-    /// What the tool has put on record, usually an [`Evidence`](crate::item::Evidence). One is
+    /// What the tool has put on record, usually an [`Evidence`]. One is
     /// written as it is, several as a list.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
     pub evidence: Vec<Json>,
-    /// What a success is proven by: the last check, where nothing was changed behind it.
+    /// What proves a success: the [`proof`](crate::Outcome::proof) of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub verification_evidence: Option<Json>,
+    pub verification_evidence: Option<Evidence>,
     /// What was missing for a success: what a stop hook named, or the calls that are pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,

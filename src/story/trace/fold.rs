@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::event::{Event, Outcome, Reason, ToolEvent};
-use crate::item::{Evidence, History, Item, Json, SideEffect, ToolCall, ToolResult};
+use crate::item::{History, Item, Json, SideEffect, ToolCall, ToolResult};
 use crate::story::trace::budgets::{BudgetsLeft, Used};
 use crate::story::trace::exit::{of_error, of_result, one_line};
 use crate::story::trace::{Action, TraceEvent, TraceResult};
@@ -35,8 +35,6 @@ struct Run {
     open: Vec<Open>,
     /// A turn without calls that may be the last.
     said: Option<Said>,
-    /// The last check that passed, while nothing was changed behind it.
-    proof: Option<Json>,
     /// What was noted for the next step.
     inputs: Vec<Json>,
     /// The sub-agents, by the calls that they run as.
@@ -178,7 +176,6 @@ impl Fold {
             }
             said.evidence.clone_from(&report.evidence);
         }
-        self.proves(&said);
         let found = self.run.open.iter().position(|open| open.call.call_id == result.call_id);
         let (turn, model, arguments) = match found.map(|at| self.run.open.remove(at)) {
             Some(Open { call, turn, model }) => (turn, model, Some(call.arguments)),
@@ -190,18 +187,6 @@ impl Fold {
         self.next(turn, model, action, said, elapsed)
     }
 
-    /// What a result says about the proof: a change voids it, a check is one or is none.
-    fn proves(&mut self, said: &TraceResult) {
-        if said.has_changed_something() {
-            self.run.proof = None;
-        }
-        for json in &said.evidence {
-            if let Some(check) = Evidence::read(json) {
-                self.run.proof = check.passed().then(|| json.clone());
-            }
-        }
-    }
-
     fn nested(&mut self, call_id: &str, event: &Event, steps: &mut Vec<TraceEvent>) {
         let children = &mut self.run.children;
         let found = children.iter().rposition(|(id, _)| id == call_id);
@@ -211,13 +196,9 @@ impl Fold {
             children.push((call_id.to_owned(), Self { within, ..Self::default() }));
             children.len() - 1
         });
-        let before = steps.len();
         if let Some((_, child)) = children.get_mut(at) {
             // What a sub-agent may spend is not known here.
             child.observe(event, Duration::ZERO, steps);
-        }
-        if steps.iter().skip(before).any(|step| step.result.has_changed_something()) {
-            self.run.proof = None;
         }
     }
 
@@ -226,12 +207,11 @@ impl Fold {
             normalized_error: outcome.error.as_ref().map(of_error),
             ..TraceResult::default()
         };
-        let proof = self.run.proof.take();
         let mut stop_reason = outcome.reason.as_str();
         match outcome.reason {
-            Reason::Completed if proof.is_some() => {
+            Reason::Completed if outcome.proof.is_some() => {
                 stop_reason = "success";
-                result.verification_evidence = proof;
+                result.verification_evidence = outcome.proof.as_deref().cloned();
             }
             Reason::Blocked | Reason::Unproven => result.missing.clone_from(&outcome.why),
             Reason::Pending => {
@@ -285,14 +265,6 @@ impl Fold {
             result,
             budgets: self.limits.minus(&self.run.used, elapsed),
         }
-    }
-}
-
-impl TraceResult {
-    fn has_changed_something(&self) -> bool {
-        !(self.changed_files.is_empty()
-            && self.created_ids.is_empty()
-            && self.side_effects.is_empty())
     }
 }
 

@@ -24,8 +24,7 @@ use crate::usage::Prices;
 /// after the other, goes on counting steps; budgets begin anew with each.
 ///
 /// The steps of a sub-agent stand where they happened, name the call that it ran as, have numbers of
-/// their own and change none of the parent's; only what a sub-agent has changed voids what proved
-/// the parent's success.
+/// their own and change none of the parent's.
 ///
 /// ```
 /// use futures::StreamExt;

@@ -172,7 +172,7 @@ budgets:
 fn a_success_cites_the_check_that_passed() {
     let action = Action::Stop { stop_reason: "success".to_owned(), text: String::new() };
     let result = TraceResult {
-        verification_evidence: Some(evidence("markdownlint book/glossary.md", 0, "")),
+        verification_evidence: Some(Evidence::of_command("markdownlint book/glossary.md", 0)),
         ..TraceResult::default()
     };
     check(
