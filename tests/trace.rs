@@ -244,18 +244,17 @@ async fn the_steps_of_a_prefix_are_a_prefix_and_the_same_events_have_the_same_st
 async fn every_run_ends_with_exactly_one_stop_and_a_dropped_one_with_none() {
     for agent in scripts() {
         let (events, steps) = run(&agent).await;
-        let stops = |steps: &[TraceEvent]| {
+        let endings = |steps: &[TraceEvent]| {
             let own = steps.iter().filter(|step| step.within.is_empty());
-            let stops: Vec<_> =
-                own.map(|step| matches!(step.action, Action::Stop { .. })).collect();
-            (stops.iter().filter(|it| **it).count(), stops.last() == Some(&true))
+            let ends: Vec<_> = own.map(|step| matches!(step.action, Action::Stop { .. })).collect();
+            (ends.iter().filter(|it| **it).count(), ends.last() == Some(&true))
         };
-        assert_eq!(stops(&steps), (1, true), "{:?}", words(&steps));
+        assert_eq!(endings(&steps), (1, true), "{:?}", words(&steps));
         let trace = agent.trace();
         for event in events.iter().take(events.len() - 1) {
             trace.observe(event);
         }
-        assert_eq!(stops(&trace.events()).0, 0);
+        assert_eq!(endings(&trace.events()).0, 0);
     }
 }
 
@@ -403,7 +402,7 @@ struct Shared {
 impl Write for Shared {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut text = self.text.lock().unwrap();
-        let lines = text.iter().filter(|byte| **byte == b'\n').count();
+        let lines = String::from_utf8_lossy(&text).lines().count();
         if self.fails_after.is_some_and(|most| lines >= most) {
             drop(text);
             assert!(!self.panics, "no more");
@@ -450,7 +449,7 @@ async fn a_writer_that_fails_or_panics_breaks_nothing_but_itself() {
         trace.write_to(good.clone());
         agent.run("go").traced(&trace).for_each(|_| async {}).await;
         let lines =
-            |out: &Shared| out.text.lock().unwrap().iter().filter(|it| **it == b'\n').count();
+            |out: &Shared| String::from_utf8_lossy(&out.text.lock().unwrap()).lines().count();
         assert_eq!((lines(&bad), lines(&good), trace.events().len()), (1, 3, 3));
         let failure = trace.failure().unwrap();
         assert_eq!(failure.kind(), ErrorKind::Store);

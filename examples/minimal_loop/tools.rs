@@ -79,7 +79,7 @@ pub(crate) fn markdown_check(root: &Root) -> Tool {
         async move { check(&root, &file.path, &cx).await }
     };
     Tool::new("markdown_check", "Checks the format of a glossary", check)
-        .with_timeout(Duration::from_secs(60))
+        .with_timeout(Duration::from_mins(1))
         .knows_dry_runs()
 }
 
