@@ -11,7 +11,7 @@ use turnstream::env::CountingIds;
 use turnstream::event::{Reason, Transition};
 use turnstream::item::{Evidence, SideEffect};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Toolkit, Verdict};
+use turnstream::tool::{Tool, ToolContext, ToolSpec, Toolkit, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome};
 
 use futures::StreamExt;
@@ -258,22 +258,16 @@ async fn a_run_without_an_input_goes_on_with_what_is_there() {
 
 #[tokio::test]
 async fn a_resumed_run_has_to_prove_what_was_changed_before_it() {
-    let replies = [changes(), checks("test", 0), "done".into(), "done".into()];
-    let tools = [edit(), check_tool().needs_approval()];
-    let (agent, _) = agent(replies);
-    let agent = agent.with_tools(tools);
-    for (verdict, reason) in
-        [(Verdict::Approve, Reason::Completed), (Verdict::Deny("no".into()), Reason::Unproven)]
-    {
-        let (agent, _) = (agent.clone(), ());
-        let model = Scripted::new([changes(), checks("test", 0), "done".into(), "done".into()]);
-        let agent =
-            Agent::new(model).with_kit(agent.kit().clone()).with_evidence(RequireEvidence::new());
-        let pending = agent.run("go").outcome().await;
-        assert_eq!(pending.reason, Reason::Pending);
-        let verdicts = pending.pending.clone().into_iter().map(|call| (call, verdict.clone()));
-        let outcome = agent.resume(pending.history.clone(), verdicts).unwrap().outcome().await;
-        assert_eq!(outcome.reason, reason);
+    let cases =
+        [(Verdict::Approve, Reason::Completed), (Verdict::Deny("no".into()), Reason::Unproven)];
+    for (verdict, reason) in cases {
+        let (agent, _) = agent([changes(), checks("test", 0), "done".into(), "done".into()]);
+        let agent = agent.with_tools([edit(), check_tool().needs_approval()]);
+        let paused = agent.run("go").outcome().await;
+        assert_eq!(paused.reason, Reason::Pending);
+        let verdicts = paused.pending.into_iter().map(|call| (call, verdict.clone()));
+        let run = agent.resume(paused.history, verdicts).unwrap();
+        assert_eq!(run.outcome().await.reason, reason);
     }
 }
 
@@ -456,7 +450,7 @@ async fn whoever_follows_up_is_heard_when_the_claim_is_proven() {
 #[tokio::test]
 async fn a_token_target_nudges_only_behind_the_proof() {
     let (agent, _) = agent(["done".into(), checks("test", 0), "done".into(), "done".into()]);
-    let agent = agent.with_budget(Budget::new().target(Target::new(1_000_000)));
+    let agent = agent.with_budget(Budget::new().target(Target::output_tokens(1_000_000)));
     let outcome = agent.with_max_turns(4).run("go").outcome().await;
     assert!(said(&outcome)[0].contains(NOTHING));
     assert_eq!(outcome.reason, Reason::Completed);
@@ -548,5 +542,4 @@ async fn a_failed_call_that_changed_something_has_to_be_checked() {
     let agent = Agent::new(model).with_tools([breaks]).with_evidence(RequireEvidence::new());
     let why = "no check has passed since the last change: changed `a.rs` (by `breaks`)";
     check(&agent.run("go").outcome().await, Reason::Unproven, 3, Some(why));
-    drop(ToolOutput::ok(""));
 }

@@ -9,6 +9,7 @@ mod body;
 mod budget;
 mod control;
 mod decide;
+pub mod detect;
 pub mod evidence;
 mod gate;
 mod handle;

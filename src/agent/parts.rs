@@ -120,7 +120,9 @@ impl Parts {
             return None;
         };
         // What is new to the model is a new chance to prove what it claims.
-        state.sent_back &= why == AppendedWhy::Hook;
+        if why != AppendedWhy::Hook {
+            (state.sent_back, state.idle) = (false, 0);
+        }
         state.history.extend(items.iter().cloned());
         Some(Event::Appended { why, id, items })
     }

@@ -44,6 +44,8 @@ pub struct State {
     pub standing: Standing,
     /// Whether a claim without evidence was sent back, and nothing came that lets it be once more.
     pub sent_back: bool,
+    /// How many turns in a row had no call, though the model was told to go on.
+    pub idle: u32,
     /// How the model gets on towards its token target.
     pub target: Tracker,
     /// Why the run ends behind this turn, which is the last one and has no tools.
@@ -100,6 +102,7 @@ impl State {
             repeats: Repeats::default(),
             standing: Standing::default(),
             sent_back: false,
+            idle: 0,
             target: Tracker::default(),
             wrapping_up: None,
             notes: Vec::new(),
@@ -179,6 +182,7 @@ impl State {
             // One good reply resets what counts in a row; only its results tell whether it is one.
             Transition::NextTurn => Self {
                 turn_count: next.turn_count + 1,
+                idle: 0,
                 recovery_count: 0,
                 cut_calls: 0,
                 asked_again: false,
@@ -197,12 +201,13 @@ impl State {
             // No turn came, so that nothing that counts turns changes.
             Transition::ReactiveCompactRetry => next,
             // The model had finished what it said: no row goes on behind it.
-            Transition::FollowUp => Self { follow_up: true, ..next.anew() },
-            Transition::Steering | Transition::Nudge => next.anew(),
-            Transition::StopHookBlocking
-            | Transition::WrapUp
-            | Transition::PauseResumed
-            | Transition::Other => Self { malformed: 0, ..next },
+            Transition::FollowUp => Self { follow_up: true, idle: 0, ..next.anew() },
+            Transition::Steering => Self { idle: 0, ..next.anew() },
+            Transition::Nudge => Self { idle: next.idle + 1, ..next.anew() },
+            Transition::StopHookBlocking => Self { idle: next.idle + 1, malformed: 0, ..next },
+            Transition::WrapUp | Transition::PauseResumed | Transition::Other => {
+                Self { malformed: 0, ..next }
+            }
         }
     }
 

@@ -1,0 +1,120 @@
+//! A failure is taken for a success.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::agent::detect::seen::{Found, Seen, checks};
+use crate::item::{ResultKind, ToolResult};
+use crate::turn::Turn;
+
+/// Words by which an answer speaks of a failure.
+const WORDS: &[&str] = &[
+    "fail",
+    "error",
+    "could not",
+    "couldn't",
+    "cannot",
+    "can't",
+    "unable",
+    "not able",
+    "timed out",
+    "timeout",
+    "too long",
+    "denied",
+    "blocked",
+    "did not",
+    "didn't",
+    "exit code",
+    "problem",
+    "broke",
+    "crash",
+    "panic",
+];
+
+type DealsWith = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
+
+/// Sees a failure that is on record as a success, or that the model passes over.
+///
+/// - A result of kind `ok` with a check on record that failed. It is told once a run for each tool.
+/// - A call that failed, took too long, panicked or was interrupted in the last turn before the
+///   model stops, while no other call of that tool went well in it, and the answer does not
+///   speak of it. A model that calls something next is taken to deal with it.
+#[derive(Clone, Default)]
+pub struct AmbiguousFailure {
+    deals_with: Option<Arc<DealsWith>>,
+}
+
+impl AmbiguousFailure {
+    /// Sets how it is known that an answer deals with a failed result. Unless set it has one of
+    /// some English words, such as "fail", "error" or "could not".
+    pub fn deals_with(f: impl Fn(&Turn, &ToolResult) -> bool + Send + Sync + 'static) -> Self {
+        Self { deals_with: Some(Arc::new(f)) }
+    }
+
+    pub(super) fn find(&self, seen: &Seen<'_>) -> Option<Found> {
+        let (newest, earlier) = seen.fresh()?;
+        let recorded = newest.called.iter().find(|(call, result)| {
+            let before = earlier.iter().flat_map(|lap| &lap.called);
+            is_failure_in_disguise(result)
+                && !before
+                    .filter(|(other, _)| other.name == call.name)
+                    .any(|(_, result)| is_failure_in_disguise(result))
+        });
+        if let Some((call, _)) = recorded {
+            let what = format!("a check of `{}` has failed, and its result is `ok`", call.name);
+            return Some(Found::in_call(call, what));
+        }
+        if !seen.turn.calls().is_empty() {
+            return None;
+        }
+        let (call, result) = newest.called.iter().find(|(call, result)| {
+            let mut same = newest.called.iter().filter(|(other, _)| other.name == call.name);
+            is_failure(result.kind)
+                && !same.any(|(_, result)| result.kind == ResultKind::Ok)
+                && !self.is_dealt_with(seen.turn, result)
+        })?;
+        let what =
+            format!("`{}` ended as `{}`, and the answer passes over it", call.name, result.kind);
+        Some(Found::in_call(call, what))
+    }
+
+    fn is_dealt_with(&self, turn: &Turn, result: &ToolResult) -> bool {
+        match &self.deals_with {
+            Some(deals_with) => deals_with(turn, result),
+            None => {
+                let text = turn.text().to_lowercase().replace('\u{2019}', "'");
+                WORDS.iter().any(|word| text.contains(word))
+            }
+        }
+    }
+}
+
+fn is_failure_in_disguise(result: &ToolResult) -> bool {
+    let checks: Vec<_> = checks(result).collect();
+    let is_mended = |at: usize| {
+        checks[at + 1..].iter().any(|later| later.passed() && later.command == checks[at].command)
+    };
+    result.kind == ResultKind::Ok
+        && (0..checks.len()).any(|at| !checks[at].passed() && !is_mended(at))
+}
+
+fn is_failure(kind: ResultKind) -> bool {
+    match kind {
+        ResultKind::Error | ResultKind::Timeout | ResultKind::Panic | ResultKind::Interrupted => {
+            true
+        }
+        ResultKind::Ok
+        | ResultKind::InvalidArguments
+        | ResultKind::UnknownTool
+        | ResultKind::Denied
+        | ResultKind::Truncated
+        | ResultKind::Budget
+        | ResultKind::Skipped => false,
+    }
+}
+
+impl fmt::Debug for AmbiguousFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AmbiguousFailure").finish_non_exhaustive()
+    }
+}

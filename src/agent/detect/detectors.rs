@@ -1,0 +1,181 @@
+//! The hook that holds the detectors.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use futures::future::ready;
+
+use crate::agent::State;
+use crate::agent::detect::seen::{Found, Seen};
+use crate::agent::detect::{
+    AmbiguousFailure, ContextBloat, MissingTermination, Mode, NonIdempotentRetry,
+    PlanningWithoutExecution, Signal, Signals, SilentSideEffect,
+};
+use crate::agent::hook::{Hook, HookFuture};
+use crate::event::Outcome;
+use crate::item::Item;
+use crate::turn::Turn;
+
+/// Sees when a run goes wrong in one of six ways, and gives a [`Signal`].
+///
+/// It looks behind each complete turn of the model, at the results of the calls before it. What goes
+/// wrong is told when it begins, not again while it lasts. It ends nothing: for that there are
+/// budgets, limits and hooks of your own that read the signals.
+///
+/// The numbers are set so that an ordinary run gives none. A [`SilentSideEffect`] has to be told what
+/// to look at.
+///
+/// ```
+/// use serde_json::json;
+/// use turnstream::agent::detect::{Detectors, Mode};
+/// use turnstream::item::Evidence;
+/// use turnstream::provider::{Reply, Scripted};
+/// use turnstream::tool::{Tool, ToolContext, ToolSpec};
+/// use turnstream::Agent;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let test = || Reply::new().call("test", json!({}));
+/// let model = Scripted::new([test(), test(), test(), "I give up: they fail.".into()]);
+/// # let spec = ToolSpec {
+/// #     name: "test".into(),
+/// #     description: String::new(),
+/// #     parameters: json!({ "type": "object" }),
+/// # };
+/// let tool = Tool::raw(spec, |_, cx: ToolContext| async move {
+///     cx.evidence(Evidence::of_command("cargo test", 101));
+///     Err::<(), _>("1 failed")
+/// })?;
+///
+/// let detectors = Detectors::all();
+/// let signals = detectors.signals();
+/// Agent::new(model).with_tools([tool]).with_hook(detectors).run("Mend it").outcome().await;
+///
+/// let signal = &signals.list()[0];
+/// assert_eq!((signal.mode, signal.turn), (Mode::MissingTermination, 4));
+/// assert_eq!(signal.what, "`cargo test` has failed 3 times in the same way");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Detectors {
+    missing_termination: Option<MissingTermination>,
+    ambiguous_failure: Option<AmbiguousFailure>,
+    silent_side_effect: Option<SilentSideEffect>,
+    non_idempotent_retry: Option<NonIdempotentRetry>,
+    context_bloat: Option<ContextBloat>,
+    planning: Option<PlanningWithoutExecution>,
+    nudging: bool,
+    signals: Signals,
+}
+
+impl Detectors {
+    /// All six, with their default numbers.
+    pub fn all() -> Self {
+        Self::none()
+            .with_missing_termination(MissingTermination::default())
+            .with_ambiguous_failure(AmbiguousFailure::default())
+            .with_silent_side_effect(SilentSideEffect::default())
+            .with_non_idempotent_retry(NonIdempotentRetry::default())
+            .with_context_bloat(ContextBloat::default())
+            .with_planning(PlanningWithoutExecution::default())
+    }
+
+    /// None, to add some.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Sets when a run is seen to go on without an end.
+    pub fn with_missing_termination(mut self, detector: MissingTermination) -> Self {
+        self.missing_termination = Some(detector);
+        self
+    }
+
+    /// Sets when a failure is seen to be taken for a success.
+    pub fn with_ambiguous_failure(mut self, detector: AmbiguousFailure) -> Self {
+        self.ambiguous_failure = Some(detector);
+        self
+    }
+
+    /// Sets when a call is seen to change something silently.
+    pub fn with_silent_side_effect(mut self, detector: SilentSideEffect) -> Self {
+        self.silent_side_effect = Some(detector);
+        self
+    }
+
+    /// Sets when a call is seen to do its work twice.
+    pub fn with_non_idempotent_retry(mut self, detector: NonIdempotentRetry) -> Self {
+        self.non_idempotent_retry = Some(detector);
+        self
+    }
+
+    /// Sets when the context is seen to grow too long.
+    pub fn with_context_bloat(mut self, detector: ContextBloat) -> Self {
+        self.context_bloat = Some(detector);
+        self
+    }
+
+    /// Sets when plans are seen to be all that is made.
+    pub fn with_planning(mut self, detector: PlanningWithoutExecution) -> Self {
+        self.planning = Some(detector);
+        self
+    }
+
+    /// Also tells the model what to do about it, before its next request: the
+    /// [mitigation](Mode::mitigation) of the mode. If the run ends with the turn, it is not said.
+    pub fn nudging(mut self) -> Self {
+        self.nudging = true;
+        self
+    }
+
+    /// Calls `f` with each signal, in the poll in which it is seen, so it must be quick. The handles
+    /// that [`signals`](Self::signals) gives keep them as well.
+    pub fn on_signal(mut self, f: impl Fn(&Signal) + Send + Sync + 'static) -> Self {
+        self.signals.set_on_signal(Arc::new(f));
+        self
+    }
+
+    /// Where the signals are kept. All clones share it, and with them all runs.
+    pub fn signals(&self) -> Signals {
+        self.signals.clone()
+    }
+
+    fn look(&self, seen: &Seen<'_>) -> Vec<(Mode, Found)> {
+        let Self { missing_termination, ambiguous_failure, silent_side_effect, .. } = self;
+        let Self { non_idempotent_retry, context_bloat, planning, .. } = self;
+        let found = [
+            (Mode::MissingTermination, missing_termination.as_ref().and_then(|it| it.find(seen))),
+            (Mode::AmbiguousFailure, ambiguous_failure.as_ref().and_then(|it| it.find(seen))),
+            (Mode::SilentSideEffect, silent_side_effect.as_ref().and_then(|it| it.find(seen))),
+            (Mode::NonIdempotentRetry, non_idempotent_retry.as_ref().and_then(|it| it.find(seen))),
+            (Mode::ContextBloat, context_bloat.as_ref().and_then(|it| it.find(seen))),
+            (Mode::PlanningWithoutExecution, planning.as_ref().and_then(|it| it.find(seen))),
+        ];
+        found.into_iter().filter_map(|(mode, found)| Some((mode, found?))).collect()
+    }
+}
+
+impl Hook for Detectors {
+    fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed("detectors")
+    }
+
+    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, Vec<Item>> {
+        let mut notes = Vec::new();
+        for (mode, Found { call_id, what }) in self.look(&Seen::new(state, turn)) {
+            let history_id = state.history.id().to_owned();
+            self.signals.give(Signal { mode, history_id, turn: state.model_calls, call_id, what });
+            if self.nudging {
+                notes.push(Item::user(mode.mitigation()));
+            }
+        }
+        Box::pin(ready(Ok(notes)))
+    }
+
+    fn finished(&self, outcome: &Outcome) {
+        if let Some(detector) = &self.silent_side_effect {
+            detector.forget(outcome.history.id());
+        }
+    }
+}

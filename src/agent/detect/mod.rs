@@ -1,0 +1,23 @@
+//! Detectors: hooks that see when a run goes wrong in one of six ways, and say so.
+//!
+//! [`Detectors`] is one hook that holds them. Each is a pure look at what the run has done so far;
+//! its numbers are in a struct of its own.
+
+mod ambiguous_failure;
+mod context_bloat;
+mod detectors;
+mod missing_termination;
+mod non_idempotent_retry;
+mod planning;
+mod seen;
+mod signals;
+mod silent_side_effect;
+
+pub use ambiguous_failure::AmbiguousFailure;
+pub use context_bloat::ContextBloat;
+pub use detectors::Detectors;
+pub use missing_termination::MissingTermination;
+pub use non_idempotent_retry::NonIdempotentRetry;
+pub use planning::PlanningWithoutExecution;
+pub use signals::{Mode, Signal, Signals};
+pub use silent_side_effect::SilentSideEffect;

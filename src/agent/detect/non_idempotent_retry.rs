@@ -1,0 +1,103 @@
+//! A call that was repeated has done its work twice.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::agent::detect::seen::{Found, Seen, side_effects};
+use crate::item::{SideEffect, ToolCall, ToolResult};
+
+/// Sees the same call do its work twice.
+///
+/// - The same tool with the same arguments has `created` or `sent` something, and then something
+///   else: two tickets, two mails. The same thing made once more is one thing.
+/// - It has `changed` the same thing twice, and no call in between has put a change on record.
+///
+/// It is told when it happens for the second time, and not for each time behind that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NonIdempotentRetry {
+    repeatable: Arc<[String]>,
+}
+
+impl NonIdempotentRetry {
+    /// Names the tools that are meant to be called again, for example one that rolls a log over.
+    pub fn repeatable<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.repeatable = tools.into_iter().map(Into::into).collect();
+        self
+    }
+
+    pub(super) fn find(&self, seen: &Seen<'_>) -> Option<Found> {
+        let (newest, earlier) = seen.fresh()?;
+        let mut calls: Vec<(&ToolCall, &ToolResult)> = earlier
+            .iter()
+            .chain([newest])
+            .flat_map(|lap| lap.called.iter().copied())
+            .filter(|(_, result)| !side_effects(result).is_empty())
+            .collect();
+        let fresh = newest.called.iter().filter(|(_, result)| !side_effects(result).is_empty());
+        for _ in 0..fresh.count() {
+            // From the newest to the oldest of the lap, each with those before it.
+            let (call, result) = calls.pop()?;
+            if self.repeatable.contains(&call.name) {
+                continue;
+            }
+            if let Some(what) =
+                made_twice(call, result, &calls).or_else(|| changed_twice(call, result, &calls))
+            {
+                return Some(Found::in_call(call, what));
+            }
+        }
+        None
+    }
+}
+
+fn made_twice(
+    call: &ToolCall,
+    result: &ToolResult,
+    before: &[(&ToolCall, &ToolResult)],
+) -> Option<String> {
+    let same = before.iter().filter(|(other, _)| is_same(call, other));
+    let made: Vec<Vec<&str>> =
+        same.map(|(_, result)| targets(result, is_made)).filter(|made| !made.is_empty()).collect();
+    let [first] = &made[..] else { return None };
+    let other = targets(result, is_made).into_iter().find(|target| !first.contains(target))?;
+    let name = &call.name;
+    Some(format!(
+        "`{name}` was called again as before and has made `{other}` beside `{}`",
+        first[0]
+    ))
+}
+
+fn changed_twice(
+    call: &ToolCall,
+    result: &ToolResult,
+    before: &[(&ToolCall, &ToolResult)],
+) -> Option<String> {
+    let ((other, changed), before) = before.split_last()?;
+    let is_second = !before.last().is_some_and(|(other, _)| is_same(call, other));
+    let changed = targets(changed, is_changed);
+    let twice = targets(result, is_changed).into_iter().find(|target| changed.contains(target))?;
+    (is_second && is_same(call, other)).then(|| {
+        format!("`{}` was called again as before and has changed `{twice}` twice", call.name)
+    })
+}
+
+fn is_same(one: &ToolCall, other: &ToolCall) -> bool {
+    let read = |call: &ToolCall| serde_json::from_str::<Value>(call.arguments_or_empty()).ok();
+    one.name == other.name
+        && (one.arguments == other.arguments
+            || read(one).is_some_and(|read_one| read(other) == Some(read_one)))
+}
+
+fn targets(result: &ToolResult, which: fn(&SideEffect) -> bool) -> Vec<&str> {
+    let effects = side_effects(result).iter().filter(|effect| which(effect));
+    effects.map(|effect| effect.target.as_str()).collect()
+}
+
+fn is_made(effect: &SideEffect) -> bool {
+    matches!(&*effect.kind, "created" | "sent")
+}
+
+fn is_changed(effect: &SideEffect) -> bool {
+    effect.kind == "changed"
+}

@@ -1,0 +1,113 @@
+//! What a run has done so far, as detectors look at it.
+
+use crate::agent::State;
+use crate::item::{Evidence, SideEffect, ToolCall, ToolResult};
+use crate::turn::Turn;
+
+/// What is seen behind a turn, before its calls run.
+pub(super) struct Seen<'a> {
+    /// The turns of this run whose calls were answered, oldest first.
+    pub(super) laps: Vec<Lap<'a>>,
+    /// The turn that has come.
+    pub(super) turn: &'a Turn,
+    /// Whether the newest lap is what this turn follows.
+    pub(super) is_fresh: bool,
+    pub(super) state: &'a State,
+}
+
+/// A turn whose calls were answered.
+#[derive(Default)]
+pub(super) struct Lap<'a> {
+    /// The calls with their results, in call order.
+    pub(super) called: Vec<(&'a ToolCall, &'a ToolResult)>,
+    /// The tokens of its request.
+    pub(super) input_tokens: u64,
+}
+
+/// Something that goes wrong.
+pub(super) struct Found {
+    pub(super) call_id: Option<String>,
+    pub(super) what: String,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn new(state: &'a State, turn: &'a Turn) -> Self {
+        let laps = laps(state);
+        let behind = state.history.newest_first().take_while(|item| !item.is_models_words());
+        let is_fresh =
+            !laps.is_empty() && behind.into_iter().any(|item| item.as_tool_result().is_some());
+        Self { laps, turn, is_fresh, state }
+    }
+
+    /// The newest lap, where this turn is the first behind it, and those before it.
+    pub(super) fn fresh(&self) -> Option<(&Lap<'a>, &[Lap<'a>])> {
+        self.laps.split_last().filter(|_| self.is_fresh)
+    }
+}
+
+/// The laps of this run, which are the newest of the history.
+fn laps(state: &State) -> Vec<Lap<'_>> {
+    let mut laps: Vec<Lap<'_>> = Vec::new();
+    let mut results: Vec<&ToolResult> = Vec::new();
+    let mut in_results = false;
+    for item in state.history.newest_first().filter(|item| !item.tombstone) {
+        if let Some(result) = item.as_tool_result() {
+            if !in_results {
+                if laps.len() >= usize::try_from(state.turn_count).unwrap_or(usize::MAX) {
+                    break;
+                }
+                laps.push(Lap::default());
+                results.clear();
+            }
+            in_results = true;
+            results.push(result);
+            continue;
+        }
+        in_results = false;
+        let Some(lap) = laps.last_mut() else { continue };
+        if let Some(info) = &item.turn
+            && lap.input_tokens == 0
+        {
+            lap.input_tokens = info.usage.input_tokens;
+        }
+        let answer =
+            |call: &ToolCall| results.iter().find(|result| result.call_id == call.call_id).copied();
+        if let Some(call) = item.as_tool_call()
+            && let Some(result) = answer(call)
+        {
+            lap.called.insert(0, (call, result));
+        }
+    }
+    laps.reverse();
+    laps
+}
+
+impl<'a> Lap<'a> {
+    /// The checks that were put on record, with their calls.
+    pub(super) fn checks(&self) -> impl Iterator<Item = (&'a ToolCall, Evidence)> {
+        self.called.iter().flat_map(|(call, result)| {
+            let call = *call;
+            checks(result).map(move |evidence| (call, evidence))
+        })
+    }
+
+    /// Whether anything was changed, as far as was told.
+    pub(super) fn has_changed(&self) -> bool {
+        self.called.iter().any(|(_, result)| !side_effects(result).is_empty())
+    }
+}
+
+pub(super) fn checks(result: &ToolResult) -> impl Iterator<Item = Evidence> {
+    let evidence = result.report.iter().flat_map(|report| &report.evidence);
+    evidence.filter_map(Evidence::read)
+}
+
+pub(super) fn side_effects(result: &ToolResult) -> &[SideEffect] {
+    result.report.as_deref().map_or(&[], |report| &report.side_effects)
+}
+
+impl Found {
+    pub(super) fn in_call(call: &ToolCall, what: String) -> Self {
+        Self { call_id: Some(call.call_id.clone()), what }
+    }
+}

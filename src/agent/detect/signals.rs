@@ -1,0 +1,118 @@
+//! What detectors say, and where it is kept.
+
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+/// A way in which a run goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The run goes on, and nothing that can be checked changes.
+    MissingTermination,
+    /// A failure is taken for a success.
+    AmbiguousFailure,
+    /// A call changes something and does not say what.
+    SilentSideEffect,
+    /// A call that was repeated has done its work twice.
+    NonIdempotentRetry,
+    /// The context grows, and nothing comes of it.
+    ContextBloat,
+    /// Plans are made, and no tool is called.
+    PlanningWithoutExecution,
+}
+
+/// What a detector has seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signal {
+    /// What goes wrong.
+    pub mode: Mode,
+    /// The id of the history on which it was seen.
+    pub history_id: String,
+    /// The request of the run, counted from 1, behind whose turn it was seen.
+    pub turn: u32,
+    /// The call that shows it, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    /// What was seen, in words for a person.
+    pub what: String,
+}
+
+type OnSignal = dyn Fn(&Signal) + Send + Sync;
+
+/// The signals of all runs that share it, oldest first. Cheap to clone.
+///
+/// It keeps what nobody [takes](Self::take).
+#[derive(Clone, Default)]
+pub struct Signals {
+    list: Arc<Mutex<Vec<Signal>>>,
+    on_signal: Option<Arc<OnSignal>>,
+}
+
+impl Signals {
+    /// All that were given so far.
+    pub fn list(&self) -> Vec<Signal> {
+        self.with(|list| list.clone())
+    }
+
+    /// Takes those that were given since the last time.
+    pub fn take(&self) -> Vec<Signal> {
+        self.with(mem::take)
+    }
+
+    pub(super) fn set_on_signal(&mut self, on_signal: Arc<OnSignal>) {
+        self.on_signal = Some(on_signal);
+    }
+
+    pub(super) fn give(&self, signal: Signal) {
+        if let Some(on_signal) = &self.on_signal {
+            on_signal(&signal);
+        }
+        self.with(|list| list.push(signal));
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Vec<Signal>) -> T) -> T {
+        f(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Mode {
+    /// What a model is told to do about it.
+    pub fn mitigation(self) -> &'static str {
+        match self {
+            Self::MissingTermination => {
+                "You go on, but what can be checked does not change. Say which check would show \
+                 that you are done. If it passes, stop; if it keeps failing in the same way, try \
+                 something else or say what you are missing."
+            }
+            Self::AmbiguousFailure => {
+                "A call has failed, and you go on as if it had not. Look at its result again: \
+                 find out what has happened, and mend it or say that it failed."
+            }
+            Self::SilentSideEffect => {
+                "A call may have changed something without saying what. Look at what is different \
+                 before you rely on it, and name it in your answer."
+            }
+            Self::NonIdempotentRetry => {
+                "You have repeated a call, and it has done its work twice. Check whether a call \
+                 took effect before you repeat it, and clean up what is there twice."
+            }
+            Self::ContextBloat => {
+                "The conversation grows fast. Read only what the next step needs, say why you need \
+                 it, and go on from what you know."
+            }
+            Self::PlanningWithoutExecution => {
+                "You have planned for several turns without doing anything. Take the next step: \
+                 call one tool."
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signals").field("list", &self.list()).finish_non_exhaustive()
+    }
+}

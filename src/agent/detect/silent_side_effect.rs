@@ -1,0 +1,100 @@
+//! A call changes something and does not say what.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::agent::detect::seen::{Found, Seen, side_effects};
+use crate::item::ResultKind;
+
+type Snapshot = dyn Fn() -> u64 + Send + Sync;
+
+/// Sees calls that change something and do not say what. Unless it is told what to look at, it sees
+/// nothing.
+#[derive(Clone, Default)]
+pub struct SilentSideEffect {
+    changing: Arc<[String]>,
+    snapshot: Option<Arc<Snapshot>>,
+    /// By history: the newest snapshot, and whether its lap was silent.
+    last: Arc<Mutex<HashMap<String, (u64, bool)>>>,
+}
+
+impl SilentSideEffect {
+    /// Names the tools that change something in each call. A call of theirs that went well and put
+    /// nothing on record, neither a side effect nor evidence, is silent. It is told once a run for
+    /// each tool.
+    pub fn changing<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+        self.changing = tools.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets what tells one state of the world from another, for example a hash of the sizes and
+    /// times of files. If it is another behind the calls of a turn, and none of them has put a side
+    /// effect on record, the turn was silent. A row of such turns is told once.
+    ///
+    /// It runs in a poll of the run, behind each turn of the model, so it must be quick. It does not
+    /// know who has changed the world: other programs should leave alone what it looks at.
+    pub fn with_snapshot(mut self, snapshot: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.snapshot = Some(Arc::new(snapshot));
+        self
+    }
+
+    pub(super) fn find(&self, seen: &Seen<'_>) -> Option<Found> {
+        let changed = self.compare(seen);
+        let (newest, earlier) = seen.fresh()?;
+        let is_silent = |tool: &str, kind, is_empty: bool| {
+            kind == ResultKind::Ok && is_empty && self.changing.iter().any(|name| name == tool)
+        };
+        let declared = newest.called.iter().find(|(call, result)| {
+            let mut before = earlier.iter().flat_map(|lap| &lap.called);
+            is_silent(&call.name, result.kind, result.report.is_none())
+                && !before.any(|(other, result)| {
+                    other.name == call.name
+                        && is_silent(&other.name, result.kind, result.report.is_none())
+                })
+        });
+        if let Some((call, _)) = declared {
+            let what = format!("`{}` changes things, and has not said what it changed", call.name);
+            return Some(Found::in_call(call, what));
+        }
+        let tools: Vec<_> =
+            newest.called.iter().map(|(call, _)| format!("`{}`", call.name)).collect();
+        changed.then(|| Found {
+            call_id: match &newest.called[..] {
+                [(call, _)] => Some(call.call_id.clone()),
+                _ => None,
+            },
+            what: format!(
+                "something is different behind {}, and nothing was told",
+                tools.join(", ")
+            ),
+        })
+    }
+
+    /// Whether the newest lap is the first of a row that has changed something silently.
+    fn compare(&self, seen: &Seen<'_>) -> bool {
+        let Some(snapshot) = &self.snapshot else { return false };
+        let now = snapshot();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = last.get(seen.state.history.id()).copied();
+        let is_silent = match (before, seen.fresh()) {
+            (Some((before, _)), Some((newest, _))) => {
+                let told = newest.called.iter().any(|(_, result)| !side_effects(result).is_empty());
+                before != now && !told
+            }
+            (Some(_) | None, _) => false,
+        };
+        last.insert(seen.state.history.id().to_owned(), (now, is_silent));
+        is_silent && !before.is_some_and(|(_, was_silent)| was_silent)
+    }
+
+    pub(super) fn forget(&self, history_id: &str) {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(history_id);
+    }
+}
+
+impl fmt::Debug for SilentSideEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SilentSideEffect").field("changing", &self.changing).finish_non_exhaustive()
+    }
+}

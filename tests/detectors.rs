@@ -1,0 +1,384 @@
+//! Detectors: each mode in a run that has it, and in a similar one that has not.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use turnstream::agent::detect::{
+    AmbiguousFailure, ContextBloat, Detectors, MissingTermination, Mode, NonIdempotentRetry,
+    PlanningWithoutExecution, Signal, SilentSideEffect,
+};
+use turnstream::agent::evidence::RequireEvidence;
+use turnstream::agent::hook::{self, OnStop};
+use turnstream::item::{Evidence, SideEffect};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolContext, ToolSpec};
+use turnstream::{Agent, Item, Outcome, Usage};
+
+/// A tool that does what its arguments say: `changed`, `created`, `sent` (targets), `check`
+/// (`[command, code, complaint]`), `fails`.
+fn tool(name: &str) -> Tool {
+    let parameters = json!({ "type": "object" });
+    let spec = ToolSpec { name: name.into(), description: String::new(), parameters };
+    let calls = Arc::new(AtomicU64::new(0));
+    Tool::raw(spec, move |args: Value, cx: ToolContext| {
+        let number = calls.fetch_add(1, Ordering::Relaxed) + 1;
+        async move {
+            let target = |key: &str| {
+                let target = args[key].as_str()?;
+                // A new one for each call.
+                Some(target.replace('#', &number.to_string()))
+            };
+            for kind in ["changed", "created", "sent"] {
+                if let Some(target) = target(kind) {
+                    cx.side_effect(SideEffect { kind: kind.into(), target });
+                }
+            }
+            if let Some([command, code, complaint]) = args["check"].as_array().map(|it| &it[..]) {
+                let code = i32::try_from(code.as_i64().unwrap()).unwrap();
+                let evidence = Evidence::of_command(command.as_str().unwrap(), code);
+                cx.evidence(evidence.with_stderr(complaint.as_str().unwrap()));
+            }
+            match args["fails"].as_bool() {
+                Some(true) => Err("it broke".to_owned()),
+                Some(false) | None => Ok("fine"),
+            }
+        }
+    })
+    .unwrap()
+}
+
+fn call(name: &str, args: Value) -> Reply {
+    Reply::new().call(name, args)
+}
+
+fn read(n: usize) -> Reply {
+    call("read", json!({ "n": n }))
+}
+
+fn failing(complaint: &str) -> Reply {
+    call("run", json!({ "check": ["test", 1, complaint], "fails": true }))
+}
+
+fn agent(replies: Vec<Reply>) -> Agent {
+    let tools = ["read", "run", "make", "other"].map(tool);
+    Agent::new(Scripted::new(replies)).with_tools(tools).with_max_turns(80)
+}
+
+async fn run(detectors: Detectors, mut replies: Vec<Reply>) -> (Vec<Signal>, Outcome) {
+    replies.push("There was a problem.".into());
+    let signals = detectors.signals();
+    let outcome = agent(replies).with_hook(detectors).run("go").outcome().await;
+    (signals.take(), outcome)
+}
+
+/// What all six see in a run that ends with words.
+async fn seen(replies: Vec<Reply>) -> Vec<(Mode, u32)> {
+    let signals = run(Detectors::all(), replies).await.0;
+    signals.into_iter().map(|signal| (signal.mode, signal.turn)).collect()
+}
+
+#[track_caller]
+fn check(seen: &[(Mode, u32)], expected: &[(Mode, u32)]) {
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test]
+async fn an_ordinary_run_gives_no_signal() {
+    let mut replies: Vec<Reply> = (0..20).map(read).collect();
+    for n in 0..5 {
+        replies.push(call("make", json!({ "changed": format!("{n}.rs"), "n": n })));
+        replies.push(failing(&format!("error {n}")));
+        replies.extend((0..4).map(read));
+    }
+    replies.push(call("make", json!({ "created": "new.rs" })));
+    replies.push(call("run", json!({ "check": ["test", 0, ""] })));
+    check(&seen(replies).await, &[]);
+}
+
+#[tokio::test]
+async fn the_same_failure_again_and_again_is_missing_termination() {
+    let edit = |n: usize| call("make", json!({ "changed": format!("{n}.rs") }));
+    let same =
+        vec![failing("e"), edit(1), failing("e"), edit(2), failing("e"), read(1), failing("e")];
+    // Once, however long it goes on.
+    check(&seen(same).await, &[(Mode::MissingTermination, 6)]);
+    let other =
+        vec![failing("e"), edit(1), failing("e"), edit(2), failing("f"), edit(3), failing("e")];
+    check(&seen(other).await, &[]);
+    let mended = vec![
+        failing("e"),
+        failing("e"),
+        call("run", json!({ "check": ["test", 0, ""] })),
+        failing("e"),
+    ];
+    check(&seen(mended).await, &[]);
+}
+
+#[tokio::test]
+async fn tools_that_run_on_behind_a_check_are_missing_termination() {
+    let passed = || call("run", json!({ "check": ["test", 0, ""] }));
+    let on = |turns: usize| [vec![passed()], (0..turns).map(read).collect()].concat();
+    check(&seen(on(10)).await, &[(Mode::MissingTermination, 12)]);
+    check(&seen(on(25)).await, &[(Mode::MissingTermination, 12)]);
+    check(&seen(on(9)).await, &[]);
+    // The same check says nothing new.
+    let again = [on(5), vec![passed()], (0..4).map(read).collect()].concat();
+    check(&seen(again).await, &[(Mode::MissingTermination, 12)]);
+    // What is changed is progress, and another check is news.
+    for news in [json!({ "changed": "a.rs" }), json!({ "check": ["lint", 0, ""] })] {
+        let working = [on(6), vec![call("run", news)], (0..6).map(read).collect()].concat();
+        check(&seen(working).await, &[]);
+    }
+}
+
+#[tokio::test]
+async fn a_failed_check_in_a_good_result_is_ambiguous() {
+    let disguised = || call("run", json!({ "check": ["test", 1, "e"] }));
+    let other = || call("other", json!({ "check": ["lint", 1, "e"] }));
+    let signals = seen(vec![disguised(), read(1), disguised(), other()]).await;
+    // Once a tool.
+    check(&signals, &[(Mode::AmbiguousFailure, 2), (Mode::AmbiguousFailure, 5)]);
+    check(&seen(vec![failing("e")]).await, &[]);
+    check(&seen(vec![call("run", json!({ "check": ["test", 0, ""] }))]).await, &[]);
+}
+
+#[tokio::test]
+async fn an_answer_that_passes_over_a_failure_is_ambiguous() {
+    let ends = |replies: Vec<Reply>, words: &'static str| async move {
+        let detectors = Detectors::all();
+        let signals = detectors.signals();
+        let replies = replies.into_iter().chain([Reply::text(words)]).collect();
+        agent(replies).with_hook(detectors).run("go").outcome().await;
+        signals.take()
+    };
+    let fails = || call("make", json!({ "fails": true }));
+    let [signal] = &ends(vec![fails()], "All done, the ticket is filed.").await[..] else {
+        panic!("not one")
+    };
+    assert_eq!((signal.mode, signal.turn), (Mode::AmbiguousFailure, 2));
+    assert!(signal.call_id.is_some());
+    assert_eq!(signal.what, "`make` ended as `error`, and the answer passes over it");
+
+    assert_eq!(ends(vec![fails()], "I couldn’t file the ticket.").await, []);
+    assert_eq!(ends(vec![fails(), read(1)], "Done.").await, []);
+    // Another call of the tool went well beside it.
+    let both = fails().call("make", json!({ "created": "t" }));
+    assert_eq!(ends(vec![both], "Done.").await, []);
+}
+
+#[tokio::test]
+async fn how_an_answer_deals_with_a_failure_can_be_set() {
+    let strict = AmbiguousFailure::deals_with(|turn, result| turn.text().contains(&result.name));
+    let detectors = Detectors::none().with_ambiguous_failure(strict);
+    let signals = run(detectors, vec![call("make", json!({ "fails": true }))]).await.0;
+    assert_eq!(signals.len(), 1);
+}
+
+#[tokio::test]
+async fn a_changing_tool_that_tells_nothing_is_silent() {
+    let detectors = || {
+        Detectors::all()
+            .with_silent_side_effect(SilentSideEffect::default().changing(["make", "other"]))
+    };
+    let silent =
+        vec![call("make", json!({})), call("make", json!({ "n": 2 })), call("other", json!({}))];
+    let modes: Vec<_> =
+        run(detectors(), silent).await.0.into_iter().map(|it| (it.mode, it.turn)).collect();
+    check(&modes, &[(Mode::SilentSideEffect, 2), (Mode::SilentSideEffect, 4)]);
+    let told = vec![
+        call("make", json!({ "changed": "a" })),
+        call("other", json!({ "check": ["test", 0, ""] })),
+        call("make", json!({ "fails": true })),
+        read(1),
+    ];
+    assert_eq!(run(detectors(), told).await.0, []);
+}
+
+#[tokio::test]
+async fn a_world_that_is_another_behind_a_call_that_told_nothing_was_changed_silently() {
+    let world = Arc::new(AtomicU64::new(0));
+    let change = {
+        let world = Arc::clone(&world);
+        hook::after_tool(move |call, _| {
+            if call.arguments.contains("silent") || call.arguments.contains("changed") {
+                world.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    };
+    let snapshot = {
+        let world = Arc::clone(&world);
+        SilentSideEffect::default().with_snapshot(move || world.load(Ordering::Relaxed))
+    };
+    let detectors = Detectors::all().with_silent_side_effect(snapshot);
+    let signals = detectors.signals();
+    let silent = |n: usize| call("other", json!({ "silent": n }));
+    let replies = vec![
+        read(1),
+        call("make", json!({ "changed": "a" })),
+        silent(1),
+        silent(2),
+        read(2),
+        silent(3),
+        "done".into(),
+    ];
+    agent(replies).with_hook(detectors).with_hook(change).run("go").outcome().await;
+    let signals: Vec<_> = signals.take().into_iter().map(|it| (it.mode, it.turn)).collect();
+    // The second of a row is not told again.
+    check(&signals, &[(Mode::SilentSideEffect, 4), (Mode::SilentSideEffect, 7)]);
+}
+
+#[tokio::test]
+async fn a_repeated_call_that_makes_another_thing_is_no_retry() {
+    let ticket = || call("make", json!({ "created": "ticket-#", "title": "Bug" }));
+    let signals = run(Detectors::all(), vec![ticket(), read(1), ticket(), ticket()]).await.0;
+    let [signal] = &signals[..] else { panic!("{signals:?}") };
+    assert_eq!((signal.mode, signal.turn), (Mode::NonIdempotentRetry, 4));
+    assert_eq!(
+        signal.what,
+        "`make` was called again as before and has made `ticket-2` beside `ticket-1`"
+    );
+    // Other arguments, or the same thing made once more.
+    let other = call("make", json!({ "created": "ticket-#", "title": "Other" }));
+    check(&seen(vec![ticket(), other]).await, &[]);
+    let file = || call("make", json!({ "created": "a.rs" }));
+    check(&seen(vec![file(), file()]).await, &[]);
+    // Beside each other in one turn they are two as well.
+    let args = json!({ "created": "ticket-#" });
+    let twice = call("make", args.clone()).call("make", args.clone());
+    check(&seen(vec![twice]).await, &[(Mode::NonIdempotentRetry, 2)]);
+
+    let repeatable = NonIdempotentRetry::default().repeatable(["make"]);
+    let detectors = Detectors::all().with_non_idempotent_retry(repeatable);
+    assert_eq!(run(detectors, vec![ticket(), ticket()]).await.0, []);
+}
+
+#[tokio::test]
+async fn the_same_edit_twice_is_no_retry_unless_something_was_changed_in_between() {
+    let append = || call("make", json!({ "changed": "log" }));
+    let other = || call("other", json!({ "changed": "log" }));
+    check(
+        &seen(vec![append(), read(1), append(), append()]).await,
+        &[(Mode::NonIdempotentRetry, 4)],
+    );
+    check(&seen(vec![append(), other(), append()]).await, &[]);
+}
+
+fn reading(n: usize, tokens: u64) -> Reply {
+    read(n).usage(Usage { input_tokens: tokens, ..Usage::default() })
+}
+
+#[tokio::test]
+async fn a_request_over_the_cap_is_bloat() {
+    let grows = |tokens: &[u64]| {
+        tokens.iter().enumerate().map(|(n, tokens)| reading(n, *tokens)).collect::<Vec<_>>()
+    };
+    let over = grows(&[90_000, 149_999, 150_000, 160_000, 170_000]);
+    check(&seen(over).await, &[(Mode::ContextBloat, 3)]);
+    check(&seen(grows(&[90_000, 120_000, 149_999])).await, &[]);
+}
+
+#[tokio::test]
+async fn a_context_that_grows_and_comes_to_nothing_is_bloat() {
+    let grows = || (0..14).map(|n: usize| reading(n, 8_000 * (n as u64 + 1))).collect::<Vec<_>>();
+    let signals = run(Detectors::all(), grows()).await.0;
+    let [signal] = &signals[..] else { panic!("{signals:?}") };
+    assert_eq!((signal.mode, signal.turn), (Mode::ContextBloat, 9));
+    // A change on the way, or less of it.
+    let mut working = grows();
+    working[5] = call("make", json!({ "changed": "a" }))
+        .usage(Usage { input_tokens: 48_000, ..Usage::default() });
+    check(&seen(working).await, &[]);
+    let small = (0..14).map(|n: usize| reading(n, 4_000 * (n as u64 + 1))).collect::<Vec<_>>();
+    check(&seen(small).await, &[]);
+}
+
+#[tokio::test]
+async fn a_model_that_only_speaks_is_planning() {
+    let words = |n: usize| (0..n).map(|n| Reply::text(&format!("Plan {n}."))).collect::<Vec<_>>();
+    let go_on = |times: usize| {
+        let left = Mutex::new(times);
+        hook::stop(move |_, _| {
+            let mut left = left.lock().unwrap();
+            let blocks = *left > 0;
+            *left = left.saturating_sub(1);
+            async move { if blocks { OnStop::Block("Go on.".into()) } else { OnStop::LetGo } }
+        })
+    };
+    let plans = |replies: Vec<Reply>, times: usize| {
+        let detectors = Detectors::all();
+        let signals = detectors.signals();
+        let run = agent(replies).with_hook(detectors).with_hook(go_on(times)).run("go");
+        async move {
+            run.outcome().await;
+            signals.take().into_iter().map(|it| (it.mode, it.turn)).collect::<Vec<_>>()
+        }
+    };
+    check(&plans(words(6), 5).await, &[(Mode::PlanningWithoutExecution, 3)]);
+    check(&plans(words(2), 1).await, &[]);
+    let acting = [words(2), vec![read(1)], words(2)].concat();
+    check(&plans(acting, 3).await, &[]);
+}
+
+#[tokio::test]
+async fn answers_to_somebody_who_follows_up_are_no_plans() {
+    let detectors = Detectors::all();
+    let signals = detectors.signals();
+    let run = agent(["1", "2", "3", "4"].map(Reply::text).into()).with_hook(detectors).run("go");
+    for words in ["and?", "and?", "and?"] {
+        run.follow_up(words).unwrap();
+    }
+    assert_eq!(run.outcome().await.turns, 4);
+    assert_eq!(signals.take(), []);
+}
+
+#[tokio::test]
+async fn a_nudge_tells_the_model_what_to_do() {
+    let fails = |n| (0..n).map(|_| failing("e")).chain([read(1)]).collect::<Vec<_>>();
+    let (signals, outcome) = run(Detectors::all().nudging(), fails(3)).await;
+    assert_eq!(signals.len(), 1);
+    let note = Item::user(Mode::MissingTermination.mitigation());
+    assert_eq!(outcome.new_items.iter().filter(|item| **item == note).count(), 1);
+    let (_, outcome) = run(Detectors::all(), fails(3)).await;
+    assert!(!outcome.new_items.contains(&note));
+}
+
+#[tokio::test]
+async fn a_nudge_leaves_the_policy_on_evidence_as_it_is() {
+    let replies = vec![failing("e"), failing("e"), failing("e"), "done".into(), "done".into()];
+    let detectors = Detectors::all().nudging();
+    let agent = agent(replies).with_hook(detectors).with_evidence(RequireEvidence::new());
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!((outcome.reason.as_str(), outcome.turns), ("unproven", 5));
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_did_is_not_looked_at() {
+    let detectors = Detectors::all();
+    let signals = detectors.signals();
+    let replies =
+        vec![failing("e"), failing("e"), "It fails.".into(), failing("e"), "It fails.".into()];
+    let agent = agent(replies).with_hook(detectors);
+    let first = agent.run("go").outcome().await;
+    agent.run_from(first.history, "again").outcome().await;
+    assert_eq!(signals.take(), []);
+}
+
+#[tokio::test]
+async fn signals_are_told_as_they_come_and_can_be_kept() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let detectors = {
+        let told = Arc::clone(&told);
+        Detectors::none()
+            .with_missing_termination(MissingTermination { same_failures: 2, quiet_turns: 0 })
+            .with_planning(PlanningWithoutExecution { turns: 0 })
+            .with_context_bloat(ContextBloat { cap: 0, times: 0, ..ContextBloat::default() })
+            .on_signal(move |signal| told.lock().unwrap().push(signal.clone()))
+    };
+    let (signals, outcome) = run(detectors, vec![failing("e"), failing("e")]).await;
+    assert_eq!(*told.lock().unwrap(), signals);
+    let json = serde_json::to_value(&signals[0]).unwrap();
+    assert_eq!(json["mode"], "missing_termination");
+    assert_eq!(json["history_id"], outcome.history.id());
+    assert_eq!(serde_json::from_value::<Signal>(json).unwrap(), signals[0]);
+}
