@@ -160,7 +160,17 @@ async fn words_that_are_no_end_are_a_step() {
             }
         }
     }));
-    check(&steps(agent).await, &["say I plan to.", "stop completed"]);
+    let (events, steps) = run(&agent).await;
+    check(&steps, &["say I plan to.", "stop completed"]);
+
+    // Told before the next request is made, so that what is noted for that one is not its input.
+    let trace = agent.trace();
+    for event in &events {
+        trace.observe(event);
+        if matches!(event, Event::Continued { .. }) {
+            check(&trace.events(), &["say I plan to."]);
+        }
+    }
 }
 
 /// A result of this kind ends so.
