@@ -55,6 +55,8 @@ use crate::event::Event;
 use crate::item::History;
 use crate::provider::Provider;
 use crate::request::{Options, Request, System};
+use crate::story::Trace;
+use crate::story::trace::BudgetsLeft;
 use crate::stream::Step;
 use crate::tool::Toolkit;
 
@@ -106,6 +108,8 @@ pub struct Agent {
     window: Option<Window>,
     /// Calls without a verdict are waited for.
     interactive: bool,
+    /// Its tools are audited, also those that it is given later.
+    audited: bool,
     ids: Arc<dyn Ids>,
 }
 
@@ -128,6 +132,7 @@ impl Agent {
             compactor_timeout: Duration::from_mins(2),
             window: None,
             interactive: false,
+            audited: false,
             ids: Arc::new(SystemIds),
         }
     }
@@ -202,6 +207,16 @@ impl Agent {
     {
         let history = history.into().settled();
         Run::new(self.clone(), Begin { history, input: input.into(), resuming: None }, body)
+    }
+
+    /// An empty trace that knows what a run of this agent may spend: requests, and the limits of its
+    /// [`Budget`], but for a pool. Put it on a run with [`traced`](crate::Events::traced).
+    pub fn trace(&self) -> Trace {
+        let trace = Trace::with_budgets(BudgetsLeft {
+            steps_remaining: Some(u64::from(self.limits.max_turns)),
+            ..self.budget.left(&Spent::default())
+        });
+        trace.with_prices(self.budget.prices().cloned().unwrap_or_default())
     }
 
     /// The tools.

@@ -19,7 +19,43 @@ impl Agent {
 
     /// Sets the tools as a kit.
     pub fn with_kit(mut self, kit: Toolkit) -> Self {
-        self.kit = kit;
+        self.kit = if self.audited { kit.audited() } else { kit };
+        self
+    }
+
+    /// Asks the model to say why it calls a tool, in an argument `_why` that no tool sees; see
+    /// [`Tool::audited`]. A [trace](crate::Trace) shows it.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use serde_json::json;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec};
+    /// use turnstream::{Agent, Events};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([
+    ///     Reply::new().call("roll", json!({ "_why": { "expected_outcome": "a number" } })),
+    ///     Reply::text("It is a six."),
+    /// ]);
+    /// let spec = ToolSpec {
+    ///     name: "roll".into(),
+    ///     description: "Rolls a die".into(),
+    ///     parameters: json!({ "type": "object", "additionalProperties": false }),
+    /// };
+    /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
+    /// let agent = Agent::new(model).with_tools([roll]).audited();
+    ///
+    /// let trace = agent.trace();
+    /// agent.run("Roll a die").traced(&trace).for_each(|_| async {}).await;
+    /// assert!(trace.events()[0].to_string().contains("expected_outcome: \"a number\""));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn audited(mut self) -> Self {
+        self.audited = true;
+        self.kit = self.kit.audited();
         self
     }
 

@@ -12,7 +12,7 @@ use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
 use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
 use crate::request::ToolSpec;
 use crate::stream::Step;
-use crate::tool::{Answered, Verdict};
+use crate::tool::{Answered, Verdict, Why};
 use crate::turn::Turn;
 
 /// The state between two turns: a plain value, replaced whole.
@@ -228,7 +228,9 @@ impl Repeats {
         }
         let mut hasher = DefaultHasher::new();
         for call in turn.tool_calls() {
-            (&call.name, call.arguments_or_empty()).hash(&mut hasher);
+            // Other words about it make it no other call.
+            let (_, arguments) = Why::split(call.arguments_or_empty());
+            (&call.name, arguments).hash(&mut hasher);
         }
         for result in results {
             (result.kind, result.content.text()).hash(&mut hasher);

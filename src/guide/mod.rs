@@ -3,5 +3,8 @@
 #[doc = include_str!("agent.md")]
 pub mod agent {}
 
+#[doc = include_str!("trace.md")]
+pub mod trace {}
+
 #[doc = include_str!("wires.md")]
 pub mod wires {}

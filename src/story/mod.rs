@@ -6,12 +6,14 @@ mod fold;
 mod journal;
 mod journaled;
 mod nested;
+pub mod trace;
 
 use futures::Stream;
 
 pub use finish_with::FinishWith;
 pub use journal::Journal;
 pub use journaled::Journaled;
+pub use trace::{Trace, Traced};
 
 use crate::error::Error;
 use crate::event::Event;
@@ -48,6 +50,15 @@ pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
     /// ```
     fn journaled(self, journal: &Journal) -> Journaled<Self> {
         Journaled::new(self, journal.clone())
+    }
+
+    /// Writes every step into `trace`, in the poll in which it ends.
+    ///
+    /// Dropping the stream drops what is below it; the trace stays as it is. A hand-written loop has
+    /// an end in its trace where it has a [`Finished`](Event::Finished): put this behind
+    /// [`finish_with`](Self::finish_with).
+    fn traced(self, trace: &Trace) -> Traced<Self> {
+        Traced::new(self, trace.clone())
     }
 
     /// Gives a hand-written loop its ending, as an agent has one: calls that have no result are

@@ -1,5 +1,6 @@
 //! What an agent may do: tools, and the kit that runs the calls of a turn.
 
+mod audited;
 mod begin;
 mod check;
 mod context;
@@ -17,6 +18,7 @@ mod then_next;
 mod timer;
 mod toolkit;
 mod typed;
+mod why;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +31,7 @@ pub use gate::{Answer, Gate, Permit, Verdict};
 pub use output::{IntoToolOutput, ToolOutput, Update};
 pub use run::ToolRun;
 pub use toolkit::Toolkit;
+pub use why::{Risk, Why};
 
 use crate::error::Error;
 pub use crate::request::ToolSpec;

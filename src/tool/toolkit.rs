@@ -129,9 +129,7 @@ impl Toolkit {
     /// The same kit with only the tools that `specs` names: any other is unknown to it.
     pub fn offering(&self, specs: &[ToolSpec]) -> Self {
         let is_offered = |tool: &&Tool| specs.iter().any(|spec| spec.name == tool.name());
-        let tools: Arc<[Tool]> = self.tools.iter().filter(is_offered).cloned().collect();
-        let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
-        Self { tools, specs, ..self.clone() }
+        self.with_same_rules(self.tools.iter().filter(is_offered).cloned().collect())
     }
 
     /// The tool of this name.
@@ -175,6 +173,16 @@ impl Toolkit {
                 format!("The tools are: {}.", names.join(", "))
             }
         }
+    }
+
+    pub(super) fn tools(&self) -> &[Tool] {
+        &self.tools
+    }
+
+    /// The same kit with other tools.
+    pub(super) fn with_same_rules(&self, tools: Arc<[Tool]>) -> Self {
+        let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
+        Self { tools, specs, ..self.clone() }
     }
 
     pub(super) fn limit(&self) -> usize {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::agent::budget::{Pool, Target};
 use crate::error::{Error, ErrorKind};
 use crate::event::{BudgetKind, Exceeded};
+use crate::story::trace::BudgetsLeft;
 use crate::usage::{Price, Prices, Usage};
 
 /// What a run may spend. Cheap to clone; without limits unless set.
@@ -157,6 +158,26 @@ impl Budget {
             .or_else(|| tokens(BudgetKind::Pool, pool_used, pool_limit))
             .or_else(|| plain(BudgetKind::Money, spent.cost, money))
             .or_else(|| self.time_exceeded(spent.elapsed))
+    }
+
+    /// What is left of each limit of the run's own; the pool belongs to others, too. Requests are
+    /// no budget but [`Limits::max_turns`](crate::agent::Limits::max_turns).
+    pub fn left(&self, spent: &Spent) -> BudgetsLeft {
+        let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
+        let tool_calls = left(self.tool_calls.map(u64::from), u64::from(spent.tool_calls));
+        BudgetsLeft {
+            steps_remaining: None,
+            tokens_remaining: left(self.total_tokens, spent.usage.total()),
+            output_tokens_remaining: left(self.output_tokens, spent.usage.output_tokens),
+            tool_calls_remaining: tool_calls,
+            cost_remaining: left(self.money.as_ref().map(|money| money.limit), spent.cost),
+            time_remaining_ms: left(self.time.map(millis), millis(spent.elapsed)),
+        }
+    }
+
+    /// What the tokens cost, where money is limited.
+    pub fn prices(&self) -> Option<&Prices> {
+        self.money.as_ref().map(|money| &money.prices)
     }
 
     /// Whether so many more calls of tools may be started. If not, none of them may: a batch that

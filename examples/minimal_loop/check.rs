@@ -1,0 +1,55 @@
+//! The check: a process of its own, this very program with `--check FILE`.
+//!
+//! It exits with 0 and says nothing, or with 1 and a line for each complaint on stderr.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) fn main(file: &Path) -> ExitCode {
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("{}: {error}", file.display());
+            return ExitCode::from(2);
+        }
+    };
+    let complaints = complaints(&text);
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is wrong with a glossary: its terms are the headings of the second level.
+fn complaints(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut last: Option<&str> = None;
+    for term in text.lines().filter_map(|line| line.strip_prefix("## ")) {
+        match last.map(|last| last.to_lowercase().cmp(&term.to_lowercase())) {
+            Some(std::cmp::Ordering::Greater) => complaints.push(format!(
+                "Glossary terms not in alphabetical order: `{term}` stands behind `{}`",
+                last.unwrap_or_default()
+            )),
+            Some(std::cmp::Ordering::Equal) => {
+                complaints.push(format!("MD024/no-duplicate-heading: `{term}` is there twice"));
+            }
+            Some(std::cmp::Ordering::Less) | None => {}
+        }
+        last = Some(term);
+    }
+    let mut blank = 0;
+    for line in text.lines() {
+        blank = if line.trim().is_empty() { blank + 1 } else { 0 };
+        if blank == 2 {
+            complaints.push(
+                "MD012/no-multiple-blanks: Multiple consecutive blank lines [Expected: 1; Actual: 2]"
+                    .to_owned(),
+            );
+        }
+    }
+    if !text.ends_with('\n') {
+        complaints.push("MD047/single-trailing-newline: the last line has no end".to_owned());
+    }
+    complaints
+}

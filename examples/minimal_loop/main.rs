@@ -1,0 +1,144 @@
+//! The smallest loop that can be trusted: one action a step, a trace event for each, and an end only
+//! with evidence.
+//!
+//! The goal is to add two terms to a glossary. The edit is good enough for a reader and fails the
+//! check; the check's complaints lead to a second edit; the check passes; the run ends and cites it.
+//! Files, patches and the check, a process of its own, are real. The model's words are scripted.
+//!
+//! ```text
+//! cargo run --example minimal_loop              the steps, for people
+//! cargo run --example minimal_loop -- --json    the same as JSON lines
+//! cargo run --example minimal_loop -- --hasty   a model that does not check what it mended
+//! cargo run --example minimal_loop -- --check FILE    the check alone
+//! ```
+//!
+//! It exits with 0 only if the run is a success that cites its evidence.
+
+mod check;
+mod model;
+mod patch;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs, io};
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::agent::evidence::RequireEvidence;
+use turnstream::story::trace::Action;
+use turnstream::{Agent, Events, Toolkit};
+
+use crate::tools::{Root, apply_patch, markdown_check, read_file};
+
+const GOAL: &str = "Add two glossary terms and ensure formatting";
+const FILE: &str = "book/glossary.md";
+
+const GLOSSARY: &str = "\
+# Glossary
+
+## Agent loop
+
+Plan, act, observe, and again.
+
+## Evidence
+
+A check that was run, and what came of it.
+
+## Trace
+
+One event for every step.
+";
+
+/// How a run is shown.
+#[derive(Clone, Copy, PartialEq)]
+enum Shown {
+    Yaml,
+    Json,
+}
+
+/// A folder that is gone when the program is.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Self> {
+        let path = env::temp_dir().join(format!("minimal_loop-{}", std::process::id()));
+        fs::create_dir_all(path.join("book"))?;
+        fs::write(path.join(FILE), GLOSSARY)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (shown, hasty) = match args[..] {
+        ["--check", file] => return check::main(Path::new(file)),
+        [] => (Shown::Yaml, false),
+        ["--json"] => (Shown::Json, false),
+        ["--hasty"] => (Shown::Yaml, true),
+        ["--json", "--hasty"] | ["--hasty", "--json"] => (Shown::Json, true),
+        _ => {
+            eprintln!("usage: minimal_loop [--json] [--hasty] | --check FILE");
+            return ExitCode::from(2);
+        }
+    };
+    match run(shown, hasty).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether it was a success with evidence.
+async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Error>> {
+    let folder = Folder::new()?;
+    let root = Root::new(folder.0.clone());
+    let tools = [read_file(&root), apply_patch(&root), markdown_check(&root)];
+    let agent = Agent::new(if hasty { model::hasty() } else { model::thorough() })
+        .with_system("You keep the glossary of a book. One action at a time.")
+        .with_kit(Toolkit::new(tools).single_action())
+        .with_max_turns(19)
+        .with_evidence(RequireEvidence::new().harmless(["read_file", "markdown_check"]))
+        .audited();
+
+    let trace = agent.trace();
+    trace.note(json!({ "goal": GOAL, "files": [FILE], "why": "the goal names the glossary" }));
+    if shown == Shown::Json {
+        trace.write_to(io::stdout());
+    } else {
+        println!("The model is scripted; files, patches and the check are real.\n");
+    }
+    let mut steps = 0;
+    let mut run = agent.run(format!("{GOAL}. The file is {FILE}.")).traced(&trace);
+    while let Some(event) = run.next().await {
+        event?;
+        let all = trace.events();
+        for step in all.iter().skip(steps).filter(|_| shown == Shown::Yaml) {
+            println!("{step}");
+        }
+        steps = all.len();
+    }
+    let Some(last) = trace.last() else { return Ok(false) };
+    let Action::Stop { stop_reason, .. } = &last.action else { return Ok(false) };
+    let proof = last.result.verification_evidence.as_ref();
+    if shown == Shown::Yaml {
+        let proof = proof.map_or_else(|| "none".to_owned(), |it| format!("`{}`", it.command));
+        println!("{stop_reason} after {steps} steps; evidence: {proof}");
+        if let Some(missing) = &last.result.missing {
+            println!("missing: {missing}");
+        }
+    }
+    trace.failure().map_or(Ok(()), Err)?;
+    Ok(stop_reason == "success" && proof.is_some())
+}

@@ -1,0 +1,51 @@
+//! The tap that writes a trace.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use futures::stream::FusedStream;
+use pin_project::pin_project;
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::story::trace::Trace;
+
+/// Stream for the [`traced`](crate::story::Events::traced) method.
+#[pin_project]
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+pub struct Traced<T> {
+    #[pin]
+    events: T,
+    trace: Trace,
+}
+
+impl<T> Traced<T> {
+    pub(in crate::story) fn new(events: T, trace: Trace) -> Self {
+        Self { events, trace }
+    }
+}
+
+impl<T: Stream<Item = Result<Event, Error>>> Stream for Traced<T> {
+    type Item = Result<Event, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.project();
+        let polled = this.events.poll_next(cx);
+        if let Poll::Ready(Some(Ok(event))) = &polled {
+            this.trace.observe(event);
+        }
+        polled
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.events.size_hint()
+    }
+}
+
+impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for Traced<T> {
+    fn is_terminated(&self) -> bool {
+        self.events.is_terminated()
+    }
+}

@@ -1,0 +1,100 @@
+//! Tools whose calls say why.
+
+use serde_json::{Value, json};
+
+use crate::tool::why::FIELD;
+use crate::tool::{Tool, ToolContext, ToolHandler, ToolSpec, Toolkit, Updates, Why};
+
+impl Tool {
+    /// Asks the model to say why it calls the tool: what it expects, when it is done, what is at
+    /// stake.
+    ///
+    /// The schema gets an optional property `_why`, and what comes in it is taken off before the
+    /// arguments are checked: the tool never sees it, and nothing in it fails a call. Whoever
+    /// stands before the tool, a [`Gate`](crate::tool::Gate), a hook, somebody who approves, sees
+    /// the arguments as the model wrote them, as the history keeps them, and can read it with
+    /// [`Why::split`].
+    ///
+    /// A tool that has a `_why` of its own, or a schema without room for one, stays as it is.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::tool::{Tool, ToolSpec};
+    ///
+    /// let spec = ToolSpec {
+    ///     name: "delete".into(),
+    ///     description: "Deletes a file".into(),
+    ///     parameters: json!({ "type": "object", "properties": { "path": { "type": "string" } } }),
+    /// };
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.audited();
+    /// let why = &delete.spec().parameters["properties"]["_why"];
+    /// assert_eq!(why["properties"]["risk"]["enum"], json!(["low", "medium", "high"]));
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    pub fn audited(self) -> Self {
+        let Some(spec) = with_why(self.spec()) else { return self };
+        let settings = self.settings;
+        Self { settings, ..Self::from_handler(Audited { spec, tool: self }) }
+    }
+}
+
+impl Toolkit {
+    /// Makes every tool of the kit [audited](Tool::audited).
+    pub fn audited(self) -> Self {
+        let tools = self.tools().iter().cloned().map(Tool::audited).collect();
+        self.with_same_rules(tools)
+    }
+}
+
+struct Audited {
+    spec: ToolSpec,
+    tool: Tool,
+}
+
+impl ToolHandler for Audited {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn check(&self, arguments: &str) -> Result<(), String> {
+        self.tool.handler().check(&Why::split(arguments).1)
+    }
+
+    fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
+        self.tool.handler().call(&Why::split(arguments).1, cx)
+    }
+}
+
+/// The same with the property, if there is room for it.
+fn with_why(spec: &ToolSpec) -> Option<ToolSpec> {
+    let mut spec = spec.clone();
+    let schema = spec.parameters.as_object_mut()?;
+    let properties = schema.entry("properties").or_insert_with(|| json!({})).as_object_mut()?;
+    if properties.contains_key(FIELD) {
+        return None;
+    }
+    properties.insert(FIELD.to_owned(), schema_of_why());
+    Some(spec)
+}
+
+fn schema_of_why() -> Value {
+    json!({
+        "type": "object",
+        "description": "Why this call is made; for the record, the tool does not see it",
+        "properties": {
+            "expected_outcome": {
+                "type": "string",
+                "description": "What is to be true when the call has ended",
+            },
+            "stop_condition": {
+                "type": "string",
+                "description": "What has to be seen before the work can end",
+            },
+            "risk": {
+                "type": "string",
+                "enum": ["low", "medium", "high"],
+                "description": "How much harm the call can do",
+            },
+        },
+    })
+}

@@ -1,0 +1,263 @@
+//! What a model says of a call besides its arguments.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize as DeriveDeserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The argument in which a model says why it calls a tool that is [audited](crate::Tool::audited).
+pub(super) const FIELD: &str = "_why";
+
+/// What a model says of a call besides its arguments: what it expects, when it is done, what is at
+/// stake.
+///
+/// ```
+/// use turnstream::tool::{Risk, Why};
+///
+/// let written = r#"{"path":"a.md","_why":{"expected_outcome":"a.md is there","risk":"low"}}"#;
+/// let (why, arguments) = Why::split(written);
+/// assert_eq!(why.expected_outcome.as_deref(), Some("a.md is there"));
+/// assert_eq!(why.risk, Some(Risk::Low));
+/// assert_eq!(arguments, r#"{"path":"a.md"}"#);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize)]
+#[serde(default)]
+pub struct Why {
+    /// What is to be true when the call has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_outcome: Option<String>,
+    /// What has to be seen before the work can end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_condition: Option<String>,
+    /// How much harm the call can do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
+}
+
+/// How much harm a call can do, as the model sees it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, DeriveDeserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// None, or what is undone at once.
+    Low,
+    /// What takes work to undo.
+    Medium,
+    /// What cannot be undone.
+    High,
+}
+
+impl Why {
+    /// Reads what the model has said, and gives the arguments without it, otherwise as they were
+    /// written: the order of the fields and the digits of numbers stay. Whatever cannot be read is
+    /// not there; arguments that are no JSON object come back as they are.
+    pub fn split(arguments: &str) -> (Self, Cow<'_, str>) {
+        match Fields::read(arguments) {
+            Some(fields) => (fields.why(), Cow::Owned(fields.rest())),
+            None => (Self::default(), Cow::Borrowed(arguments)),
+        }
+    }
+
+    /// The same, but only where what is taken off says nothing else: it is an object of these
+    /// fields alone, and each could be read.
+    pub(crate) fn split_whole(arguments: &str) -> (Self, Cow<'_, str>) {
+        let Some(fields) = Fields::read(arguments) else {
+            return (Self::default(), Cow::Borrowed(arguments));
+        };
+        let rest = match fields.is_whole() {
+            true => Cow::Owned(fields.rest()),
+            false => Cow::Borrowed(arguments),
+        };
+        (fields.why(), rest)
+    }
+
+    /// Whether nothing was said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Reads as much as there is.
+    fn read(json: &RawValue) -> Self {
+        let Ok(Fields(fields)) = serde_json::from_str::<Fields<'_>>(json.get()) else {
+            return Self::default();
+        };
+        let mut why = Self::default();
+        for (name, value) in &fields {
+            let text = || serde_json::from_str::<String>(value.get()).ok();
+            match name.as_ref() {
+                "expected_outcome" => why.expected_outcome = text(),
+                "stop_condition" => why.stop_condition = text(),
+                "risk" => why.risk = text().and_then(|word| Risk::of(&word)),
+                _ => {}
+            }
+        }
+        why
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.expected_outcome.is_some())
+            + usize::from(self.stop_condition.is_some())
+            + usize::from(self.risk.is_some())
+    }
+}
+
+impl Risk {
+    /// The risk as it is written, for example `low`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    fn of(word: &str) -> Option<Self> {
+        let word = word.trim();
+        [Self::Low, Self::Medium, Self::High]
+            .into_iter()
+            .find(|risk| word.eq_ignore_ascii_case(risk.as_str()))
+    }
+}
+
+impl fmt::Display for Risk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The fields of an object in their order, each value as its text.
+struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'a> Fields<'a> {
+    /// The fields of arguments that say why.
+    fn read(arguments: &'a str) -> Option<Self> {
+        // An escape may spell the name, too.
+        if !arguments.contains(FIELD) && !arguments.contains("\\u") {
+            return None;
+        }
+        let fields: Self = serde_json::from_str(arguments).ok()?;
+        fields.0.iter().any(|(name, _)| name == FIELD).then_some(fields)
+    }
+
+    /// Of two the last counts, as everywhere in JSON.
+    fn why(&self) -> Why {
+        let last = self.0.iter().rev().find(|(name, _)| name == FIELD);
+        last.map_or_else(Why::default, |(_, json)| Why::read(json))
+    }
+
+    /// Whether what [`why`](Self::why) gives is all that was said.
+    fn is_whole(&self) -> bool {
+        let mut said = self.0.iter().filter(|(name, _)| name == FIELD);
+        let (Some((_, json)), None) = (said.next(), said.next()) else { return false };
+        serde_json::from_str::<Fields<'_>>(json.get())
+            .is_ok_and(|fields| fields.0.len() == Why::read(json).len())
+    }
+
+    fn rest(&self) -> String {
+        let kept = self.0.iter().filter(|(name, _)| name != FIELD);
+        let fields: Vec<String> = kept
+            .map(|(name, value)| format!("{}:{}", serde_json::Value::from(&**name), value.get()))
+            .collect();
+        format!("{{{}}}", fields.join(","))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+                let mut fields = Vec::new();
+                while let Some((Name(name), value)) = map.next_entry()? {
+                    fields.push((name, value));
+                }
+                Ok(fields)
+            }
+        }
+
+        deserializer.deserialize_map(Object).map(Self)
+    }
+}
+
+/// Borrowed where nothing is escaped.
+#[derive(DeriveDeserialize)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(written: &str, why: &Why, rest: &str) {
+        let (read, arguments) = Why::split(written);
+        assert_eq!((&read, arguments.as_ref()), (why, rest), "{written}");
+    }
+
+    fn expects(outcome: &str) -> Why {
+        Why { expected_outcome: Some(outcome.to_owned()), ..Why::default() }
+    }
+
+    #[test]
+    fn the_arguments_keep_their_order_and_every_digit() {
+        let big = "123456789012345678901234567890";
+        check(
+            &format!(r#"{{"z":{big},"_why":{{"expected_outcome":"x"}},"a":1.50,"b":[ 1 ]}}"#),
+            &expects("x"),
+            &format!(r#"{{"z":{big},"a":1.50,"b":[ 1 ]}}"#),
+        );
+    }
+
+    #[test]
+    fn whatever_cannot_be_read_is_taken_off_all_the_same() {
+        for odd in ["null", "3", r#""because""#, "[]", "{}", r#"{"risk":7}"#, r#"{"more":{}}"#] {
+            check(&format!(r#"{{"_why":{odd},"a":1}}"#), &Why::default(), r#"{"a":1}"#);
+        }
+        check(
+            r#"{"_why":{"risk":"HIGH","stop_condition":null,"expected_outcome":"x"}}"#,
+            &Why { risk: Some(Risk::High), ..expects("x") },
+            "{}",
+        );
+    }
+
+    #[test]
+    fn a_name_may_be_escaped_or_there_twice() {
+        check(
+            r#"{"\u005fwhy":{"risk":"low"},"a":1}"#,
+            &Why { risk: Some(Risk::Low), ..Why::default() },
+            r#"{"a":1}"#,
+        );
+        check(
+            r#"{"_why":{"expected_outcome":"x"},"\u0061":1,"_why":{"expected_outcome":"y"}}"#,
+            &expects("y"),
+            r#"{"a":1}"#,
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_or_says_nothing_stays_as_it_is() {
+        for same in ["", "null", "{", r#"["_why"]"#, r#"{"a":"_why"}"#, r#"{ "a" : "\u0041" }"#] {
+            check(same, &Why::default(), same);
+        }
+    }
+
+    #[test]
+    fn what_would_be_lost_is_not_taken_off() {
+        let rest = |written: &str| Why::split_whole(written).1.into_owned();
+        assert_eq!(rest(r#"{"_why":{"risk":"low"},"a":1}"#), r#"{"a":1}"#);
+        assert_eq!(rest(r#"{"_why":{},"a":1}"#), r#"{"a":1}"#);
+        for kept in [r#"{"_why":{"risk":7}}"#, r#"{"_why":"so"}"#, r#"{"_why":{"more":1}}"#] {
+            assert_eq!(rest(kept), kept);
+        }
+    }
+}

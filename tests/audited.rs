@@ -1,0 +1,284 @@
+//! Tools whose calls say why: what the model is asked, and what nobody but the record sees.
+
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::event::Reason;
+use turnstream::item::ResultKind;
+use turnstream::provider::openai_chat::{self, Dialect};
+use turnstream::provider::{Provider, Reply, Scripted, anthropic, gemini, openai_responses};
+use turnstream::request::{Output, OutputSchema};
+use turnstream::stream::TurnEvents;
+use turnstream::testing::{Wire, lint};
+use turnstream::tool::{Risk, Tool, ToolSpec, Verdict, Why};
+use turnstream::{Agent, Event, History, Item, Outcome, Request, Toolkit};
+
+const WHY: &str =
+    r#""_why":{"expected_outcome":"it is there","stop_condition":"when it is","risk":"high"}"#;
+
+/// What a tool was given, call by call.
+type Given = Arc<Mutex<Vec<Value>>>;
+
+/// A schema that takes one text and nothing else.
+fn strict() -> ToolSpec {
+    ToolSpec {
+        name: "put".to_owned(),
+        description: String::new(),
+        parameters: json!({
+            "type": "object",
+            "properties": { "text": { "type": "string" } },
+            "required": ["text"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+#[derive(serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    text: String,
+}
+
+fn raw(given: &Given) -> Tool {
+    let given = Arc::clone(given);
+    Tool::raw(strict(), move |args, _cx| {
+        given.lock().unwrap().push(args);
+        async { "done" }
+    })
+    .unwrap()
+}
+
+fn typed(given: &Given) -> Tool {
+    let given = Arc::clone(given);
+    Tool::typed(strict(), move |args: Text, _cx| {
+        given.lock().unwrap().push(serde_json::to_value(args).unwrap());
+        async { "done" }
+    })
+    .unwrap()
+}
+
+/// A call of `put` with this besides its text.
+fn put(more: &str) -> Reply {
+    Reply::new().call_raw("c1", "put", &format!(r#"{{{more},"text":"x"}}"#))
+}
+
+async fn run(tool: Tool, reply: Reply) -> Outcome {
+    let model = Scripted::new([reply, Reply::text("Done.")]);
+    Agent::new(model).with_tools([tool]).audited().run("go").outcome().await
+}
+
+fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
+    outcome.new_items.iter().filter_map(Item::as_tool_result).map(|result| result.kind).collect()
+}
+
+#[tokio::test]
+async fn no_tool_sees_why_and_the_history_keeps_what_was_written() {
+    for make in [raw, typed] {
+        let given = Given::default();
+        let outcome = run(make(&given), put(WHY)).await;
+        assert_eq!(*given.lock().unwrap(), [json!({ "text": "x" })]);
+        assert_eq!(kinds(&outcome), [ResultKind::Ok]);
+        let call = outcome.new_items.iter().find_map(Item::as_tool_call).unwrap();
+        assert!(call.arguments.contains("it is there"));
+    }
+}
+
+#[tokio::test]
+async fn nothing_that_it_may_be_fails_a_call() {
+    for odd in ["null", "7", r#""so""#, "[1]", "{}", r#"{"risk":9,"more":{}}"#] {
+        for make in [raw, typed] {
+            let given = Given::default();
+            let outcome = run(make(&given), put(&format!("\"_why\":{odd}"))).await;
+            assert_eq!(kinds(&outcome), [ResultKind::Ok], "{odd}");
+            assert_eq!(given.lock().unwrap().len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_still_told() {
+    let given = Given::default();
+    let outcome = run(raw(&given), put(&format!(r#"{WHY},"more":1"#))).await;
+    assert_eq!(kinds(&outcome), [ResultKind::InvalidArguments]);
+    assert!(given.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_kit_by_hand_takes_it_off_as_well() {
+    let given = Given::default();
+    let kit = Toolkit::new([raw(&given)]).audited();
+    let history = History::with_id("h");
+    let model = Scripted::new([put(WHY)]);
+    let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
+    let mut tools = kit.run(&history, &turn);
+    while tools.next().await.is_some() {}
+    assert_eq!(tools.finish().unwrap().results[0].kind, ResultKind::Ok);
+    assert_eq!(*given.lock().unwrap(), [json!({ "text": "x" })]);
+}
+
+#[tokio::test]
+async fn a_sub_agent_is_told_its_prompt_alone() {
+    let child = Scripted::new(["Done."]);
+    let tool = Agent::new(child.clone()).as_tool("put", "").unwrap();
+    let reply = Reply::new().call_raw("c1", "put", &format!(r#"{{{WHY},"prompt":"go"}}"#));
+    assert_eq!(kinds(&run(tool, reply).await), [ResultKind::Ok]);
+    let asked = child.requests();
+    assert_eq!(asked[0].history.last(), Some(&Item::user("go")));
+}
+
+#[tokio::test]
+async fn who_runs_it_outside_sees_what_was_written_and_it_is_checked_without() {
+    let outcome = run(Tool::external(strict()).unwrap(), put(WHY)).await;
+    assert_eq!(outcome.reason, Reason::Pending);
+    let (why, arguments) = Why::split(&outcome.pending[0].arguments);
+    assert_eq!(why.risk, Some(Risk::High));
+    assert_eq!(arguments, r#"{"text":"x"}"#);
+    let wrong = run(Tool::external(strict()).unwrap(), put(r#""_why":{},"more":1"#)).await;
+    assert_eq!(kinds(&wrong), [ResultKind::InvalidArguments]);
+}
+
+#[tokio::test]
+async fn a_rule_can_read_the_risk_and_ask_somebody() {
+    let given = Given::default();
+    let model = Scripted::new([put(WHY), Reply::text("Done.")]);
+    let agent = Agent::new(model).with_tools([raw(&given)]).audited().with_hook(hook::before_tool(
+        |_state, call| async move {
+            match Why::split(&call.arguments).0.risk {
+                Some(Risk::High) => BeforeTool::Ask,
+                Some(Risk::Low | Risk::Medium) | None => BeforeTool::Run,
+            }
+        },
+    ));
+    let waiting = agent.run("go").outcome().await;
+    assert_eq!(waiting.reason, Reason::Pending);
+    let verdicts = [(waiting.pending[0].clone(), Verdict::Approve)];
+    let resumed = agent.resume(waiting.history, verdicts).unwrap().outcome().await;
+    assert_eq!(resumed.reason, Reason::Completed);
+    assert_eq!(*given.lock().unwrap(), [json!({ "text": "x" })]);
+}
+
+#[tokio::test]
+async fn what_a_rule_writes_needs_no_reason() {
+    let given = Given::default();
+    let model = Scripted::new([put(WHY), Reply::text("Done.")]);
+    let rewrite = hook::before_tool(|_state, _call| async {
+        BeforeTool::Rewrite(r#"{"text":"y"}"#.to_owned())
+    });
+    let agent = Agent::new(model).with_tools([raw(&given)]).audited().with_hook(rewrite);
+    assert_eq!(kinds(&agent.run("go").outcome().await), [ResultKind::Ok]);
+    assert_eq!(*given.lock().unwrap(), [json!({ "text": "y" })]);
+}
+
+fn schema(kit: &Toolkit) -> Value {
+    kit.specs()[0].parameters.clone()
+}
+
+#[test]
+fn the_schema_has_room_for_it_once_and_does_not_ask_for_it() {
+    let kit = Toolkit::new([raw(&Given::default())]).audited();
+    let schema_once = schema(&kit);
+    let why = &schema_once["properties"]["_why"];
+    assert_eq!(why["type"], "object");
+    for name in ["expected_outcome", "stop_condition", "risk"] {
+        assert_eq!(why["properties"][name]["type"], "string");
+    }
+    assert_eq!(schema_once["required"], json!(["text"]));
+    assert_eq!(schema_once["additionalProperties"], json!(false));
+    assert_eq!(schema(&kit.audited()), schema_once);
+}
+
+#[tokio::test]
+async fn a_tool_with_one_of_its_own_or_without_room_for_it_stays_as_it_is() {
+    let own = json!({ "type": "object", "properties": { "_why": { "type": "string" } } });
+    let odd = json!({ "type": "object", "properties": [] });
+    for parameters in [own, odd] {
+        let spec = ToolSpec { parameters: parameters.clone(), ..strict() };
+        let given = Given::default();
+        let seen = Arc::clone(&given);
+        let tool = Tool::typed(spec, move |args: Value, _cx| {
+            seen.lock().unwrap().push(args);
+            async { "done" }
+        });
+        let tool = tool.unwrap().audited();
+        assert_eq!(tool.spec().parameters, parameters);
+        let reply = Reply::new().call_raw("c1", "put", r#"{"_why":"mine"}"#);
+        assert_eq!(kinds(&run(tool, reply).await), [ResultKind::Ok]);
+        assert_eq!(*given.lock().unwrap(), [json!({ "_why": "mine" })]);
+    }
+}
+
+#[test]
+fn how_a_tool_wants_to_be_run_stays() {
+    let tool = raw(&Given::default()).exclusive().needs_approval().knows_dry_runs().audited();
+    assert!(tool.is_exclusive() && tool.wants_approval() && tool.runs_dry());
+    assert!(Tool::external(strict()).unwrap().audited().is_external());
+}
+
+#[tokio::test]
+async fn only_an_audited_agent_asks_for_it_whatever_is_set_first() {
+    let offered = async |agent: Agent, model: Scripted| {
+        agent.run("go").outcome().await;
+        model.requests()[0].tools[0].parameters["properties"].get("_why").is_some()
+    };
+    let agent = |model: &Scripted| Agent::new(model.clone());
+    let tools = || [raw(&Given::default())];
+    let model = Scripted::new(["Hi."; 3]);
+    assert!(!offered(agent(&model).with_tools(tools()), model.clone()).await);
+    let model = Scripted::new(["Hi."; 3]);
+    assert!(offered(agent(&model).with_tools(tools()).audited(), model.clone()).await);
+    let model = Scripted::new(["Hi."; 3]);
+    assert!(offered(agent(&model).audited().with_tools(tools()), model.clone()).await);
+}
+
+#[tokio::test]
+async fn the_same_call_for_another_reason_is_the_same_call() {
+    let model = Scripted::function(|_request, n| {
+        let args = format!(r#"{{"text":"x","_why":{{"expected_outcome":"try {n}"}}}}"#);
+        Reply::new().call_raw("", "put", &args)
+    });
+    let agent = Agent::new(model).with_tools([raw(&Given::default())]).audited();
+    let limits = turnstream::agent::Limits { repeats_end: 3, ..Default::default() };
+    let outcome = agent.with_limits(limits).run("go").outcome().await;
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Malformed, 3));
+}
+
+/// What a wire makes of a request.
+fn body(wire: Wire, request: &Request) -> Value {
+    let bytes = match wire {
+        Wire::Anthropic => anthropic::encode(request, "m"),
+        Wire::OpenAiChat => openai_chat::encode(request, "m", &Dialect::OPENAI),
+        Wire::OpenAiResponses => openai_responses::encode(request, "m"),
+        _ => gemini::encode(request, "m"),
+    };
+    serde_json::from_slice(&bytes.unwrap()).unwrap()
+}
+
+#[test]
+fn every_wire_takes_the_schema_also_where_it_has_to_be_strict() {
+    let kit = Toolkit::new([raw(&Given::default())]).audited();
+    let mut history = History::with_id("h");
+    history.push(Item::user("go"));
+    for wire in Wire::ALL {
+        let mut request = Request::new(history.clone()).with_tools(kit.specs());
+        request.options.max_output_tokens = Some(100);
+        let text = body(wire, &request).to_string();
+        assert!(text.contains("_why") && text.contains("stop_condition"), "{wire}: {text}");
+        assert_eq!(lint::request(wire, &body(wire, &request)), [""; 0], "{wire}");
+
+        request.tools = Arc::default();
+        let output = OutputSchema { name: "put".to_owned(), schema: schema(&kit) };
+        request.options.output = Output::Schema(output);
+        assert_eq!(lint::request(wire, &body(wire, &request)), [""; 0], "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn an_approval_shows_what_was_written() {
+    let model = Scripted::new([put(WHY)]);
+    let agent = Agent::new(model).with_tools([raw(&Given::default()).needs_approval()]).audited();
+    let events: Vec<_> = agent.run("go").map(Result::unwrap).collect().await;
+    let call = events.iter().find_map(Event::approval).unwrap();
+    assert_eq!(Why::split(&call.arguments).0.expected_outcome.as_deref(), Some("it is there"));
+}

@@ -1,0 +1,527 @@
+//! What a run did, step by step.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::{Value, json};
+use turnstream::agent::Budget;
+use turnstream::agent::evidence::RequireEvidence;
+use turnstream::event::ToolEvent;
+use turnstream::item::{Evidence, ResultKind, ToolCall, ToolResult};
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::story::trace::{Action, FailureKind, ToolExit, TraceEvent, read_lines};
+use turnstream::stream::{Steps, TurnEvents, loop_stream};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::usage::{Price, Prices};
+use turnstream::{
+    Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Trace, Usage,
+};
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.to_owned(), description: String::new(), parameters }
+}
+
+/// Puts on record what its arguments say, and fails if they say so.
+fn act() -> Tool {
+    Tool::raw(spec("act"), |args: Value, cx| async move {
+        let list = |name: &str| args[name].as_array().cloned().unwrap_or_default();
+        for file in list("changes") {
+            cx.changed(file.as_str().unwrap());
+        }
+        for code in list("checks") {
+            let code = i32::try_from(code.as_i64().unwrap()).unwrap();
+            cx.evidence(Evidence::of_command("check", code));
+        }
+        match args["fails"].as_str() {
+            Some(why) => Err(why.to_owned()),
+            None => Ok("done"),
+        }
+    })
+    .unwrap()
+}
+
+fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
+    Agent::new(Scripted::new(replies)).with_tools([act()])
+}
+
+fn calls(args: Value) -> Reply {
+    Reply::new().call("act", args)
+}
+
+/// The events of a run, and what a trace has made of them.
+async fn run(agent: &Agent) -> (Vec<Event>, Vec<TraceEvent>) {
+    let trace = agent.trace();
+    let events: Vec<Event> =
+        agent.run("go").traced(&trace).map(|event| event.unwrap()).collect().await;
+    (events, trace.events())
+}
+
+async fn steps(agent: Agent) -> Vec<TraceEvent> {
+    run(&agent).await.1
+}
+
+/// Each step in one word or two.
+fn words(steps: &[TraceEvent]) -> Vec<String> {
+    let word = |step: &TraceEvent| match &step.action {
+        Action::Tool { tool, .. } => {
+            let exit = serde_json::to_value(step.result.tool_exit).unwrap();
+            format!("{tool} {}", exit.as_str().unwrap())
+        }
+        Action::Say { text, .. } => format!("say {text}"),
+        Action::Stop { stop_reason, .. } => format!("stop {stop_reason}"),
+        other => panic!("{other:?}"),
+    };
+    steps.iter().map(word).collect()
+}
+
+#[track_caller]
+fn check(steps: &[TraceEvent], expected: &[&str]) {
+    assert_eq!(words(steps), expected);
+    let numbers: Vec<_> = steps.iter().map(|step| step.step).collect();
+    assert!(numbers.iter().copied().eq(1..=u32::try_from(steps.len()).unwrap()), "{numbers:?}");
+}
+
+#[tokio::test]
+async fn a_step_is_one_call_or_the_end() {
+    let agent = agent([
+        calls(json!({ "changes": ["a.md"] })),
+        calls(json!({ "checks": [1] }))
+            .call("act", json!({ "fails": "no  such file\nlook again" })),
+        calls(json!({ "checks": [0] })),
+        Reply::text("Done."),
+    ]);
+    let steps = steps(agent).await;
+    check(&steps, &["act success", "act failure", "act failure", "act success", "stop success"]);
+    assert_eq!(steps[0].result.changed_files, ["a.md"]);
+    let kinds = |step: &TraceEvent| step.result.normalized_error.clone().unwrap();
+    assert_eq!(kinds(&steps[1]).kind, FailureKind::Validation);
+    assert_eq!(kinds(&steps[2]).kind, FailureKind::Runtime);
+    assert_eq!(kinds(&steps[2]).summary, "no such file");
+    let turns: Vec<_> = steps.iter().map(|step| step.turn).collect();
+    assert_eq!(turns, [1, 2, 2, 3, 4]);
+    let left: Vec<_> = steps.iter().map(|step| step.budgets.steps_remaining.unwrap()).collect();
+    assert_eq!(left, [19, 18, 18, 17, 16]);
+    let proof = steps[4].result.verification_evidence.as_ref();
+    assert_eq!(proof, Some(&Evidence::of_command("check", 0)));
+    let Action::Tool { args, call_id, .. } = &steps[0].action else { panic!("no call") };
+    assert_eq!(args.as_ref().unwrap().as_str(), r#"{"changes":["a.md"]}"#);
+    assert!(!call_id.is_empty());
+}
+
+#[tokio::test]
+async fn only_a_check_behind_the_last_change_makes_it_a_success() {
+    for (replies, ending) in [
+        (vec![], "stop completed"),
+        (vec![json!({ "checks": [0] })], "stop success"),
+        (vec![json!({ "checks": [0] }), json!({ "changes": ["a"] })], "stop completed"),
+        (vec![json!({ "changes": ["a"] }), json!({ "checks": [0] })], "stop success"),
+        (vec![json!({ "checks": [0] }), json!({ "checks": [1] })], "stop completed"),
+        (vec![json!({ "checks": [0] }), json!({})], "stop success"),
+    ] {
+        let replies = replies.into_iter().map(calls).chain([Reply::text("Done.")]);
+        let steps = steps(agent(replies.collect::<Vec<_>>())).await;
+        assert_eq!(words(&steps).last().unwrap(), ending, "{:?}", words(&steps));
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_is_sent_back_is_a_step_and_what_is_missing_is_named() {
+    let agent = |second: &str| {
+        let change = calls(json!({ "changes": ["a.md"] }));
+        agent([change, Reply::text("Done."), Reply::text(second)])
+            .with_evidence(RequireEvidence::new())
+    };
+    let unproven = steps(agent("It is done.")).await;
+    check(&unproven, &["act success", "say Done.", "stop unproven"]);
+    let missing = unproven[2].result.missing.as_deref().unwrap();
+    assert!(missing.contains("a.md"), "{missing}");
+    let blocked = steps(agent("BLOCKED: write access")).await;
+    check(&blocked, &["act success", "say Done.", "stop blocked"]);
+    assert_eq!(blocked[2].result.missing.as_deref(), Some("write access"));
+}
+
+#[tokio::test]
+async fn words_that_are_no_end_are_a_step() {
+    let model = Scripted::new([Reply::text("I plan to."), Reply::text("Done.")]);
+    let agent = Agent::new(model).with_tools([act()]).with_hook(turnstream::agent::hook::stop({
+        let asked = Arc::new(Mutex::new(0));
+        move |_state, _turn| {
+            let mut asked = asked.lock().unwrap();
+            *asked += 1;
+            let first = *asked == 1;
+            async move {
+                match first {
+                    true => turnstream::agent::hook::OnStop::Block("do it".to_owned()),
+                    false => turnstream::agent::hook::OnStop::LetGo,
+                }
+            }
+        }
+    }));
+    let (events, steps) = run(&agent).await;
+    check(&steps, &["say I plan to.", "stop completed"]);
+
+    // Told before the next request is made, so that what is noted for that one is not its input.
+    let trace = agent.trace();
+    for event in &events {
+        trace.observe(event);
+        if matches!(event, Event::Continued { .. }) {
+            check(&trace.events(), &["say I plan to."]);
+        }
+    }
+}
+
+/// A result of this kind ends so.
+fn check_kind(kind: ResultKind, exit: ToolExit, failure: Option<FailureKind>) {
+    let trace = Trace::new();
+    let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+    let result = ToolResult::answering(&call, kind, "so it is");
+    trace.observe(&ToolEvent::Output(result).into());
+    let step = trace.last().unwrap();
+    assert_eq!(step.result.tool_exit, Some(exit), "{kind}");
+    let error = step.result.normalized_error;
+    assert_eq!(error.as_ref().map(|error| error.kind), failure, "{kind}");
+    assert!(error.is_none_or(|error| error.summary == "so it is"));
+}
+
+#[test]
+fn every_kind_of_result_has_one_of_four_exits() {
+    use ResultKind as Kind;
+    check_kind(Kind::Ok, ToolExit::Success, None);
+    check_kind(Kind::Error, ToolExit::Failure, Some(FailureKind::Runtime));
+    check_kind(Kind::Panic, ToolExit::Failure, Some(FailureKind::Runtime));
+    check_kind(Kind::Timeout, ToolExit::Timeout, Some(FailureKind::Timeout));
+    for kind in [Kind::InvalidArguments, Kind::UnknownTool] {
+        check_kind(kind, ToolExit::ValidationError, Some(FailureKind::Validation));
+    }
+    check_kind(Kind::Denied, ToolExit::Failure, Some(FailureKind::Denied));
+    check_kind(Kind::Interrupted, ToolExit::Failure, Some(FailureKind::Interrupted));
+    for kind in [Kind::Truncated, Kind::Budget, Kind::Skipped] {
+        check_kind(kind, ToolExit::Failure, Some(FailureKind::NotRun));
+    }
+}
+
+/// Runs of all sorts.
+fn scripts() -> Vec<Agent> {
+    let broken = Error::new(ErrorKind::Auth, "the key is wrong");
+    vec![
+        agent([Reply::text("Hi.")]),
+        agent([
+            calls(json!({ "changes": ["a"] })),
+            calls(json!({ "checks": [0] })),
+            Reply::text("x"),
+        ]),
+        agent([calls(json!({})).call("nobody", json!({})), Reply::text("x")]),
+        agent([calls(json!({})), calls(json!({}))]).with_max_turns(1),
+        agent([Reply::text("Half").fail(broken)]),
+        agent([Reply::text(""), Reply::text("x")]),
+        agent([calls(json!({}))]).with_budget(Budget::new().tool_calls(0)),
+        Agent::new(Scripted::new([calls(json!({}))])).with_tools([act().needs_approval()]),
+        parent(),
+    ]
+}
+
+/// An agent whose sub-agent changes a file.
+fn parent() -> Agent {
+    let child = agent([calls(json!({ "changes": ["b.md"] })), Reply::text("Changed.")]);
+    let model = Scripted::new([
+        calls(json!({ "checks": [0] })),
+        Reply::new().call_raw("c9", "child", r#"{"prompt":"go"}"#),
+        Reply::text("Done."),
+    ]);
+    Agent::new(model).with_tools([act(), child.as_tool("child", "Changes").unwrap()])
+}
+
+#[tokio::test]
+async fn the_steps_of_a_prefix_are_a_prefix_and_the_same_events_have_the_same_steps() {
+    for agent in scripts() {
+        let (events, steps) = run(&agent).await;
+        let trace = agent.trace();
+        let mut seen = 0;
+        for event in &events {
+            trace.observe(event);
+            let so_far = trace.events();
+            assert!(so_far.len() >= seen && steps.starts_with(&so_far));
+            seen = so_far.len();
+        }
+        assert!(trace.events() == steps);
+    }
+}
+
+#[tokio::test]
+async fn every_run_ends_with_exactly_one_stop_and_a_dropped_one_with_none() {
+    for agent in scripts() {
+        let (events, steps) = run(&agent).await;
+        let endings = |steps: &[TraceEvent]| {
+            let own = steps.iter().filter(|step| step.within.is_empty());
+            let ends: Vec<_> = own.map(|step| matches!(step.action, Action::Stop { .. })).collect();
+            (ends.iter().filter(|it| **it).count(), ends.last() == Some(&true))
+        };
+        assert_eq!(endings(&steps), (1, true), "{:?}", words(&steps));
+        let trace = agent.trace();
+        for event in events.iter().take(events.len() - 1) {
+            trace.observe(event);
+        }
+        assert_eq!(endings(&trace.events()).0, 0);
+    }
+}
+
+#[tokio::test]
+async fn every_call_of_a_run_is_one_step() {
+    for agent in scripts() {
+        let (events, steps) = run(&agent).await;
+        let outputs = events.iter().map(Event::innermost).filter_map(Event::tool_output);
+        let outputs: Vec<_> = outputs.map(|result| result.call_id.clone()).collect();
+        let called = steps.iter().filter_map(|step| match &step.action {
+            Action::Tool { call_id, .. } => Some(call_id.clone()),
+            _ => None,
+        });
+        assert_eq!(called.collect::<Vec<_>>(), outputs);
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agent_has_numbers_of_its_own() {
+    let (_, steps) = run(&parent()).await;
+    let (own, childs): (Vec<_>, Vec<_>) =
+        steps.into_iter().partition(|step| step.within.is_empty());
+    check(&own, &["act success", "child success", "stop completed"]);
+    check(&childs, &["act success", "stop completed"]);
+    assert!(childs.iter().all(|step| step.within == ["c9"] && step.budgets.is_empty()));
+    assert_eq!(childs[0].result.changed_files, ["b.md"]);
+}
+
+#[tokio::test]
+async fn a_run_that_waits_names_what_is_missing() {
+    let agent = Agent::new(Scripted::new([Reply::new().call_raw("c1", "act", "{}")]))
+        .with_tools([act().needs_approval()]);
+    let steps = steps(agent.clone()).await;
+    check(&steps, &["stop pending"]);
+    assert_eq!(steps[0].result.missing.as_deref(), Some("a verdict on or a result for `act` (c1)"));
+}
+
+#[tokio::test]
+async fn a_resumed_call_is_known_by_the_history() {
+    let model = Scripted::new([
+        Reply::new().call_raw("c1", "act", r#"{"changes":["a"]}"#),
+        Reply::text("Done."),
+    ]);
+    let agent = Agent::new(model).with_tools([act().needs_approval()]);
+    let outcome = agent.run("go").outcome().await;
+    let trace = agent.trace().continuing(&outcome.history);
+    let verdicts: Vec<_> = outcome
+        .pending
+        .iter()
+        .map(|call| (call.clone(), turnstream::tool::Verdict::Approve))
+        .collect();
+    let resumed = agent.resume(outcome.history.clone(), verdicts).unwrap();
+    resumed.traced(&trace).for_each(|_| async {}).await;
+    let steps = trace.events();
+    check(&steps, &["act success", "stop completed"]);
+    let Action::Tool { args, .. } = &steps[0].action else { panic!("no call") };
+    assert_eq!(args.as_ref().unwrap().as_str(), r#"{"changes":["a"]}"#);
+}
+
+#[tokio::test]
+async fn an_interrupted_call_is_a_step() {
+    let stuck = Tool::raw(spec("stuck"), |_, _| std::future::pending::<&str>()).unwrap();
+    let model = Scripted::new([Reply::new().call("stuck", json!({}))]);
+    let agent = Agent::new(model).with_tools([stuck]);
+    let trace = agent.trace();
+    let run = agent.run("go");
+    let handle = run.handle();
+    let mut run = run.traced(&trace);
+    while let Some(event) = run.next().await {
+        if matches!(event, Ok(Event::Tool(ToolEvent::Started { .. }))) {
+            handle.interrupt();
+        }
+    }
+    check(&trace.events(), &["stuck failure", "stop interrupted"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_each_budget_is_counted_down() {
+    let wait = Tool::raw(spec("wait"), |_, _| async {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        "done"
+    });
+    let usage = Usage { input_tokens: 100, output_tokens: 10, ..Usage::default() };
+    let model = Scripted::new([
+        Reply::new().call("wait", json!({})).usage(usage),
+        Reply::text("Done.").usage(usage),
+    ]);
+    let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+    let budget = Budget::new()
+        .total_tokens(1_000)
+        .output_tokens(15)
+        .tool_calls(3)
+        .money(1.0, Prices::new().with("scripted", price))
+        .time(Duration::from_secs(1));
+    let agent = Agent::new(model).with_tools([wait.unwrap()]).with_budget(budget);
+    let budgets = |step: &TraceEvent| serde_json::to_value(step.budgets).unwrap();
+    let (events, steps) = run(&agent).await;
+    let cost = price.cost(&usage);
+    assert_eq!(
+        budgets(&steps[0]),
+        json!({
+            "steps_remaining": 19,
+            "tokens_remaining": 890,
+            "output_tokens_remaining": 5,
+            "tool_calls_remaining": 2,
+            "cost_remaining": 1_000_000 - cost,
+            "time_remaining_ms": 750,
+        })
+    );
+    assert_eq!(budgets(&steps[1])["output_tokens_remaining"], 0);
+    let spent = events.last().unwrap().finished().unwrap().cost.unwrap();
+    assert_eq!(budgets(&steps[1])["cost_remaining"], 1_000_000 - spent);
+}
+
+#[tokio::test]
+async fn a_trace_goes_on_with_the_next_run_and_its_budgets_begin_anew() {
+    let agent = agent([calls(json!({})), Reply::text("Done."), Reply::text("Bye.")]);
+    let trace = agent.trace();
+    agent.run("go").traced(&trace).for_each(|_| async {}).await;
+    agent.run("bye").traced(&trace).for_each(|_| async {}).await;
+    let steps = trace.events();
+    check(&steps, &["act success", "stop completed", "stop completed"]);
+    assert_eq!(steps[2].budgets.steps_remaining, Some(19));
+}
+
+#[tokio::test]
+async fn a_note_is_an_input_of_the_next_step() {
+    let agent = agent([calls(json!({})), Reply::text("Done.")]);
+    let trace = agent.trace();
+    trace.note(json!({ "files": ["a.md"] }));
+    trace.note("because it is asked for");
+    agent.run("go").traced(&trace).for_each(|_| async {}).await;
+    let inputs: Vec<_> = trace.events().iter().map(|step| step.inputs.len()).collect();
+    assert_eq!(inputs, [2, 0]);
+}
+
+/// A writer that others can read, and that fails or panics after so many lines.
+#[derive(Clone, Default)]
+struct Shared {
+    text: Arc<Mutex<Vec<u8>>>,
+    fails_after: Option<usize>,
+    panics: bool,
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut text = self.text.lock().unwrap();
+        let lines = String::from_utf8_lossy(&text).lines().count();
+        if self.fails_after.is_some_and(|most| lines >= most) {
+            drop(text);
+            assert!(!self.panics, "no more");
+            return Err(std::io::Error::other("the disk is full"));
+        }
+        text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn each_step_is_a_line_as_it_happens_and_is_read_again() {
+    let agent = agent([
+        calls(json!({ "changes": ["a"] })),
+        calls(json!({ "fails": "x" })),
+        Reply::text("Done."),
+    ]);
+    let (trace, out) = (agent.trace(), Shared::default());
+    trace.write_to(out.clone());
+    let written = || String::from_utf8(out.text.lock().unwrap().clone()).unwrap();
+    let mut run = agent.run("go").traced(&trace);
+    while run.next().await.is_some() {
+        assert_eq!(written().lines().count(), trace.events().len());
+    }
+    let read: Result<Vec<_>, _> = read_lines(written().as_bytes()).collect();
+    assert!(read.unwrap() == trace.events());
+    assert!(trace.failure().is_none());
+    let late = Shared::default();
+    trace.write_to(late.clone());
+    assert_eq!(*late.text.lock().unwrap(), written().as_bytes());
+}
+
+#[tokio::test]
+async fn a_writer_that_fails_or_panics_breaks_nothing_but_itself() {
+    for panics in [false, true] {
+        let agent = agent([calls(json!({})), calls(json!({ "a": 1 })), Reply::text("Done.")]);
+        let (trace, good) = (agent.trace(), Shared::default());
+        let bad = Shared { fails_after: Some(1), panics, ..Shared::default() };
+        trace.write_to(bad.clone());
+        trace.write_to(good.clone());
+        agent.run("go").traced(&trace).for_each(|_| async {}).await;
+        let lines =
+            |out: &Shared| String::from_utf8_lossy(&out.text.lock().unwrap()).lines().count();
+        assert_eq!((lines(&bad), lines(&good), trace.events().len()), (1, 3, 3));
+        let failure = trace.failure().unwrap();
+        assert_eq!(failure.kind(), ErrorKind::Store);
+    }
+}
+
+#[tokio::test]
+async fn a_hand_written_loop_is_traced_as_well() {
+    let model = Scripted::new([calls(json!({ "changes": ["a"] })), Reply::text("Done.")]);
+    let kit = turnstream::Toolkit::new([act()]);
+    let mut history = History::with_id("h");
+    history.push(Item::user("go"));
+    let (journal, trace) = (Journal::new(history.clone()), Trace::with_steps(19));
+    loop_stream(history, |history| {
+        let turn = model.stream_turn(Request::new(history.clone()).with_tools(kit.specs()));
+        let kit = kit.clone();
+        turn.on_turn_complete(move |turn| async move {
+            Ok(match turn.calls().is_empty() {
+                true => Steps::stop(),
+                false => kit.run(&history, &turn).then_next(|history| history),
+            })
+        })
+    })
+    .journaled(&journal)
+    .finish_with(&journal)
+    .traced(&trace)
+    .for_each(|_| async {})
+    .await;
+    let steps = trace.events();
+    check(&steps, &["act success", "stop completed"]);
+    assert_eq!(steps.iter().map(|step| step.turn).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(steps[0].budgets.steps_remaining, Some(18));
+}
+
+#[tokio::test]
+async fn what_ends_a_run_is_told() {
+    let auth = Error::new(ErrorKind::Auth, "the key is wrong");
+    let steps = steps(agent([Reply::text("Half").fail(auth)])).await;
+    check(&steps, &["stop provider_error"]);
+    let error = steps[0].result.normalized_error.as_ref().unwrap();
+    assert_eq!(error.kind, FailureKind::Provider);
+    assert!(error.summary.contains("the key is wrong"));
+}
+
+#[test]
+fn arguments_are_kept_as_they_were_written_and_what_is_no_json_as_a_text() {
+    for (written, args) in [
+        (r#"{"z":1,"a":2}"#, r#"{"z":1,"a":2}"#),
+        ("", "{}"),
+        (r#"{"a":"#, r#""{\"a\":""#),
+        (r#"{"_why":{"risk":"low"},"a":1}"#, r#"{"a":1}"#),
+        (r#"{"_why":{"risk":"low","more":1}}"#, r#"{"_why":{"risk":"low","more":1}}"#),
+    ] {
+        let mut history = History::with_id("h");
+        let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: written.into() };
+        history.push(Item::tool_call("c", "t", written));
+        let trace = Trace::new().continuing(&history);
+        let result = ToolResult::answering(&call, ResultKind::Ok, "x");
+        trace.observe(&ToolEvent::Output(result).into());
+        let Some(Action::Tool { args: Some(kept), .. }) = trace.last().map(|it| it.action) else {
+            panic!("no arguments")
+        };
+        assert_eq!(kept.as_str(), args);
+    }
+}
