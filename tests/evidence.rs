@@ -301,7 +301,7 @@ async fn what_was_checked_is_known_behind_a_compaction() {
     let forget = compact_with(|history: &History| {
         let to = history.len();
         let items = vec![Item::user("So far so good.")];
-        Ok((to > 1).then_some(Compaction { from: 0, to, items }))
+        Ok((to > 1).then_some(Compaction { from: 0, to, items, ..Compaction::default() }))
     });
     let full = || Reply::new().stop(turnstream::turn::StopReason::ContextWindow);
     let forgetful = |replies: Vec<Reply>| agent(replies).0.with_compactor(forget);
