@@ -43,10 +43,7 @@ pub(super) fn refuse_there(new: &str, version: Option<u64>) -> Result<(), Error>
 }
 
 /// Something below the store failed.
-pub(super) fn failed(
-    what: impl Display,
-    source: impl StdError + Send + Sync + 'static,
-) -> Error {
+pub(super) fn failed(what: impl Display, source: impl StdError + Send + Sync + 'static) -> Error {
     Error::new(ErrorKind::Store, format!("{what}: {source}")).with_source(source)
 }
 

@@ -74,9 +74,8 @@ fn check_processes(test: &str, open: Open) {
         block_on(store.load("s", 0)).unwrap().unwrap().iter().map(text).collect();
     // Each acknowledged append is there once, in the order of its writer, and nothing else.
     for n in 0..WRITERS {
-        let own: Vec<_> = (0..EACH)
-            .flat_map(|i| (0..=i % 3 / 2).map(move |k| format!("w{n} {i} {k}")))
-            .collect();
+        let own: Vec<_> =
+            (0..EACH).flat_map(|i| (0..=i % 3 / 2).map(move |k| format!("w{n} {i} {k}"))).collect();
         let found = entries.iter().filter(|text| text.starts_with(&format!("w{n} ")));
         assert!(found.eq(own.iter()), "of writer {n}");
     }

@@ -8,7 +8,10 @@ use std::{env, fs, process};
 use futures::future::BoxFuture;
 use serde_json::json;
 use turnstream::event::RewrittenWhy;
-use turnstream::item::{Json, Mark, Part, ProviderData, Report, ResultKind, SideEffect, StopReason, ToolCall, ToolResult, TurnInfo};
+use turnstream::item::{
+    Json, Mark, Part, ProviderData, Report, ResultKind, SideEffect, StopReason, ToolCall,
+    ToolResult, TurnInfo,
+};
 use turnstream::session::{Entry, Listed, Store};
 use turnstream::{Error, Item, Usage};
 

@@ -224,9 +224,33 @@ pub(crate) async fn an_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
     let longer = "x".repeat(301);
     let wide = "Ünïcode😀".repeat(60);
     let ids = [
-        "a", "A", "a/b", "../a", "..", ".", "/etc/passwd", "C:\\a", "nul", "a b", "a%2fb", "%",
-        "é", "e\u{301}", "😀", "a\0b", "a\nb", "a\u{2028}b", "~", "*?\"<>|'; DROP TABLE session",
-        "session", "a.jsonl", " ", "%s", &long, &longer, &wide,
+        "a",
+        "A",
+        "a/b",
+        "../a",
+        "..",
+        ".",
+        "/etc/passwd",
+        "C:\\a",
+        "nul",
+        "a b",
+        "a%2fb",
+        "%",
+        "é",
+        "e\u{301}",
+        "😀",
+        "a\0b",
+        "a\nb",
+        "a\u{2028}b",
+        "~",
+        "*?\"<>|'; DROP TABLE session",
+        "session",
+        "a.jsonl",
+        " ",
+        "%s",
+        &long,
+        &longer,
+        &wide,
     ];
     for (n, id) in (0..).zip(ids) {
         store.append(id, 0, vec![said(id)]).await.unwrap_or_else(|error| panic!("{id:?}: {error}"));
@@ -254,7 +278,8 @@ pub(crate) async fn every_kind_of_entry_comes_back_as_it_was<S: Store>(make: imp
 
 pub(crate) async fn text_comes_back_as_it_was<S: Store>(make: impl Fn() -> S) {
     let store = make();
-    let texts = ["", "\n", "\r\n", "a\u{2028}b\u{2029}\u{85}", "\0", "😀\u{feff}", "\\n\"", "\u{7f}\u{1b}"];
+    let texts =
+        ["", "\n", "\r\n", "a\u{2028}b\u{2029}\u{85}", "\0", "😀\u{feff}", "\\n\"", "\u{7f}\u{1b}"];
     let entries: Vec<Entry> = texts.into_iter().map(said).collect();
     store.append("s", 0, entries.clone()).await.unwrap();
     assert_eq!(all(&store, "s").await, entries);
@@ -314,7 +339,10 @@ pub(crate) async fn a_dropped_append_is_written_whole_or_not_at_all<S: Store>(
         assert!(found == version || found == version + 3, "{found} after {version}");
         version = found;
     }
-    assert_eq!(store.append("s", version, numbered(version..version + 1)).await.unwrap(), version + 1);
+    assert_eq!(
+        store.append("s", version, numbered(version..version + 1)).await.unwrap(),
+        version + 1
+    );
     assert_eq!(all(&store, "s").await, numbered(0..version + 1));
 }
 

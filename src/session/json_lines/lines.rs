@@ -144,7 +144,8 @@ fn read_header(line: &[u8]) -> Result<Head, Error> {
     let wrong = |error| failed("line 1 is no header of a session", error);
     let Version { version } = serde_json::from_slice(line).map_err(wrong)?;
     if version > VERSION {
-        let message = format!("the session has format {version}; this version reads up to {VERSION}");
+        let message =
+            format!("the session has format {version}; this version reads up to {VERSION}");
         return Err(broken(message));
     }
     let Header { id, fork, .. } = serde_json::from_slice(line).map_err(wrong)?;

@@ -102,7 +102,9 @@ impl JsonLinesStore {
         let stem = stem.to_string_lossy().into_owned();
         // In the folder it is the same session.
         let id = name::decode(&stem).unwrap_or(stem);
-        path.parent().filter(|folder| *folder != Path::new("")).map_or(Ok(()), file::make_folder)?;
+        path.parent()
+            .filter(|folder| *folder != Path::new(""))
+            .map_or(Ok(()), file::make_folder)?;
         Ok((Self::at(Place::File { path, id: id.clone() }), id))
     }
 

@@ -103,8 +103,7 @@ fn prepare_once(database: &mut Connection) -> Result<Version, Sqlite> {
         Version::Ready => {}
         other => return Ok(other),
     }
-    let _mode: String =
-        database.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
+    let _mode: String = database.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
     database.execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")?;
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match version(&transaction)? {
