@@ -115,12 +115,12 @@ pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
     while lines.end < text.len() {
         let Some(append) = Append::read(text, lines.end, number) else { break };
         let end = append.end;
+        number = append.next;
         match append.refuse_broken(text) {
             Ok(entries) => lines.entries.extend(entries),
             Err(_) if end == text.len() => break,
             Err(error) => return Err(error),
         }
-        number += text[lines.end..end].iter().filter(|byte| **byte == b'\n').count();
         lines.end = end;
     }
     Ok(lines)
@@ -159,6 +159,8 @@ fn no_session() -> Error {
 /// The lines of one append.
 struct Append {
     lines: Vec<Line>,
+    /// The number of the line behind it, and where that begins.
+    next: usize,
     end: usize,
 }
 
@@ -166,19 +168,20 @@ impl Append {
     /// Finds those that begin at a place; `None` if they are cut.
     fn read(text: &[u8], from: usize, number: usize) -> Option<Self> {
         let first = line(text, from, number)?;
-        let end = first.bytes.end + 1;
+        let (next, end) = (number + 1, first.bytes.end + 1);
         let bytes = &text[first.bytes.clone()];
         let of_several = bytes.starts_with(BATCH).then(|| serde_json::from_slice(bytes));
         let Some(Ok(Batch { entries })) = of_several else {
-            return Some(Self { lines: vec![first], end });
+            return Some(Self { lines: vec![first], next, end });
         };
-        let mut append = Self { lines: Vec::new(), end };
+        let mut append = Self { lines: Vec::new(), next, end };
         while append.lines.len() < entries {
-            let next = line(text, append.end, number + 1 + append.lines.len())?;
-            append.end = next.bytes.end + 1;
+            let line = line(text, append.end, append.next)?;
+            append.next += 1;
+            append.end = line.bytes.end + 1;
             // It is no entry: a line is missing, and `refuse_broken` tells.
-            let begins_another = text[next.bytes.clone()].starts_with(BATCH);
-            append.lines.push(next);
+            let begins_another = text[line.bytes.clone()].starts_with(BATCH);
+            append.lines.push(line);
             if begins_another {
                 break;
             }
@@ -191,7 +194,7 @@ impl Append {
             let bytes = &text[line.bytes.clone()];
             let what = format!("line {} of the session is broken", line.number);
             if bytes.starts_with(BATCH) {
-                return Err(broken(format!("{what}: an append begins inside of another")));
+                return Err(broken(format!("{what}: no append may begin there")));
             }
             let text = str::from_utf8(bytes).map_err(|error| failed(&what, error))?;
             serde_json::from_str::<IgnoredAny>(text).map_err(|error| failed(&what, error))?;
