@@ -1,5 +1,6 @@
 //! Several processes on one session, and a disk that is full. The test binary starts itself again.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs};
@@ -9,7 +10,7 @@ use turnstream::item::ItemKind;
 use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind, Item};
 
-use crate::sample::{Folder, said};
+use crate::sample::{Folder, numbered, said};
 
 const ROLE: &str = "TURNSTREAM_STORES_ROLE";
 const PLACE: &str = "TURNSTREAM_STORES_PLACE";
@@ -99,6 +100,61 @@ fn processes_that_write_one_file_of_json_lines_lose_nothing() {
 #[test]
 fn processes_that_write_one_sqlite_session_lose_nothing() {
     check_processes("processes::processes_that_write_one_sqlite_session_lose_nothing", sqlite);
+}
+
+/// A writer tells what was acknowledged, and is killed after so many words; the next one goes on.
+fn check_killed(test: &str, open: Open) {
+    if let (Ok(_), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
+        let store = open(Path::new(&folder)).unwrap();
+        let mut version = block_on(store.load("s", 0)).unwrap().map_or(0, |e| e.len() as u64);
+        loop {
+            // Some of one entry, some of several, some large.
+            let len = version % 4 + 1;
+            let mut entries = numbered(version..version + len);
+            entries[0] = said(&format!("{version}{}", " ".repeat(1 << (version % 16))));
+            version = block_on(store.append("s", version, entries)).unwrap();
+            eprintln!("{version}");
+        }
+    }
+    let folder = Folder::new();
+    let mut least = 0;
+    for acknowledged in [0, 1, 2, 3, 5, 8, 13, 21] {
+        let mut child =
+            again(test, "killed", folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        for _ in 0..acknowledged {
+            least = said.next().unwrap().unwrap().parse().unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said before it was gone counts, too.
+        least = said.map_while(Result::ok).filter_map(|n| n.parse().ok()).last().unwrap_or(least);
+
+        let store = open(folder.path()).unwrap();
+        let entries = block_on(store.load("s", 0)).unwrap().unwrap_or_default();
+        assert!(entries.len() >= least, "{} of {least}", entries.len());
+        for (n, entry) in entries.iter().enumerate() {
+            assert_eq!(text(entry).trim_end(), n.to_string());
+        }
+    }
+    assert!(least >= 53, "only {least} were written");
+}
+
+#[test]
+fn a_killed_writer_of_json_lines_loses_nothing_that_was_acknowledged() {
+    check_killed(
+        "processes::a_killed_writer_of_json_lines_loses_nothing_that_was_acknowledged",
+        json_lines,
+    );
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_killed_writer_of_sqlite_loses_nothing_that_was_acknowledged() {
+    check_killed(
+        "processes::a_killed_writer_of_sqlite_loses_nothing_that_was_acknowledged",
+        sqlite,
+    );
 }
 
 /// Runs in a process that may write no file beyond 512 KiB (1 MiB in some shells), which a write sees as it sees a full disk:
