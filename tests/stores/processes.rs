@@ -157,6 +157,13 @@ fn a_killed_writer_of_sqlite_loses_nothing_that_was_acknowledged() {
     );
 }
 
+/// The bytes in files of JSON lines.
+fn lines_size(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let lines = files.filter(|file| file.path().extension().is_some_and(|end| end == "jsonl"));
+    lines.map(|file| file.metadata().unwrap().len()).sum()
+}
+
 /// Runs in a process that may write no file beyond 512 KiB (1 MiB in some shells), which a write sees as it sees a full disk:
 /// a part is written, and then no more.
 #[cfg(unix)]
@@ -165,6 +172,7 @@ fn check_full(test: &str, open: Open) {
         let folder = Path::new(&folder);
         let store = open(folder).unwrap();
         let version = block_on(store.append("s", 0, vec![said("one"), said("two")])).unwrap();
+        let before = lines_size(folder);
         for _ in 0..2 {
             let huge = vec![said("three"), said(&"x".repeat(2_000_000)), said("four")];
             let error = block_on(store.append("s", version, huge.clone())).unwrap_err();
@@ -175,6 +183,8 @@ fn check_full(test: &str, open: Open) {
             let error = block_on(store.append("new", 0, huge)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Store, "{error}");
             assert_eq!(block_on(store.load("new", 0)).unwrap(), None);
+            // What was begun is taken back.
+            assert_eq!(lines_size(folder), before);
         }
         // A small one has room.
         assert_eq!(block_on(store.append("s", version, vec![said("three")])).unwrap(), 3);
