@@ -6,6 +6,7 @@
 
 mod entry;
 mod json_lines;
+mod line;
 mod memory;
 mod refusal;
 #[cfg(feature = "sqlite")]

@@ -181,6 +181,7 @@ fn other_files_in_the_folder_are_no_sessions() {
     fs::write(folder.join("empty.jsonl"), "").unwrap();
     fs::write(folder.join("README.md"), "hello").unwrap();
     fs::write(folder.join("S.jsonl"), HEADER).unwrap();
+    fs::create_dir(folder.join("folder.jsonl")).unwrap();
     fs::write(folder.join("a~b.jsonl"), format!("{HEADER}{LINE}")).unwrap();
     fs::copy(folder.join("s.jsonl"), folder.join("copy.jsonl")).unwrap();
     let listed = block_on(store.list()).unwrap();
@@ -247,6 +248,10 @@ fn a_fork_whose_origin_is_gone_is_an_error() {
     assert_eq!(block_on(store.load("f", 2)).unwrap(), Some(numbered(2..3)));
 
     // By hand only.
+    let beyond =
+        r#"{"type":"session","version":1,"id":"f","fork":{"id":"s","at":18446744073709551615}}"#;
+    fs::write(folder.join("beyond.jsonl"), format!("{beyond}\n{LINE}")).unwrap();
+    assert_eq!(load(folder.path(), "beyond").unwrap_err().kind(), ErrorKind::Store);
     fs::write(&path, fs::read_to_string(folder.join("f.jsonl")).unwrap()).unwrap();
     assert!(load(folder.path(), "f").unwrap_err().message().contains("is a fork of itself"));
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::FutureExt;
+use serde_json::json;
+use turnstream::item::{Json, ProviderData};
 use turnstream::session::{Conflict, Entry, Fork, Store};
 use turnstream::{Error, ErrorKind, Item};
 
@@ -29,6 +31,7 @@ macro_rules! suite {
             every_kind_of_entry_comes_back_as_it_was
             text_comes_back_as_it_was
             a_huge_item_comes_back
+            what_is_too_deep_to_be_read_again_is_refused
             of_many_at_once_one_wins_each_version
             a_dropped_append_is_written_whole_or_not_at_all
             clones_of_a_shared_store_work_from_any_thread
@@ -291,6 +294,26 @@ pub(crate) async fn a_huge_item_comes_back<S: Store>(make: impl Fn() -> S) {
     store.append("s", 0, entries.clone()).await.unwrap();
     store.append("s", 2, numbered(2..3)).await.unwrap();
     assert!(all(&store, "s").await == [entries, numbered(2..3)].concat());
+}
+
+pub(crate) async fn what_is_too_deep_to_be_read_again_is_refused<S: Store>(make: impl Fn() -> S) {
+    let store = make();
+    let mut kept = numbered(0..1);
+    store.append("s", 0, kept.clone()).await.unwrap();
+    for depth in [100, 120, 124, 125, 126, 127, 128, 200] {
+        let value = (0..depth).fold(json!(1), |value, _| json!([value]));
+        let value = Json::from(value);
+        let data = ProviderData { provider: "p".into(), model: "m".into(), value };
+        let mut item = Item::reasoning("");
+        item.provider_data = Some(Arc::new(data));
+        let version = kept.len() as u64;
+        match store.append("s", version, vec![said("before"), item.clone().into()]).await {
+            Ok(_) => kept.extend([said("before"), item.into()]),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Store),
+        }
+        assert!(all(&store, "s").await == kept, "{depth}");
+    }
+    assert!(kept.len() > 1);
 }
 
 pub(crate) async fn of_many_at_once_one_wins_each_version<S: Store + 'static>(

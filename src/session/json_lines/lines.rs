@@ -10,6 +10,7 @@ use memchr::memchr;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use super::super::line;
 use super::super::refusal::{broken, failed};
 use crate::error::Error;
 use crate::session::{Entry, Fork};
@@ -80,14 +81,17 @@ pub(super) fn batch(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     if entries.len() > 1 {
         write(&mut text, &Batch { entries: entries.len() })?;
     }
-    entries.iter().try_for_each(|entry| write(&mut text, entry))?;
+    for entry in entries {
+        // Compact JSON holds no LF: inside of a string it is `\n`.
+        text.extend(line::write(entry)?.into_bytes());
+        text.push(b'\n');
+    }
     Ok(text)
 }
 
 fn write(text: &mut Vec<u8>, line: &impl Serialize) -> Result<(), Error> {
-    // Compact JSON holds no LF: inside of a string it is `\n`.
     serde_json::to_writer(&mut *text, line)
-        .map_err(|error| failed("an entry cannot be written as JSON", error))?;
+        .map_err(|error| failed("a line cannot be written as JSON", error))?;
     text.push(b'\n');
     Ok(())
 }
@@ -104,7 +108,7 @@ pub(super) fn begin_with_header(text: &[u8]) -> bool {
 /// If it is no session or one of a later version, or if a line is broken that is not the end of the
 /// file. A crash breaks only the last append.
 pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
-    let Some(first) = line(text, 0, 1) else {
+    let Some(first) = next_line(text, 0, 1) else {
         // A header that was cut, or nothing.
         let cut = HEADER.starts_with(text) || begin_with_header(text);
         return if cut { Ok(Lines::default()) } else { Err(no_session()) };
@@ -127,7 +131,7 @@ pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
 }
 
 /// The next line, without its LF; `None` if it has none.
-fn line(text: &[u8], from: usize, number: usize) -> Option<Line> {
+fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line> {
     let len = memchr(b'\n', text.get(from..)?)?;
     Some(Line { number, bytes: from..from + len })
 }
@@ -167,7 +171,7 @@ struct Append {
 impl Append {
     /// Finds those that begin at a place; `None` if they are cut.
     fn read(text: &[u8], from: usize, number: usize) -> Option<Self> {
-        let first = line(text, from, number)?;
+        let first = next_line(text, from, number)?;
         let (next, end) = (number + 1, first.bytes.end + 1);
         let bytes = &text[first.bytes.clone()];
         let of_several = bytes.starts_with(BATCH).then(|| serde_json::from_slice(bytes));
@@ -176,7 +180,7 @@ impl Append {
         };
         let mut append = Self { lines: Vec::new(), next, end };
         while append.lines.len() < entries {
-            let line = line(text, append.end, append.next)?;
+            let line = next_line(text, append.end, append.next)?;
             append.next += 1;
             append.end = line.bytes.end + 1;
             // It is no entry: a line is missing, and `refuse_broken` tells.
@@ -214,7 +218,7 @@ impl Lines {
     pub(super) fn version(&self) -> Option<u64> {
         let forked = self.head.as_ref().is_some_and(|head| head.fork.is_some());
         let own = self.entries.len() as u64;
-        (forked || own > 0).then(|| self.inherited() + own)
+        (forked || own > 0).then(|| self.inherited().saturating_add(own))
     }
 
     /// Reads some of its own entries, by their numbers in the session. `text` is what the lines were
