@@ -5,9 +5,18 @@
 //! append names the version that it follows, so that two writers cannot interleave.
 
 mod entry;
+mod json_lines;
+mod line;
 mod memory;
+mod refusal;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod store;
+mod worker;
 
 pub use entry::Entry;
+pub use json_lines::JsonLinesStore;
 pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
 pub use store::{Conflict, Fork, Listed, Store};
