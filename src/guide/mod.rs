@@ -3,5 +3,8 @@
 #[doc = include_str!("agent.md")]
 pub mod agent {}
 
+#[doc = include_str!("sessions.md")]
+pub mod sessions {}
+
 #[doc = include_str!("wires.md")]
 pub mod wires {}

@@ -4,10 +4,29 @@
 //! stays, and what stands in for it comes behind. Its version is how many entries it has, and an
 //! append names the version that it follows, so that two writers cannot interleave.
 
+//!
+//! A [`Session`] is one of them as a program holds it: [`Session::run`] goes on with it,
+//! [`Session::resume`] with what was broken off, and [`Session::fork`] makes another of its beginning.
+//! [`recorded`](RecordedExt::recorded) writes the events of a loop of your own. The
+//! [guide](crate::guide::sessions) tells what is durable when.
+
+mod batch;
+mod checkpoint;
 mod entry;
+mod kept;
 mod memory;
+mod recorded;
+mod recorder;
+mod restore;
+mod resume;
+mod run;
+mod settle;
 mod store;
 
 pub use entry::Entry;
+pub use kept::Session;
 pub use memory::MemoryStore;
+pub use recorded::{Recorded, RecordedExt};
+pub use restore::{SessionState, restore};
+pub use run::SessionRun;
 pub use store::{Conflict, Fork, Listed, Store};
