@@ -23,7 +23,9 @@ use crate::usage::Usage;
 /// It is a [`Run`] whose events are written on their way. If the store fails, or somebody else has
 /// written, what runs is dropped in that call and the error is the last item: no `Finished` comes.
 ///
-/// What was settled before the run began is told first, and is no part of its outcome.
+/// Calls that were answered as interrupted before the run began are told first. They are in its
+/// [history](Self::history) from the beginning, which is what a fold of its events begins with, and are
+/// none of its outcome's new items.
 ///
 /// Dropping it cancels everything, as with a [`Run`]. A turn that was streaming is not kept; to
 /// keep what there is of it, [interrupt](Self::interrupt) the run and pull it to its end.

@@ -4,7 +4,7 @@ use crate::event::{Event, RewrittenWhy, ToolEvent};
 use crate::item::{History, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall, ToolResult};
 use crate::session::Entry;
 
-/// What is written, and the events that tell it.
+/// What is written, and the events of the calls that are answered by it.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     pub(super) entries: Vec<Entry>,
@@ -31,8 +31,7 @@ impl Settling {
         let (from, to) = (same, was.len() - behind);
         let items = is[from..is.len() - behind].to_vec();
         let why = RewrittenWhy::Other;
-        settling.entries.push(Entry::Rewritten { why, from, to, items: items.clone() });
-        settling.events.push(Event::Rewritten { why, from, to, items });
+        settling.entries.push(Entry::Rewritten { why, from, to, items });
         settling
     }
 
