@@ -31,7 +31,12 @@ fn what_is_read_back_is_the_fold_of_the_events_behind_each_event() {
     }
     let _ = std::panic::take_hook();
     println!("{ends:?}");
-    assert!(failed.is_empty(), "{} failed: {}", failed.len(), failed[..failed.len().min(3)].join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} failed: {}",
+        failed.len(),
+        failed[..failed.len().min(3)].join("\n")
+    );
     assert!(ends.len() > 9, "{ends:?}");
     assert!(ends["dropped"] > 9 && ends["pending resumed"] + ends["completed resumed"] > 9);
 }
@@ -156,7 +161,8 @@ async fn drive(
 /// What is durable is what the events say, up to the turn that is open.
 async fn look(store: &MemoryStore, folded: &Journal) {
     let (durable, told) = (read(store).await, folded.history());
-    let (durable, told): (Vec<&Item>, Vec<&Item>) = (durable.iter().collect(), told.iter().collect());
+    let (durable, told): (Vec<&Item>, Vec<&Item>) =
+        (durable.iter().collect(), told.iter().collect());
     let same = durable.iter().zip(&told).take_while(|(a, b)| a == b).count();
     assert_eq!(durable.get(same), None, "durable at {same}, and told is {:?}", told.get(same));
     let more = &told[durable.len()..];
