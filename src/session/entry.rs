@@ -1,6 +1,7 @@
 //! One entry of a session.
 
-use serde::ser::Error as _;
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::RewrittenWhy;
@@ -49,21 +50,24 @@ pub enum Entry {
 /// The entries that are no items.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Written {
-    Rewritten { why: RewrittenWhy, from: usize, to: usize, items: Vec<Item> },
-    Pending { calls: Vec<ToolCall> },
+enum Written<'a> {
+    Rewritten { why: RewrittenWhy, from: usize, to: usize, items: Cow<'a, [Item]> },
+    Pending { calls: Cow<'a, [ToolCall]> },
     Resumed,
 }
 
 impl Serialize for Entry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let written = match self.clone() {
+        let written = match self {
             Self::Item(item) => return item.serialize(serializer),
-            Self::Rewritten { why, from, to, items } => Written::Rewritten { why, from, to, items },
-            Self::Pending { calls } => Written::Pending { calls },
+            Self::Rewritten { why, from, to, items } => {
+                let items = Cow::Borrowed(items.as_slice());
+                Written::Rewritten { why: *why, from: *from, to: *to, items }
+            }
+            Self::Pending { calls } => Written::Pending { calls: Cow::Borrowed(calls) },
             Self::Resumed => Written::Resumed,
         };
-        written.serialize(serializer).map_err(S::Error::custom)
+        written.serialize(serializer)
     }
 }
 
@@ -81,9 +85,9 @@ impl<'de> Deserialize<'de> for Entry {
         let entry = match r#type.as_str() {
             "rewritten" | "pending" | "resumed" => json.get().map(|written| match written {
                 Written::Rewritten { why, from, to, items } => {
-                    Self::Rewritten { why, from, to, items }
+                    Self::Rewritten { why, from, to, items: items.into_owned() }
                 }
-                Written::Pending { calls } => Self::Pending { calls },
+                Written::Pending { calls } => Self::Pending { calls: calls.into_owned() },
                 Written::Resumed => Self::Resumed,
             }),
             _ => json.get().map(Self::Item),

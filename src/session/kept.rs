@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::error::Error;
 use crate::item::History;
-use crate::session::memory::refuse_empty;
+use crate::session::refusal::refuse_empty;
 use crate::session::restore::Restored;
 use crate::session::{Entry, SessionState, Store};
 

@@ -8,8 +8,9 @@ use std::time::SystemTime;
 use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::env::{Clock, SystemClock};
-use crate::error::{Error, ErrorKind};
-use crate::session::{Conflict, Entry, Fork, Listed, Store};
+use crate::error::Error;
+use crate::session::refusal::{refuse_beyond, refuse_empty, refuse_other, refuse_there};
+use crate::session::{Entry, Fork, Listed, Store};
 
 /// A store in memory, gone with its last clone. Clones share it.
 ///
@@ -54,8 +55,9 @@ impl MemoryStore {
         let updated = self.clock.now();
         let mut sessions = self.sessions();
         let found = sessions.get(id).map_or(0, Kept::version);
-        if found != expected {
-            return Err(Conflict { id: id.to_owned(), expected, found }.into());
+        refuse_other(id, expected, found)?;
+        if entries.is_empty() {
+            return Ok(found);
         }
         let kept = sessions.entry(id.to_owned()).or_insert_with(|| Kept::new(None, updated));
         kept.entries.extend(entries);
@@ -99,14 +101,8 @@ impl MemoryStore {
         refuse_empty(new)?;
         let updated = self.clock.now();
         let mut sessions = self.sessions();
-        if sessions.get(id).is_none_or(|kept| kept.version() < at) {
-            let message = format!("there is no session `{id}` of {at} entries");
-            return Err(Error::new(ErrorKind::InvalidRequest, message));
-        }
-        if let Some(there) = sessions.get(new) {
-            let found = there.version();
-            return Err(Conflict { id: new.to_owned(), expected: 0, found }.into());
-        }
+        refuse_beyond(id, at, sessions.get(id).map(Kept::version))?;
+        refuse_there(new, sessions.get(new).map(Kept::version))?;
         let fork = Some(Fork { id: id.to_owned(), at });
         sessions.insert(new.to_owned(), Kept::new(fork, updated));
         Ok(())
@@ -124,14 +120,6 @@ impl Kept {
 
     fn version(&self) -> u64 {
         self.inherited() + self.entries.len() as u64
-    }
-}
-
-/// A session without a name would be found by nobody.
-pub(super) fn refuse_empty(id: &str) -> Result<(), Error> {
-    match id.is_empty() {
-        true => Err(Error::new(ErrorKind::InvalidRequest, "a session needs an id")),
-        false => Ok(()),
     }
 }
 

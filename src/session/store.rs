@@ -19,7 +19,8 @@ use crate::session::Entry;
 /// or not at all. [`load`](Self::load) tells.
 pub trait Store: Send + Sync {
     /// Writes entries behind the `expected` ones that are there, and gives the version afterwards. A
-    /// session that is not there has version 0 and is made by its first append.
+    /// session that is not there has version 0 and is made by its first entry; an append of no entries
+    /// writes nothing.
     ///
     /// # Errors
     ///

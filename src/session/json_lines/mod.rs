@@ -1,0 +1,152 @@
+//! A store in files of JSON lines.
+
+mod file;
+mod lines;
+mod name;
+mod sessions;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt};
+
+use crate::env::{Clock, SystemClock};
+use crate::error::{Error, ErrorKind};
+use crate::session::worker::Worker;
+use crate::session::{Entry, Listed, Store};
+use sessions::{Place, Sessions};
+
+/// A store in files that people can read, one for each session.
+///
+/// A file begins with a header, `{"type":"session","version":1,"id":"…"}`, and goes on with an
+/// [`Entry`] a line, each ended by LF. Entries that were appended together stand behind a line
+/// `{"type":"append","entries":2}`. Files only grow; a fork's file names the session that it came from,
+/// which stands in the same folder. Its name tells the session: a file that is copied is a session of
+/// its own.
+///
+/// An append is one write, and is on the disk when it is answered. One that a crash has cut is not
+/// read, and the next append writes over it; everything before it is intact. A line that is broken
+/// anywhere else is an error that names it, and nothing is changed. If the disk is full, what was
+/// begun is taken back, and a later append works.
+///
+/// Any number of processes may use one folder: each file is locked while it is read or written
+/// (`flock` or what the system has like it), for ten seconds at most. The file system has to support
+/// that; not every network's does.
+///
+/// # What runs
+///
+/// The files are read and written on a thread of the store's own, shared by its clones, which starts
+/// with the first call and does one thing at a time. Dropping a future that was polled does not take
+/// its append back: it is written whole, or refused. The thread ends when the last clone is dropped,
+/// after what was handed over is written, unless the process ends first.
+///
+/// ```
+/// use turnstream::Item;
+/// use turnstream::session::{JsonLinesStore, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let folder = std::env::temp_dir().join(format!("turnstream-doc-lines-{}", std::process::id()));
+/// let store = JsonLinesStore::open(&folder)?;
+/// store.append("chat", 0, vec![Item::user("Hi!").into()]).await?;
+///
+/// let text = std::fs::read_to_string(folder.join("chat.jsonl")).unwrap();
+/// let lines: Vec<&str> = text.split('\n').collect();
+/// assert_eq!(lines[0], r#"{"type":"session","version":1,"id":"chat"}"#);
+/// assert_eq!(lines[1], r#"{"type":"user","content":"Hi!"}"#);
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct JsonLinesStore {
+    sessions: Worker<Sessions>,
+}
+
+impl JsonLinesStore {
+    /// Keeps sessions in a folder, which is made if it is not there. What else is in it stays as it
+    /// is. An id may be any text: what a file system may not like in a name is written as `%` and two
+    /// digits, and a long one is shortened.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if there is no such folder and it cannot be made.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
+        let folder = folder.into();
+        file::make_folder(&folder)?;
+        Ok(Self::at(Place::Folder(folder)))
+    }
+
+    /// Keeps one session in the file given, and tells its id: the file's name without its ending. The
+    /// file is made by the first append, and its folder here. No other session can be written; a
+    /// session that this one was forked from is read beside it.
+    ///
+    /// ```
+    /// use turnstream::session::JsonLinesStore;
+    ///
+    /// let (_store, id) = JsonLinesStore::file("chat.jsonl")?;
+    /// assert_eq!(id, "chat");
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the path names no file, and
+    /// [`Store`](ErrorKind::Store) if its folder is not there and cannot be made.
+    pub fn file(path: impl Into<PathBuf>) -> Result<(Self, String), Error> {
+        let path = path.into();
+        let Some(stem) = path.file_stem() else {
+            let message = format!("`{}` names no file", path.display());
+            return Err(Error::new(ErrorKind::InvalidRequest, message));
+        };
+        let stem = stem.to_string_lossy().into_owned();
+        // In the folder it is the same session.
+        let id = name::decode(&stem).unwrap_or(stem);
+        path.parent()
+            .filter(|folder| *folder != Path::new(""))
+            .map_or(Ok(()), file::make_folder)?;
+        Ok((Self::at(Place::File { path, id: id.clone() }), id))
+    }
+
+    fn at(place: Place) -> Self {
+        let sessions = Sessions::new(place, Arc::new(SystemClock));
+        Self { sessions: Worker::new("turnstream-json-lines", sessions) }
+    }
+
+    /// Sets the clock by which sessions are listed, the system's unless set. It is for the first clone,
+    /// before its first call.
+    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.sessions.configure(|sessions| sessions.clock = Arc::new(clock));
+        self
+    }
+}
+
+impl Store for JsonLinesStore {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        let id = id.to_owned();
+        self.sessions.run(move |sessions| sessions.append(&id, expected, &entries)).boxed()
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        let id = id.to_owned();
+        self.sessions.run(move |sessions| sessions.load(&id, from)).boxed()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        self.sessions.run(Sessions::list).boxed()
+    }
+
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        let (id, new) = (id.to_owned(), new.to_owned());
+        self.sessions.run(move |sessions| sessions.fork(&id, at, &new)).boxed()
+    }
+}

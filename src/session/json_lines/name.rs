@@ -1,0 +1,109 @@
+//! Between the id of a session and the name of its file.
+
+use std::fmt::Write;
+
+/// How a file ends that holds a session.
+pub(super) const ENDING: &str = ".jsonl";
+
+/// Longer names keep their beginning and get a hash: file systems allow about 255 bytes, and some
+/// only 143.
+const LONGEST: usize = 120;
+const BEGINNING: usize = 80;
+
+/// Names that Windows keeps for devices, whatever ending they have.
+const DEVICES: [&str; 22] = [
+    "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8",
+    "com9", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
+];
+
+/// The name of a session's file, without its ending. Lower-case letters, digits, `-` and `_` are kept,
+/// and every other byte is `%` and two digits: so are upper-case letters, since file systems may
+/// not tell them from lower-case ones.
+pub(super) fn encode(id: &str) -> String {
+    let mut name = String::with_capacity(id.len());
+    for (at, byte) in id.bytes().enumerate() {
+        let plain = matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
+        match plain && !(at == 0 && DEVICES.contains(&id)) {
+            true => name.push(char::from(byte)),
+            // Law: writing to a string does not fail.
+            false => drop(write!(name, "%{byte:02x}")),
+        }
+    }
+    match name.len() <= LONGEST {
+        true => name,
+        // `~` stands in no other name. It is all ASCII, so it may be cut anywhere.
+        false => format!("{}~{:032x}", name.split_at(BEGINNING).0, hash(id)),
+    }
+}
+
+/// The id that a name stands for, if it stands for one by itself: no name that was shortened does.
+pub(super) fn decode(name: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => digit(rest.next()?)? * 16 + digit(rest.next()?)?,
+            byte => byte,
+        });
+    }
+    let id = String::from_utf8(bytes).ok()?;
+    // There is one name for each id, and no other is read.
+    (!id.is_empty() && encode(&id) == name).then_some(id)
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// FNV-1a with 128 bits, which is the same for ever. A header holds the whole id, so that two ids with
+/// one hash are an error and never one session.
+fn hash(id: &str) -> u128 {
+    let offset = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    let prime = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    id.bytes().fold(offset, |hash: u128, byte| (hash ^ u128::from(byte)).wrapping_mul(prime))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(id: &str, name: &str) {
+        assert_eq!(encode(id), name);
+        assert_eq!(decode(name).as_deref(), Some(id));
+    }
+
+    #[test]
+    fn names_are_safe_and_tell_the_id() {
+        check("chat-1_a", "chat-1_a");
+        check("Chat", "%43hat");
+        check("..", "%2e%2e");
+        check("a/b\\c:d", "a%2fb%5cc%3ad");
+        check("50%", "50%25");
+        check("é\0\n", "%c3%a9%00%0a");
+        check("nul", "%6eul");
+        check("nulls", "nulls");
+    }
+
+    #[test]
+    fn a_long_id_has_a_short_name_of_its_own() {
+        let one = "ü".repeat(300);
+        let other = format!("{}u", "ü".repeat(299));
+        assert!(encode(&one).len() <= LONGEST);
+        assert_ne!(encode(&one), encode(&other));
+        assert_eq!(decode(&encode(&one)), None);
+        // By the reference values of the hash.
+        assert_eq!(hash(""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+        assert_eq!(hash("a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+    }
+
+    #[test]
+    fn a_name_that_no_id_has_is_not_read() {
+        for name in ["", "A", "%41%", "%4", "%zz", "%61", "a.b", "%ff", "nul", "a~b", "%4A"] {
+            assert_eq!(decode(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! What the store does, on its thread.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::super::refusal::{
+    broken, failed, refuse_beyond, refuse_empty, refuse_other, refuse_there,
+};
+use super::file::{For, Locked, Stamp, sync_parent};
+use super::lines::{self, Lines};
+use super::name::{self, ENDING};
+use crate::env::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::session::{Entry, Fork, Listed};
+
+/// How many files are remembered.
+const REMEMBERED: usize = 1024;
+
+/// The files of a store.
+pub(super) struct Sessions {
+    pub(super) place: Place,
+    pub(super) clock: Arc<dyn Clock>,
+    /// What was found in a file, true as long as its stamp is.
+    seen: HashMap<PathBuf, Seen>,
+}
+
+/// Where they are.
+pub(super) enum Place {
+    /// All that are in it.
+    Folder(PathBuf),
+    /// One, whatever its file is called.
+    File { path: PathBuf, id: String },
+}
+
+#[derive(Clone)]
+struct Seen {
+    stamp: Stamp,
+    /// `None` if there is no session.
+    version: Option<u64>,
+    fork: Option<Fork>,
+    /// The bytes of the header.
+    begun: bool,
+    /// The bytes that are whole.
+    end: u64,
+}
+
+impl Sessions {
+    pub(super) fn new(place: Place, clock: Arc<dyn Clock>) -> Self {
+        Self { place, clock, seen: HashMap::new() }
+    }
+
+    pub(super) fn append(
+        &mut self,
+        id: &str,
+        expected: u64,
+        entries: &[Entry],
+    ) -> Result<u64, Error> {
+        let path = self.place.writable(id)?;
+        let text = lines::batch(entries)?;
+        let what_for = match expected == 0 && !entries.is_empty() {
+            true => For::Making,
+            false => For::Writing,
+        };
+        let Some(mut file) = Locked::open(&path, what_for)? else {
+            return refuse_other(id, expected, 0).map(|()| 0);
+        };
+        let there = self.there(&mut file, &path, id)?;
+        let found = there.version.unwrap_or(0);
+        refuse_other(id, expected, found)?;
+        if entries.is_empty() {
+            return Ok(found);
+        }
+        let version = found + entries.len() as u64;
+        self.write(&mut file, &path, id, Seen { version: Some(version), ..there }, text)?;
+        Ok(version)
+    }
+
+    pub(super) fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
+        let path = self.place.writable(new)?;
+        let version = match self.place.path(id) {
+            Some(path) => match Locked::open(&path, For::Reading)? {
+                Some(mut file) => self.there(&mut file, &path, id)?.version,
+                None => None,
+            },
+            None => None,
+        };
+        refuse_beyond(id, at, version)?;
+        let Some(mut file) = Locked::open(&path, For::Making)? else {
+            return Err(broken(format!("`{}` is gone", path.display())));
+        };
+        let there = self.there(&mut file, &path, new)?;
+        refuse_there(new, there.version)?;
+        let fork = Fork { id: id.to_owned(), at };
+        let text = lines::header(new, Some(&fork))?;
+        let there = Seen { version: Some(at), fork: Some(fork), begun: true, end: 0, ..there };
+        self.write(&mut file, &path, new, there, text)
+    }
+
+    pub(super) fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        let Some(path) = self.place.path(id) else { return Ok(None) };
+        let Some((lines, text)) = read(&path, id)? else { return Ok(None) };
+        let Some(version) = lines.version() else { return Ok(None) };
+        // From the newest part to the one that the others came from.
+        let mut parts = vec![lines.entries(&text, from..version).map_err(within(&path))?];
+        let mut ids = vec![id.to_owned()];
+        let mut next = lines.head.and_then(|head| head.fork);
+        let mut until = version;
+        while let Some(fork) = next.filter(|fork| from < fork.at.min(until)) {
+            until = until.min(fork.at);
+            let path = self.place.parent(&fork.id);
+            let gone = || {
+                let (id, at) = (&fork.id, fork.at);
+                broken(format!("the first {at} entries of `{id}`, a fork's origin, are not there"))
+            };
+            if ids.contains(&fork.id) {
+                return Err(broken(format!("the session `{}` is a fork of itself", fork.id)));
+            }
+            let (lines, text) = read(&path, &fork.id)?.ok_or_else(gone)?;
+            if lines.version() < Some(fork.at) {
+                return Err(gone());
+            }
+            parts.push(lines.entries(&text, from..until).map_err(within(&path))?);
+            ids.push(fork.id);
+            next = lines.head.and_then(|head| head.fork);
+        }
+        Ok(Some(parts.into_iter().rev().flatten().collect()))
+    }
+
+    pub(super) fn list(&mut self) -> Result<Vec<Listed>, Error> {
+        let mut listed = Vec::new();
+        for (path, id) in self.place.files()? {
+            let Some(mut file) = Locked::open(&path, For::Reading)? else { continue };
+            let id = match id {
+                Some(id) => id,
+                None => match self.long_id(&mut file, &path)? {
+                    Some(id) => id,
+                    None => continue,
+                },
+            };
+            let there = match self.there(&mut file, &path, &id) {
+                Ok(there) => there,
+                // Something else that is kept in the folder.
+                Err(_) if !lines::begin_with_header(&file.read()?) => continue,
+                Err(error) => return Err(error),
+            };
+            let Some(version) = there.version else { continue };
+            listed.push(Listed { id, version, fork: there.fork, updated: there.stamp.modified });
+        }
+        listed.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
+        Ok(listed)
+    }
+
+    /// The id of a session whose file has a shortened name.
+    fn long_id(&self, file: &mut Locked<'_>, path: &Path) -> Result<Option<String>, Error> {
+        let text = file.read()?;
+        if !lines::begin_with_header(&text) {
+            return Ok(None);
+        }
+        let lines = lines::read(&text).map_err(within(path))?;
+        let id = lines.head.map(|head| head.id);
+        Ok(id.filter(|id| self.place.path(id).as_deref() == Some(path)))
+    }
+
+    /// What is in a file, read again only if somebody else has written.
+    fn there(&mut self, file: &mut Locked<'_>, path: &Path, id: &str) -> Result<Seen, Error> {
+        let stamp = file.stamp()?;
+        if let Some(seen) = self.seen.get(path).filter(|seen| seen.stamp == stamp) {
+            return Ok(seen.clone());
+        }
+        let lines = lines::read(&file.read()?).map_err(within(path))?;
+        refuse_another(&lines, path, id)?;
+        let seen = Seen {
+            stamp,
+            version: lines.version(),
+            begun: lines.head.is_some(),
+            end: lines.end as u64,
+            fork: lines.head.and_then(|head| head.fork),
+        };
+        self.remember(path, seen.clone());
+        Ok(seen)
+    }
+
+    /// Writes `text` behind what is whole, and a header before it where there is none.
+    fn write(
+        &mut self,
+        file: &mut Locked<'_>,
+        path: &Path,
+        id: &str,
+        then: Seen,
+        text: Vec<u8>,
+    ) -> Result<(), Error> {
+        let text = match then.begun {
+            true => text,
+            false => [lines::header(id, None)?, text].concat(),
+        };
+        self.seen.remove(path);
+        if then.end == 0 {
+            sync_parent(path)?;
+        }
+        file.write(then.end, &text, self.clock.now())?;
+        // It is written, whatever comes of this.
+        if let Ok(stamp) = file.stamp() {
+            let end = then.end + text.len() as u64;
+            self.remember(path, Seen { stamp, begun: true, end, ..then });
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, path: &Path, seen: Seen) {
+        if self.seen.len() >= REMEMBERED {
+            self.seen.clear();
+        }
+        self.seen.insert(path.to_owned(), seen);
+    }
+}
+
+/// Reads the file of a session with its lines; `None` if there is none.
+fn read(path: &Path, id: &str) -> Result<Option<(Lines, Vec<u8>)>, Error> {
+    let Some(mut file) = Locked::open(path, For::Reading)? else { return Ok(None) };
+    let text = file.read()?;
+    let lines = lines::read(&text).map_err(within(path))?;
+    refuse_another(&lines, path, id)?;
+    Ok(Some((lines, text)))
+}
+
+/// The name of a file tells which session it is, unless it was shortened.
+fn refuse_another(lines: &Lines, path: &Path, id: &str) -> Result<(), Error> {
+    let shortened = path.file_stem().is_some_and(|name| *name == *name::encode(id))
+        && name::decode(&name::encode(id)).is_none();
+    match &lines.head {
+        Some(head) if shortened && head.id != id => {
+            let message = format!("`{}` holds another session, `{}`", path.display(), head.id);
+            Err(broken(message))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Says in which file it was.
+fn within(path: &Path) -> impl Fn(Error) -> Error {
+    move |error| {
+        let message = format!("`{}`: {error}", path.display());
+        Error::new(error.kind(), message).with_source(error)
+    }
+}
+
+impl Place {
+    /// The file of a session; `None` if this place has no such session.
+    fn path(&self, id: &str) -> Option<PathBuf> {
+        match self {
+            Self::Folder(_) => Some(self.parent(id)),
+            Self::File { path, id: only } => (only == id).then(|| path.clone()),
+        }
+    }
+
+    fn writable(&self, id: &str) -> Result<PathBuf, Error> {
+        refuse_empty(id)?;
+        self.path(id).ok_or_else(|| {
+            let message = format!("this store is one file, and `{id}` is not its session");
+            Error::new(ErrorKind::InvalidRequest, message)
+        })
+    }
+
+    /// The file of a session that another one was forked from. It stands beside it.
+    fn parent(&self, id: &str) -> PathBuf {
+        let name = format!("{}{ENDING}", name::encode(id));
+        match self {
+            Self::Folder(folder) => folder.join(name),
+            Self::File { path, .. } => path.with_file_name(name),
+        }
+    }
+
+    /// Every file that may hold a session, with its id where the name tells it.
+    fn files(&self) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
+        let folder = match self {
+            Self::Folder(folder) => folder,
+            Self::File { path, id } => return Ok(vec![(path.clone(), Some(id.clone()))]),
+        };
+        let cannot = |error| failed(format!("cannot read `{}`", folder.display()), error);
+        let mut files = Vec::new();
+        for file in folder.read_dir().map_err(cannot)? {
+            let path = file.map_err(cannot)?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let Some(name) = name.and_then(|name| name.strip_suffix(ENDING)) else { continue };
+            match name::decode(name) {
+                Some(id) => files.push((path, Some(id))),
+                None if name.contains('~') => files.push((path, None)),
+                None => {}
+            }
+        }
+        Ok(files)
+    }
+}

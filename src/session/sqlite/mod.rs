@@ -1,0 +1,119 @@
+//! A store in an SQLite database.
+
+mod schema;
+mod sessions;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt};
+
+use crate::env::{Clock, SystemClock};
+use crate::error::Error;
+use crate::session::worker::Worker;
+use crate::session::{Entry, Listed, Store};
+use sessions::Sessions;
+
+/// A store in one SQLite file, for programs with many sessions.
+///
+/// Each entry is a row with its JSON text. A fork names the session it came from and copies nothing.
+/// An append is one transaction and is on the disk when it is answered (write-ahead log,
+/// `synchronous=FULL`); what a crash has cut never was.
+///
+/// Any number of processes may use one file. They wait for each other for ten seconds at most. As
+/// with every SQLite file, they must be on one machine.
+///
+/// SQLite itself is compiled in. A database of a later version of this crate is refused, and so is
+/// one that holds something else.
+///
+/// # What runs
+///
+/// The database is used on a thread of the store's own, shared by its clones, which starts with the
+/// first call and does one thing at a time. Dropping a future that was polled does not take its append
+/// back: it is written whole, or refused. The thread ends when the last clone is dropped, after what
+/// was handed over is written, unless the process ends first.
+///
+/// ```
+/// use turnstream::Item;
+/// use turnstream::session::{SqliteStore, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// // `SqliteStore::open("sessions.db")?` is one that stays.
+/// let store = SqliteStore::in_memory()?;
+/// store.append("chat", 0, vec![Item::user("Hi!").into()]).await?;
+/// store.fork("chat", 1, "another try").await?;
+///
+/// let entries = store.load("another try", 0).await?.unwrap();
+/// assert_eq!(entries, [Item::user("Hi!").into()]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct SqliteStore {
+    sessions: Worker<Sessions>,
+}
+
+impl SqliteStore {
+    /// Opens the database in a file, which is made if it is not there, and brings it to the form that
+    /// this version of the crate uses. It blocks for as long as that takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::ErrorKind::Store) if the file cannot be used or holds something else; it is
+    /// left as it was then.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        schema::open(path.as_ref()).map(Self::of)
+    }
+
+    /// Makes a database in memory, gone with the last clone of the store.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::ErrorKind::Store) if there is no memory for it.
+    pub fn in_memory() -> Result<Self, Error> {
+        schema::in_memory().map(Self::of)
+    }
+
+    fn of(database: rusqlite::Connection) -> Self {
+        let sessions = Sessions { database, clock: Arc::new(SystemClock) };
+        Self { sessions: Worker::new("turnstream-sqlite", sessions) }
+    }
+
+    /// Sets the clock by which sessions are listed, the system's unless set. It is for the first clone,
+    /// before its first call.
+    pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.sessions.configure(|sessions| sessions.clock = Arc::new(clock));
+        self
+    }
+}
+
+impl Store for SqliteStore {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        let id = id.to_owned();
+        self.sessions.run(move |sessions| sessions.append(&id, expected, &entries)).boxed()
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        let id = id.to_owned();
+        self.sessions.run(move |sessions| sessions.load(&id, from)).boxed()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        self.sessions.run(Sessions::list).boxed()
+    }
+
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        let (id, new) = (id.to_owned(), new.to_owned());
+        self.sessions.run(move |sessions| sessions.fork(&id, at, &new)).boxed()
+    }
+}

@@ -1,0 +1,223 @@
+//! What the store does, on its thread.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{
+    Connection, Error as Sqlite, OptionalExtension, Row, Transaction, TransactionBehavior, params,
+};
+
+use super::super::refusal::{
+    broken, failed, refuse_beyond, refuse_empty, refuse_other, refuse_there,
+};
+use crate::env::Clock;
+use crate::error::Error;
+use crate::session::{Entry, Fork, Listed};
+
+/// A database and the clock.
+pub(super) struct Sessions {
+    pub(super) database: Connection,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// A session's row.
+struct Kept {
+    key: i64,
+    version: u64,
+    parent: Option<i64>,
+    inherited: u64,
+}
+
+const KEPT: &str = "SELECT key, version, parent, inherited FROM session";
+
+impl Sessions {
+    pub(super) fn append(
+        &mut self,
+        id: &str,
+        expected: u64,
+        entries: &[Entry],
+    ) -> Result<u64, Error> {
+        refuse_empty(id)?;
+        let lines: Result<Vec<String>, _> = entries.iter().map(serde_json::to_string).collect();
+        let lines = lines.map_err(|error| failed("an entry cannot be written as JSON", error))?;
+        let now = self.now();
+        let transaction = self.begin(TransactionBehavior::Immediate).map_err(cannot_write)?;
+        let kept = find(&transaction, id).map_err(cannot_write)?;
+        let found = kept.as_ref().map_or(0, |kept| kept.version);
+        refuse_other(id, expected, found)?;
+        if lines.is_empty() {
+            return Ok(found);
+        }
+        let version = found + lines.len() as u64;
+        let write = || -> Result<(), Sqlite> {
+            let key = match kept {
+                Some(kept) => kept.key,
+                None => insert(&transaction, id, None, 0, now)?,
+            };
+            let mut insert = transaction.prepare("INSERT INTO entry VALUES (?, ?, ?)")?;
+            for (number, json) in (found..).zip(&lines) {
+                insert.execute(params![key, integer(number), json])?;
+            }
+            drop(insert);
+            transaction.execute(
+                "UPDATE session SET version = ?, updated = ? WHERE key = ?",
+                params![integer(version), now, key],
+            )?;
+            transaction.commit()
+        };
+        write().map_err(cannot_write)?;
+        Ok(version)
+    }
+
+    pub(super) fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
+        refuse_empty(new)?;
+        let now = self.now();
+        let transaction = self.begin(TransactionBehavior::Immediate).map_err(cannot_write)?;
+        let origin = find(&transaction, id).map_err(cannot_write)?;
+        refuse_beyond(id, at, origin.as_ref().map(|kept| kept.version))?;
+        let there = find(&transaction, new).map_err(cannot_write)?;
+        refuse_there(new, there.map(|kept| kept.version))?;
+        insert(&transaction, new, origin.map(|kept| kept.key), at, now)
+            .and_then(|_| transaction.commit())
+            .map_err(cannot_write)
+    }
+
+    pub(super) fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        // One view of all that is read.
+        let transaction = self.begin(TransactionBehavior::Deferred).map_err(cannot_read)?;
+        let Some(kept) = find(&transaction, id).map_err(cannot_read)? else { return Ok(None) };
+        let mut until = kept.version;
+        // From the newest part to the one that the others came from.
+        let mut parts = vec![(kept.key, kept.inherited.max(from)..until)];
+        let mut next = kept.parent.filter(|_| from < kept.inherited);
+        until = until.min(kept.inherited);
+        while let Some(key) = next {
+            let parent = find_key(&transaction, key).map_err(cannot_read)?;
+            parts.push((parent.key, parent.inherited.max(from)..until));
+            next = parent.parent.filter(|_| from < parent.inherited);
+            until = until.min(parent.inherited);
+            if next.is_some_and(|next| next >= key) {
+                return Err(broken(format!("the session `{id}` is a fork of a younger one")));
+            }
+        }
+        let mut entries = Vec::new();
+        for (key, numbers) in parts.into_iter().rev() {
+            read(&transaction, id, key, numbers, &mut entries)?;
+        }
+        Ok(Some(entries))
+    }
+
+    pub(super) fn list(&mut self) -> Result<Vec<Listed>, Error> {
+        let list = || -> Result<Vec<Listed>, Sqlite> {
+            let mut select = self.database.prepare(
+                "SELECT session.id, session.version, session.inherited, session.updated, parent.id
+                 FROM session LEFT JOIN session AS parent ON parent.key = session.parent
+                 ORDER BY session.updated DESC, session.id",
+            )?;
+            let listed = select.query_map((), |row| {
+                let at = natural(row.get(2)?);
+                let parent: Option<String> = row.get(4)?;
+                Ok(Listed {
+                    id: row.get(0)?,
+                    version: natural(row.get(1)?),
+                    fork: parent.map(|id| Fork { id, at }),
+                    updated: UNIX_EPOCH + Duration::from_micros(natural(row.get(3)?)),
+                })
+            })?;
+            listed.collect()
+        };
+        list().map_err(cannot_read)
+    }
+
+    fn begin(&mut self, behavior: TransactionBehavior) -> Result<Transaction<'_>, Sqlite> {
+        self.database.transaction_with_behavior(behavior)
+    }
+
+    fn now(&self) -> i64 {
+        let since = self.clock.now().duration_since(SystemTime::UNIX_EPOCH);
+        i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+fn find(database: &Connection, id: &str) -> Result<Option<Kept>, Sqlite> {
+    database.query_row(&format!("{KEPT} WHERE id = ?"), [id], Kept::read).optional()
+}
+
+fn find_key(database: &Connection, key: i64) -> Result<Kept, Sqlite> {
+    database.query_row(&format!("{KEPT} WHERE key = ?"), [key], Kept::read)
+}
+
+impl Kept {
+    fn read(row: &Row<'_>) -> Result<Self, Sqlite> {
+        Ok(Self {
+            key: row.get(0)?,
+            version: natural(row.get(1)?),
+            parent: row.get(2)?,
+            inherited: natural(row.get(3)?),
+        })
+    }
+}
+
+/// Makes a session of what it inherits, and gives its key.
+fn insert(
+    database: &Connection,
+    id: &str,
+    parent: Option<i64>,
+    inherited: u64,
+    now: i64,
+) -> Result<i64, Sqlite> {
+    database.execute(
+        "INSERT INTO session (id, parent, inherited, version, updated) VALUES (?1, ?2, ?3, ?3, ?4)",
+        params![id, parent, integer(inherited), now],
+    )?;
+    Ok(database.last_insert_rowid())
+}
+
+/// Reads a part of a session, which all has to be there.
+fn read(
+    database: &Connection,
+    id: &str,
+    key: i64,
+    numbers: Range<u64>,
+    entries: &mut Vec<Entry>,
+) -> Result<(), Error> {
+    let mut select = database
+        .prepare(
+            "SELECT number, json FROM entry
+             WHERE session = ? AND number >= ? AND number < ? ORDER BY number",
+        )
+        .map_err(cannot_read)?;
+    let limits = params![key, integer(numbers.start), integer(numbers.end)];
+    let mut rows = select.query(limits).map_err(cannot_read)?;
+    for expected in numbers {
+        let gone = || broken(format!("entry {expected} of the session `{id}` is not there"));
+        let row = rows.next().map_err(cannot_read)?.ok_or_else(gone)?;
+        if natural(row.get(0).map_err(cannot_read)?) != expected {
+            return Err(gone());
+        }
+        let json = row.get_ref(1).and_then(|json| Ok(json.as_bytes()?)).map_err(cannot_read)?;
+        let entry = serde_json::from_slice(json);
+        let what = || format!("entry {expected} of the session `{id}` cannot be read");
+        entries.push(entry.map_err(|error| failed(what(), error))?);
+    }
+    Ok(())
+}
+
+/// A version as SQLite has numbers. None gets this far.
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A number that was written by [`integer`].
+fn natural(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn cannot_write(error: Sqlite) -> Error {
+    failed("cannot write the session", error)
+}
+
+fn cannot_read(error: Sqlite) -> Error {
+    failed("cannot read the session", error)
+}
