@@ -19,6 +19,9 @@ mod offline;
 #[expect(dead_code, reason = "only its tests are wanted")]
 #[path = "../examples/agent/provider.rs"]
 mod provider;
+#[expect(dead_code, reason = "only its checks are wanted")]
+#[path = "../examples/agent/session.rs"]
+mod session;
 #[path = "../examples/agent/text.rs"]
 mod text;
 #[path = "../examples/agent/tools/mod.rs"]
