@@ -3,4 +3,9 @@
 #[path = "../agent_mix/cast.rs"]
 mod cast;
 mod crash;
+mod kit;
 mod law;
+mod odd;
+mod parts;
+mod resume;
+mod writing;
