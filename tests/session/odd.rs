@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use turnstream::event::{AppendedWhy, RewrittenWhy, ToolEvent, Transition};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::session::{Entry, MemoryStore, RecordedExt, Session, Store, restore};
-use turnstream::turn::{StopReason, Turn, TurnBuilder, TurnEvent};
+use turnstream::turn::{StopReason, Turn, TurnEvent};
 use turnstream::{Error, Event, History, Item, Journal};
 
 fn call(id: u8) -> ToolCall {
@@ -59,12 +59,24 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// The same with calls whose ids no turn has twice: a stream of a provider that is sealed has none.
+fn renumbered(events: Vec<Event>) -> impl Iterator<Item = Event> {
+    let mut next = 0;
+    events.into_iter().map(move |event| {
+        let Event::Turn(TurnEvent::TurnComplete { turn: it }) = &event else { return event };
+        let from = next;
+        next += u8::try_from(it.tool_calls().count()).unwrap();
+        let ids: Vec<u8> = (from..next).collect();
+        Event::Turn(TurnEvent::TurnComplete { turn: turn(&ids) })
+    })
+}
+
 /// What is durable behind each event, and what the fold says.
 async fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();
     let journal = Journal::new(History::with_id("s"));
-    let mut recorded = stream::iter(events.into_iter().map(Ok)).recorded(&session);
+    let mut recorded = stream::iter(renumbered(events).map(Ok)).recorded(&session);
     while let Some(event) = recorded.next().await {
         journal.observe(&event.unwrap());
         let durable = restore("s", store.load("s", 0).await.unwrap().unwrap_or_default());
@@ -141,9 +153,6 @@ async fn a_turn_that_is_cut_off_is_kept_where_the_loop_ends() {
 #[tokio::test]
 async fn results_that_came_out_of_order_stand_in_call_order() {
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
-    let mut builder = TurnBuilder::new();
-    builder.stop(StopReason::Stop, "");
-    drop(builder);
     let events = [
         Event::Turn(TurnEvent::TurnComplete { turn: turn(&[1, 2, 3]) }),
         Event::Tool(ToolEvent::Output(result(3, "three"))),
