@@ -19,6 +19,9 @@ mod offline;
 #[expect(dead_code, reason = "only its tests are wanted")]
 #[path = "../examples/agent/provider.rs"]
 mod provider;
+#[expect(dead_code, reason = "only its checks are wanted")]
+#[path = "../examples/agent/session.rs"]
+mod session;
 #[path = "../examples/agent/text.rs"]
 mod text;
 #[path = "../examples/agent/tools/mod.rs"]
@@ -551,4 +554,137 @@ async fn a_stream_that_is_cut_is_incomplete_and_one_clear_line() {
 async fn an_error_in_the_stream_is_one_clear_line() {
     let reply = || Reply::text("Half a").fail(Error::new(ErrorKind::Overloaded, "Overloaded"));
     check_failure(reply, Reason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
+}
+
+/// The lines of a session's file, read as JSON.
+fn session_lines(temp: &Temp) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(temp.0.join("talk.jsonl")).unwrap();
+    assert!(text.ends_with('\n'), "{text}");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_session_goes_on_where_it_was_and_writes_nothing_twice() {
+    let temp = Temp::new();
+    let ask = |args: &[&str]| {
+        let mut agent = agent(&temp.0, &[&["--session", "talk.jsonl"], args].concat())?;
+        let output = agent.output().unwrap();
+        check_exit(&output, 0);
+        Some(output)
+    };
+    let Some(first) = ask(&[QUESTION]) else { return };
+    assert!(!text(&first.stderr).contains("session:"), "{}", text(&first.stderr));
+    let before = session_lines(&temp);
+    let Some(second) = ask(&["--json", "What is 2 + 3?"]) else { return };
+    let (events, error, outcome) = read_json(&second.stdout);
+    assert!(error.is_none() && !events.is_empty());
+    let after = session_lines(&temp);
+    assert_eq!(after[..before.len()], before, "what is there stays");
+    let items = |lines: &[serde_json::Value]| {
+        let is_item =
+            |line: &&serde_json::Value| line["type"] != "session" && line["type"] != "append";
+        lines.iter().filter(is_item).count()
+    };
+    assert_eq!(items(&after) - items(&before), outcome.new_items.len());
+}
+
+#[test]
+fn what_waited_to_be_allowed_is_taken_up_by_somebody_who_can_allow_it() {
+    let temp = Temp::new();
+    let session = ["--session", "talk.jsonl"];
+    let Some(mut waits) = agent(&temp.0, &[&session[..], &[WRITE]].concat()) else { return };
+    check_exit(&waits.output().unwrap(), 1);
+    assert!(!temp.0.join("notes.txt").exists());
+    let args = [&session[..], &["--yes", "What is 2 + 3?"]].concat();
+    let Some(mut goes_on) = agent(&temp.0, &args) else { return };
+    let output = goes_on.output().unwrap();
+    check_exit(&output, 0);
+    let err = text(&output.stderr);
+    assert!(err.contains("session: the last run waits for `write_file` to be allowed"), "{err}");
+    assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
+    assert!(text(&output.stdout).contains('5'), "{}", text(&output.stdout));
+}
+
+#[test]
+fn what_was_broken_off_is_settled_and_the_user_is_told() {
+    let temp = Temp::new();
+    let arguments = r#"{\"path\":\"notes.txt\",\"text\":\"some words\"}"#;
+    let turn = r#"{"usage":{},"stop_reason":"tool_calls"}"#;
+    let lines = [
+        r#"{"type":"session","version":1,"id":"talk"}"#.to_owned(),
+        r#"{"type":"user","content":"Write it"}"#.to_owned(),
+        format!(
+            r#"{{"type":"tool_call","call_id":"c1","name":"write_file","arguments":"{arguments}","turn":{turn}}}"#
+        ),
+    ];
+    temp.write("talk.jsonl", &format!("{}\n", lines.join("\n")));
+    let args = ["--session", "talk.jsonl", "--yes", "--json", "What is 2 + 3?"];
+    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    let err = text(&output.stderr);
+    assert!(
+        err.contains("session: the last run was broken off in the middle of `write_file`"),
+        "{err}"
+    );
+    assert!(!temp.0.join("notes.txt").exists(), "what may have run does not run again");
+    let (events, ..) = read_json(&output.stdout);
+    let result = events[0].tool_output().expect("the interrupted call comes first");
+    assert_eq!(result.kind, turnstream::item::ResultKind::Interrupted);
+    assert_eq!(session_lines(&temp)[3]["call_id"], "c1");
+}
+
+#[cfg(not(feature = "sqlite"))]
+#[test]
+fn an_sqlite_file_without_the_feature_is_bad_usage() {
+    let temp = Temp::new();
+    for file in ["talk.db", "talk.SQLite"] {
+        let Some(mut agent) = agent(&temp.0, &["--session", file, "Hi"]) else { return };
+        check_bad_usage(&agent.output().unwrap(), "needs the feature `sqlite`");
+        assert!(!temp.0.join(file).exists());
+    }
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_session_in_sqlite_goes_on_where_it_was() {
+    let temp = Temp::new();
+    for (prompt, expected) in [("What is 2 + 3?", 0), ("What is 4 + 5?", 4)] {
+        let args = ["--session", "talk.db", "--json", prompt];
+        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        let output = agent.output().unwrap();
+        check_exit(&output, 0);
+        let store = turnstream::session::SqliteStore::open(temp.0.join("talk.db")).unwrap();
+        let session = turnstream::session::Session::open(store, "agent");
+        let version = futures::executor::block_on(session).unwrap().version();
+        let (.., outcome) = read_json(&output.stdout);
+        assert!(version >= expected + outcome.new_items.len() as u64, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_somebody_else_wrote_to_is_one_clear_line_and_exit_code_1() {
+    use turnstream::Item;
+    use turnstream::session::{JsonLinesStore, Store};
+    let temp = Temp::new();
+    let path = temp.0.join("talk.jsonl");
+    let server = ModelServer::anthropic(move |_, _| {
+        // The question is there before the model is asked.
+        let (store, id) = JsonLinesStore::file(&path).unwrap();
+        let other = vec![Item::user("Me too").into()];
+        assert_eq!(futures::executor::block_on(store.append(&id, 1, other)).unwrap(), 2);
+        Reply::text("Hello!")
+    });
+    let server = server.await.unwrap();
+    let url = server.url();
+    let args = ["--provider", "anthropic", "--base-url", &url, "--session", "talk.jsonl", "hi"];
+    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
+    let output = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    let errors: Vec<_> = err.lines().filter(|line| line.contains("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{err}");
+    assert!(errors[0].contains("somebody else has written to the session"), "{err}");
+    assert_eq!(session_lines(&temp).len(), 3);
 }

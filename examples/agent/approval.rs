@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use turnstream::item::ToolCall;
-use turnstream::{Error, Run};
+use turnstream::tool::Verdict;
+use turnstream::{Error, RunHandle};
 
 use crate::args::Args;
 use crate::lines::Lines;
@@ -40,12 +41,20 @@ impl Approval {
     /// it goes on. Dropping the future leaves the call waiting.
     pub(crate) async fn decide(
         self,
-        run: &Run,
+        run: &RunHandle,
         call: &ToolCall,
         lines: &mut Lines,
     ) -> Result<(), Error> {
+        match self.verdict(lines).await {
+            Some(verdict) => run.decide(call, verdict),
+            None => Ok(()),
+        }
+    }
+
+    /// The verdict on the call that was shown last; `None` if there is nobody to come to one.
+    pub(crate) async fn verdict(self, lines: &mut Lines) -> Option<Verdict> {
         match self {
-            Self::Yes => run.approve(call),
+            Self::Yes => Some(Verdict::Approve),
             Self::Ask => {
                 let _ =
                     write!(io::stderr(), "  allow it? [y/N] ").and_then(|()| io::stderr().flush());
@@ -54,12 +63,12 @@ impl Approval {
                 if !line.ends_with('\n') {
                     let _ = writeln!(io::stderr());
                 }
-                match line.trim().to_lowercase().as_str() {
-                    "y" | "yes" => run.approve(call),
-                    _ => run.deny(call, "the user does not allow it"),
-                }
+                Some(match line.trim().to_lowercase().as_str() {
+                    "y" | "yes" => Verdict::Approve,
+                    _ => Verdict::deny("the user does not allow it"),
+                })
             }
-            Self::Suspend => Ok(()),
+            Self::Suspend => None,
         }
     }
 }

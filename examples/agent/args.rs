@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use crate::provider::Name;
+use crate::session;
 
 pub(crate) const HELP: &str = "\
 Asks an agent that can look at the working directory, and streams what it says. It writes a file
@@ -20,6 +21,9 @@ Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
     --no-tools        the model gets no tools
     --yes             allows every call that needs approval; else it asks on a terminal, and
                       elsewhere, or with --json, the run ends as pending
+    --session FILE    goes on with the conversation in the file, and keeps it there: JSON lines, or
+                      SQLite if it ends in .db or .sqlite (feature `sqlite`). What waits to be allowed
+                      is asked for first; what was broken off is settled
     --json            every event as one line of JSON, and nothing else on stdout
     --help            this text
 
@@ -43,6 +47,8 @@ pub(crate) struct Args {
     pub(crate) base_url: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) system: Option<String>,
+    /// The file of the session.
+    pub(crate) session: Option<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) no_tools: bool,
     pub(crate) yes: bool,
@@ -90,6 +96,11 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
             "--provider" => args.provider = Some(Name::parse(&given()?)?),
             "--base-url" => args.base_url = Some(filled(flag, given()?)?),
             "--model" => args.model = Some(filled(flag, given()?)?),
+            "--session" => {
+                let file = filled(flag, given()?)?;
+                session::check(&file)?;
+                args.session = Some(file);
+            }
             "--system" => args.system = Some(given()?),
             "--max-turns" => {
                 let value = given()?;
@@ -145,6 +156,7 @@ mod tests {
             base_url: Some("http://localhost:1/v1?a=b".to_owned()),
             model: Some("m".to_owned()),
             system: Some(String::new()),
+            session: Some("s.jsonl".to_owned()),
             max_turns: Some(3),
             no_tools: true,
             yes: true,
@@ -155,6 +167,8 @@ mod tests {
         let mut apart: Vec<&str> = apart.split(' ').collect();
         apart.extend([
             "",
+            "--session",
+            "s.jsonl",
             "--max-turns",
             "3",
             "--no-tools",
@@ -166,7 +180,7 @@ mod tests {
         ]);
         assert_eq!(args(&apart), whole);
         let joined = "how --provider=openai --base-url=http://localhost:1/v1?a=b --model=m are \
-                      --system= --max-turns=3 --no-tools --yes --json you";
+                      --system= --session=s.jsonl --max-turns=3 --no-tools --yes --json you";
         assert_eq!(args(&joined.split(' ').collect::<Vec<_>>()), whole);
     }
 
@@ -197,6 +211,8 @@ mod tests {
             (&["--model", "--json"], "`--model` needs a value"),
             (&["--model="], "`--model` is empty"),
             (&["--base-url", " "], "`--base-url` is empty"),
+            (&["--session"], "`--session` needs a value"),
+            (&["--session="], "`--session` is empty"),
             (&["--yes=no"], "`--yes` takes no value"),
             (&["--json=yes"], "`--json` takes no value"),
             (&["--help=me"], "`--help` takes no value"),

@@ -14,6 +14,7 @@ mod lines;
 mod offline;
 mod provider;
 mod render;
+mod session;
 mod text;
 mod tools;
 
@@ -21,9 +22,9 @@ use std::env;
 use std::io::{self, IsTerminal, Read, Write};
 
 use futures::StreamExt;
-use turnstream::env::SystemIds;
 use turnstream::event::Reason;
-use turnstream::{Agent, Error, ErrorKind, History, Run};
+use turnstream::session::{Session, SessionRun, SessionState};
+use turnstream::{Agent, Error, ErrorKind};
 
 use approval::Approval;
 use args::{Args, Command};
@@ -95,10 +96,46 @@ async fn start() -> Exit {
         }
     };
     let mut user = User { screen, approval, lines: Lines::new(), ctrl_c: CtrlC::new() };
-    match prompt {
-        Some(prompt) => drive(&mut agent.run(prompt), &mut user).await,
-        None => chat(&agent, &mut user, &title).await,
+    let exit = async {
+        let session = session::open(args.session.as_deref()).await?;
+        if let Some(exit) = take_up(&session, &agent, &mut user).await? {
+            return Ok(exit);
+        }
+        match prompt {
+            Some(prompt) => drive(session.run(&agent, prompt).await?, &mut user).await,
+            None => chat(&session, &agent, &mut user, &title).await,
+        }
+    };
+    exit.await.unwrap_or_else(|error| {
+        render::error(&session::shown(&error));
+        Exit::Failed
+    })
+}
+
+/// Tells what the last run of a session has left, and goes on with calls that waited for somebody who
+/// is there now. `Some` if that is the end.
+async fn take_up(session: &Session, agent: &Agent, user: &mut User) -> Result<Option<Exit>, Error> {
+    let state = session.state();
+    if let Some(left) = session::left(&state) {
+        render::notice(&left);
     }
+    let SessionState::Pending { calls } = state else { return Ok(None) };
+    let mut verdicts = Vec::new();
+    for call in calls {
+        render::waiting(&call);
+        let verdict = tokio::select! {
+            biased;
+            () = user.ctrl_c.pressed() => {
+                let _ = writeln!(io::stderr());
+                return Ok(Some(Exit::Quit));
+            }
+            verdict = user.approval.verdict(&mut user.lines) => verdict,
+        };
+        let Some(verdict) = verdict else { return Ok(None) };
+        verdicts.push((call, verdict));
+    }
+    let exit = drive(session.resume(agent, verdicts).await?, user).await?;
+    Ok((exit == Exit::Quit).then_some(exit))
 }
 
 /// What to ask; `None` means that it is a chat.
@@ -160,7 +197,12 @@ struct User {
 }
 
 /// Pulls a run to its end and prints what comes. Dropping the run would stop it at any point.
-async fn drive(run: &mut Run, user: &mut User) -> Exit {
+///
+/// # Errors
+///
+/// If it cannot be kept any more, and has ended for that.
+async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
+    let handle = run.handle();
     let User { screen, approval, lines, ctrl_c } = user;
     let mut interrupted = false;
     loop {
@@ -168,7 +210,7 @@ async fn drive(run: &mut Run, user: &mut User) -> Exit {
             biased;
             () = ctrl_c.pressed() => {
                 if interrupted {
-                    return Exit::Quit;
+                    return Ok(Exit::Quit);
                 }
                 interrupted = true;
                 run.interrupt();
@@ -176,19 +218,12 @@ async fn drive(run: &mut Run, user: &mut User) -> Exit {
             }
             event = run.next() => event,
         };
-        let event = match event {
-            Some(Ok(event)) => event,
-            Some(Err(error)) => {
-                render::error(error.message());
-                return Exit::Failed;
-            }
-            None => return Exit::Failed,
-        };
+        let Some(event) = event.transpose()? else { return Ok(Exit::Failed) };
         if let Err(error) = screen.show(&event) {
             if error.kind() != io::ErrorKind::BrokenPipe {
                 render::error(&format!("stdout cannot be written: {error}"));
             }
-            return Exit::Failed;
+            return Ok(Exit::Failed);
         }
         if let Some(call) = event.approval() {
             let decided = tokio::select! {
@@ -200,7 +235,7 @@ async fn drive(run: &mut Run, user: &mut User) -> Exit {
                     run.interrupt();
                     Ok(())
                 }
-                decided = approval.decide(run, call, lines) => decided,
+                decided = approval.decide(&handle, call, lines) => decided,
             };
             if let Err(error) = decided {
                 render::error(error.message());
@@ -208,8 +243,8 @@ async fn drive(run: &mut Run, user: &mut User) -> Exit {
         }
         let Some(outcome) = event.finished() else { continue };
         match outcome.reason {
-            Reason::Completed => return Exit::Done,
-            Reason::Interrupted(_) => render::interrupted(run),
+            Reason::Completed => return Ok(Exit::Done),
+            Reason::Interrupted(_) => render::interrupted(&run.history()),
             Reason::Pending => render::pending(outcome),
             _ => {
                 if let Err(error) = outcome.clone().ok() {
@@ -217,43 +252,46 @@ async fn drive(run: &mut Run, user: &mut User) -> Exit {
                 }
             }
         }
-        return Exit::Failed;
+        return Ok(Exit::Failed);
     }
 }
 
-/// One run a line, over one history.
-async fn chat(agent: &Agent, user: &mut User, title: &str) -> Exit {
+/// One run a line, in one session.
+async fn chat(
+    session: &Session,
+    agent: &Agent,
+    user: &mut User,
+    title: &str,
+) -> Result<Exit, Error> {
     let title = text::one_line(title, 200);
     let _ = writeln!(io::stderr(), "{title}. Ctrl-C ends a run, Ctrl-D the chat.");
-    let mut history = History::new(&SystemIds);
     loop {
         let _ = write!(io::stderr(), "\n> ").and_then(|()| io::stderr().flush());
         let read = tokio::select! {
             biased;
             () = user.ctrl_c.pressed() => {
                 let _ = writeln!(io::stderr());
-                return Exit::Quit;
+                return Ok(Exit::Quit);
             }
             read = user.lines.next() => read,
         };
         let line = match read {
             Ok(None) => {
                 let _ = writeln!(io::stderr());
-                return Exit::Done;
+                return Ok(Exit::Done);
             }
             Ok(Some(line)) => line,
             Err(error) => {
                 render::error(&format!("stdin cannot be read: {error}"));
-                return Exit::Failed;
+                return Ok(Exit::Failed);
             }
         };
         if line.trim().is_empty() {
             continue;
         }
-        let mut run = agent.run_from(history, line.trim());
-        if drive(&mut run, user).await == Exit::Quit {
-            return Exit::Quit;
+        let run = session.run(agent, line.trim()).await?;
+        if drive(run, user).await? == Exit::Quit {
+            return Ok(Exit::Quit);
         }
-        history = run.history();
     }
 }

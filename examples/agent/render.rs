@@ -9,7 +9,7 @@ use serde::Serialize;
 use turnstream::event::ToolEvent;
 use turnstream::item::ToolCall;
 use turnstream::turn::TurnEvent;
-use turnstream::{Error, Event, Outcome, Run, Usage};
+use turnstream::{Error, Event, History, Outcome, Usage};
 
 use crate::text::{many_lines, one_line};
 
@@ -216,6 +216,16 @@ pub(crate) fn error(message: &str) {
 }
 
 /// A run that ended because nobody was there to ask.
+/// What a person should know who goes on with a session.
+pub(crate) fn notice(message: &str) {
+    let _ = writeln!(io::stderr(), "session: {}", one_line(message, 2_000));
+}
+
+/// A call that waits to be allowed.
+pub(crate) fn waiting(call: &ToolCall) {
+    let _ = writeln!(io::stderr(), "  ? {} needs to be allowed", shown(call));
+}
+
 pub(crate) fn pending(outcome: &Outcome) {
     let names: Vec<_> = outcome.pending.iter().map(|call| format!("`{}`", call.name)).collect();
     error(&format!(
@@ -225,9 +235,9 @@ pub(crate) fn pending(outcome: &Outcome) {
 }
 
 /// What an interrupted run leaves behind: with every call answered, it can be sent again.
-pub(crate) fn interrupted(run: &Run) {
+pub(crate) fn interrupted(history: &History) {
     // What the next request would send: a call of a turn that never ended is not in it.
-    let history = run.history().settled();
+    let history = history.settled();
     let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();
     let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
     let paired = match calls == results && history.is_lawful() {

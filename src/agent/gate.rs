@@ -40,7 +40,7 @@ impl Gate for RunGate {
 
     fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
         // Whoever has judged a call is heard, also where nobody would have to be asked.
-        let judged = self.state.resuming.is_some();
+        let judged = self.resumed(call).is_some();
         let otherwise = if judged { Answer::Ask } else { Answer::Run };
         let hooks = &self.parts.agent().hooks;
         if hooks.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::Stream;
 
 use crate::agent::run::Begin;
-use crate::agent::{Agent, Input, Parts, Run, State, body};
+use crate::agent::{Agent, Input, Parts, Run, State, Verdicts, body};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::{History, ToolCall};
@@ -127,6 +127,13 @@ impl Agent {
         let resuming = Some(Arc::new(given));
         let begin = Begin { history, input: Input::default(), resuming };
         Ok(Run::new(self.clone(), begin, body))
+    }
+
+    /// Runs the calls that are open in the history, and then asks the model. A call without a
+    /// verdict passes hooks and approvals as at first.
+    pub(crate) fn rerun(&self, history: History, verdicts: Verdicts) -> Run {
+        let begin = Begin { history, input: Input::default(), resuming: Some(verdicts) };
+        Run::new(self.clone(), begin, body)
     }
 }
 

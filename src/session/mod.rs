@@ -3,12 +3,26 @@
 //! A session is an ordered list of [`Entry`]s in a [`Store`]. It only ever grows: what is folded away
 //! stays, and what stands in for it comes behind. Its version is how many entries it has, and an
 //! append names the version that it follows, so that two writers cannot interleave.
+//!
+//! A [`Session`] is one of them as a program holds it: [`Session::run`] goes on with it,
+//! [`Session::resume`] with what was broken off, and [`Session::fork`] makes another of its beginning.
+//! [`recorded`](RecordedExt::recorded) writes the events of a loop of your own. The
+//! [guide](crate::guide::sessions) tells what is durable when.
 
+mod batch;
+mod checkpoint;
 mod entry;
 mod json_lines;
+mod kept;
 mod line;
 mod memory;
+mod recorded;
+mod recorder;
 mod refusal;
+mod restore;
+mod resume;
+mod run;
+mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
@@ -16,7 +30,11 @@ mod worker;
 
 pub use entry::Entry;
 pub use json_lines::JsonLinesStore;
+pub use kept::Session;
 pub use memory::MemoryStore;
+pub use recorded::{Recorded, RecordedExt};
+pub use restore::{SessionState, restore};
+pub use run::SessionRun;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::{Conflict, Fork, Listed, Store};

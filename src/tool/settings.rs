@@ -12,6 +12,7 @@ pub(super) struct Settings {
     pub(super) needs_approval: bool,
     pub(super) knows_dry_runs: bool,
     pub(super) external: bool,
+    pub(super) idempotent: bool,
 }
 
 /// What may run beside a call.
@@ -64,6 +65,41 @@ impl Tool {
     pub fn knows_dry_runs(mut self) -> Self {
         self.settings.knows_dry_runs = true;
         self
+    }
+
+    /// Lets a call that was broken off by a crash run again: done twice with the same arguments and
+    /// the same [idempotency key](crate::tool::ToolContext::idempotency_key), it has the effect of
+    /// once.
+    ///
+    /// A tool that only reads is idempotent, and so is one that hands the key to a service that
+    /// knows it again. Whatever else was begun and has no result when a
+    /// [session](crate::session::Session) is opened is never run again: the model is told that it was
+    /// interrupted. A call that runs again passes hooks and approvals again.
+    ///
+    /// ```
+    /// use turnstream::tool::{Tool, ToolSpec};
+    ///
+    /// let spec = ToolSpec {
+    ///     name: "pay".into(),
+    ///     description: "Pays a bill".into(),
+    ///     parameters: serde_json::json!({ "type": "object" }),
+    /// };
+    /// let pay = Tool::raw(spec, |_args, cx| async move {
+    ///     // The bank does nothing for a key that it has seen.
+    ///     format!("paid, under the key {}", cx.idempotency_key())
+    /// })?
+    /// .idempotent();
+    /// assert!(pay.is_idempotent());
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    pub fn idempotent(mut self) -> Self {
+        self.settings.idempotent = true;
+        self
+    }
+
+    /// Whether a call that was broken off may run again.
+    pub fn is_idempotent(&self) -> bool {
+        self.settings.idempotent
     }
 
     /// Whether nothing else runs beside it.

@@ -16,15 +16,15 @@ use turnstream::tool::Toolkit;
 
 use root::Root;
 
-/// The tools, all of which stay inside of `root`.
+/// The tools, all of which stay inside of `root`. Those that only read may run again after a crash.
 pub(crate) fn kit(root: PathBuf) -> Toolkit {
     let root = Root::new(root);
     Toolkit::new([
-        look::list_directory(root.clone()),
-        look::read_file(root.clone()),
-        search::search_text(root.clone()),
-        count::count_lines(root.clone()),
-        calculate::calculate(),
+        look::list_directory(root.clone()).idempotent(),
+        look::read_file(root.clone()).idempotent(),
+        search::search_text(root.clone()).idempotent(),
+        count::count_lines(root.clone()).idempotent(),
+        calculate::calculate().idempotent(),
         write::write_file(root),
     ])
 }

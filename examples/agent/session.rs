@@ -1,0 +1,68 @@
+//! Where the conversation is kept.
+
+use std::path::Path;
+
+use turnstream::Error;
+use turnstream::env::{Ids, SystemIds};
+use turnstream::item::ToolCall;
+use turnstream::session::{Conflict, JsonLinesStore, MemoryStore, Session, SessionState};
+
+/// Whether a file can be used as far as its name tells. An error is one line for a person.
+pub(crate) fn check(file: &str) -> Result<(), String> {
+    match is_sqlite(file) && cfg!(not(feature = "sqlite")) {
+        true => Err(format!(
+            "`{file}` would be an SQLite file, which needs the feature `sqlite`; any other ending \
+             makes it JSON lines"
+        )),
+        false => Ok(()),
+    }
+}
+
+fn is_sqlite(file: &str) -> bool {
+    let ending = Path::new(file).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    ["db", "sqlite"].iter().any(|known| ending.eq_ignore_ascii_case(known))
+}
+
+/// Opens the session in the file, or one that is gone with the program.
+pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
+    let Some(file) = file else {
+        return Session::open(MemoryStore::new(), SystemIds.draw()).await;
+    };
+    #[cfg(feature = "sqlite")]
+    if is_sqlite(file) {
+        return Session::open(turnstream::session::SqliteStore::open(file)?, "agent").await;
+    }
+    let (store, id) = JsonLinesStore::file(file)?;
+    Session::open(store, id).await
+}
+
+/// What is to be said about a session that is gone on with; `None` if the last run came to its end.
+pub(crate) fn left(state: &SessionState) -> Option<String> {
+    let names = |calls: &[ToolCall]| {
+        let names: Vec<String> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
+        names.join(", ")
+    };
+    match state {
+        SessionState::Idle => None,
+        SessionState::Pending { calls } => {
+            Some(format!("the last run waits for {} to be allowed", names(calls)))
+        }
+        SessionState::Unfinished { open } if open.is_empty() => {
+            Some("the last question has no answer yet".to_owned())
+        }
+        SessionState::Unfinished { open } => Some(format!(
+            "the last run was broken off in the middle of {}; what only reads runs again",
+            names(open)
+        )),
+    }
+}
+
+/// A failure of the store, for a person.
+pub(crate) fn shown(error: &Error) -> String {
+    match Conflict::of(error) {
+        Some(_) => {
+            "somebody else has written to the session; start again to go on from there".to_owned()
+        }
+        None => error.message().to_owned(),
+    }
+}

@@ -1,0 +1,93 @@
+//! Kills a process in the middle of a session, again and again, and looks for what is lost or done
+//! twice.
+//!
+//! ```text
+//! cargo run --example crash -- --store jsonl --kills 200 --seed 1
+//! cargo run --example crash --features sqlite -- --store sqlite --kills 200 --seed 1
+//! ```
+//!
+//! It starts itself as a child that goes on with an endless session and prints a line for everything it
+//! was told, and kills it at a random moment. What was printed has to be in the store, and a tool
+//! that is not idempotent may not have run twice for one call. The last line says how many were lost
+//! and how many doubled; the exit code is 0 if none were.
+
+mod child;
+mod dice;
+mod parent;
+mod place;
+
+use std::path::PathBuf;
+
+use place::{Kind, Place};
+
+const HELP: &str = "\
+crash --store jsonl|sqlite [--kills N] [--seed S]
+
+    --store NAME   where the session is kept; sqlite needs the feature `sqlite`
+    --kills N      how often the process is killed (200)
+    --seed S       when (1)
+
+The last line is `kills N, lost L, doubled D`. Exit code: 0 if none is lost or doubled, 2 for bad usage,
+else 1.
+";
+
+/// What the command line asks for.
+enum Command {
+    Help,
+    Parent {
+        kind: Kind,
+        kills: u32,
+        seed: u64,
+    },
+    /// What the parent starts.
+    Child {
+        place: Place,
+        seed: u64,
+    },
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let code = match parse(std::env::args().skip(1)) {
+        Ok(Command::Help) => {
+            print!("{HELP}");
+            0
+        }
+        Ok(Command::Parent { kind, kills, seed }) => parent::run(kind, kills, seed).await,
+        Ok(Command::Child { place, seed }) => match child::run(place, seed).await {
+            Ok(never) => match never {},
+            Err(error) => {
+                eprintln!("child: {error}");
+                1
+            }
+        },
+        Err(message) => {
+            eprintln!("error: {message}");
+            2
+        }
+    };
+    std::process::exit(code);
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
+    let (mut kind, mut kills, mut seed, mut folder) = (None, 200, 1, None);
+    while let Some(word) = words.next() {
+        if word == "--help" {
+            return Ok(Command::Help);
+        }
+        let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
+        let not_a_number = |_| format!("`{word}` needs a number");
+        match word.as_str() {
+            "--store" => kind = Some(Kind::parse(&value()?)?),
+            "--kills" => kills = value()?.parse().map_err(not_a_number)?,
+            "--seed" => seed = value()?.parse().map_err(not_a_number)?,
+            "--child" => folder = Some(PathBuf::from(value()?)),
+            _ => return Err(format!("there is no flag `{word}`; see --help")),
+        }
+    }
+    let kind = kind.ok_or("`--store jsonl` or `--store sqlite` is needed")?;
+    Ok(match folder {
+        Some(folder) => Command::Child { place: Place { kind, folder }, seed },
+        None => Command::Parent { kind, kills, seed },
+    })
+}

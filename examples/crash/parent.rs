@@ -1,0 +1,176 @@
+//! The process that kills, and looks at what is left.
+
+use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use turnstream::Error;
+use turnstream::session::{Entry, Session, Store, restore};
+
+use crate::dice::Dice;
+use crate::place::{Kind, Place, SESSION};
+
+/// What was found wrong, and what was tried.
+#[derive(Default)]
+struct Report {
+    lost: usize,
+    doubled: usize,
+    unlawful: usize,
+    torn: u32,
+    /// How many runs were broken off in the middle.
+    unfinished: u32,
+}
+
+/// Gives the exit code.
+pub(crate) async fn run(kind: Kind, kills: u32, seed: u64) -> i32 {
+    let name = format!("turnstream-crash-{}-{}", kind.name(), std::process::id());
+    let place = Place { kind, folder: std::env::temp_dir().join(name) };
+    let result = match fs::create_dir_all(&place.folder) {
+        Ok(()) => kill_and_look(&place, kills, seed).await,
+        Err(error) => Err(format!("`{}` cannot be made: {error}", place.folder.display())),
+    };
+    let report = match result {
+        Ok(report) => report,
+        Err(message) => {
+            eprintln!("error: {message}");
+            return 1;
+        }
+    };
+    let Report { lost, doubled, unlawful, torn, unfinished } = report;
+    println!("broken off {unfinished}, torn lines {torn}, unlawful {unlawful}");
+    println!("kills {kills}, lost {lost}, doubled {doubled}");
+    let is_fine = (lost, doubled, unlawful) == (0, 0, 0);
+    match is_fine {
+        true => drop(fs::remove_dir_all(&place.folder)),
+        false => eprintln!("what is left is in {}", place.folder.display()),
+    }
+    i32::from(!is_fine)
+}
+
+async fn kill_and_look(place: &Place, kills: u32, seed: u64) -> Result<Report, String> {
+    let mut dice = Dice::new(seed);
+    let mut report = Report::default();
+    let mut told = Vec::new();
+    for kill in 1..=kills {
+        told.extend(child(place, &mut dice)?);
+        if let Some(lines) = place.lines()
+            && dice.roll(5) == 0
+        {
+            // A write that a crash has cut in the middle.
+            tear(&lines).map_err(|error| format!("no line can be torn: {error}"))?;
+            report.torn += 1;
+        }
+        let is_last = kill == kills;
+        look(place, &told, is_last, &mut report).await.map_err(|error| error.to_string())?;
+        if report.lost + report.doubled + report.unlawful > 0 {
+            println!("after kill {kill}");
+            break;
+        }
+    }
+    Ok(report)
+}
+
+/// Starts a child and kills it. Gives the lines that it printed.
+fn child(place: &Place, dice: &mut Dice) -> Result<Vec<String>, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    command.args(["--store", place.kind.name(), "--seed", &dice.roll(1 << 30).to_string()]);
+    command.arg("--child").arg(&place.folder).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("no child starts: {error}"))?;
+    let out = child.stdout.take().ok_or("the child has no stdout")?;
+    let mut out = BufReader::new(out);
+    let mut lines = Vec::new();
+    let mut read = |lines: &mut Vec<String>| {
+        let mut line = String::new();
+        let read = out.read_line(&mut line).map_err(|error| error.to_string())?;
+        // Of a line that was cut nobody knows anything.
+        if let Some(line) = line.strip_suffix('\n') {
+            lines.push(line.to_owned());
+        }
+        Ok::<bool, String>(read > 0)
+    };
+    // Some die while they begin.
+    let wanted = dice.roll(14);
+    for _ in 0..wanted {
+        if !read(&mut lines)? {
+            let status = child.wait().map_err(|error| error.to_string())?;
+            return Err(format!("the child ended by itself: {status}"));
+        }
+    }
+    // Most appends take less than a few milliseconds: to sleep is too coarse.
+    let longest = if wanted == 0 { 60_000 } else { 6_000 };
+    let moment = Duration::from_micros(dice.roll(longest));
+    let since = Instant::now();
+    while since.elapsed() < moment {
+        std::hint::spin_loop();
+    }
+    child.kill().map_err(|error| format!("the child cannot be killed: {error}"))?;
+    child.wait().map_err(|error| error.to_string())?;
+    while read(&mut lines)? {}
+    Ok(lines)
+}
+
+fn tear(lines: &Path) -> std::io::Result<()> {
+    if !lines.exists() {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new().append(true).open(lines)?;
+    file.write_all(br#"{"type":"user","content":"Go o"#)
+}
+
+async fn look(
+    place: &Place,
+    told: &[String],
+    is_last: bool,
+    report: &mut Report,
+) -> Result<(), Error> {
+    let store = place.store()?;
+    let entries = store.load(SESSION, 0).await?.unwrap_or_default();
+    let (mut items, mut calls) = (Vec::new(), HashSet::new());
+    for entry in &entries {
+        let Entry::Item(item) = entry else { continue };
+        items.push(serde_json::to_string(entry).unwrap_or_default());
+        // A turn, a call and a result come once.
+        let once = match (item.as_tool_call(), item.as_tool_result()) {
+            (Some(call), _) => format!("call {}", call.call_id),
+            (None, Some(result)) => format!("result {}", result.call_id),
+            (None, None) => items.last().cloned().unwrap_or_default(),
+        };
+        if !calls.insert(once.clone()) {
+            println!("doubled: {once}");
+            report.doubled += 1;
+        }
+    }
+    let mut written = items.iter();
+    for line in told {
+        let mut ahead = written.clone();
+        match ahead.any(|item| item == line) {
+            true => written = ahead,
+            false => {
+                println!("lost: {line}");
+                report.lost += 1;
+            }
+        }
+    }
+    for tool in ["once", "asked"] {
+        let effects = fs::read_to_string(place.effects(tool)).unwrap_or_default();
+        let mut keys = HashSet::new();
+        for key in effects.lines().filter(|key| !keys.insert(*key)) {
+            println!("doubled: the effect of {key}");
+            report.doubled += 1;
+        }
+    }
+    let history = restore(SESSION, entries);
+    report.unfinished += u32::from(!history.unanswered_calls().is_empty());
+    report.unlawful += usize::from(!history.settled().is_lawful());
+    if is_last {
+        // It can be written again, whatever the last kill has left.
+        let session = Session::open(store, SESSION).await?;
+        let last = session.history().len();
+        session.checkpoint(last..last, []).await?;
+    }
+    Ok(())
+}

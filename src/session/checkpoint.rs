@@ -1,0 +1,116 @@
+//! Checkpoints and forks.
+
+use std::ops::Range;
+
+use crate::context::{Compaction, Compactor};
+use crate::error::Error;
+use crate::event::RewrittenWhy;
+use crate::item::Item;
+use crate::session::restore::Restored;
+use crate::session::settle::Settling;
+use crate::session::{Entry, Session, SessionState};
+
+impl Session {
+    /// Puts what the compactor says in the place of a part of the history. Tells whether anything
+    /// got shorter.
+    ///
+    /// What was said stays in the store, see [`entries`](Self::entries), and its call ids stay known.
+    /// While a run goes on, one of the two gets a [`Conflict`](crate::ErrorKind::Conflict).
+    ///
+    /// # Errors
+    ///
+    /// What the compactor fails with, else as [`checkpoint`](Self::checkpoint).
+    pub async fn compact(&self, compactor: &(impl Compactor + ?Sized)) -> Result<bool, Error> {
+        let (version, restored) = self.current().await?;
+        match compactor.compact(&restored.history()).await? {
+            Some(compaction) => self.rewrite(version, restored, compaction).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Puts `items`, such as a summary, in the place of a range of the [history](Self::history).
+    ///
+    /// ```
+    /// use turnstream::Item;
+    /// use turnstream::item::Mark;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::session::{MemoryStore, Session};
+    /// use turnstream::Agent;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let session = Session::open(MemoryStore::new(), "s").await?;
+    /// let agent = Agent::new(Scripted::new(["Hello!", "Hello again!"]));
+    /// session.run(&agent, "Hi").await?.outcome().await?;
+    ///
+    /// let summary = Item::user("We have greeted each other.").marked(Mark::Compacted);
+    /// session.checkpoint(0..2, [summary]).await?;
+    /// session.run(&agent, "Hi").await?.outcome().await?;
+    /// assert_eq!(session.history().len(), 3);
+    /// assert_eq!(session.entries().await?.len(), 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the range cannot be replaced so, see
+    /// [`Compaction::check`]; [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it
+    /// cannot be written. The history stays as it is then.
+    pub async fn checkpoint(
+        &self,
+        range: Range<usize>,
+        items: impl IntoIterator<Item = Item>,
+    ) -> Result<(), Error> {
+        let (version, restored) = self.current().await?;
+        let items = items.into_iter().collect();
+        let compaction = Compaction { from: range.start, to: range.end, items };
+        self.rewrite(version, restored, compaction).await
+    }
+
+    async fn rewrite(
+        &self,
+        version: u64,
+        mut restored: Restored,
+        compaction: Compaction,
+    ) -> Result<(), Error> {
+        compaction.check(&restored.history())?;
+        let Compaction { from, to, items } = compaction;
+        let why = RewrittenWhy::Compacted;
+        let entry = Entry::Rewritten { why, from, to, items };
+        restored.push(entry.clone());
+        self.append(version, vec![entry], restored).await?;
+        Ok(())
+    }
+
+    /// Makes another session of the first `at` entries of this one; [`version`](Self::version) is
+    /// all of them. No entry is copied.
+    ///
+    /// It has an id of its own, and so have the keys of its tools. Calls that are open there run in
+    /// this session, if anywhere: in the fork they are answered as interrupted, unless nobody has
+    /// begun them since they were [pending](SessionState::Pending).
+    ///
+    /// # Errors
+    ///
+    /// [`Conflict`](crate::ErrorKind::Conflict) if there is such a session,
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if this one has fewer entries or is not in the
+    /// store yet, [`Store`](crate::ErrorKind::Store) if it cannot be written.
+    pub async fn fork(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
+        let id = id.into();
+        self.store().fork(self.id(), at, &id).await?;
+        let (version, restored) = self.known();
+        let fork = match version == at {
+            true => Self::at(self.store().clone(), restored.fork(&id), version),
+            false => Self::open(self.store().clone(), id).await?,
+        };
+        if matches!(fork.state(), SessionState::Unfinished { .. }) {
+            let (version, mut restored) = fork.known();
+            let Settling { entries, .. } = Settling::of(&restored.history());
+            if !entries.is_empty() {
+                restored.extend(entries.iter().cloned());
+                fork.append(version, entries, restored).await?;
+            }
+        }
+        Ok(fork)
+    }
+}

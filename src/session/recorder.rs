@@ -1,0 +1,163 @@
+//! From events to the entries that tell what they did to the history.
+
+use crate::event::{Event, Reason, ToolEvent};
+use crate::item::{Item, ToolResult};
+use crate::session::Entry;
+use crate::session::restore::Restored;
+use crate::turn::{PartialTurn, TurnEvent};
+
+/// Makes entries of events, one event after the other. It does no I/O.
+///
+/// A turn is an entry an item when it is complete, a result when it is there. What restoring the
+/// entries gives is what the fold of the events gives.
+#[derive(Clone, Debug)]
+pub(super) struct Recorder {
+    /// What the entries so far have made of the history.
+    restored: Restored,
+    /// The turn that streams.
+    partial: PartialTurn,
+    /// The calls that a result is taken for, in call order.
+    open: Vec<String>,
+    /// Calls were open at the beginning, and nothing says yet that they may have begun since.
+    waits: bool,
+    /// What comes for open calls from here on stands behind what came before.
+    flushed: bool,
+}
+
+impl Recorder {
+    pub(super) fn new(restored: Restored) -> Self {
+        let open: Vec<String> = restored.open().into_iter().map(|call| call.call_id).collect();
+        let waits = !open.is_empty();
+        Self { restored, partial: PartialTurn::default(), open, waits, flushed: false }
+    }
+
+    /// What the entries so far have made of the history.
+    pub(super) fn restored(&self) -> &Restored {
+        &self.restored
+    }
+
+    /// What is to be written before the event is given to anybody.
+    pub(super) fn observe(&mut self, event: &Event) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        match event {
+            Event::Turn(TurnEvent::TurnComplete { turn }) => {
+                self.flush_results();
+                self.partial = PartialTurn::default();
+                self.write_all(turn.to_history_items(), &mut entries);
+                self.open.extend(turn.tool_calls().map(|call| call.call_id.clone()));
+            }
+            Event::Turn(event) => {
+                self.flush_results();
+                self.partial.absorb(event);
+            }
+            Event::Tool(ToolEvent::Started { call_id, .. }) if self.open.contains(call_id) => {
+                self.begin(&mut entries);
+            }
+            Event::Tool(ToolEvent::Output(result)) => self.take(result, &mut entries),
+            Event::Appended { items, .. } => {
+                self.flush(&mut entries);
+                for item in items {
+                    if let Some(result) = item.as_tool_result() {
+                        self.open.retain(|call_id| *call_id != result.call_id);
+                        self.flush_before(result);
+                    }
+                    self.write(Entry::Item(item.clone()), &mut entries);
+                }
+                self.flush_results();
+            }
+            Event::Rewritten { why, from, to, items } => {
+                self.flush(&mut entries);
+                let (why, from, to, items) = (*why, *from, *to, items.clone());
+                self.write(Entry::Rewritten { why, from, to, items }, &mut entries);
+                if !self.open.is_empty() {
+                    let open = self.restored.open();
+                    self.open.retain(|call_id| open.iter().any(|call| call.call_id == *call_id));
+                }
+            }
+            Event::TurnStarted { .. } => self.flush(&mut entries),
+            Event::Finished(outcome) => {
+                self.flush(&mut entries);
+                if outcome.reason == Reason::Pending && !outcome.pending.is_empty() {
+                    let calls = outcome.pending.clone();
+                    self.write(Entry::Pending { calls }, &mut entries);
+                }
+            }
+            // Nothing of these is in the history.
+            Event::Tool(
+                ToolEvent::Started { .. }
+                | ToolEvent::ApprovalRequested(_)
+                | ToolEvent::Progress { .. }
+                | ToolEvent::Nested { .. },
+            )
+            | Event::Nested { .. }
+            | Event::Continued { .. }
+            | Event::Unknown => {}
+        }
+        entries
+    }
+
+    /// What is to be written when no event comes any more.
+    pub(super) fn end(&mut self) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        self.flush(&mut entries);
+        entries
+    }
+
+    /// Takes the first result of an open call, as the fold does.
+    fn take(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
+        let Some(at) = self.open.iter().position(|call_id| *call_id == result.call_id) else {
+            return;
+        };
+        self.begin(entries);
+        self.open.remove(at);
+        self.write(Entry::Item(Item::tool_result(result.clone())), entries);
+    }
+
+    /// The calls that were open at the beginning go on.
+    fn begin(&mut self, entries: &mut Vec<Entry>) {
+        if std::mem::take(&mut self.waits) {
+            self.write(Entry::Resumed, entries);
+        }
+    }
+
+    /// The fold writes the turn that is open.
+    fn flush(&mut self, entries: &mut Vec<Entry>) {
+        self.flush_results();
+        let partial = std::mem::take(&mut self.partial);
+        self.write_all(partial.items(), entries);
+    }
+
+    /// The fold writes the results that it holds.
+    fn flush_results(&mut self) {
+        self.flushed |= self.restored.batch().last_held().is_some();
+    }
+
+    /// A result that is not held stands behind those that are.
+    fn flush_before(&mut self, result: &ToolResult) {
+        let batch = self.restored.batch();
+        self.flushed |= batch.place(&result.call_id) < batch.last_held();
+    }
+
+    fn write_all(&mut self, items: Vec<Item>, entries: &mut Vec<Entry>) {
+        items.into_iter().for_each(|item| self.write(Entry::Item(item), entries));
+    }
+
+    fn write(&mut self, entry: Entry, entries: &mut Vec<Entry>) {
+        let holds = |it: &Self| it.restored.batch().last_held().is_some();
+        let is_held = match &entry {
+            Entry::Item(item) => item.as_tool_result().is_some_and(|result| {
+                !item.tombstone && self.restored.batch().place(&result.call_id).is_some()
+            }),
+            Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Resumed => false,
+        };
+        if is_held && self.flushed && holds(self) {
+            // Otherwise it would be read back in call order.
+            self.restored.push(Entry::Resumed);
+            entries.push(Entry::Resumed);
+            self.flushed = false;
+        }
+        self.restored.push(entry.clone());
+        entries.push(entry);
+        self.flushed &= holds(self);
+    }
+}

@@ -1,0 +1,157 @@
+//! From entries to the history that they tell.
+
+use std::sync::Arc;
+
+use crate::item::{History, Item, ItemKind, ToolCall};
+use crate::session::Entry;
+use crate::session::batch::Batch;
+
+/// Reads the history that entries tell, under the id of the session.
+///
+/// It is the history that the journal of the run had, up to the turn that was open: results stand in
+/// call order, and what was rewritten is rewritten. Call ids of what was folded away stay known.
+/// Entries that make no sense, such as a result that comes twice, are taken as they are;
+/// [`settled`](History::settled) repairs what comes of them.
+///
+/// ```
+/// use turnstream::Item;
+/// use turnstream::session::{Entry, restore};
+///
+/// let entries = [Item::user("Hi"), Item::text("Hello!")].map(Entry::from);
+/// assert_eq!(restore("s", entries).len(), 2);
+/// ```
+pub fn restore(id: impl Into<Arc<str>>, entries: impl IntoIterator<Item = Entry>) -> History {
+    let mut restored = Restored::new(id);
+    restored.extend(entries);
+    restored.history()
+}
+
+/// What a session is waiting for, as its entries tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum SessionState {
+    /// Nothing: it is empty, or the model has spoken last.
+    #[default]
+    Idle,
+    /// A run ended with calls that wait for somebody outside. None of them has begun.
+    /// [`Session::resume`](crate::session::Session::resume) takes the verdicts.
+    Pending {
+        /// The calls, as they would run.
+        calls: Vec<ToolCall>,
+    },
+    /// A run was broken off, or ended before the model had answered.
+    Unfinished {
+        /// The calls that have no result. They may have begun, and may even have ended.
+        open: Vec<ToolCall>,
+    },
+}
+
+/// What the entries so far have made of a history.
+#[derive(Clone, Debug)]
+pub(super) struct Restored {
+    /// Without the results that the batch holds.
+    history: History,
+    batch: Batch,
+    /// What the last entry of that kind says, unless calls were resumed since.
+    pending: Arc<[ToolCall]>,
+}
+
+impl Restored {
+    pub(super) fn new(id: impl Into<Arc<str>>) -> Self {
+        let history = History::with_id(id);
+        Self { history, batch: Batch::default(), pending: Arc::default() }
+    }
+
+    /// The same under another id.
+    pub(super) fn fork(&self, id: &str) -> Self {
+        struct Given<'a>(&'a str);
+        impl crate::env::Ids for Given<'_> {
+            fn draw(&self) -> String {
+                self.0.to_owned()
+            }
+        }
+        Self { history: self.history.fork(&Given(id)), ..self.clone() }
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        match entry {
+            Entry::Item(item) => {
+                if let Some(item) = self.batch.hold(item) {
+                    self.flush();
+                    self.batch.read(&item);
+                    self.history.push(item);
+                } else if self.batch.is_answered() {
+                    self.flush();
+                }
+            }
+            Entry::Rewritten { why: _, from, to, items } => {
+                self.flush();
+                self.history.rewrite(from..to, items);
+                let open = match self.batch.is_answered() {
+                    true => Vec::new(),
+                    false => self.history.unanswered_calls(),
+                };
+                self.batch.retain(|call_id| open.iter().any(|call| call.call_id == call_id));
+            }
+            Entry::Pending { calls } => {
+                self.begin_batch();
+                self.pending = calls.into();
+            }
+            Entry::Resumed => {
+                self.begin_batch();
+                self.pending = Arc::default();
+            }
+        }
+    }
+
+    /// What comes for the open calls from here on stands behind what came before.
+    fn begin_batch(&mut self) {
+        self.flush();
+        self.batch = Batch::of(self.open().into_iter().map(|call| call.call_id));
+    }
+
+    fn flush(&mut self) {
+        self.history.extend(self.batch.take());
+    }
+
+    /// The calls that have no result.
+    pub(super) fn open(&self) -> Vec<ToolCall> {
+        self.history().unanswered_calls()
+    }
+
+    pub(super) fn batch(&self) -> &Batch {
+        &self.batch
+    }
+
+    pub(super) fn history(&self) -> History {
+        let mut history = self.history.clone();
+        history.extend(self.batch.held().cloned());
+        history
+    }
+
+    pub(super) fn state(&self) -> SessionState {
+        let open = self.open();
+        let is_open = |call: &&ToolCall| open.iter().any(|it| it.call_id == call.call_id);
+        let calls: Vec<ToolCall> = self.pending.iter().filter(is_open).cloned().collect();
+        if !calls.is_empty() && calls.len() == open.len() {
+            return SessionState::Pending { calls };
+        }
+        match open.is_empty() && !awaits_answer(&self.history()) {
+            true => SessionState::Idle,
+            false => SessionState::Unfinished { open },
+        }
+    }
+}
+
+impl Extend<Entry> for Restored {
+    fn extend<T: IntoIterator<Item = Entry>>(&mut self, entries: T) {
+        entries.into_iter().for_each(|entry| self.push(entry));
+    }
+}
+
+/// Whether the model is to speak next.
+fn awaits_answer(history: &History) -> bool {
+    let last = history.newest_first().find(|item| !item.tombstone);
+    last.is_some_and(|item: &Item| {
+        matches!(item.kind, ItemKind::User { .. } | ItemKind::ToolResult(_))
+    })
+}

@@ -1,0 +1,194 @@
+//! Going on with a session.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::agent::{Agent, Input, Verdicts};
+use crate::error::{Error, ErrorKind};
+use crate::item::{History, ToolCall};
+use crate::session::restore::Restored;
+use crate::session::settle::Settling;
+use crate::session::{Session, SessionRun, SessionState};
+use crate::tool::{Tool, Verdict};
+
+impl Session {
+    /// Goes on with something said, as [`Agent::run_from`] does, and writes what comes of it.
+    ///
+    /// What a crash left open is settled first, and that is durable before anything runs. A call
+    /// that has no result is answered as interrupted, and the event of this comes first. Only if its
+    /// tool is [idempotent](Tool::idempotent) it runs again instead, under its old key; what is said
+    /// is then [steered](crate::RunHandle::steer) in behind the results. If the run ends before, because
+    /// somebody has to approve the call, it comes back as undelivered. Calls that were pending are
+    /// answered as interrupted; [`resume`](Self::resume) runs them.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if the store fails, [`Conflict`](ErrorKind::Conflict) if somebody
+    /// else has written. Nothing runs then.
+    pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
+        let (version, restored) = self.current().await?;
+        let reruns = match restored.state() {
+            SessionState::Idle | SessionState::Pending { .. } => HashMap::new(),
+            SessionState::Unfinished { open } => {
+                reruns(agent, &restored.history(), open, HashMap::new())
+            }
+        };
+        self.go_on(agent, version, restored, reruns, input.into()).await
+    }
+
+    /// Goes on without anything said: with calls that were left pending or open, or with a question
+    /// that has no answer yet.
+    ///
+    /// Calls that are [pending](SessionState::Pending) run with their verdicts, as
+    /// [`Agent::resume`] does it. That they may have begun is durable before the first of them
+    /// begins, so that none that is not idempotent is ever begun twice.
+    ///
+    /// Calls that a crash left [open](SessionState::Unfinished) need no verdict. Those whose tool is
+    /// [idempotent](Tool::idempotent) run again under their old key, and hooks and approvals are
+    /// asked again; the others are answered as interrupted, and the events of this come first. A
+    /// [result](Verdict::Output) that is given for one answers it, and a verdict for one that runs
+    /// again counts. Then the model is asked.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::Agent;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::session::{MemoryStore, Session, SessionState};
+    /// use turnstream::tool::{Tool, ToolSpec, Verdict};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([
+    ///     Reply::new().call("delete", json!({ "file": "notes" })),
+    ///     Reply::text("It is gone."),
+    /// ]);
+    /// let spec = ToolSpec {
+    ///     name: "delete".into(),
+    ///     description: "Deletes a file".into(),
+    ///     parameters: json!({ "type": "object" }),
+    /// };
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.needs_approval();
+    /// let agent = Agent::new(model).with_tools([delete]);
+    ///
+    /// let store = MemoryStore::new();
+    /// let session = Session::open(store.clone(), "s").await?;
+    /// session.run(&agent, "Delete my notes").await?.outcome().await?;
+    ///
+    /// // Days later, in another process.
+    /// let session = Session::open(store, "s").await?;
+    /// let SessionState::Pending { calls } = session.state() else { panic!("nothing is pending") };
+    /// let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
+    /// let outcome = session.resume(&agent, verdicts).await?.outcome().await?;
+    /// assert_eq!(outcome.text, "It is gone.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if nothing is left to go on with, as
+    /// [`Agent::resume`] for calls that are pending, and if a verdict is for a call that is not open
+    /// or is doubled; [`Store`](ErrorKind::Store) and [`Conflict`](ErrorKind::Conflict) as for
+    /// [`run`](Self::run). Nothing runs then.
+    pub async fn resume(
+        &self,
+        agent: &Agent,
+        verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>,
+    ) -> Result<SessionRun, Error> {
+        let verdicts: Vec<(ToolCall, Verdict)> = verdicts.into_iter().collect();
+        let (version, restored) = self.current().await?;
+        match restored.state() {
+            SessionState::Idle => {
+                let message = "nothing is left to go on with";
+                Err(Error::new(ErrorKind::InvalidRequest, message))
+            }
+            SessionState::Pending { .. } => {
+                let run = agent.resume(restored.history(), verdicts)?;
+                Ok(SessionRun::new(self, version, restored, Vec::new(), run))
+            }
+            SessionState::Unfinished { open } => {
+                let given = by_call(&open, verdicts)?;
+                let reruns = reruns(agent, &restored.history(), open, given);
+                self.go_on(agent, version, restored, reruns, Input::default()).await
+            }
+        }
+    }
+
+    /// Settles all but the calls that run again, and goes on.
+    async fn go_on(
+        &self,
+        agent: &Agent,
+        version: u64,
+        mut restored: Restored,
+        reruns: HashMap<String, (ToolCall, Option<Verdict>)>,
+        input: Input,
+    ) -> Result<SessionRun, Error> {
+        let Settling { entries, events } = match reruns.is_empty() {
+            true => Settling::of(&restored.history()),
+            false => {
+                let open = restored.open();
+                let dead = open.iter().filter(|call| !reruns.contains_key(&call.call_id));
+                Settling::interrupting(dead)
+            }
+        };
+        let mut version = version;
+        if !entries.is_empty() {
+            restored.extend(entries.iter().cloned());
+            version = self.append(version, entries, restored.clone()).await?;
+        }
+        let history = restored.history();
+        let run = match reruns.is_empty() {
+            true => agent.run_from(history, input),
+            false => {
+                let judged = |(id, (call, verdict))| Some((id, (call, verdict?)));
+                let verdicts: Verdicts = Arc::new(reruns.into_iter().filter_map(judged).collect());
+                let run = agent.rerun(history, verdicts);
+                // A run that was not polled yet takes it.
+                let _ = run.steer(input);
+                run
+            }
+        };
+        Ok(SessionRun::new(self, version, restored, events, run))
+    }
+}
+
+/// The open calls that may run again, and those that somebody has the result of, with the verdicts
+/// on them.
+fn reruns(
+    agent: &Agent,
+    history: &History,
+    open: Vec<ToolCall>,
+    mut given: HashMap<String, (ToolCall, Verdict)>,
+) -> HashMap<String, (ToolCall, Option<Verdict>)> {
+    let is_idempotent =
+        |call: &ToolCall| agent.kit().get(&call.name).is_some_and(Tool::is_idempotent);
+    // A history whose open calls are not at its end is settled as it is.
+    if agent.kit().resume(history).is_err() {
+        return HashMap::new();
+    }
+    let rerun = |call: ToolCall| {
+        let (judged, verdict) = given.remove(&call.call_id).unzip();
+        let has_result = matches!(verdict, Some(Verdict::Output(_)));
+        (is_idempotent(&call) || has_result)
+            .then(|| (call.call_id.clone(), (judged.unwrap_or(call), verdict)))
+    };
+    open.into_iter().filter_map(rerun).collect()
+}
+
+/// Verdicts by call, each for one that is open.
+fn by_call(
+    open: &[ToolCall],
+    verdicts: Vec<(ToolCall, Verdict)>,
+) -> Result<HashMap<String, (ToolCall, Verdict)>, Error> {
+    let mut given = HashMap::new();
+    for (call, verdict) in verdicts {
+        let call_id = call.call_id.clone();
+        let is_open = open.iter().any(|it| it.call_id == call_id && it.name == call.name);
+        if !is_open || given.insert(call_id.clone(), (call, verdict)).is_some() {
+            let message =
+                format!("a verdict is doubled or for a call that is not open (`{call_id}`)");
+            return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id));
+        }
+    }
+    Ok(given)
+}

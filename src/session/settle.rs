@@ -1,0 +1,52 @@
+//! What is written so that a history can be gone on with.
+
+use crate::event::{Event, RewrittenWhy, ToolEvent};
+use crate::item::{History, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall, ToolResult};
+use crate::session::Entry;
+
+/// What is written, and the events of the calls that are answered by it.
+#[derive(Debug, Default)]
+pub(super) struct Settling {
+    pub(super) entries: Vec<Entry>,
+    pub(super) events: Vec<Event>,
+}
+
+impl Settling {
+    /// Makes the history what [`History::settled`] makes of it. Nothing is written if it is that.
+    pub(super) fn of(history: &History) -> Self {
+        let mut settling = Self::default();
+        if history.is_lawful() {
+            return settling;
+        }
+        let (was, is): (Vec<Item>, Vec<Item>) =
+            (history.iter().cloned().collect(), history.settled().iter().cloned().collect());
+        let same = was.iter().zip(&is).take_while(|(a, b)| a == b).count();
+        let more = &is[same..];
+        if same == was.len() && more.iter().all(|item| item.as_tool_result().is_some()) {
+            more.iter().filter_map(Item::as_tool_result).for_each(|it| settling.answer(it.clone()));
+            return settling;
+        }
+        let behind = was[same..].iter().rev().zip(more.iter().rev());
+        let behind = behind.take_while(|(a, b)| a == b).count();
+        let (from, to) = (same, was.len() - behind);
+        let items = is[from..is.len() - behind].to_vec();
+        let why = RewrittenWhy::Other;
+        settling.entries.push(Entry::Rewritten { why, from, to, items });
+        settling
+    }
+
+    /// Answers calls as interrupted.
+    pub(super) fn interrupting<'a>(calls: impl IntoIterator<Item = &'a ToolCall>) -> Self {
+        let mut settling = Self::default();
+        for call in calls {
+            let kind = ResultKind::Interrupted;
+            settling.answer(ToolResult::answering(call, kind, INTERRUPTED_MID_EXECUTION));
+        }
+        settling
+    }
+
+    fn answer(&mut self, result: ToolResult) {
+        self.entries.push(Entry::Item(Item::tool_result(result.clone())));
+        self.events.push(Event::Tool(ToolEvent::Output(result)));
+    }
+}

@@ -1,0 +1,54 @@
+//! The example `crash`: a process that is killed in the middle of a session loses nothing and does
+//! nothing twice.
+
+use std::process::{Command, Output};
+
+/// What it prints; `None` if it is not built, as when only this test is.
+fn crash(args: &[&str]) -> Option<Output> {
+    let tests = std::env::current_exe().unwrap();
+    let program = format!("crash{}", std::env::consts::EXE_SUFFIX);
+    let program = tests.parent()?.parent()?.join("examples").join(program);
+    if !program.exists() {
+        eprintln!("skipped: {} is not built", program.display());
+        return None;
+    }
+    Some(Command::new(program).args(args).output().unwrap())
+}
+
+fn check_store(store: &str) {
+    let Some(output) = crash(&["--store", store, "--kills", "20", "--seed", "7"]) else { return };
+    let out = String::from_utf8(output.stdout).unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(out.lines().last(), Some("kills 20, lost 0, doubled 0"), "{out}{err}");
+    assert_eq!(output.status.code(), Some(0), "{err}");
+}
+
+#[test]
+fn twenty_kills_of_a_session_in_json_lines_lose_and_double_nothing() {
+    check_store("jsonl");
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn twenty_kills_of_a_session_in_sqlite_lose_and_double_nothing() {
+    check_store("sqlite");
+}
+
+#[test]
+fn bad_usage_is_one_line_and_exit_code_2() {
+    let mut all = vec![
+        (&["--kills", "3"][..], "`--store jsonl` or `--store sqlite`"),
+        (&["--store", "paper"], "`paper`"),
+        (&["--store", "jsonl", "--kills", "many"], "`--kills` needs a number"),
+        (&["--store", "jsonl", "--fast"], "`--fast`"),
+    ];
+    if cfg!(not(feature = "sqlite")) {
+        all.push((&["--store", "sqlite"], "needs the feature `sqlite`"));
+    }
+    for (args, wrong) in all {
+        let Some(output) = crash(args) else { return };
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
+        assert!(err.contains(wrong) && err.lines().count() == 1, "{args:?}: {err}");
+    }
+}

@@ -1,0 +1,306 @@
+//! A crash at every append of a script, before and after it is written, and once more in what
+//! follows: nothing that was told is missing, and no call that is not idempotent runs twice.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::executor::block_on;
+use futures::future::{BoxFuture, FutureExt, pending};
+use serde_json::json;
+use tokio::sync::Notify;
+use turnstream::context::{Compaction, compact_with};
+use turnstream::event::ToolEvent;
+use turnstream::item::ToolCall;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{Entry, Listed, MemoryStore, Session, SessionState, Store, restore};
+use turnstream::tool::{Tool, ToolSpec, Verdict};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
+
+/// When a process dies, by the number of its appends.
+#[derive(Clone, Copy, Debug)]
+enum Death {
+    Before(usize),
+    After(usize),
+}
+
+/// A store whose process dies.
+struct Mortal {
+    inner: MemoryStore,
+    death: Option<Death>,
+    appends: AtomicUsize,
+    died: Arc<Notify>,
+}
+
+impl Store for Mortal {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        async move {
+            let number = self.appends.fetch_add(1, Ordering::Relaxed);
+            let dies = match self.death {
+                Some(Death::Before(at)) if at == number => true,
+                Some(Death::After(at)) if at == number => {
+                    self.inner.append(id, expected, entries.clone()).await.unwrap();
+                    true
+                }
+                Some(_) | None => false,
+            };
+            if dies {
+                self.died.notify_one();
+                return pending().await;
+            }
+            self.inner.append(id, expected, entries).await
+        }
+        .boxed()
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        self.inner.load(id, from)
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        self.inner.list()
+    }
+
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.inner.fork(id, at, new)
+    }
+}
+
+/// All that outlives a process.
+#[derive(Clone, Default)]
+struct World {
+    store: MemoryStore,
+    /// The keys of the calls that had their effect, by tool.
+    effects: Arc<Mutex<Vec<(String, String)>>>,
+    /// What was told to the consumers, in order.
+    told: Arc<Mutex<Vec<Item>>>,
+    /// How a session that was broken off is gone on with: by a resume, or by something said.
+    says: bool,
+}
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+/// What comes next, by the last call that was made.
+fn stage(history: &History) -> u32 {
+    let ids = history.iter().filter_map(Item::as_tool_call).map(|call| &call.call_id[1..2]);
+    ids.map(|digit| digit.parse::<u32>().unwrap() + 1).max().unwrap_or(0)
+}
+
+impl World {
+    async fn entries(&self) -> Vec<Entry> {
+        self.store.load("s", 0).await.unwrap().unwrap_or_default()
+    }
+
+    fn tool(&self, name: &'static str, pause: u64) -> Tool {
+        let world = self.clone();
+        let tool = Tool::raw(spec(name), move |_args, cx| {
+            let world = world.clone();
+            async move {
+                let entries = world.entries().await;
+                let is_call = |entry: &Entry| {
+                    matches!(entry, Entry::Item(item)
+                    if item.as_tool_call().is_some_and(|call| call.call_id == cx.call_id()))
+                };
+                assert!(entries.iter().any(is_call), "the turn is durable before its tools start");
+                let asks = entries.iter().rposition(|entry| matches!(entry, Entry::Pending { .. }));
+                let goes = entries.iter().rposition(|entry| matches!(entry, Entry::Resumed));
+                assert!(asks <= goes || asks < entries.iter().position(is_call));
+                let key = cx.idempotency_key().to_owned();
+                world.effects.lock().unwrap().push((name.to_owned(), key));
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+                "done"
+            }
+        });
+        tool.unwrap()
+    }
+
+    fn agent(&self) -> Agent {
+        let world = self.clone();
+        let model = Scripted::function(move |request: &Request, _| {
+            let durable = restore("s", block_on(world.entries()));
+            assert_eq!(request.history, durable, "what is asked is durable");
+            match stage(&request.history) {
+                0 => Reply::text("Let me see.")
+                    .call_raw("s0a", "once", "{}")
+                    .call_raw("s0b", "again", "{}")
+                    .call_raw("s0c", "slow", "{}"),
+                1 if request.history.iter().all(|item| !item.compacted) => {
+                    Reply::error(Error::new(ErrorKind::ContextWindow, "too long"))
+                }
+                1 => Reply::new().call_raw("s1a", "ask", "{}").call_raw("s1b", "again", "{}"),
+                2 => Reply::new()
+                    .call_raw("s2a", "ask", "{}")
+                    .call_raw("s2b", "again", "{}")
+                    .call_raw("s2c", "out", "{}")
+                    .call_raw("s2d", "once", "{}"),
+                3 => Reply::text("Once more.").call_raw("s3a", "again", "{}"),
+                _ => Reply::text("The end."),
+            }
+        });
+        let tools = [
+            self.tool("once", 5),
+            self.tool("again", 10).idempotent(),
+            self.tool("slow", 15),
+            self.tool("ask", 5).needs_approval(),
+            Tool::external(spec("out")).unwrap(),
+        ];
+        let shorter = compact_with(|history: &History| {
+            // All but the last turn with its results.
+            let calls = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
+            let items = vec![Item::user("in short")];
+            Ok(Some(Compaction { from: 0, to: calls - 1, items }))
+        });
+        Agent::new(model).with_tools(tools).with_compactor(shorter)
+    }
+
+    /// One process. Tells whether it came to the end of the script.
+    async fn live(&self, death: Option<Death>) -> bool {
+        let died = Arc::new(Notify::new());
+        let store = Mortal {
+            inner: self.store.clone(),
+            death,
+            appends: AtomicUsize::new(0),
+            died: Arc::clone(&died),
+        };
+        tokio::select! {
+            biased;
+            () = died.notified() => false,
+            () = self.work(store) => true,
+        }
+    }
+
+    async fn work(&self, store: Mortal) {
+        let session = Session::open(store, "s").await.unwrap();
+        let agent = self.agent();
+        loop {
+            assert!(session.history().settled().is_lawful());
+            let run = match session.state() {
+                SessionState::Idle if session.history().is_empty() => {
+                    session.run(&agent, "go").await
+                }
+                SessionState::Idle => break,
+                SessionState::Pending { calls } => {
+                    let verdict = |call: ToolCall| match &*call.name {
+                        "out" => (call, Verdict::output("from elsewhere")),
+                        _ => (call, Verdict::Approve),
+                    };
+                    session.resume(&agent, calls.into_iter().map(verdict)).await
+                }
+                SessionState::Unfinished { .. } if self.says => session.run(&agent, "go on").await,
+                SessionState::Unfinished { .. } => session.resume(&agent, []).await,
+            };
+            let mut run = run.unwrap();
+            while let Some(event) = run.next().await {
+                self.note(&event.unwrap());
+            }
+        }
+        let last = session.history().last().unwrap().clone();
+        assert_eq!(last.as_text(), Some("The end."));
+    }
+
+    fn note(&self, event: &Event) {
+        let mut told = self.told.lock().unwrap();
+        match event {
+            Event::Appended { items, .. } => told.extend(items.iter().cloned()),
+            Event::Tool(ToolEvent::Output(result)) => told.push(Item::tool_result(result.clone())),
+            event => {
+                if let Some(turn) = event.turn_complete() {
+                    told.extend(turn.to_history_items());
+                }
+            }
+        }
+    }
+
+    async fn check(&self, deaths: &[Death]) {
+        let entries = self.entries().await;
+        let mut items = entries.iter().filter_map(|entry| match entry {
+            Entry::Item(item) => Some(item),
+            Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Resumed => None,
+        });
+        for told in self.told.lock().unwrap().iter() {
+            assert!(items.any(|item| item == told), "{deaths:?}: {told:?} was told and is lost");
+        }
+        let mut results = HashSet::new();
+        for entry in &entries {
+            let Entry::Item(item) = entry else { continue };
+            let Some(result) = item.as_tool_result() else { continue };
+            assert!(results.insert(result.call_id.clone()), "{deaths:?}: {result:?} comes twice");
+        }
+        assert!(restore("s", entries).is_lawful(), "{deaths:?}");
+        let mut keys = HashSet::new();
+        for (name, key) in self.effects.lock().unwrap().iter() {
+            assert!(key.starts_with("s/s"), "{deaths:?}: {key}");
+            let is_new = keys.insert(key.clone());
+            assert!(is_new || name == "again", "{deaths:?}: {name} {key} ran twice");
+        }
+    }
+}
+
+/// Lives with these deaths and then to the end. Tells how many of them came.
+async fn lives(deaths: &[Death], says: bool) -> usize {
+    let world = World { says, ..World::default() };
+    let mut came = 0;
+    for death in deaths {
+        if world.live(Some(*death)).await {
+            break;
+        }
+        came += 1;
+    }
+    if came == deaths.len() {
+        assert!(world.live(None).await);
+    }
+    world.check(&deaths[..came]).await;
+    came
+}
+
+fn each() -> impl Iterator<Item = Death> {
+    (0..).flat_map(|at| [Death::Before(at), Death::After(at)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_at_any_append_loses_nothing_and_doubles_nothing() {
+    for says in [false, true] {
+        let mut deaths = 0;
+        for death in each() {
+            if lives(&[death], says).await == 0 {
+                break;
+            }
+            deaths += 1;
+        }
+        assert!(deaths > 30, "{deaths}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_in_what_follows_a_crash_is_as_safe_as_the_first() {
+    let mut pairs = 0;
+    for first in each() {
+        let mut came = 0;
+        for second in each() {
+            // One way and the other, by turns.
+            came = lives(&[first, second], pairs % 2 == 0).await;
+            if came < 2 {
+                break;
+            }
+            pairs += 1;
+        }
+        if came == 0 {
+            break;
+        }
+    }
+    assert!(pairs > 500, "{pairs}");
+}

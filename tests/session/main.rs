@@ -1,0 +1,11 @@
+//! Sessions: what is written when, what is read back, and what a crash leaves.
+
+#[path = "../agent_mix/cast.rs"]
+mod cast;
+mod crash;
+mod kit;
+mod law;
+mod odd;
+mod parts;
+mod resume;
+mod writing;
