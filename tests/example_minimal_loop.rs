@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The steps as the document of the loop has them, up to what its check is called.
+/// An edit, a check that fails, the mended edit, the end: as they are shown.
 const STEPS: [&str; 4] = [
     r#"step: 2
 action:

@@ -302,26 +302,39 @@ async fn a_run_that_waits_names_what_is_missing() {
     assert_eq!(steps[0].result.missing.as_deref(), Some("a verdict on or a result for `act` (c1)"));
 }
 
-#[tokio::test]
-async fn a_resumed_call_is_known_by_the_history() {
+/// What a trace has of a call that was pending, with the verdict on it.
+async fn resumed(same_trace: bool) -> Vec<TraceEvent> {
     let model = Scripted::new([
         Reply::new().call_raw("c1", "act", r#"{"changes":["a"]}"#),
         Reply::text("Done."),
     ]);
     let agent = Agent::new(model).with_tools([act().needs_approval()]);
-    let outcome = agent.run("go").outcome().await;
-    let trace = agent.trace().continuing(&outcome.history);
-    let verdicts: Vec<_> = outcome
-        .pending
-        .iter()
-        .map(|call| (call.clone(), turnstream::tool::Verdict::Approve))
+    let first = agent.trace();
+    let run = agent.run("go");
+    let handle = run.handle();
+    run.traced(&first).for_each(|_| async {}).await;
+    let history = handle.history();
+    let trace = if same_trace { first } else { agent.trace().continuing(&history) };
+    let verdicts: Vec<_> = history
+        .unanswered_calls()
+        .into_iter()
+        .map(|call| (call, turnstream::tool::Verdict::Approve))
         .collect();
-    let resumed = agent.resume(outcome.history.clone(), verdicts).unwrap();
+    let resumed = agent.resume(history, verdicts).unwrap();
     resumed.traced(&trace).for_each(|_| async {}).await;
-    let steps = trace.events();
-    check(&steps, &["act success", "stop completed"]);
-    let Action::Tool { args, .. } = &steps[0].action else { panic!("no call") };
-    assert_eq!(args.as_ref().unwrap().as_str(), r#"{"changes":["a"]}"#);
+    trace.events()
+}
+
+#[tokio::test]
+async fn a_call_that_was_pending_is_known_by_the_history_or_by_the_run_before() {
+    let told = resumed(false).await;
+    check(&told, &["act success", "stop completed"]);
+    let same = resumed(true).await;
+    check(&same, &["stop pending", "act success", "stop completed"]);
+    for step in [&told[0], &same[1]] {
+        let Action::Tool { args, .. } = &step.action else { panic!("no call") };
+        assert_eq!(args.as_ref().unwrap().as_str(), r#"{"changes":["a"]}"#);
+    }
 }
 
 #[tokio::test]

@@ -107,7 +107,10 @@ impl Fold {
             Event::Finished(outcome) => {
                 let step = self.stop(outcome, elapsed);
                 steps.push(step);
-                self.run = Run::default();
+                // Calls that are pending are answered by a later run.
+                let open = std::mem::take(&mut self.run.open);
+                let open = if outcome.reason == Reason::Pending { open } else { Vec::new() };
+                self.run = Run { open, ..Run::default() };
             }
             Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
             | Event::Rewritten { .. }
