@@ -132,5 +132,10 @@ fn shorter(history: &History) -> Result<Option<Compaction>, Error> {
     let mut half = history.iter().take(history.len() / 2);
     let to = half.rposition(|item| item.as_user().is_some());
     let items = || vec![Item::user("Much was done.").marked(Mark::Compacted)];
-    Ok(to.filter(|to| *to > 0).map(|to| Compaction { from: 0, to, items: items() }))
+    Ok(to.filter(|to| *to > 0).map(|to| Compaction {
+        from: 0,
+        to,
+        items: items(),
+        ..Compaction::default()
+    }))
 }

@@ -9,10 +9,11 @@ use crate::item::Item;
 use crate::session::restore::Restored;
 use crate::session::settle::Settling;
 use crate::session::{Entry, Session, SessionState};
+use crate::usage::Usage;
 
 impl Session {
-    /// Puts what the compactor says in the place of a part of the history. Tells whether anything
-    /// got shorter.
+    /// Puts what the compactor says in the place of a part of the history. Gives the tokens that it
+    /// has used, none where it asked no model, or `None` if nothing got shorter.
     ///
     /// What was said stays in the store, see [`entries`](Self::entries), and its call ids stay known.
     /// While a run goes on, one of the two gets a [`Conflict`](crate::ErrorKind::Conflict).
@@ -20,11 +21,17 @@ impl Session {
     /// # Errors
     ///
     /// What the compactor fails with, else as [`checkpoint`](Self::checkpoint).
-    pub async fn compact(&self, compactor: &(impl Compactor + ?Sized)) -> Result<bool, Error> {
+    pub async fn compact(
+        &self,
+        compactor: &(impl Compactor + ?Sized),
+    ) -> Result<Option<Usage>, Error> {
         let (version, restored) = self.current().await?;
         match compactor.compact(&restored.history()).await? {
-            Some(compaction) => self.rewrite(version, restored, compaction).await.map(|()| true),
-            None => Ok(false),
+            Some(compaction) => {
+                let usage = compaction.usage;
+                self.rewrite(version, restored, compaction).await.map(|()| Some(usage))
+            }
+            None => Ok(None),
         }
     }
 
@@ -64,7 +71,8 @@ impl Session {
     ) -> Result<(), Error> {
         let (version, restored) = self.current().await?;
         let items = items.into_iter().collect();
-        let compaction = Compaction { from: range.start, to: range.end, items };
+        let (from, to) = (range.start, range.end);
+        let compaction = Compaction { from, to, items, ..Compaction::default() };
         self.rewrite(version, restored, compaction).await
     }
 
@@ -75,7 +83,7 @@ impl Session {
         compaction: Compaction,
     ) -> Result<(), Error> {
         compaction.check(&restored.history())?;
-        let Compaction { from, to, items } = compaction;
+        let Compaction { from, to, items, .. } = compaction;
         let why = RewrittenWhy::Compacted;
         let entry = Entry::Rewritten { why, from, to, items };
         restored.push(entry.clone());

@@ -65,7 +65,7 @@ impl Recorder {
                 }
                 self.flush_results();
             }
-            Event::Rewritten { why, from, to, items } => {
+            Event::Rewritten { why, from, to, items, .. } => {
                 self.flush(&mut entries);
                 let (why, from, to, items) = (*why, *from, *to, items.clone());
                 self.write(Entry::Rewritten { why, from, to, items }, &mut entries);
