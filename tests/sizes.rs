@@ -63,7 +63,7 @@ fn handles_are_a_few_words() {
 #[test]
 fn what_comes_once_a_turn_is_not_huge() {
     check::<Item>(120);
-    check::<Outcome>(320);
+    check::<Outcome>(328);
     check::<Run>(640);
 }
 
