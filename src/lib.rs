@@ -57,8 +57,8 @@
 //! | | `task` | a stream in a task of its own |
 //! | | `testing` | a loopback server that speaks a wire from a script |
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
-//! | 7 | [`context`] | how a history gets shorter |
-//! | 6 | [`story`] | [`Journal`]: the fold of a run's events |
+//! | 7 | [`context`] | how long a request is, and how a history gets shorter |
+//! | 6 | [`story`] | [`Journal`] and [`Trace`]: folds of a run's events |
 //! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
 //! | 3 | [`event`] | all that a consumer sees, as data |
@@ -66,8 +66,9 @@
 //! | 1 | [`item`] | what is said, and the [`History`] it is written into |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
 //!
-//! Beside them stands the [`guide`]: how [the agent](guide::agent) ends, goes on and is stopped, and what
-//! each [wire](guide::wires) carries, downgrades or refuses.
+//! Beside them stands the [`guide`]: how [the agent](guide::agent) ends, goes on and is stopped, what of a
+//! [session](guide::sessions) is durable when, what stands in a [trace](guide::trace), and what each
+//! [wire](guide::wires) carries, downgrades or refuses.
 //!
 //! # What holds
 //!
