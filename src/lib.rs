@@ -88,6 +88,7 @@
 //! | `native-tls` | | TLS by the platform's own library |
 //! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
+//! | `sqlite` | | `SqliteStore`: [sessions](session) in one SQLite file |
 //! | `task` | | `in_task`: a stream goes on while its consumer pauses |
 //! | `testing` | | a loopback server for tests, on tokio's net |
 //!

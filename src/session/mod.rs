@@ -14,6 +14,7 @@ mod checkpoint;
 mod entry;
 mod json_lines;
 mod kept;
+mod line;
 mod memory;
 mod recorded;
 mod recorder;

@@ -118,8 +118,14 @@ mod tests {
     fn jobs_run_in_the_order_in_which_they_came() {
         let worker = Worker::new("test", Vec::new());
         block_on(async {
-            let mut first = Box::pin(worker.run(|list| Ok(list.push(1))));
-            let mut second = Box::pin(worker.run(|list| Ok(list.push(2))));
+            let mut first = Box::pin(worker.run(|list| {
+                list.push(1);
+                Ok(())
+            }));
+            let mut second = Box::pin(worker.run(|list| {
+                list.push(2);
+                Ok(())
+            }));
             let _ = poll!(&mut first);
             let _ = poll!(&mut second);
             second.await.unwrap();
@@ -131,8 +137,16 @@ mod tests {
     #[test]
     fn a_job_whose_future_is_dropped_is_done_and_one_never_polled_is_not() {
         let worker = Worker::new("test", 0);
-        drop(worker.run(|n| Ok(*n += 100)));
-        let _ = worker.run(|n| Ok(*n += 1)).now_or_never();
+        drop(worker.run(|n| {
+            *n += 100;
+            Ok(())
+        }));
+        let _ = worker
+            .run(|n| {
+                *n += 1;
+                Ok(())
+            })
+            .now_or_never();
         assert_eq!(block_on(worker.run(|n| Ok(*n))).unwrap(), 1);
     }
 
@@ -158,7 +172,12 @@ mod tests {
         let worker = Worker::new("test", Tells(told));
         let other = worker.clone();
         // Handed over and not waited for: it is still done.
-        let _ = worker.run(|value| Ok(value.0.send("job").unwrap())).now_or_never();
+        let _ = worker
+            .run(|value| {
+                value.0.send("job").unwrap();
+                Ok(())
+            })
+            .now_or_never();
         drop(worker);
         assert_eq!(tells.recv(), Ok("job"));
         assert!(tells.try_recv().is_err());

@@ -10,6 +10,7 @@ use memchr::memchr;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
+use super::super::line;
 use super::super::refusal::{broken, failed};
 use crate::error::Error;
 use crate::session::{Entry, Fork};
@@ -80,14 +81,17 @@ pub(super) fn batch(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     if entries.len() > 1 {
         write(&mut text, &Batch { entries: entries.len() })?;
     }
-    entries.iter().try_for_each(|entry| write(&mut text, entry))?;
+    for entry in entries {
+        // Compact JSON holds no LF: inside of a string it is `\n`.
+        text.extend(line::write(entry)?.into_bytes());
+        text.push(b'\n');
+    }
     Ok(text)
 }
 
 fn write(text: &mut Vec<u8>, line: &impl Serialize) -> Result<(), Error> {
-    // Compact JSON holds no LF: inside of a string it is `\n`.
     serde_json::to_writer(&mut *text, line)
-        .map_err(|error| failed("an entry cannot be written as JSON", error))?;
+        .map_err(|error| failed("a line cannot be written as JSON", error))?;
     text.push(b'\n');
     Ok(())
 }
@@ -104,7 +108,7 @@ pub(super) fn begin_with_header(text: &[u8]) -> bool {
 /// If it is no session or one of a later version, or if a line is broken that is not the end of the
 /// file. A crash breaks only the last append.
 pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
-    let Some(first) = line(text, 0, 1) else {
+    let Some(first) = next_line(text, 0, 1) else {
         // A header that was cut, or nothing.
         let cut = HEADER.starts_with(text) || begin_with_header(text);
         return if cut { Ok(Lines::default()) } else { Err(no_session()) };
@@ -115,19 +119,19 @@ pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
     while lines.end < text.len() {
         let Some(append) = Append::read(text, lines.end, number) else { break };
         let end = append.end;
+        number = append.next;
         match append.refuse_broken(text) {
             Ok(entries) => lines.entries.extend(entries),
             Err(_) if end == text.len() => break,
             Err(error) => return Err(error),
         }
-        number += text[lines.end..end].iter().filter(|byte| **byte == b'\n').count();
         lines.end = end;
     }
     Ok(lines)
 }
 
 /// The next line, without its LF; `None` if it has none.
-fn line(text: &[u8], from: usize, number: usize) -> Option<Line> {
+fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line> {
     let len = memchr(b'\n', text.get(from..)?)?;
     Some(Line { number, bytes: from..from + len })
 }
@@ -159,26 +163,29 @@ fn no_session() -> Error {
 /// The lines of one append.
 struct Append {
     lines: Vec<Line>,
+    /// The number of the line behind it, and where that begins.
+    next: usize,
     end: usize,
 }
 
 impl Append {
     /// Finds those that begin at a place; `None` if they are cut.
     fn read(text: &[u8], from: usize, number: usize) -> Option<Self> {
-        let first = line(text, from, number)?;
-        let end = first.bytes.end + 1;
+        let first = next_line(text, from, number)?;
+        let (next, end) = (number + 1, first.bytes.end + 1);
         let bytes = &text[first.bytes.clone()];
         let of_several = bytes.starts_with(BATCH).then(|| serde_json::from_slice(bytes));
         let Some(Ok(Batch { entries })) = of_several else {
-            return Some(Self { lines: vec![first], end });
+            return Some(Self { lines: vec![first], next, end });
         };
-        let mut append = Self { lines: Vec::new(), end };
+        let mut append = Self { lines: Vec::new(), next, end };
         while append.lines.len() < entries {
-            let next = line(text, append.end, number + 1 + append.lines.len())?;
-            append.end = next.bytes.end + 1;
+            let line = next_line(text, append.end, append.next)?;
+            append.next += 1;
+            append.end = line.bytes.end + 1;
             // It is no entry: a line is missing, and `refuse_broken` tells.
-            let begins_another = text[next.bytes.clone()].starts_with(BATCH);
-            append.lines.push(next);
+            let begins_another = text[line.bytes.clone()].starts_with(BATCH);
+            append.lines.push(line);
             if begins_another {
                 break;
             }
@@ -191,7 +198,7 @@ impl Append {
             let bytes = &text[line.bytes.clone()];
             let what = format!("line {} of the session is broken", line.number);
             if bytes.starts_with(BATCH) {
-                return Err(broken(format!("{what}: an append begins inside of another")));
+                return Err(broken(format!("{what}: no append may begin there")));
             }
             let text = str::from_utf8(bytes).map_err(|error| failed(&what, error))?;
             serde_json::from_str::<IgnoredAny>(text).map_err(|error| failed(&what, error))?;
@@ -211,7 +218,7 @@ impl Lines {
     pub(super) fn version(&self) -> Option<u64> {
         let forked = self.head.as_ref().is_some_and(|head| head.fork.is_some());
         let own = self.entries.len() as u64;
-        (forked || own > 0).then(|| self.inherited() + own)
+        (forked || own > 0).then(|| self.inherited().saturating_add(own))
     }
 
     /// Reads some of its own entries, by their numbers in the session. `text` is what the lines were

@@ -24,8 +24,9 @@ use sessions::{Place, Sessions};
 /// which stands in the same folder. Its name tells the session: a file that is copied is a session of
 /// its own.
 ///
-/// An append is one write, and is on the disk when it is answered. One that a crash has cut is not
-/// read, and the next append writes over it; everything before it is intact. A line that is broken
+/// An append is one write, and is on the disk when it is answered. One that a crash has cut, so that the
+/// file ends without LF or in a line that is no JSON, is not read, and the next append writes over it;
+/// everything before it is intact. A line that is broken
 /// anywhere else is an error that names it, and nothing is changed. If the disk is full, what was
 /// begun is taken back, and a later append works.
 ///

@@ -71,7 +71,7 @@ impl Sessions {
         if entries.is_empty() {
             return Ok(found);
         }
-        let version = found + entries.len() as u64;
+        let version = found.saturating_add(entries.len() as u64);
         self.write(&mut file, &path, id, Seen { version: Some(version), ..there }, text)?;
         Ok(version)
     }
@@ -284,9 +284,9 @@ impl Place {
             let name = path.file_name().and_then(|name| name.to_str());
             let Some(name) = name.and_then(|name| name.strip_suffix(ENDING)) else { continue };
             match name::decode(name) {
-                Some(id) => files.push((path, Some(id))),
-                None if name.contains('~') => files.push((path, None)),
-                None => {}
+                Some(id) if path.is_file() => files.push((path, Some(id))),
+                None if name.contains('~') && path.is_file() => files.push((path, None)),
+                Some(_) | None => {}
             }
         }
         Ok(files)

@@ -76,11 +76,10 @@ fn prepare(mut database: Connection, what: impl Fn() -> String) -> Result<Connec
             }
             Err(error) => return Err(failed(what(), error)),
         };
-        let newest = MIGRATIONS.len();
         return match version {
             Version::Ready => Ok(database),
             Version::Later(found) => {
-                let why = format!("it has format {found}; this version reads up to {newest}");
+                let why = format!("it has format {found}; this version reads up to {}", newest());
                 Err(broken(format!("{}: {why}", what())))
             }
             Version::SomethingElse => {
@@ -115,7 +114,7 @@ fn prepare_once(database: &mut Connection) -> Result<Version, Sqlite> {
     if !missing.is_empty() {
         missing.iter().try_for_each(|migration| transaction.execute_batch(migration))?;
         transaction.pragma_update(None, "application_id", OURS)?;
-        transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
+        transaction.pragma_update(None, "user_version", newest())?;
     }
     transaction.commit()?;
     Ok(Version::Ready)
@@ -128,12 +127,16 @@ fn version(database: &Connection) -> Result<Version, Sqlite> {
         database.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
     Ok(match (pragma(database, "application_id")?, version, tables) {
         (0, 0, 0) => Version::Ready,
-        (OURS, version, _) if usize::try_from(version).is_ok_and(|v| v <= MIGRATIONS.len()) => {
-            Version::Ready
-        }
+        (OURS, version, _) if version <= newest() => Version::Ready,
         (OURS, version, _) => Version::Later(version),
         _ => Version::SomethingElse,
     })
+}
+
+/// The version that a database has at last.
+fn newest() -> i64 {
+    // Law: they are few.
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
 fn pragma(database: &Connection, name: &str) -> Result<i64, Sqlite> {

@@ -8,6 +8,7 @@ use rusqlite::{
     Connection, Error as Sqlite, OptionalExtension, Row, Transaction, TransactionBehavior, params,
 };
 
+use super::super::line;
 use super::super::refusal::{
     broken, failed, refuse_beyond, refuse_empty, refuse_other, refuse_there,
 };
@@ -39,8 +40,7 @@ impl Sessions {
         entries: &[Entry],
     ) -> Result<u64, Error> {
         refuse_empty(id)?;
-        let lines: Result<Vec<String>, _> = entries.iter().map(serde_json::to_string).collect();
-        let lines = lines.map_err(|error| failed("an entry cannot be written as JSON", error))?;
+        let lines = entries.iter().map(line::write).collect::<Result<Vec<String>, Error>>()?;
         let now = self.now();
         let transaction = self.begin(TransactionBehavior::Immediate).map_err(cannot_write)?;
         let kept = find(&transaction, id).map_err(cannot_write)?;

@@ -1,0 +1,110 @@
+//! What a session costs to load, and one more entry to write.
+//!
+//! ```text
+//! cargo bench --bench session --features sqlite
+//! ```
+//!
+//! An append waits for the disk, and that is most of it.
+
+use std::path::PathBuf;
+use std::{env, fs, process};
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use futures::executor::block_on;
+use turnstream::Item;
+use turnstream::item::{ResultKind, ToolCall, ToolResult};
+use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Store};
+
+/// Items of the session that is loaded.
+const ITEMS: usize = 10_000;
+
+fn main() {
+    divan::main();
+    let _ = fs::remove_dir_all(folder());
+}
+
+fn folder() -> PathBuf {
+    env::temp_dir().join(format!("turnstream-bench-session-{}", process::id()))
+}
+
+fn entries() -> Vec<Entry> {
+    let item = |n: usize| match n % 4 {
+        0 => Item::user(format!("Look at module {n}, please.")),
+        1 => Item::text("I read the module, to see what it exports."),
+        2 => Item::tool_call(format!("call_{n}"), "read_file", format!(r#"{{"path":"{n}.rs"}}"#)),
+        _ => {
+            let call = ToolCall {
+                call_id: format!("call_{}", n - 1),
+                name: "read_file".into(),
+                arguments: String::new(),
+            };
+            Item::tool_result(ToolResult::answering(
+                &call,
+                ResultKind::Ok,
+                "fn f() {}\n".repeat(40),
+            ))
+        }
+    };
+    (0..ITEMS).map(item).map(Entry::from).collect()
+}
+
+fn load(bencher: Bencher, store: &dyn Store) {
+    block_on(store.append("loaded", 0, entries())).unwrap();
+    bencher.counter(ItemsCount::new(ITEMS)).bench_local(|| {
+        let loaded = block_on(store.load("loaded", 0)).unwrap().unwrap();
+        assert_eq!(loaded.len(), ITEMS);
+        loaded
+    });
+}
+
+fn append(bencher: Bencher, store: &dyn Store) {
+    let mut version = 0;
+    bencher.bench_local(|| {
+        let entry = Item::text("I read the module, to see what it exports.").into();
+        version = block_on(store.append("appended", version, vec![entry])).unwrap();
+    });
+}
+
+fn json_lines() -> JsonLinesStore {
+    JsonLinesStore::open(folder().join(unique())).unwrap()
+}
+
+fn unique() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed).to_string()
+}
+
+#[divan::bench]
+fn load_from_memory(bencher: Bencher) {
+    load(bencher, &MemoryStore::new());
+}
+
+#[divan::bench]
+fn load_from_json_lines(bencher: Bencher) {
+    load(bencher, &json_lines());
+}
+
+#[divan::bench]
+fn append_to_json_lines(bencher: Bencher) {
+    append(bencher, &json_lines());
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite() -> turnstream::session::SqliteStore {
+    fs::create_dir_all(folder()).unwrap();
+    turnstream::session::SqliteStore::open(folder().join(format!("{}.db", unique()))).unwrap()
+}
+
+#[cfg(feature = "sqlite")]
+#[divan::bench]
+fn load_from_sqlite(bencher: Bencher) {
+    load(bencher, &sqlite());
+}
+
+#[cfg(feature = "sqlite")]
+#[divan::bench]
+fn append_to_sqlite(bencher: Bencher) {
+    append(bencher, &sqlite());
+}

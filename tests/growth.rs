@@ -1,0 +1,86 @@
+//! What is stored grows with what is said, and with nothing else.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::{env, fs, process};
+
+use futures::executor::block_on;
+use turnstream::item::{ResultKind, StopReason, ToolCall, ToolResult, TurnInfo};
+use turnstream::session::{Entry, JsonLinesStore, Store};
+use turnstream::{Error, Item, Usage};
+
+/// What a turn of an agent adds: some words, a call and its result; a user speaks every tenth turn.
+/// Each is appended when it is there.
+fn turn(n: usize) -> Vec<Vec<Entry>> {
+    let call = ToolCall {
+        call_id: format!("call_{n:06}"),
+        name: "read_file".into(),
+        arguments: format!(r#"{{"path":"src/module_{n:06}/mod.rs","from":1,"to":40}}"#),
+    };
+    let result = ToolResult::answering(&call, ResultKind::Ok, "fn f() {}\n".repeat(40));
+    let mut item = Item::tool_call(call.call_id, call.name, call.arguments);
+    item.turn = Some(Arc::new(TurnInfo {
+        usage: Usage::default(),
+        model: Some("model-1".into()),
+        response_id: Some(format!("response_{n:06}")),
+        stop_reason: StopReason::ToolCalls,
+    }));
+    let mut appends = vec![
+        vec![Item::text("I read the module, to see what it exports.").into(), item.into()],
+        vec![Item::tool_result(result).into()],
+    ];
+    if n.is_multiple_of(10) {
+        appends.insert(0, vec![Item::user("Go on with the next ten modules, please.").into()]);
+    }
+    appends
+}
+
+fn folder_size(folder: &Path) -> u64 {
+    fs::read_dir(folder).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum()
+}
+
+/// Bytes a turn after 10, 100 and 1,000 turns.
+fn check<S: Store>(name: &str, open: impl Fn(&Path) -> Result<S, Error>) {
+    let folder = env::temp_dir().join(format!("turnstream-growth-{name}-{}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (mut version, mut turns) = (0, 0);
+    let per_turn = [10_usize, 100, 1000].map(|until| {
+        let store = open(&folder).unwrap();
+        while turns < until {
+            for entries in turn(turns) {
+                version = block_on(store.append("s", version, entries)).unwrap();
+            }
+            turns += 1;
+        }
+        // Nothing is left in a log when the last one has closed it, which the store's thread does.
+        drop(store);
+        settled(&folder) / until as u64
+    });
+    fs::remove_dir_all(&folder).unwrap();
+    println!("{name}: {per_turn:?} bytes a turn after 10, 100 and 1,000 turns");
+    let [at_10, _, at_1000] = per_turn;
+    assert!(at_1000 * 10 <= at_10 * 11, "{per_turn:?}");
+}
+
+fn settled(folder: &Path) -> u64 {
+    // The log goes when the database is closed.
+    let log = folder.join("db-wal");
+    for _ in 0..1_000_000 {
+        if !log.exists() {
+            return folder_size(folder);
+        }
+        std::thread::yield_now();
+    }
+    panic!("the database is still open");
+}
+
+#[test]
+fn a_session_in_json_lines_grows_with_what_is_said() {
+    check("json_lines", |folder| JsonLinesStore::open(folder));
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_session_in_sqlite_grows_with_what_is_said() {
+    check("sqlite", |folder| turnstream::session::SqliteStore::open(folder.join("db")));
+}
