@@ -17,7 +17,9 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn of(calls: impl IntoIterator<Item = String>) -> Self {
         let mut batch = Self::default();
-        calls.into_iter().for_each(|call_id| batch.open(call_id));
+        for call_id in calls {
+            batch.open(call_id);
+        }
         batch
     }
 
@@ -37,7 +39,9 @@ impl Batch {
             | ItemKind::Other => {}
         }
         if item.turn.is_some() {
-            std::mem::take(&mut self.turn).into_iter().for_each(|call_id| self.open(call_id));
+            for call_id in std::mem::take(&mut self.turn) {
+                self.open(call_id);
+            }
         }
     }
 

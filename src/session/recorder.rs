@@ -139,7 +139,9 @@ impl Recorder {
     }
 
     fn write_all(&mut self, items: Vec<Item>, entries: &mut Vec<Entry>) {
-        items.into_iter().for_each(|item| self.write(Entry::Item(item), entries));
+        for item in items {
+            self.write(Entry::Item(item), entries);
+        }
     }
 
     fn write(&mut self, entry: Entry, entries: &mut Vec<Entry>) {

@@ -144,7 +144,9 @@ impl Restored {
 
 impl Extend<Entry> for Restored {
     fn extend<T: IntoIterator<Item = Entry>>(&mut self, entries: T) {
-        entries.into_iter().for_each(|entry| self.push(entry));
+        for entry in entries {
+            self.push(entry);
+        }
     }
 }
 

@@ -23,7 +23,9 @@ impl Settling {
         let same = was.iter().zip(&is).take_while(|(a, b)| a == b).count();
         let more = &is[same..];
         if same == was.len() && more.iter().all(|item| item.as_tool_result().is_some()) {
-            more.iter().filter_map(Item::as_tool_result).for_each(|it| settling.answer(it.clone()));
+            for result in more.iter().filter_map(Item::as_tool_result) {
+                settling.answer(result.clone());
+            }
             return settling;
         }
         let behind = was[same..].iter().rev().zip(more.iter().rev());

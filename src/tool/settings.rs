@@ -12,7 +12,7 @@ pub(super) struct Settings {
     pub(super) needs_approval: bool,
     pub(super) knows_dry_runs: bool,
     pub(super) external: bool,
-    pub(super) idempotent: bool,
+    pub(super) rerun: Rerun,
 }
 
 /// What may run beside a call.
@@ -23,6 +23,14 @@ pub(super) enum Class {
     Safe,
     /// Nothing.
     Exclusive,
+}
+
+/// Whether a call that was broken off may run again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rerun {
+    #[default]
+    Never,
+    Allowed,
 }
 
 impl Tool {
@@ -93,13 +101,13 @@ impl Tool {
     /// # Ok::<(), turnstream::Error>(())
     /// ```
     pub fn idempotent(mut self) -> Self {
-        self.settings.idempotent = true;
+        self.settings.rerun = Rerun::Allowed;
         self
     }
 
     /// Whether a call that was broken off may run again.
     pub fn is_idempotent(&self) -> bool {
-        self.settings.idempotent
+        self.settings.rerun == Rerun::Allowed
     }
 
     /// Whether nothing else runs beside it.

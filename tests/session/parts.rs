@@ -22,7 +22,7 @@ async fn talked(store: &MemoryStore) -> Session {
 fn texts(history: &History) -> Vec<String> {
     let text = |item: &Item| {
         let said = item.as_user().map(turnstream::item::Content::text);
-        said.map(|it| it.to_string()).or_else(|| item.as_text().map(str::to_owned))
+        said.or_else(|| item.as_text().map(str::to_owned))
     };
     history.iter().filter_map(text).collect()
 }
