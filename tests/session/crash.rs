@@ -162,7 +162,7 @@ impl World {
             // All but the last turn with its results.
             let calls = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
             let items = vec![Item::user("in short")];
-            Ok(Some(Compaction { from: 0, to: calls - 1, items }))
+            Ok(Some(Compaction { from: 0, to: calls - 1, items, ..Compaction::default() }))
         });
         Agent::new(model).with_tools(tools).with_compactor(shorter)
     }

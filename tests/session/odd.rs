@@ -51,7 +51,13 @@ fn event() -> impl Strategy<Value = Event> {
         1 => id().prop_map(|id| Event::Tool(ToolEvent::Started { call_id: format!("c{id}"), name: "t".into() })),
         2 => items.clone().prop_map(move |items| Event::Appended { why, id: "i".into(), items }),
         1 => (0_usize..9, 0_usize..9, items).prop_map(|(from, to, items)| {
-            Event::Rewritten { why: RewrittenWhy::Compacted, from, to, items }
+            Event::Rewritten {
+                why: RewrittenWhy::Compacted,
+                from,
+                to,
+                items,
+                usage: turnstream::Usage::default(),
+            }
         }),
         1 => Just(Event::TurnStarted { turn: 1, model: String::new(), transition: None }),
         1 => text.prop_map(|text| Event::Turn(TurnEvent::TextDelta { index: 0, text: (&*text).into() })),
@@ -111,7 +117,7 @@ proptest! {
                 Event::Turn(TurnEvent::TurnComplete { turn }) => {
                     turn.to_history_items().into_iter().map(Entry::Item).collect()
                 }
-                Event::Rewritten { why, from, to, items } => {
+                Event::Rewritten { why, from, to, items, .. } => {
                     vec![Entry::Rewritten { why, from, to, items }]
                 }
                 Event::Tool(ToolEvent::Output(it)) => vec![Entry::Item(Item::tool_result(it))],
