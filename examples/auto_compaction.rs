@@ -9,6 +9,7 @@ use futures::TryStreamExt;
 use serde_json::json;
 use turnstream::context::{Compactor, QuarterOfBytes, Shorten, Summarize, Window, estimate};
 use turnstream::event::ToolEvent;
+use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, Event, Item, Request, TurnEvent, Usage};
@@ -51,7 +52,7 @@ fn recall(request: &Request) -> Reply {
 /// Another scripted model, which writes down what the user said.
 fn summarizer() -> Scripted {
     let model = Scripted::function(|request, _| {
-        let text = request.context.last().and_then(Item::as_user).map(|said| said.text());
+        let text = request.context.last().and_then(Item::as_user).map(Content::text);
         let facts = text.iter().flat_map(|text| text.lines()).filter(|it| it.contains(FACT));
         let facts: Vec<_> = facts.collect();
         let summary = format!("The user said: {} Some pages were read.", facts.join(" "));
@@ -90,7 +91,7 @@ async fn main() -> Result<(), Error> {
             let about = || estimate(&run.history(), &QuarterOfBytes);
             match event {
                 Event::Turn(TurnEvent::TurnComplete { .. }) => {
-                    println!("  {} tokens counted", about())
+                    println!("  {} tokens counted", about());
                 }
                 Event::Tool(ToolEvent::Output(_)) => println!("  {} with the page", about()),
                 Event::Rewritten { from, to, items, usage, .. } => {

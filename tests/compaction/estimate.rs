@@ -151,8 +151,11 @@ fn a_record_survives_a_settling_and_a_fork_and_a_foreign_one_is_none() {
     for value in
         [json!({ "compaction": "recorded" }), json!({ "compaction": 1, "stale_turns": -1 })]
     {
-        let data =
-            ProviderData { provider: "turnstream".into(), model: "".into(), value: value.into() };
+        let data = ProviderData {
+            provider: "turnstream".into(),
+            model: String::new(),
+            value: value.into(),
+        };
         let note = Item { provider_data: Some(data.into()), ..Item::user("s") };
         let mut it = history([note.marked(Mark::Compacted)]);
         it.extend(turn(7));

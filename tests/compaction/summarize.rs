@@ -180,7 +180,7 @@ fn words_and_options_of_ones_own_are_used() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_before_the_first_poll_and_a_drop_drops_the_request() {
-    let model = Scripted::new([Reply::text("never").delay(Duration::from_secs(60))]);
+    let model = Scripted::new([Reply::text("never").delay(Duration::from_mins(1))]);
     let compactor = Summarize::new(model.clone()).keep_turns(1);
     let mut future = compactor.compact(&history(session(3)));
     assert!(model.requests().is_empty());
