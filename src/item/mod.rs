@@ -10,6 +10,7 @@ mod entry;
 mod history;
 mod json;
 mod known_ids;
+mod number_set;
 mod report;
 mod settle;
 mod tool_item;
@@ -17,8 +18,10 @@ mod turn_info;
 
 pub use content::{Content, Media, MediaSource, Part};
 pub use entry::{Item, ItemKind, Mark, ProviderData};
+pub(crate) use history::Piece;
 pub use history::{History, Items};
 pub use json::Json;
+pub(crate) use number_set::NumberSet;
 pub use report::{Evidence, Report, SideEffect};
 pub(crate) use settle::free_id;
 pub use settle::{INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION};

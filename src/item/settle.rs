@@ -9,12 +9,18 @@ pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
 /// What a call is answered with when its tool had not started.
 pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
 
-/// Returns the lawful form of the items, or `None` if they are lawful already.
-pub(super) fn settle(items: &[&Item], retired: &[&str]) -> Option<Vec<Item>> {
-    if is_lawful(items) {
-        return None;
-    }
-    let mut plan = Plan::of(items, retired);
+/// What is known of lawful items before those that are settled.
+#[derive(Default)]
+pub(super) struct Before<'a> {
+    /// The ids of the calls among them that count.
+    pub(super) called: HashSet<&'a str>,
+    /// Every id that is there or was rewritten away.
+    pub(super) taken: HashSet<&'a str>,
+}
+
+/// Returns the lawful form of the items.
+pub(super) fn settle(items: &[&Item], before: &Before<'_>) -> Vec<Item> {
+    let mut plan = Plan::of(items, before);
     let mut out = Vec::with_capacity(items.len());
     let mut batch = Batch::default();
     for (at, item) in items.iter().enumerate() {
@@ -48,12 +54,12 @@ pub(super) fn settle(items: &[&Item], retired: &[&str]) -> Option<Vec<Item>> {
         batch.turn_ended |= item.turn.is_some();
     }
     batch.close(items, &mut plan, &mut out);
-    Some(out)
+    out
 }
 
 /// Returns the calls of completed turns that no result answers.
-pub(super) fn unanswered(items: &[&Item]) -> Vec<ToolCall> {
-    let plan = Plan::of(items, &[]);
+pub(super) fn unanswered(items: &[&Item], before: &Before<'_>) -> Vec<ToolCall> {
+    let plan = Plan::of(items, before);
     let answered: HashSet<usize> = plan.call_of.values().copied().collect();
     let open = items.iter().enumerate().filter(|(at, _)| !answered.contains(at));
     open.filter(|(_, item)| !item.interrupted && !item.tombstone)
@@ -61,7 +67,8 @@ pub(super) fn unanswered(items: &[&Item]) -> Vec<ToolCall> {
         .collect()
 }
 
-/// The same law, checked in one pass without building anything but a set of ids.
+/// The same law, checked in one pass over all items.
+#[cfg(test)]
 pub(super) fn is_lawful(items: &[&Item]) -> bool {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut open: Vec<&str> = Vec::new();
@@ -96,7 +103,7 @@ pub(super) fn is_lawful(items: &[&Item]) -> bool {
 }
 
 /// Whether the calls so far must have been answered before `item`.
-fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool {
+pub(super) fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool {
     let speaks_from_outside = matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
     answering || turn_ended || speaks_from_outside
 }
@@ -155,16 +162,16 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(items: &[&Item], retired: &[&str]) -> Self {
+    fn of(items: &[&Item], before: &Before<'_>) -> Self {
         let mut plan =
             Self { call_of: HashMap::new(), result_of: HashMap::new(), new_ids: HashMap::new() };
         let live = || items.iter().enumerate().filter(|(_, item)| !item.tombstone);
         // Also those of tombstones, and those that were rewritten away.
         let here = items.iter().filter_map(|item| Some(item.as_tool_call()?.call_id.clone()));
         let mut taken: HashSet<String> =
-            here.chain(retired.iter().map(|id| (*id).to_owned())).collect();
+            here.chain(before.taken.iter().map(|id| (*id).to_owned())).collect();
         let mut renamed: HashMap<&str, usize> = HashMap::new();
-        let mut seen: HashSet<&str> = HashSet::new();
+        let mut seen: HashSet<&str> = before.called.clone();
         let mut void: HashSet<&str> = HashSet::new();
         // Places of calls without a result, each with its batch, and of results without a call, by
         // id.

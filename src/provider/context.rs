@@ -1,39 +1,96 @@
-//! What every encoder begins with: the settled context, without what is never sent.
+//! What every encoder begins with: the settled context, without what is never sent, and what of it
+//! is encoded already.
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use serde::Serialize;
 use serde::de::IgnoredAny;
 
-use crate::item::{History, Item, ItemKind, ToolCall};
+use crate::error::Error;
+use crate::item::{History, Item, ItemKind, Piece, ToolCall};
+use crate::provider::fields::{not_json, to_bytes_around};
 use crate::request::Request;
 
-/// The settled context of a request, its leading instructions joined to the stable zone.
-pub(super) struct Context {
-    settled: History,
-    leading: usize,
-    stable: String,
-    volatile: String,
+/// All that an item's encoded form depends on beside the items before it.
+pub(super) trait Key: Clone + PartialEq + Any + Send + Sync {
+    /// What the encoder knows of the items before.
+    type State: Any + Send + Sync;
 }
 
-impl Context {
-    pub(super) fn of(request: &Request) -> Self {
+/// The settled context of a request, its leading instructions joined to the stable zone.
+pub(super) struct Context<K> {
+    key: K,
+    settled: History,
+    stable: String,
+    volatile: String,
+    /// The instructions before anything else.
+    leading: Arc<[String]>,
+    /// How many entries are either these or encoded.
+    begun: usize,
+    /// What is encoded.
+    piece: Option<Arc<Piece>>,
+}
+
+/// What a piece remembers.
+struct Remembered<S> {
+    leading: Arc<[String]>,
+    state: S,
+}
+
+/// Encoded elements of an array, each with a comma behind it.
+#[derive(Debug, Default)]
+pub(super) struct Elements(pub(super) Vec<u8>);
+
+/// The place up to which an encoder has closed all that it wrote.
+pub(super) struct Closed<S> {
+    /// The place, as [`Context::items`] gives it.
+    pub(super) at: usize,
+    /// What the encoder goes on with behind it.
+    pub(super) state: S,
+    /// What was written since the state that it began with.
+    pub(super) elements: Elements,
+}
+
+/// The array of a body that the items are in.
+pub(super) struct Array<S> {
+    /// The name of its field, which is the last one of the body.
+    pub(super) name: &'static str,
+    /// What stands before all items.
+    pub(super) front: Elements,
+    /// The items that are closed, as far as they were not encoded before.
+    pub(super) closed: Option<Closed<S>>,
+    /// What stands behind.
+    pub(super) rest: Elements,
+    /// Something to put in between the bytes of the items, at this place behind the front.
+    pub(super) mark: Option<(usize, Vec<u8>)>,
+}
+
+impl<K: Key> Context<K> {
+    pub(super) fn of(request: &Request, key: K) -> Self {
         let settled = request.context.settled();
+        let piece = settled.encoded(&key);
+        let known = piece.as_ref().and_then(|piece| piece.state::<Remembered<K::State>>());
+        let (leading, begun) = match (known, &piece) {
+            (Some(known), Some(piece)) => (Arc::clone(&known.leading), piece.len()),
+            (_, _) => leading(&settled),
+        };
         let mut stable = request.system.stable.clone();
-        let mut leading = 0;
-        for item in &settled {
-            match &item.kind {
-                _ if item.tombstone => {}
-                ItemKind::System { text } => {
-                    if !stable.is_empty() {
-                        stable.push_str("\n\n");
-                    }
-                    stable.push_str(text);
-                }
-                _ => break,
+        for text in &*leading {
+            if !stable.is_empty() {
+                stable.push_str("\n\n");
             }
-            leading += 1;
+            stable.push_str(text);
         }
-        Self { settled, leading, stable, volatile: request.system.volatile.clone() }
+        let volatile = request.system.volatile.clone();
+        Self { key, settled, stable, volatile, leading, begun, piece }
+    }
+
+    /// Begins with the first item, whatever is encoded.
+    pub(super) fn anew(self) -> Self {
+        let (_, begun) = leading(&self.settled);
+        Self { piece: None, begun, ..self }
     }
 
     pub(super) fn stable(&self) -> &str {
@@ -44,10 +101,107 @@ impl Context {
         &self.volatile
     }
 
-    /// What is sent, in order.
-    pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
-        self.settled.iter().skip(self.leading).filter(|item| !item.tombstone)
+    /// What the encoder knows of the items that are encoded, if any is.
+    pub(super) fn state(&self) -> Option<&K::State> {
+        let known = self.piece.as_ref()?.state::<Remembered<K::State>>()?;
+        Some(&known.state)
     }
+
+    /// How many bytes are encoded.
+    pub(super) fn encoded(&self) -> usize {
+        self.piece.as_ref().map_or(0, |piece| piece.size())
+    }
+
+    /// What is to be encoded, in order, each item with the place behind it.
+    pub(super) fn items(&self) -> impl Iterator<Item = (usize, &Item)> {
+        self.settled.behind(self.begun).filter(|(_, item)| !item.tombstone)
+    }
+
+    /// The bytes of a body, whose `array` is empty, with the items in it. What is closed is
+    /// remembered.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the body is not JSON.
+    pub(super) fn write(
+        &self,
+        body: &impl Serialize,
+        array: Array<K::State>,
+        extra: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Vec<u8>, Error> {
+        let closed = array.closed.as_ref().map_or(0, |closed| closed.elements.0.len());
+        let size = array.front.0.len() + self.encoded() + closed + array.rest.0.len();
+        let fill = |out: &mut Vec<u8>| {
+            // With room for what stands behind the array and for a mark.
+            out.reserve(size + 64);
+            out.extend_from_slice(&array.front.0);
+            let begins = out.len();
+            if let Some(piece) = &self.piece {
+                piece.write(out);
+            }
+            if let Some(closed) = &array.closed {
+                out.extend_from_slice(&closed.elements.0);
+            }
+            out.extend_from_slice(&array.rest.0);
+            if let Some((at, mark)) = &array.mark {
+                let at = (begins + at).min(out.len());
+                out.splice(at..at, mark.iter().copied());
+            }
+            if out.last() == Some(&b',') {
+                out.pop();
+            }
+        };
+        let bytes = to_bytes_around(body, array.name, fill, extra)?;
+        if let Some(Closed { at, state, elements }) = array.closed
+            && at > self.begun
+        {
+            let known = Remembered { leading: Arc::clone(&self.leading), state };
+            self.settled.remember(self.key.clone(), self.piece.as_ref(), at, elements.0, known);
+        }
+        Ok(bytes)
+    }
+}
+
+impl<S> Array<S> {
+    /// Without any element.
+    pub(super) fn new(name: &'static str) -> Self {
+        let (front, rest) = (Elements::default(), Elements::default());
+        Self { name, front, closed: None, rest, mark: None }
+    }
+
+    /// Whether nothing is in it that was not encoded before.
+    pub(super) fn is_empty(&self) -> bool {
+        let closed = self.closed.as_ref().is_none_or(|closed| closed.elements.0.is_empty());
+        closed && self.front.0.is_empty() && self.rest.0.is_empty()
+    }
+}
+
+impl Elements {
+    /// Adds an element.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it is not JSON.
+    pub(super) fn push(&mut self, element: &impl Serialize) -> Result<(), Error> {
+        serde_json::to_writer(&mut self.0, element).map_err(not_json)?;
+        self.0.push(b',');
+        Ok(())
+    }
+}
+
+/// The instructions before anything else, and how many entries they are.
+fn leading(settled: &History) -> (Arc<[String]>, usize) {
+    let mut texts = Vec::new();
+    let mut begun = 0;
+    for item in settled {
+        match &item.kind {
+            _ if item.tombstone => {}
+            ItemKind::System { text } => texts.push(text.clone()),
+            _ => break,
+        }
+        begun += 1;
+    }
+    (texts.into(), begun)
 }
 
 /// The arguments as an object, which is all that an API takes. What the model wrote instead is

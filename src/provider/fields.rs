@@ -78,21 +78,47 @@ impl Fields {
 
 /// Writes a body with what a request has beside what is modelled; see
 /// [`Options::extra`](crate::request::Options::extra).
-pub(super) fn to_bytes(
+///
+/// The body's last field, `array`, is an empty array; `fill` appends its elements.
+pub(super) fn to_bytes_around(
     body: &impl Serialize,
+    array: &str,
+    fill: impl FnOnce(&mut Vec<u8>),
     extra: &Map<String, Value>,
 ) -> Result<Vec<u8>, Error> {
-    let written = serde_json::to_vec(body).and_then(|bytes| {
-        if extra.is_empty() {
-            return Ok(bytes);
+    let mut out = serde_json::to_vec(body).map_err(not_json)?;
+    if extra.is_empty() {
+        // Law: the array is empty and stands last.
+        out.truncate(out.len().saturating_sub("]}".len()));
+        fill(&mut out);
+        out.extend_from_slice(b"]}");
+        return Ok(out);
+    }
+    let mut fields: Fields = serde_json::from_slice(&out).map_err(not_json)?;
+    fields.merge(extra).map_err(not_json)?;
+    let (mut fill, mut open) = (Some(fill), b'{');
+    out.clear();
+    for (name, value) in &fields.0 {
+        out.push(std::mem::replace(&mut open, b','));
+        serde_json::to_writer(&mut out, name).map_err(not_json)?;
+        out.push(b':');
+        // What replaces the array is in `extra`.
+        match fill.take_if(|_| name == array && !extra.contains_key(array)) {
+            Some(fill) => {
+                out.push(b'[');
+                fill(&mut out);
+                out.push(b']');
+            }
+            None => out.extend_from_slice(value.get().as_bytes()),
         }
-        let mut fields: Fields = serde_json::from_slice(&bytes)?;
-        fields.merge(extra)?;
-        serde_json::to_vec(&fields)
-    });
-    written.map_err(|error| {
-        Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
-    })
+    }
+    out.push(b'}');
+    Ok(out)
+}
+
+/// The error for what cannot be written as JSON.
+pub(super) fn not_json(error: serde_json::Error) -> Error {
+    Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
 }
 
 /// The error for an option that a wire cannot express.
@@ -140,13 +166,21 @@ mod tests {
 
     #[test]
     fn extra_fields_are_merged_and_the_order_stays() {
-        let body: Fields = serde_json::from_str(r#"{"z":1,"m":{"y":[1e2],"x":2},"a":3}"#).unwrap();
-        let Value::Object(extra) = json!({ "m": { "x": 9, "w": {} }, "a": null, "new": [1] })
-        else {
-            unreachable!("it is written as an object")
-        };
-        let bytes = to_bytes(&body, &extra).unwrap();
-        let text = String::from_utf8(bytes).unwrap();
-        assert_eq!(text, r#"{"z":1,"m":{"y":[1e2],"x":9,"w":{}},"a":null,"new":[1]}"#);
+        let body = r#"{"z":1,"m":{"y":[1e2],"x":2},"a":3,"items":[]}"#;
+        #[track_caller]
+        fn check(body: &str, extra: Value, expected: &str) {
+            let body: Fields = serde_json::from_str(body).unwrap();
+            let Value::Object(extra) = extra else { unreachable!("it is written as an object") };
+            let fill = |out: &mut Vec<u8>| out.extend_from_slice(b"1,2");
+            let bytes = to_bytes_around(&body, "items", fill, &extra).unwrap();
+            assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        }
+        let plain = r#"{"z":1,"m":{"y":[1e2],"x":2},"a":3,"items":[1,2]}"#;
+        check(body, json!({}), plain);
+        let extra = json!({ "m": { "x": 9, "w": {} }, "a": null, "new": [1] });
+        let merged = r#"{"z":1,"m":{"y":[1e2],"x":9,"w":{}},"a":null,"items":[1,2],"new":[1]}"#;
+        check(body, extra, merged);
+        let replaced = r#"{"z":1,"m":{"y":[1e2],"x":2},"a":3,"items":"none"}"#;
+        check(body, json!({ "items": "none" }), replaced);
     }
 }

@@ -1,11 +1,20 @@
 //! The ledger: immutable, shared, cheap to clone, fork and append to.
 
+mod encoded;
+mod items;
+mod law;
+mod stored;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+pub(crate) use encoded::Piece;
+pub use items::Items;
+
+use self::encoded::Encoded;
+use self::law::{Law, Seen};
 
 use crate::env::Ids;
 use crate::item::known_ids::KnownIds;
@@ -34,6 +43,11 @@ pub struct History {
     retired: Option<Arc<Retired>>,
     /// Every call id that is here or ever was.
     known: KnownIds,
+    /// The ids of the calls without a result; `None` where there are none, or nobody asked.
+    open: Option<Arc<Vec<String>>>,
+    /// What encoders wrote of it. It is no part of what is said: equality, `Debug` and serde pass
+    /// it over.
+    encoded: Arc<Encoded>,
 }
 
 /// An entry and all before it.
@@ -45,6 +59,8 @@ struct Node {
     turns: usize,
     /// Whether an entry here or before is marked as compacted.
     compacted: bool,
+    /// Whether all up to here is lawful.
+    law: Law,
 }
 
 /// Call ids that were rewritten away, newest first.
@@ -80,7 +96,14 @@ impl History {
 
     /// Makes an empty history with a known id, for example one that a store kept.
     pub fn with_id(id: impl Into<Arc<str>>) -> Self {
-        Self { id: id.into(), tip: None, retired: None, known: KnownIds::default() }
+        Self {
+            id: id.into(),
+            tip: None,
+            retired: None,
+            known: KnownIds::default(),
+            open: None,
+            encoded: Arc::default(),
+        }
     }
 
     /// Makes a history of items that were kept somewhere.
@@ -100,7 +123,8 @@ impl History {
 
     /// The same entries under a new id, so that what follows is told apart from the original's.
     pub fn fork(&self, ids: &(impl Ids + ?Sized)) -> Self {
-        Self { id: ids.draw().into(), ..self.clone() }
+        let encoded = Arc::new(self.encoded.fork());
+        Self { id: ids.draw().into(), encoded, ..self.clone() }
     }
 
     /// How many entries there are.
@@ -120,6 +144,17 @@ impl History {
 
     /// Appends an entry, in constant time.
     pub fn push(&mut self, item: Item) {
+        self.append(item, &mut Seen::Unasked);
+    }
+
+    fn extend_seen(&mut self, items: impl IntoIterator<Item = Item>, mut seen: Seen) {
+        for item in items {
+            self.append(item, &mut seen);
+        }
+    }
+
+    fn append(&mut self, item: Item, seen: &mut Seen) {
+        let law = self.law_with(&item, seen);
         if let ItemKind::ToolCall(call) = &item.kind {
             self.known.insert(&call.call_id);
         }
@@ -127,14 +162,12 @@ impl History {
         let turns = self.completed_turns() + usize::from(item.turn.is_some());
         let compacted = item.compacted || self.holds_compacted();
         let parent = self.tip.take();
-        self.tip = Some(Arc::new(Node { item, parent, len, turns, compacted }));
+        self.tip = Some(Arc::new(Node { item, parent, len, turns, compacted, law }));
     }
 
     /// The entries, oldest first. Making the iterator takes a pointer's worth of work an entry.
     pub fn iter(&self) -> Items<'_> {
-        let mut items = Vec::with_capacity(self.len());
-        items.extend(self.newest_first());
-        Items(items.into_iter().rev())
+        Items::of(self)
     }
 
     /// The entries, newest first, without any work ahead.
@@ -189,6 +222,7 @@ impl History {
             let Some(node) = self.tip.take() else { break };
             self.tip.clone_from(&node.parent);
         }
+        self.open = None;
         *self = self.truncated(from);
         self.extend(items);
         self.extend(behind);
@@ -220,13 +254,18 @@ impl History {
 
     /// The calls of completed turns that have no result yet, in order.
     pub fn unanswered_calls(&self) -> Vec<ToolCall> {
-        settle::unanswered(&self.iter().collect::<Vec<_>>())
+        if self.is_lawful() {
+            return Vec::new();
+        }
+        let (lawful, law) = (self.lawful_part(), self.law());
+        let tail: Vec<&Item> = self.behind(lawful.len()).map(|(_, item)| item).collect();
+        settle::unanswered(&tail, &lawful.before(law))
     }
 
     /// Whether it can be sent as it is: every tool call has exactly one result, directly behind
     /// its turn, no result is without its call, and no call belongs to an unfinished turn.
     pub fn is_lawful(&self) -> bool {
-        settle::is_lawful(&self.iter().collect::<Vec<_>>())
+        self.law().is_kept()
     }
 
     /// Makes it lawful: answers every open call of a completed turn as interrupted, leaves out
@@ -236,19 +275,25 @@ impl History {
     /// It depends on the entries alone, changes nothing when done twice, and gives a lawful
     /// history back as it is. Encoders and [`Agent::run_from`](crate::Agent::run_from) do it.
     pub fn settled(&self) -> Self {
-        match settle::settle(&self.iter().collect::<Vec<_>>(), &self.retired_ids()) {
-            None => self.clone(),
-            Some(items) => {
-                let mut settled = Self { tip: None, ..self.clone() };
-                settled.extend(items);
-                // Calls of turns that never completed are left out; their ids are not.
-                let held: HashSet<String> = settled.call_ids().map(str::to_owned).collect();
-                for id in self.call_ids().filter(|id| !held.contains(*id)) {
-                    settled.retire(id.to_owned());
-                }
-                settled
-            }
+        let law = self.law();
+        if law.is_kept() {
+            return self.clone();
         }
+        // What is lawful stays as it is, and is not looked at.
+        let mut settled = self.lawful_part();
+        let tail: Vec<&Item> = self.behind(settled.len()).map(|(_, item)| item).collect();
+        let items = settle::settle(&tail, &settled.before(law));
+        if !law.broken {
+            settled.extend_seen(items, Seen::Distinct);
+            return settled;
+        }
+        settled.extend(items);
+        // Calls of turns that never completed are left out; their ids are not.
+        let held: HashSet<String> = settled.call_ids().map(str::to_owned).collect();
+        for id in self.call_ids().filter(|id| !held.contains(*id)) {
+            settled.retire(id.to_owned());
+        }
+        settled
     }
 
     fn pop(&mut self) {
@@ -257,6 +302,7 @@ impl History {
             self.retire(call.call_id.clone());
         }
         self.tip.clone_from(&node.parent);
+        self.open = None;
     }
 
     fn retire(&mut self, call_id: String) {
@@ -274,44 +320,9 @@ impl History {
 
 impl Extend<Item> for History {
     fn extend<T: IntoIterator<Item = Item>>(&mut self, items: T) {
-        for item in items {
-            self.push(item);
-        }
+        self.extend_seen(items, Seen::Unasked);
     }
 }
-
-impl<'a> IntoIterator for &'a History {
-    type Item = &'a Item;
-    type IntoIter = Items<'a>;
-
-    fn into_iter(self) -> Items<'a> {
-        self.iter()
-    }
-}
-
-/// Iterator for the [`iter`](History::iter) method of [`History`].
-#[derive(Clone, Debug)]
-pub struct Items<'a>(std::iter::Rev<std::vec::IntoIter<&'a Item>>);
-
-impl<'a> Iterator for Items<'a> {
-    type Item = &'a Item;
-
-    fn next(&mut self) -> Option<&'a Item> {
-        self.0.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
-}
-
-impl DoubleEndedIterator for Items<'_> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.next_back()
-    }
-}
-
-impl ExactSizeIterator for Items<'_> {}
 
 /// Equal entries in the same order under the same id; what was rewritten away does not count.
 impl PartialEq for History {
@@ -328,41 +339,6 @@ impl fmt::Debug for History {
             .field("id", &self.id)
             .field("items", &self.iter().collect::<Vec<_>>())
             .finish_non_exhaustive()
-    }
-}
-
-#[derive(Serialize)]
-struct Written<'a> {
-    id: &'a str,
-    items: Vec<&'a Item>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    retired_call_ids: Vec<&'a str>,
-}
-
-#[derive(Deserialize)]
-struct Read {
-    id: Arc<str>,
-    #[serde(default)]
-    items: Vec<Item>,
-    #[serde(default)]
-    retired_call_ids: Vec<String>,
-}
-
-impl Serialize for History {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Written { id: &self.id, items: self.iter().collect(), retired_call_ids: self.retired_ids() }
-            .serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for History {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = Read::deserialize(deserializer)?;
-        let mut history = Self::from_items(read.id, read.items);
-        for call_id in read.retired_call_ids.into_iter().rev() {
-            history.retire(call_id);
-        }
-        Ok(history)
     }
 }
 

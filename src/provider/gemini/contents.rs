@@ -8,9 +8,10 @@ use serde_json::value::RawValue;
 
 use super::NAME;
 use super::model::Generation;
+use crate::error::Error;
 use crate::item::{Content as Words, Part as Word};
 use crate::item::{Item, ItemKind, Media, MediaSource, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::{object_or_wrapped, wire_name};
+use crate::provider::context::{Array, Closed, Elements, Key, object_or_wrapped, wire_name};
 use crate::provider::handoff;
 
 /// What stands for the user's words before those of the model, if there are none.
@@ -117,11 +118,27 @@ struct Called<'a> {
     name: &'a str,
 }
 
+/// The model, on which depends what goes back.
+#[derive(Clone, PartialEq)]
+pub(super) struct ToModel(pub(super) String);
+
+/// Where the model begins to speak, all before is closed, and nothing of it has to be known.
+impl Key for ToModel {
+    type State = ();
+}
+
 /// The contents so far.
 pub(super) struct Contents<'a> {
     model: &'a str,
     generation: Generation,
+    /// Contents are encoded, the last of them of the user.
+    begun: bool,
     done: Vec<Content<'a>>,
+    /// The place before the item that is added.
+    at: usize,
+    /// The place where the model began to speak last, and how many contents were there: no item
+    /// changes them any more.
+    closed: Option<(usize, usize)>,
     calls: HashMap<&'a str, Called<'a>>,
     /// Results of the calls of one turn, with the places of the calls.
     results: Vec<(usize, Part<'a>)>,
@@ -130,13 +147,19 @@ pub(super) struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    pub(super) fn new(model: &'a str) -> Self {
+    pub(super) fn new(model: &'a str, begun: bool) -> Self {
         let (done, results, media) = (Vec::new(), Vec::new(), Vec::new());
-        let generation = Generation::of(model);
-        Self { model, generation, done, calls: HashMap::new(), results, media }
+        let (generation, calls) = (Generation::of(model), HashMap::new());
+        Self { model, generation, begun, done, at: 0, closed: None, calls, results, media }
     }
 
-    pub(super) fn push(&mut self, item: &'a Item) {
+    /// Adds an item, behind which is the place `at`.
+    pub(super) fn push(&mut self, item: &'a Item, at: usize) {
+        self.add(item);
+        self.at = at;
+    }
+
+    fn add(&mut self, item: &'a Item) {
         let data = handoff(item, NAME, self.model).data();
         let bound = data.and_then(|data| data.value.get::<Bound>().ok()).unwrap_or_default();
         match &item.kind {
@@ -227,8 +250,11 @@ impl<'a> Contents<'a> {
 
     fn turn_to(&mut self, role: &'static str) -> &mut Content<'a> {
         if self.done.last().is_none_or(|content| content.role != role) {
-            if self.done.is_empty() && role == "model" {
-                self.done.push(Content { role: "user", parts: plain(NOT_SHOWN).collect() });
+            if role == "model" {
+                if self.done.is_empty() && !self.begun {
+                    self.done.push(Content { role: "user", parts: plain(NOT_SHOWN).collect() });
+                }
+                self.closed = Some((self.at, self.done.len()));
             }
             self.done.push(Content { role, parts: Vec::new() });
         }
@@ -236,12 +262,38 @@ impl<'a> Contents<'a> {
         &mut self.done[last]
     }
 
-    pub(super) fn finish(mut self) -> Vec<Content<'a>> {
+    pub(super) fn finish(mut self) -> Result<Array<()>, Error> {
         if !self.results.is_empty() {
             self.open("user");
         }
-        self.done
+        let mut array = Array::new("contents");
+        let count = self.closed.map_or(0, |(_, count)| count);
+        let rest = self.done.split_off(count.min(self.done.len()));
+        let mut elements = Elements::default();
+        for content in &self.done {
+            elements.push(content)?;
+        }
+        array.closed = self.closed.map(|(at, _)| Closed { at, state: (), elements });
+        for content in &rest {
+            array.rest.push(content)?;
+        }
+        Ok(array)
     }
+}
+
+/// Whether the model is the first to speak in these items, as far as they tell it by themselves.
+pub(super) fn opens_model<'a>(items: impl Iterator<Item = &'a Item>) -> bool {
+    for item in items {
+        match &item.kind {
+            ItemKind::ToolCall(_) => return true,
+            ItemKind::Text { text } if !text.trim().is_empty() => return true,
+            ItemKind::Text { .. } | ItemKind::Reasoning { .. } | ItemKind::Other => {}
+            ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::ToolResult(_) => {
+                return false;
+            }
+        }
+    }
+    false
 }
 
 fn answer(result: &ToolResult) -> Answer<'_> {

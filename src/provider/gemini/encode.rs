@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::contents::{Content, Contents};
+use super::contents::{Contents, ToModel, opens_model};
 use super::model::Generation;
 use crate::error::{Error, ErrorKind};
 use crate::provider::context::Context;
-use crate::provider::fields::{to_bytes, unsupported};
+use crate::provider::fields::unsupported;
 use crate::provider::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice, ToolSpec};
 
@@ -30,13 +30,17 @@ const WIRE: &str = "Gemini";
 /// [`Unsupported`](ErrorKind::Unsupported) for `user`, `metadata`, `parallel_tool_calls: Some(false)`
 /// and a `seed` beyond 31 bits.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    let context = Context::of(request);
-    let mut contents = Contents::new(model);
-    for item in context.items() {
-        contents.push(item);
+    let mut context = Context::of(request, ToModel(model.to_owned()));
+    if !opens_model(context.items().map(|(_, item)| item)) {
+        // What is encoded ends with the user, to whose content this may belong.
+        context = context.anew();
     }
-    let contents = contents.finish();
-    if contents.is_empty() {
+    let mut contents = Contents::new(model, context.state().is_some());
+    for (at, item) in context.items() {
+        contents.push(item, at);
+    }
+    let contents = contents.finish()?;
+    if contents.is_empty() && context.encoded() == 0 {
         let message = "there is nothing to send: every content is empty";
         return Err(Error::new(ErrorKind::InvalidRequest, message));
     }
@@ -48,9 +52,9 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         tools: tools(request)?,
         tool_config: tool_config(request)?,
         generation_config: generation_config(&request.options, Generation::of(model))?,
-        contents,
+        contents: [],
     };
-    to_bytes(&body, &request.options.extra)
+    context.write(&body, contents, &request.options.extra)
 }
 
 #[derive(Serialize)]
@@ -64,7 +68,8 @@ struct Body<'a> {
     tool_config: Option<ToolConfig<'a>>,
     #[serde(skip_serializing_if = "GenerationConfig::is_empty")]
     generation_config: GenerationConfig<'a>,
-    contents: Vec<Content<'a>>,
+    /// They are written apart.
+    contents: [(); 0],
 }
 
 #[derive(Serialize)]

@@ -11,9 +11,10 @@ use super::dialect::{
 };
 use super::message::{CacheControl, Message};
 use super::messages::Messages;
+use super::written::{Server, Written};
 use crate::error::Error;
 use crate::provider::context::Context;
-use crate::provider::fields::{to_bytes, unsupported};
+use crate::provider::fields::unsupported;
 use crate::provider::schema::openai_strict;
 use crate::request::{Cache, Effort, Options, Output, Reasoning, Request, ToolChoice};
 
@@ -34,23 +35,31 @@ const WIRE: &str = "Chat Completions";
 /// express; the [`parameter`](Error::parameter) names the option.
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
     let options = &request.options;
-    let context = Context::of(request);
     let mark = match options.cache {
         _ if !dialect.cache_marks => None,
         Cache::Off => None,
         Cache::Short => Some(CacheControl::SHORT),
         Cache::Long => Some(CacheControl::LONG),
     };
-    let mut messages = Messages::new(dialect, model, mark.is_some()).write(&context)?;
-    let called = || messages.iter().any(|message| !message.tool_calls.is_empty());
+    let in_parts = mark.is_some();
+    let key = Server { dialect: *dialect, model: model.to_owned(), in_parts };
+    let mut context = Context::of(request, key);
+    if in_parts && !context.stable().is_empty() && context.stable().trim().is_empty() {
+        // Without words in the stable zone its mark may stand on an item.
+        context = context.anew();
+    }
+    let known = context.state().cloned().unwrap_or_default();
+    let messages = Messages::new(dialect, model, in_parts, &known.place);
+    let mut written = messages.write(&context)?;
+    let called = known.called || written.messages.iter().any(Message::calls);
     let mut tools = tools(request, dialect);
-    if tools.is_none() && dialect.empty_tools && called() {
+    if tools.is_none() && dialect.empty_tools && called {
         tools = Some(Vec::new());
     }
     if let Some(mark) = mark {
-        put_marks(mark, &mut tools, &mut messages, !context.stable().is_empty());
+        put_marks(mark, &mut tools, &mut written, !context.stable().is_empty());
     }
-    let mut body = Body { model, stream: true, tools, messages, ..Body::default() };
+    let mut body = Body { model, stream: true, tools, messages: [], ..Body::default() };
     if dialect.stream_usage {
         body.stream_options = Some(StreamOptions { include_usage: true });
     }
@@ -58,7 +67,8 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     body.set_tools(options, dialect)?;
     body.set_reasoning(options, dialect)?;
     body.response_format = response_format(&options.output, dialect)?;
-    to_bytes(&body, &options.extra)
+    let array = written.into_array(known, context.encoded(), mark)?;
+    context.write(&body, array, &options.extra)
 }
 
 #[derive(Default, Serialize)]
@@ -107,7 +117,8 @@ struct Body<'a> {
     tool_choice: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
-    messages: Vec<Message<'a>>,
+    /// They are written apart.
+    messages: [(); 0],
 }
 
 #[derive(Serialize)]
@@ -292,22 +303,28 @@ fn tools<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<Tool<'a>>> {
     Some(tools.collect())
 }
 
-/// Marks the tools, the stable zone, and the newest message that a mark can stand on.
+/// Marks the tools and the stable zone; where the zone has no message, the first that there is.
 fn put_marks(
     mark: CacheControl,
     tools: &mut Option<Vec<Tool<'_>>>,
-    messages: &mut [Message<'_>],
+    written: &mut Written<'_>,
     has_stable_zone: bool,
 ) {
     if let Some(tool) = tools.as_mut().and_then(|tools| tools.last_mut()) {
         tool.cache_control = Some(mark);
     }
-    let (front, rest) = messages.split_at_mut(messages.len().min(usize::from(has_stable_zone)));
-    if let Some(place) = front.first_mut().and_then(|message| message.content.first_text()) {
-        *place = Some(mark);
+    if !has_stable_zone {
+        return;
     }
-    let spoken = rest.iter_mut().filter(|message| matches!(message.role, "user" | "assistant"));
-    if let Some(place) = spoken.rev().find_map(|message| message.content.last_text()) {
+    let first = match &mut written.front {
+        Some(front) => Some(front),
+        None => {
+            // A message with a mark in it is not what the next request has.
+            written.closed = None;
+            written.messages.first_mut()
+        }
+    };
+    if let Some(place) = first.and_then(|message| message.content.first_text()) {
         *place = Some(mark);
     }
 }

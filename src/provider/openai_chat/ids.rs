@@ -1,10 +1,11 @@
 //! Ids of calls in the form that a server takes.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::calls::THOUGHT;
 use super::dialect::IdRule;
+use crate::item::NumberSet;
 use crate::provider::context::{fingerprint, wire_id};
 
 /// The ids of the calls so far. What an id becomes depends on the calls before it and on nothing
@@ -14,12 +15,21 @@ pub(super) struct Ids<'a> {
     /// Those that are not what the rule alone makes of them.
     sent: HashMap<&'a str, String>,
     /// All that were given out, where a rule leaves so little room that two may meet.
-    given: HashSet<String>,
+    given: Given,
 }
 
+/// The ids of nine letters that were given out, as the numbers that they are.
+pub(super) type Given = NumberSet;
+
 impl<'a> Ids<'a> {
-    pub(super) fn new(rule: IdRule) -> Self {
-        Self { rule, sent: HashMap::new(), given: HashSet::new() }
+    /// Begins behind calls that all have their results.
+    pub(super) fn new(rule: IdRule, given: Given) -> Self {
+        Self { rule, sent: HashMap::new(), given }
+    }
+
+    /// All that were given out, as far as they matter to those to come.
+    pub(super) fn given(&self) -> Given {
+        self.given.clone()
     }
 
     /// The id of a call. With the signature of a thought it is the id that LiteLLM made of both.
@@ -51,7 +61,7 @@ impl<'a> Ids<'a> {
         let is_legal = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let mut nine = if is_legal { id.to_owned() } else { letters(fingerprint(id.bytes())) };
         for salt in 0_u8.. {
-            if self.given.insert(nine.clone()) {
+            if self.given.insert(number(&nine)) {
                 break;
             }
             nine = letters(fingerprint(id.bytes().chain([salt])));
@@ -60,8 +70,17 @@ impl<'a> Ids<'a> {
     }
 }
 
+const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The number that nine of the letters are; no two are the same.
+fn number(letters: &str) -> u64 {
+    letters.bytes().rev().fold(0_u64, |number, byte| {
+        let digit = LETTERS.iter().position(|letter| *letter == byte).unwrap_or_default();
+        number.wrapping_mul(62).wrapping_add(digit as u64)
+    })
+}
+
 fn letters(mut number: u64) -> String {
-    const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut letter = || {
         let at = usize::try_from(number % 62).unwrap_or_default();
         number /= 62;
@@ -72,12 +91,14 @@ fn letters(mut number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn nine_letters_are_deterministic_and_distinct() {
         let made = || {
-            let mut ids = Ids::new(IdRule::Nine);
+            let mut ids = Ids::new(IdRule::Nine, Given::default());
             let texts: Vec<String> = (0..200).map(|n| format!("call_{n}")).collect();
             let sent = texts.iter().map(|id| {
                 let sent = Ids::call(&mut ids, Box::leak(id.clone().into_boxed_str()), None);
@@ -93,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_legal_id_that_another_became_is_sent_as_a_third() {
-        let mut ids = Ids::new(IdRule::Nine);
+        let mut ids = Ids::new(IdRule::Nine, Given::default());
         let first = ids.call("call_1", None).into_owned();
         let taken: &'static str = Box::leak(first.clone().into_boxed_str());
         assert_ne!(ids.call(taken, None), first);

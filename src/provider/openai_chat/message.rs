@@ -10,6 +10,7 @@ use super::dialect::MediaForms;
 use super::reasoning::{BLOCKS, DETAILS};
 use crate::error::{Error, ErrorKind};
 use crate::item::{self, Media, MediaSource};
+use crate::provider::fields::not_json;
 
 pub(super) struct Message<'a> {
     pub(super) role: &'static str,
@@ -107,11 +108,28 @@ impl CacheControl {
     pub(super) const SHORT: Self = Self { r#type: "ephemeral", ttl: None };
     /// Kept for an hour.
     pub(super) const LONG: Self = Self { r#type: "ephemeral", ttl: Some("1h") };
+
+    /// The field behind others.
+    pub(super) fn field(self) -> Result<Vec<u8>, Error> {
+        let mut field = br#","cache_control":"#.to_vec();
+        serde_json::to_writer(&mut field, &self).map_err(not_json)?;
+        Ok(field)
+    }
 }
 
 impl<'a> Message<'a> {
     pub(super) fn new(role: &'static str, content: Content<'a>) -> Self {
         Self { role, tool_call_id: None, content, tool_calls: Vec::new(), seldom: None }
+    }
+
+    /// Whether the model calls tools in it.
+    pub(super) fn calls(&self) -> bool {
+        !self.tool_calls.is_empty()
+    }
+
+    /// Whether the mark that moves with what is newest can stand on it.
+    pub(super) fn takes_mark(&mut self) -> bool {
+        matches!(self.role, "user" | "assistant") && self.content.last_text().is_some()
     }
 
     /// The fields that only some servers have, to be filled in.

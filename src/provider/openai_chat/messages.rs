@@ -7,12 +7,13 @@ use serde_json::value::RawValue;
 
 use super::calls::{EXTRA_FIELDS, THOUGHT_FIELD};
 use super::dialect::{Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole};
-use super::ids::Ids;
+use super::ids::{Given, Ids};
 use super::message::{Call, CallFunction, Content, Message, Part, media_part};
 use super::reasoning::{BLOCKS, DETAILS};
+use super::written::Written;
 use crate::error::Error;
 use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::{Context, object_or_wrapped, wire_name};
+use crate::provider::context::{Context, Key, object_or_wrapped, wire_name};
 use crate::provider::handoff;
 
 /// What an assistant says where a server wants one between a tool result and the user.
@@ -25,6 +26,10 @@ pub(super) struct Messages<'a> {
     /// Texts of the assistant and the user are parts, with and without a mark.
     in_parts: bool,
     done: Vec<Message<'a>>,
+    /// The newest message answers a call.
+    behind_result: bool,
+    /// The place up to which all is closed, how many messages are, and what is known there.
+    closed: Option<(usize, usize, Place)>,
     /// The message of the turn that is being written.
     turn: Option<Message<'a>>,
     /// What the turn thought.
@@ -35,44 +40,79 @@ pub(super) struct Messages<'a> {
     media: Vec<Part<'a>>,
     /// A tool has answered and the user has not spoken since.
     in_tool_loop: bool,
+    /// How many calls have no result yet.
+    open_calls: usize,
     ids: Ids<'a>,
 }
 
+/// What is known where nothing is open.
+#[derive(Clone, Default)]
+pub(super) struct Place {
+    interrupted: bool,
+    in_tool_loop: bool,
+    behind_result: bool,
+    given: Given,
+}
+
 impl<'a> Messages<'a> {
-    pub(super) fn new(dialect: &'a Dialect, model: &'a str, in_parts: bool) -> Self {
+    /// Begins at a place, or with nothing.
+    pub(super) fn new(
+        dialect: &'a Dialect,
+        model: &'a str,
+        in_parts: bool,
+        place: &Place,
+    ) -> Self {
         Self {
             dialect,
             model,
             in_parts,
             done: Vec::new(),
+            behind_result: place.behind_result,
+            closed: None,
             turn: None,
             thought: Cow::Borrowed(""),
-            interrupted: false,
+            interrupted: place.interrupted,
             media: Vec::new(),
-            in_tool_loop: false,
-            ids: Ids::new(dialect.ids),
+            in_tool_loop: place.in_tool_loop,
+            open_calls: 0,
+            ids: Ids::new(dialect.ids, place.given.clone()),
         }
     }
 
-    /// All messages of a context, the zones of the system prompt where the dialect has them.
-    pub(super) fn write(mut self, context: &'a Context) -> Result<Vec<Message<'a>>, Error> {
+    /// The messages of a context, the zones of the system prompt where the dialect has them.
+    pub(super) fn write<K: Key>(mut self, context: &'a Context<K>) -> Result<Written<'a>, Error> {
         let (stable, volatile) = (context.stable(), context.volatile());
-        match self.dialect.system_place {
-            SystemPlace::Anywhere => self.instruct([stable, ""]),
-            SystemPlace::Front => self.instruct([stable, volatile]),
-        }
-        for item in context.items() {
+        let (front, back) = match self.dialect.system_place {
+            SystemPlace::Anywhere => (self.instruction([stable, ""]), [volatile, ""]),
+            SystemPlace::Front => (self.instruction([stable, volatile]), ["", ""]),
+        };
+        for (at, item) in context.items() {
             self.push(item)?;
+            if self.turn.is_none() && self.media.is_empty() && self.open_calls == 0 {
+                self.closed = Some((at, self.done.len(), self.place()));
+            }
         }
         self.close();
-        if self.dialect.system_place == SystemPlace::Anywhere {
-            self.instruct([volatile, ""]);
-        }
-        Ok(self.done)
+        let back = self.instruction(back);
+        Ok(Written { front, messages: self.done, closed: self.closed, back })
     }
 
-    /// Instructions in one message, the zones apart from each other.
-    fn instruct(&mut self, zones: [&'a str; 2]) {
+    fn place(&self) -> Place {
+        Place {
+            interrupted: self.interrupted,
+            in_tool_loop: self.in_tool_loop,
+            behind_result: self.behind_result,
+            given: self.ids.given(),
+        }
+    }
+
+    fn put(&mut self, message: Message<'a>) {
+        self.behind_result = message.role == "tool";
+        self.done.push(message);
+    }
+
+    /// Instructions in one message, the zones apart from each other; none if they say nothing.
+    fn instruction(&self, zones: [&'a str; 2]) -> Option<Message<'a>> {
         let zones = zones.into_iter().filter(|zone| !zone.is_empty());
         let content = match self.in_parts {
             true => Content::Parts(zones.map(Part::text).collect()),
@@ -87,9 +127,7 @@ impl<'a> Messages<'a> {
             SystemRole::System => "system",
             SystemRole::Developer => "developer",
         };
-        if content.says_something() {
-            self.done.push(Message::new(role, content));
-        }
+        content.says_something().then(|| Message::new(role, content))
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
@@ -110,7 +148,11 @@ impl<'a> Messages<'a> {
             ItemKind::System { text } => {
                 self.close();
                 match self.dialect.system_place {
-                    SystemPlace::Anywhere => self.instruct([text, ""]),
+                    SystemPlace::Anywhere => {
+                        if let Some(message) = self.instruction([text, ""]) {
+                            self.put(message);
+                        }
+                    }
                     SystemPlace::Front => self.speak_as_user(self.spoken(Cow::Borrowed(text))),
                 }
             }
@@ -120,6 +162,7 @@ impl<'a> Messages<'a> {
             }
             ItemKind::Reasoning { text } => self.think(item, text, data),
             ItemKind::ToolCall(call) => {
+                self.open_calls += 1;
                 let call = self.call(call, data);
                 let calls = &mut self.turn().tool_calls;
                 match calls.is_empty() {
@@ -129,6 +172,7 @@ impl<'a> Messages<'a> {
                 }
             }
             ItemKind::ToolResult(result) => {
+                self.open_calls = self.open_calls.saturating_sub(1);
                 self.close_turn();
                 self.result(result)?;
             }
@@ -159,7 +203,7 @@ impl<'a> Messages<'a> {
     fn speak_as_user(&mut self, content: Content<'a>) {
         self.in_tool_loop = false;
         self.answer_results();
-        self.done.push(Message::new("user", content));
+        self.put(Message::new("user", content));
     }
 
     fn think(&mut self, item: &Item, text: &'a str, data: Option<&'a ProviderData>) {
@@ -223,7 +267,7 @@ impl<'a> Messages<'a> {
         if self.dialect.result_names {
             message.seldom().name = Some(wire_name(&result.name));
         }
-        self.done.push(message);
+        self.put(message);
         Ok(())
     }
 
@@ -267,23 +311,22 @@ impl<'a> Messages<'a> {
         if echoes && (calls || self.in_tool_loop) {
             turn.seldom().reasoning_content = Some(thought);
         }
-        self.done.push(turn);
+        self.put(turn);
     }
 
     fn close_media(&mut self) {
         if !self.media.is_empty() {
             let media = take(&mut self.media);
             self.answer_results();
-            self.done.push(Message::new("user", Content::Parts(media)));
+            self.put(Message::new("user", Content::Parts(media)));
         }
     }
 
     /// Has an assistant speak before the user does, where a server wants it.
     fn answer_results(&mut self) {
-        let behind_result = self.done.last().is_some_and(|message| message.role == "tool");
-        if self.dialect.assistant_after_results && behind_result {
+        if self.dialect.assistant_after_results && self.behind_result {
             let content = self.spoken(Cow::Borrowed(READ));
-            self.done.push(Message::new("assistant", content));
+            self.put(Message::new("assistant", content));
         }
     }
 }

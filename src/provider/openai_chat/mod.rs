@@ -20,6 +20,7 @@ mod encode;
 mod ids;
 mod message;
 mod messages;
+mod written;
 
 #[cfg(feature = "http")]
 mod value;

@@ -1,13 +1,12 @@
 //! From a request to a body.
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::input::Input;
+use super::input::{Input, ToModel};
 use crate::error::{Error, ErrorKind};
 use crate::provider::context::Context;
-use crate::provider::fields::{to_bytes, unsupported};
+use crate::provider::fields::unsupported;
 use crate::provider::schema::openai_strict;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
 
@@ -37,12 +36,12 @@ const WIRE: &str = "OpenAI Responses";
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let options = &request.options;
     refuse_unsupported(options)?;
-    let context = Context::of(request);
-    let mut input = Input::default();
-    for item in context.items() {
-        input.push(item, model)?;
+    let context = Context::of(request, ToModel(model.to_owned()));
+    let mut input = Input::new(context.state());
+    for (at, item) in context.items() {
+        input.push(item, at, model)?;
     }
-    if input.is_empty() {
+    if input.is_empty() && context.encoded() == 0 {
         let message = "there is nothing to send: every message is empty";
         return Err(Error::new(ErrorKind::InvalidRequest, message));
     }
@@ -73,9 +72,10 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         parallel_tool_calls: options.parallel_tool_calls,
         metadata: &options.metadata,
         safety_identifier: options.user.as_deref(),
-        input: input.finish(),
+        input: [],
     };
-    to_bytes(&body, &options.extra)
+    let array = input.finish();
+    context.write(&body, array, &options.extra)
 }
 
 #[derive(Serialize)]
@@ -107,7 +107,8 @@ struct Body<'a> {
     metadata: &'a std::collections::BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     safety_identifier: Option<&'a str>,
-    input: Vec<Box<RawValue>>,
+    /// They are written apart.
+    input: [(); 0],
 }
 
 #[derive(Serialize)]

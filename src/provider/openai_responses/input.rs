@@ -1,20 +1,38 @@
 //! From the items of a history to those of a request.
 
-use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::NAME;
 use super::keep::{Kept, Thought};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ProviderData, ToolCall};
 use crate::item::{Json, ToolResult};
-use crate::provider::context::{object_or_wrapped, wire_id, wire_name};
+use crate::provider::context::{
+    Array, Closed, Elements, Key, object_or_wrapped, wire_id, wire_name,
+};
 use crate::provider::handoff;
+
+/// The model, on which depends what goes back.
+#[derive(Clone, PartialEq)]
+pub(super) struct ToModel(pub(super) String);
+
+impl Key for ToModel {
+    type State = Place;
+}
+
+/// What is known where nothing waits.
+#[derive(Clone)]
+pub(super) struct Place {
+    sent: Option<String>,
+    interrupted: bool,
+}
 
 /// The input so far. It only grows: what an item becomes depends on those before it alone.
 #[derive(Default)]
 pub(super) struct Input<'a> {
-    done: Vec<Box<RawValue>>,
+    done: Elements,
+    /// The place up to which nothing waits, how many bytes are written there, and what is known.
+    closed: Option<(usize, usize, Place)>,
     /// Reasoning that waits for what follows it: "Item 'rs_…' of type 'reasoning' was provided
     /// without its required following item". At the end of its turn it is not sent.
     waiting: Vec<(Thought<'a>, &'a Json)>,
@@ -25,7 +43,24 @@ pub(super) struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    pub(super) fn push(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
+    /// Begins at a place, or with nothing.
+    pub(super) fn new(place: Option<&Place>) -> Self {
+        let place = place.cloned();
+        let interrupted = place.as_ref().is_some_and(|place| place.interrupted);
+        Self { sent: place.and_then(|place| place.sent), interrupted, ..Self::default() }
+    }
+
+    /// Adds an item, behind which is the place `at`.
+    pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
+        self.add(item, model)?;
+        if self.waiting.is_empty() {
+            let place = Place { sent: self.sent.clone(), interrupted: self.interrupted };
+            self.closed = Some((at, self.done.0.len(), place));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
         if std::mem::replace(&mut self.interrupted, item.interrupted) != item.interrupted {
             self.end_turn();
         }
@@ -51,8 +86,8 @@ impl<'a> Input<'a> {
             }
             ItemKind::Other => {
                 if let Some(data) = data {
-                    self.flush();
-                    self.verbatim(&data.value);
+                    self.flush()?;
+                    self.done.push(&data.value)?;
                 }
             }
         }
@@ -68,11 +103,20 @@ impl<'a> Input<'a> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.done.is_empty()
+        self.done.0.is_empty()
     }
 
-    pub(super) fn finish(self) -> Vec<Box<RawValue>> {
-        self.done
+    pub(super) fn finish(self) -> Array<Place> {
+        let mut array = Array::new("input");
+        let mut elements = self.done;
+        match self.closed {
+            Some((at, size, state)) => {
+                array.rest = Elements(elements.0.split_off(size.min(elements.0.len())));
+                array.closed = Some(Closed { at, state, elements });
+            }
+            None => array.rest = elements,
+        }
+        array
     }
 
     fn text(&mut self, text: &str, data: Option<&ProviderData>) -> Result<(), Error> {
@@ -82,9 +126,8 @@ impl<'a> Input<'a> {
         let kept = data.and_then(|data| self.linked(data));
         match kept.and_then(|kept| kept.into_message(text)) {
             Some(message) => {
-                self.flush();
-                self.done.push(message);
-                Ok(())
+                self.flush()?;
+                self.done.push(&message)
             }
             None => {
                 self.waiting.clear();
@@ -99,9 +142,8 @@ impl<'a> Input<'a> {
         let kept = data.and_then(|data| self.linked(data));
         match kept.and_then(|kept| kept.into_call(&id, &name, &arguments)) {
             Some(call) => {
-                self.flush();
-                self.done.push(call);
-                Ok(())
+                self.flush()?;
+                self.done.push(&call)
             }
             None => {
                 self.waiting.clear();
@@ -139,20 +181,17 @@ impl<'a> Input<'a> {
         (kept.after.as_deref() == before).then_some(kept)
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self) -> Result<(), Error> {
         for (thought, item) in std::mem::take(&mut self.waiting) {
-            self.verbatim(item);
+            self.done.push(item)?;
             self.sent = Some(thought.id().to_owned());
         }
+        Ok(())
     }
 
     fn end_turn(&mut self) {
         self.waiting.clear();
         self.sent = None;
-    }
-
-    fn verbatim(&mut self, item: &Json) {
-        self.done.extend(RawValue::from_string(item.as_str().to_owned()));
     }
 
     /// An empty message says nothing.
@@ -164,11 +203,7 @@ impl<'a> Input<'a> {
     }
 
     fn put(&mut self, item: &Value) -> Result<(), Error> {
-        let raw = to_raw_value(item).map_err(|error| {
-            Error::new(ErrorKind::InvalidRequest, "an item is not JSON").with_source(error)
-        })?;
-        self.done.push(raw);
-        Ok(())
+        self.done.push(item)
     }
 }
 

@@ -7,15 +7,13 @@ use serde_json::value::RawValue;
 
 use super::block::{Block, field, reasoning, tool_use, verbatim};
 use super::content::{blocks, text_block};
+use super::written::{Known, Written};
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
 use crate::provider::anthropic::NAME;
 use crate::provider::context::wire_id;
 use crate::provider::handoff;
 use crate::provider::lenient::{Lax, Str};
-
-/// What stands for the user's words before those of the assistant, if there are none.
-const NOT_SHOWN: &str = "(What was said before is not shown.)";
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {
@@ -26,7 +24,14 @@ pub(super) struct Message<'a> {
 /// The messages so far, alternating roles.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
+    /// What is known of those that are encoded.
+    known: Known,
     done: Vec<Message<'a>>,
+    /// The place before the item that is added.
+    at: usize,
+    /// The place where the user began to speak last, how many messages were there, and the
+    /// container: no item changes them any more.
+    closed: Option<(usize, usize, Option<String>)>,
     /// Calls of the assistant's message that is being written. Text that comes behind a call is
     /// put before it: the wire is reported to refuse the other order.
     calls: Vec<Block<'a>>,
@@ -41,7 +46,20 @@ pub(super) struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    pub(super) fn push(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
+    /// Begins behind messages that are encoded, or with nothing.
+    pub(super) fn new(known: Option<&Known>) -> Self {
+        let known = known.cloned().unwrap_or_default();
+        Self { container: known.container.clone(), known, ..Self::default() }
+    }
+
+    /// Adds an item, behind which is the place `at`.
+    pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
+        self.add(item, model)?;
+        self.at = at;
+        Ok(())
+    }
+
+    fn add(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
         let data = handoff(item, NAME, model).data();
         match &item.kind {
             ItemKind::User { content } => self.user(blocks(content)?),
@@ -180,6 +198,9 @@ impl<'a> Messages<'a> {
             self.pending.clear();
             if role == "user" {
                 self.thoughts.clear();
+                if !self.done.is_empty() {
+                    self.closed = Some((self.at, self.done.len(), self.container.clone()));
+                }
             }
             self.done.push(Message { role, content: Vec::new() });
         }
@@ -203,17 +224,23 @@ impl<'a> Messages<'a> {
         }
     }
 
-    /// The messages, and the container that code ran in.
-    pub(super) fn finish(mut self) -> (Vec<Message<'a>>, Option<String>) {
+    pub(super) fn finish(mut self) -> Written<'a> {
         self.trim_end();
         self.flush_calls();
-        self.done.retain(|message| !message.content.is_empty());
-        // "first message must use the user role"
-        if self.done.first().is_some_and(|message| message.role == "assistant") {
-            let content = text_block(NOT_SHOWN).into_iter().collect();
-            self.done.insert(0, Message { role: "user", content });
-        }
-        (self.done, self.container)
+        Written::new(self.known, self.done, self.closed, self.container)
+    }
+}
+
+/// Whether the user speaks with this item, in a message behind that of an assistant.
+pub(super) fn opens_user(item: &Item) -> bool {
+    match &item.kind {
+        ItemKind::ToolResult(_) => true,
+        ItemKind::User { content } => blocks(content).is_ok_and(|blocks| !blocks.is_empty()),
+        ItemKind::System { text } => text_block(text).is_some(),
+        ItemKind::Text { .. }
+        | ItemKind::Reasoning { .. }
+        | ItemKind::ToolCall(_)
+        | ItemKind::Other => false,
     }
 }
 

@@ -4,6 +4,7 @@ mod block;
 mod content;
 mod messages;
 mod options;
+mod written;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,11 +13,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use self::block::{Block, Mark};
-use self::messages::{Message, Messages};
+use self::messages::{Messages, opens_user};
 use self::options::Settings;
+use self::written::ToModel;
 use crate::error::{Error, ErrorKind};
 use crate::provider::context::Context;
-use crate::provider::fields::to_bytes;
 use crate::request::{Cache, Request};
 
 /// Writes the body of a request to the Anthropic Messages wire.
@@ -60,13 +61,17 @@ use crate::request::{Cache, Request};
 /// [`Unsupported`](ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
 /// files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    let context = Context::of(request);
-    let mut messages = Messages::default();
-    for item in context.items() {
-        messages.push(item, model)?;
+    let mut context = Context::of(request, ToModel(model.to_owned()));
+    if !context.items().next().is_some_and(|(_, item)| opens_user(item)) {
+        // What is encoded ends with an assistant, to whose message this may belong.
+        context = context.anew();
     }
-    let (mut messages, container) = messages.finish();
-    if messages.is_empty() {
+    let mut messages = Messages::new(context.state());
+    for (at, item) in context.items() {
+        messages.push(item, at, model)?;
+    }
+    let mut written = messages.finish();
+    if written.is_empty() && context.encoded() == 0 {
         let message = "there is nothing to send: every message is empty";
         return Err(Error::new(ErrorKind::InvalidRequest, message));
     }
@@ -78,7 +83,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     });
     let mut tools: Vec<_> = tools.collect();
     if tools.is_empty() {
-        tools = called(&messages);
+        tools = called(written.called());
     }
     let options = &request.options;
     let has_tools = !tools.is_empty() || options.extra.contains_key("tools");
@@ -89,7 +94,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         Cache::Long => Some(Mark { ttl: Some("1h") }),
     };
     if let Some(mark) = mark {
-        mark_moving(&mut messages, mark);
+        written.mark_moving(mark);
         if let Some(tool) = tools.last_mut() {
             tool.cache_control = Some(mark);
         }
@@ -99,8 +104,9 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let system =
         system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
     let system = system.collect();
-    let body = Body { model, stream: true, settings, container, system, tools, messages };
-    to_bytes(&body, &options.extra)
+    let container = written.container();
+    let body = Body { model, stream: true, settings, container, system, tools, messages: [] };
+    context.write(&body, written.into_array()?, &options.extra)
 }
 
 #[derive(Serialize)]
@@ -115,7 +121,8 @@ struct Body<'a> {
     system: Vec<Block<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
-    messages: Vec<Message<'a>>,
+    /// They are written apart.
+    messages: [(); 0],
 }
 
 #[derive(Serialize)]
@@ -127,31 +134,15 @@ struct Tool<'a> {
     cache_control: Option<Mark>,
 }
 
-/// The mark that moves on with the conversation: the next request begins with all up to here.
-fn mark_moving(messages: &mut [Message<'_>], mark: Mark) {
-    let last = messages.iter_mut().rfind(|message| message.role == "user");
-    if let Some(block) = last.and_then(|message| message.content.last_mut()) {
-        block.mark(mark);
-    }
-}
-
 /// The tools that were called: the wire demands that they are declared, also when none may be
 /// called any more.
-fn called<'a>(messages: &[Message<'a>]) -> Vec<Tool<'a>> {
+fn called(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
     static ANYTHING: LazyLock<serde_json::Value> = LazyLock::new(|| json!({ "type": "object" }));
-    let mut tools: Vec<Tool<'a>> = Vec::new();
-    for block in messages.iter().flat_map(|message| &message.content) {
-        if let Block::ToolUse { name, .. } = block
-            && tools.iter().all(|tool| tool.name != *name)
-        {
-            let description = "Not available any more.";
-            tools.push(Tool {
-                name: name.clone(),
-                description,
-                input_schema: &ANYTHING,
-                cache_control: None,
-            });
-        }
-    }
-    tools
+    let tool = |name| Tool {
+        name: Cow::Owned(name),
+        description: "Not available any more.",
+        input_schema: &ANYTHING,
+        cache_control: None,
+    };
+    names.map(tool).collect()
 }

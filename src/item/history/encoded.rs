@@ -1,0 +1,190 @@
+//! What encoders wrote of a history, remembered beside it.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::item::Item;
+use crate::item::history::{History, Node};
+
+/// How many lines are remembered: those of a model, of its fallback, and of what parted from them.
+const MOST_LINES: usize = 4;
+
+/// What encoders wrote. The clones of a history share it; a fork begins with it.
+#[derive(Default)]
+pub(super) struct Encoded(Mutex<Vec<Line>>);
+
+/// What one encoder wrote, piece by piece. The line that was used last stands last.
+#[derive(Clone)]
+struct Line {
+    key: Arc<dyn Any + Send + Sync>,
+    newest: Arc<Piece>,
+}
+
+/// What an encoder wrote of the entries up to one of them, behind an older piece.
+///
+/// Nobody changes it, so that lines that part share all before.
+pub(crate) struct Piece {
+    /// The entry, told by its address; it is not kept alive.
+    node: Weak<Node>,
+    len: usize,
+    bytes: Box<[u8]>,
+    /// Of this and all older bytes.
+    size: usize,
+    /// What the encoder goes on with.
+    state: Box<dyn Any + Send + Sync>,
+    older: Option<Arc<Piece>>,
+}
+
+// Dropping a long line by recursion would overflow the stack.
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let mut older = self.older.take();
+        while let Some(mut piece) = older.and_then(Arc::into_inner) {
+            older = piece.older.take();
+        }
+    }
+}
+
+impl Piece {
+    /// How many entries are written.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many bytes are written.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(crate) fn state<S: Any>(&self) -> Option<&S> {
+        self.state.downcast_ref()
+    }
+
+    /// Appends all that is written.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let pieces: Vec<&Self> =
+            std::iter::successors(Some(self), |piece| piece.older.as_deref()).collect();
+        out.reserve(self.size);
+        for piece in pieces.into_iter().rev() {
+            out.extend_from_slice(&piece.bytes);
+        }
+    }
+}
+
+impl Encoded {
+    /// The same for a history that goes its own way.
+    pub(super) fn fork(&self) -> Self {
+        Self(Mutex::new(self.lines(|lines| lines.clone())))
+    }
+
+    fn lines<T>(&self, f: impl FnOnce(&mut Vec<Line>) -> T) -> T {
+        // Nothing of a user runs while the lock is held.
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Line {
+    fn is_of<K: PartialEq + Any>(&self, key: &K) -> bool {
+        self.key.downcast_ref::<K>() == Some(key)
+    }
+}
+
+impl History {
+    /// The newest piece that is of entries of this history, by an encoder with this key.
+    pub(crate) fn encoded<K: PartialEq + Any>(&self, key: &K) -> Option<Arc<Piece>> {
+        let lines: Vec<Arc<Piece>> = self.encoded.lines(|lines| {
+            let mine = lines.iter().rev().filter(|line| line.is_of(key));
+            mine.map(|line| Arc::clone(&line.newest)).collect()
+        });
+        let mut best: Option<Arc<Piece>> = None;
+        for newest in lines {
+            let Some(piece) = self.newest_of(&newest) else { continue };
+            let is_newest = Arc::ptr_eq(&piece, &newest);
+            if best.as_ref().is_none_or(|best| best.len < piece.len) {
+                best = Some(piece);
+            }
+            if is_newest {
+                break;
+            }
+        }
+        best
+    }
+
+    /// The newest piece of a line that is of entries of this history.
+    fn newest_of(&self, newest: &Arc<Piece>) -> Option<Arc<Piece>> {
+        let mut piece = Some(newest);
+        let mut node = self.tip.as_ref();
+        while let (Some(written), Some(here)) = (piece, node) {
+            if here.len > written.len {
+                node = here.parent.as_ref();
+            } else if std::ptr::eq(Arc::as_ptr(here), written.node.as_ptr()) {
+                return Some(Arc::clone(written));
+            } else {
+                piece = written.older.as_ref();
+            }
+        }
+        None
+    }
+
+    /// Remembers what an encoder wrote of the first `len` entries, behind an older piece.
+    pub(crate) fn remember<K: PartialEq + Any + Send + Sync>(
+        &self,
+        key: K,
+        older: Option<&Arc<Piece>>,
+        len: usize,
+        bytes: Vec<u8>,
+        state: impl Any + Send + Sync,
+    ) {
+        let mut nodes = std::iter::successors(self.tip.as_ref(), |node| node.parent.as_ref());
+        let Some(node) = nodes.find(|node| node.len <= len) else { return };
+        let size = older.map_or(0, |older| older.size) + bytes.len();
+        let newest = Arc::new(Piece {
+            node: Arc::downgrade(node),
+            len,
+            bytes: bytes.into_boxed_slice(),
+            size,
+            state: Box::new(state),
+            older: older.map(Arc::clone),
+        });
+        let forgotten = self.encoded.lines(|lines| {
+            let goes_on = |line: &Line| {
+                line.is_of(&key)
+                    && (older.is_some_and(|older| Arc::ptr_eq(older, &line.newest))
+                        || line.newest.node.ptr_eq(&newest.node))
+            };
+            let mut line = match lines.iter().position(goes_on) {
+                Some(at) => lines.remove(at),
+                None => Line { key: Arc::new(key), newest: Arc::clone(&newest) },
+            };
+            let before = std::mem::replace(&mut line.newest, newest);
+            // What is of entries that nobody holds any more is of no use.
+            let mut forgotten: Vec<Line> =
+                lines.extract_if(.., |line| !line.shorten()).collect();
+            lines.push(line);
+            let many = lines.len().saturating_sub(MOST_LINES);
+            forgotten.extend(lines.drain(..many));
+            (forgotten, before)
+        });
+        // Dropped behind the lock: it may be long.
+        drop(forgotten);
+    }
+
+    /// The entries behind the first `len`, each with its place: how many there are up to it.
+    pub(crate) fn behind(&self, len: usize) -> impl Iterator<Item = (usize, &Item)> {
+        let nodes = std::iter::successors(self.tip.as_deref(), |node| node.parent.as_deref());
+        let mut entries = Vec::with_capacity(self.len().saturating_sub(len));
+        entries.extend(nodes.take_while(|node| node.len > len).map(|node| (node.len, &node.item)));
+        entries.into_iter().rev()
+    }
+}
+
+impl Line {
+    /// Leaves the pieces out whose entries are gone. Whether any is left.
+    fn shorten(&mut self) -> bool {
+        while self.newest.node.strong_count() == 0 {
+            let Some(older) = self.newest.older.clone() else { return false };
+            self.newest = older;
+        }
+        true
+    }
+}

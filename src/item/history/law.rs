@@ -1,0 +1,153 @@
+//! Whether a history is lawful, known at each entry from the entry before.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::item::history::{History, Node};
+use crate::item::settle::{Before, ends_batch};
+use crate::item::{Item, ItemKind};
+
+/// What is known of an entry and all before it, by the law of [`settle`](crate::item::settle).
+#[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and they are small")]
+pub(super) struct Law {
+    /// No entry that follows can make it lawful.
+    pub(super) broken: bool,
+    /// A call has no result yet.
+    pub(super) open: bool,
+    answering: bool,
+    turn_ended: bool,
+}
+
+impl Law {
+    pub(super) fn is_kept(self) -> bool {
+        !self.broken && !self.open
+    }
+}
+
+/// What an entry that is appended is compared with, to find an id that a call has already.
+pub(super) enum Seen {
+    /// Nothing was collected yet.
+    Unasked,
+    /// The ids of all calls that count.
+    Collected(HashSet<String>),
+    /// It is known that no two are the same.
+    Distinct,
+}
+
+impl History {
+    pub(super) fn law(&self) -> Law {
+        self.tip.as_ref().map_or(Law::default(), |node| node.law)
+    }
+
+    /// What the law says when `item` is appended. Only the first call whose id was held before
+    /// looks at all entries.
+    pub(super) fn law_with(&mut self, item: &Item, seen: &mut Seen) -> Law {
+        let law = self.law();
+        if item.tombstone || law.broken {
+            return law;
+        }
+        let broken = Law { broken: true, ..law };
+        let mut next = law;
+        match &item.kind {
+            ItemKind::ToolResult(result) => {
+                if !law.open {
+                    return broken;
+                }
+                let open = self.open_calls();
+                let Some(at) = open.iter().position(|id| *id == result.call_id) else {
+                    return broken;
+                };
+                open.remove(at);
+                next.open = !open.is_empty();
+                next.answering = true;
+            }
+            kind => {
+                if ends_batch(item, law.answering, law.turn_ended) {
+                    if law.open {
+                        return broken;
+                    }
+                    (next.answering, next.turn_ended) = (false, false);
+                }
+                if let ItemKind::ToolCall(call) = kind {
+                    if item.interrupted || !self.is_first(&call.call_id, seen) {
+                        return broken;
+                    }
+                    self.open_calls().push(call.call_id.clone());
+                    next.open = true;
+                }
+            }
+        }
+        next.turn_ended |= item.turn.is_some();
+        if !next.open {
+            self.open = None;
+        }
+        next
+    }
+
+    /// The ids of the calls without a result, in order.
+    fn open_calls(&mut self) -> &mut Vec<String> {
+        let is_open = self.law().open;
+        let tip = self.tip.as_deref();
+        let open = self.open.get_or_insert_with(|| match is_open {
+            true => Arc::new(opened(tip)),
+            false => Arc::default(),
+        });
+        Arc::make_mut(open)
+    }
+
+    fn is_first(&self, call_id: &str, seen: &mut Seen) -> bool {
+        match seen {
+            Seen::Distinct => true,
+            Seen::Collected(ids) => ids.insert(call_id.to_owned()),
+            Seen::Unasked if !self.known.may_hold(call_id) => true,
+            Seen::Unasked => {
+                let mut ids: HashSet<String> = self.live_ids().map(str::to_owned).collect();
+                let is_first = ids.insert(call_id.to_owned());
+                *seen = Seen::Collected(ids);
+                is_first
+            }
+        }
+    }
+
+    /// The ids of the calls that count.
+    fn live_ids(&self) -> impl Iterator<Item = &str> {
+        let live = self.newest_first().filter(|item| !item.tombstone);
+        live.filter_map(Item::as_tool_call).map(|call| call.call_id.as_str())
+    }
+
+    /// What has to be known of this part to settle what follows, of which `law` is said. Where
+    /// that is not broken, no id is used twice, and nothing has to be.
+    pub(super) fn before(&self, law: Law) -> Before<'_> {
+        match law.broken {
+            true => Before { called: self.live_ids().collect(), taken: self.call_ids().collect() },
+            false => Before::default(),
+        }
+    }
+
+    /// Up to where the law is kept and nothing is open.
+    pub(super) fn lawful_part(&self) -> Self {
+        let lawful = |node: &&Arc<Node>| node.law.is_kept();
+        let mut nodes = std::iter::successors(self.tip.as_ref(), |node| node.parent.as_ref());
+        Self { tip: nodes.find(lawful).cloned(), open: None, ..self.clone() }
+    }
+}
+
+/// The calls that no result answers, behind the newest entry where none was open.
+fn opened(tip: Option<&Node>) -> Vec<String> {
+    let nodes = std::iter::successors(tip, |node| node.parent.as_deref());
+    let items: Vec<&Item> = nodes.take_while(|node| node.law.open).map(|node| &node.item).collect();
+    let mut open: Vec<String> = Vec::new();
+    for item in items.into_iter().rev().filter(|item| !item.tombstone) {
+        match &item.kind {
+            ItemKind::ToolCall(call) => open.push(call.call_id.clone()),
+            ItemKind::ToolResult(result) => {
+                if let Some(at) = open.iter().position(|id| *id == result.call_id) {
+                    open.remove(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    open
+}

@@ -1,0 +1,43 @@
+//! A history as it is stored.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::item::Item;
+use crate::item::history::History;
+
+#[derive(Serialize)]
+struct Written<'a> {
+    id: &'a str,
+    items: Vec<&'a Item>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    retired_call_ids: Vec<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    id: Arc<str>,
+    #[serde(default)]
+    items: Vec<Item>,
+    #[serde(default)]
+    retired_call_ids: Vec<String>,
+}
+
+impl Serialize for History {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Written { id: &self.id, items: self.iter().collect(), retired_call_ids: self.retired_ids() }
+            .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for History {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = Read::deserialize(deserializer)?;
+        let mut history = Self::from_items(read.id, read.items);
+        for call_id in read.retired_call_ids.into_iter().rev() {
+            history.retire(call_id);
+        }
+        Ok(history)
+    }
+}

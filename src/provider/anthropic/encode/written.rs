@@ -1,0 +1,120 @@
+//! From messages to the bytes of a body, of which those that cannot change are remembered.
+
+use super::block::{Block, Mark};
+use super::content::text_block;
+use super::messages::Message;
+use crate::error::Error;
+use crate::provider::context::{Array, Closed, Elements, Key};
+
+/// What stands for the user's words before those of the assistant, if there are none.
+const NOT_SHOWN: &str = "(What was said before is not shown.)";
+
+/// The model, on which depends what goes back.
+#[derive(Clone, PartialEq)]
+pub(super) struct ToModel(pub(super) String);
+
+impl Key for ToModel {
+    type State = Known;
+}
+
+/// What is known of the messages that are encoded, the last of which is of the assistant.
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    /// The newest container that code of this model ran in.
+    pub(super) container: Option<String>,
+    /// The tools that were called, each once.
+    called: Vec<String>,
+    /// A message is among them.
+    begun: bool,
+}
+
+/// The messages of a context, as far as they were not encoded before.
+pub(super) struct Written<'a> {
+    /// What is known of those before.
+    known: Known,
+    messages: Vec<Message<'a>>,
+    /// The place up to which nothing changes any more, how many messages are there, and the
+    /// container.
+    closed: Option<(usize, usize, Option<String>)>,
+    container: Option<String>,
+}
+
+impl<'a> Written<'a> {
+    pub(super) fn new(
+        known: Known,
+        mut messages: Vec<Message<'a>>,
+        mut closed: Option<(usize, usize, Option<String>)>,
+        container: Option<String>,
+    ) -> Self {
+        let says = |message: &Message<'_>| !message.content.is_empty();
+        if let Some((_, count, _)) = &mut closed {
+            *count = messages.iter().take(*count).filter(|message| says(message)).count();
+        }
+        messages.retain(says);
+        // "first message must use the user role"
+        let first = messages.first().filter(|_| !known.begun);
+        if first.is_some_and(|message| message.role == "assistant") {
+            let content = text_block(NOT_SHOWN).into_iter().collect();
+            messages.insert(0, Message { role: "user", content });
+            if let Some((_, count, _)) = &mut closed {
+                *count += 1;
+            }
+        }
+        Self { known, messages, closed, container }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub(super) fn container(&mut self) -> Option<String> {
+        self.container.take()
+    }
+
+    /// The names of all tools that were called, each once.
+    pub(super) fn called(&self) -> impl Iterator<Item = String> + use<> {
+        let mut names = self.known.called.clone();
+        add_called(&mut names, &self.messages);
+        names.into_iter()
+    }
+
+    /// Puts the mark that moves on with the conversation: the next request begins with all up to
+    /// here. What is closed ends with an assistant, so that it stands behind.
+    pub(super) fn mark_moving(&mut self, mark: Mark) {
+        let last = self.messages.iter_mut().rfind(|message| message.role == "user");
+        if let Some(block) = last.and_then(|message| message.content.last_mut()) {
+            block.mark(mark);
+        }
+    }
+
+    pub(super) fn into_array(mut self) -> Result<Array<Known>, Error> {
+        let mut array = Array::new("messages");
+        if let Some((at, count, container)) = self.closed {
+            let rest = self.messages.split_off(count.min(self.messages.len()));
+            let closed = std::mem::replace(&mut self.messages, rest);
+            let mut called = self.known.called;
+            add_called(&mut called, &closed);
+            let begun = self.known.begun || !closed.is_empty();
+            let mut elements = Elements::default();
+            for message in &closed {
+                elements.push(message)?;
+            }
+            let state = Known { container, called, begun };
+            array.closed = Some(Closed { at, state, elements });
+        }
+        for message in &self.messages {
+            array.rest.push(message)?;
+        }
+        Ok(array)
+    }
+}
+
+fn add_called(names: &mut Vec<String>, messages: &[Message<'_>]) {
+    for block in messages.iter().flat_map(|message| &message.content) {
+        if let Block::ToolUse { name, .. } = block
+            && names.iter().all(|known| known != name)
+        {
+            names.push(name.clone().into_owned());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! From messages to the bytes of a body, of which those that cannot change are remembered.
+
+use super::dialect::Dialect;
+use super::message::{CacheControl, Message};
+use super::messages::Place;
+use crate::error::Error;
+use crate::provider::context::{Array, Closed, Elements, Key};
+
+/// All that a message depends on beside the items.
+#[derive(Clone, PartialEq)]
+pub(super) struct Server {
+    pub(super) dialect: Dialect,
+    pub(super) model: String,
+    /// Texts are parts.
+    pub(super) in_parts: bool,
+}
+
+impl Key for Server {
+    type State = Known;
+}
+
+/// What is known of the messages that are encoded.
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    pub(super) place: Place,
+    /// One of them has calls.
+    pub(super) called: bool,
+    /// Where in their bytes the mark goes, if it stands on none of those that follow. Their bytes
+    /// are without it.
+    mark_at: Option<usize>,
+}
+
+/// The messages of a context, as far as they were not encoded before.
+pub(super) struct Written<'a> {
+    /// The instructions before the items, where there are any.
+    pub(super) front: Option<Message<'a>>,
+    /// Those of the items.
+    pub(super) messages: Vec<Message<'a>>,
+    /// The place up to which all is closed, how many messages are, and what is known there.
+    pub(super) closed: Option<(usize, usize, Place)>,
+    /// The instructions behind the items, where there are any.
+    pub(super) back: Option<Message<'a>>,
+}
+
+impl Written<'_> {
+    /// Encodes them behind those that are `known`, which are `before` bytes. A mark is put on the
+    /// newest message that it can stand on.
+    pub(super) fn into_array(
+        mut self,
+        known: Known,
+        before: usize,
+        mark: Option<CacheControl>,
+    ) -> Result<Array<Known>, Error> {
+        let mut array = Array::new("messages");
+        if let Some(front) = &self.front {
+            array.front.push(front)?;
+        }
+        let count = self.closed.as_ref().map_or(0, |(_, count, _)| *count);
+        let rest = self.messages.split_off(count.min(self.messages.len()));
+        let called = known.called || self.messages.iter().any(Message::calls);
+        let mut closed = Elements::default();
+        let mut mark_at = known.mark_at;
+        let place = encode(self.messages, &mut closed, mark)?;
+        mark_at = place.map(|at| before + at).or(mark_at);
+        let begins = before + closed.0.len();
+        if let Some((at, _, place)) = self.closed {
+            let state = Known { place, called, mark_at };
+            array.closed = Some(Closed { at, state, elements: closed });
+        }
+        let place = encode(rest, &mut array.rest, mark)?;
+        mark_at = place.map(|at| begins + at).or(mark_at);
+        if let Some(back) = &self.back {
+            array.rest.push(back)?;
+        }
+        if let (Some(at), Some(mark)) = (mark_at, mark) {
+            array.mark = Some((at, mark.field()?));
+        }
+        Ok(array)
+    }
+}
+
+/// Adds messages, and gives the place in the bytes where a mark goes that stands on the newest.
+fn encode(
+    messages: Vec<Message<'_>>,
+    elements: &mut Elements,
+    mark: Option<CacheControl>,
+) -> Result<Option<usize>, Error> {
+    let mut newest = None;
+    for mut message in messages {
+        let begins = elements.0.len();
+        elements.push(&message)?;
+        if mark.is_some() && message.takes_mark() {
+            newest = Some((begins, elements.0.len(), message));
+        }
+    }
+    let (Some((begins, ends, mut message)), Some(mark)) = (newest, mark) else { return Ok(None) };
+    if let Some(place) = message.content.last_text() {
+        *place = Some(mark);
+    }
+    let mut marked = Elements::default();
+    marked.push(&message)?;
+    let plain = elements.0.get(begins..ends).unwrap_or_default();
+    let same = plain.iter().zip(&marked.0).take_while(|(plain, marked)| plain == marked).count();
+    Ok(Some(begins + same))
+}
