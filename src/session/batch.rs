@@ -15,12 +15,13 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn of(calls: impl IntoIterator<Item = String>) -> Self {
-        let mut batch = Self::default();
+    /// Waits for these calls as well.
+    pub(super) fn await_all(&mut self, calls: impl IntoIterator<Item = String>) {
         for call_id in calls {
-            batch.open(call_id);
+            if self.place(&call_id).is_none() {
+                self.open(call_id);
+            }
         }
-        batch
     }
 
     /// Takes note of an item that is written as it comes.

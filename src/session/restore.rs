@@ -106,7 +106,7 @@ impl Restored {
     /// What comes for the open calls from here on stands behind what came before.
     fn begin_batch(&mut self) {
         self.flush();
-        self.batch = Batch::of(self.open().into_iter().map(|call| call.call_id));
+        self.batch.await_all(self.open().into_iter().map(|call| call.call_id));
     }
 
     fn flush(&mut self) {
