@@ -15,6 +15,7 @@ pub mod hook;
 mod input;
 mod limits;
 mod parts;
+pub mod replay;
 mod resume;
 mod run;
 mod settings;
@@ -39,6 +40,7 @@ pub use state::{Repeats, State, Verdicts};
 use futures::Stream;
 
 use crate::agent::hook::Hooks;
+use crate::agent::replay::Watch;
 use crate::agent::run::Begin;
 use crate::agent::validate::Checks;
 use crate::context::{Compactor, Shorten};
@@ -96,6 +98,7 @@ pub struct Agent {
     /// Calls without a verdict are waited for.
     interactive: bool,
     ids: Arc<dyn Ids>,
+    watch: Watch,
 }
 
 impl Agent {
@@ -115,6 +118,7 @@ impl Agent {
             compactor: Some(Arc::new(Shorten::new())),
             interactive: false,
             ids: Arc::new(SystemIds),
+            watch: Watch::Off,
         }
     }
 

@@ -9,6 +9,7 @@ mod gate;
 mod output;
 mod pass;
 mod places;
+mod played;
 mod resume;
 mod run;
 mod running;
