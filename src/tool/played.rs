@@ -8,13 +8,14 @@ use crate::item::ToolCall;
 use crate::tool::ToolRun;
 
 impl ToolRun {
-    /// Runs no tool and asks nobody: its events are these, and `pending` the calls that are left
-    /// without a result at their end.
+    /// Runs no tool and asks nobody: its events are these, and those of `pending`
+    /// that are its own are left without a result at their end.
     pub(crate) fn played(
         mut self,
         events: impl Stream<Item = ToolEvent> + Send + 'static,
-        pending: Vec<ToolCall>,
+        mut pending: Vec<ToolCall>,
     ) -> Self {
+        pending.retain(|it| self.turn.tool_calls().any(|call| call.call_id == it.call_id));
         self.played = Some((events.boxed(), pending));
         self
     }

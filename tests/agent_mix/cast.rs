@@ -201,6 +201,9 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
         .with_budget(budget(dice, pool))
         .with_ids(CountingIds::new("id"))
         .with_compactor(Forgetful(Arc::clone(dice)));
+    if depth == 2 {
+        agent = agent.with_recorder(crate::drive::recorder());
+    }
     if dice.one_in(2) {
         agent = agent.interactive();
     }

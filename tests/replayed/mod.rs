@@ -4,29 +4,40 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures::executor::block_on;
 use futures::{FutureExt, StreamExt};
-use turnstream::agent::replay::{Recorded, Recorder, Recording};
+use turnstream::agent::replay::{Recorded, Recorder, Recording, ReplayMismatch, Rerun};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
-use turnstream::{Event, Request};
+use turnstream::{Agent, Event, Request};
 
 static RUNS: AtomicUsize = AtomicUsize::new(0);
 static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+static SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Replays every run, where it is dropped.
+#[allow(dead_code)]
 pub(crate) fn recorder() -> &'static Recorder {
-    static RECORDER: LazyLock<Recorder> = LazyLock::new(|| Recorder::each(|run| check(&run)));
+    static RECORDER: LazyLock<Recorder> =
+        LazyLock::new(|| Recorder::each(|run| check(&run, run.recording.replay(&run.agent))));
     &RECORDER
 }
 
+/// Replays the runs of one agent in so many, where there are more than can be waited for.
+#[allow(dead_code)]
+pub(crate) fn one_in(n: usize, agent: Agent) -> Agent {
+    match SEEN.fetch_add(1, Ordering::Relaxed).is_multiple_of(n) {
+        true => agent.with_recorder(recorder()),
+        false => agent,
+    }
+}
+
+/// Plays a run, which is the recorded one.
 #[track_caller]
-fn check(run: &Recorded) {
+pub(crate) fn check(run: &Recorded, rerun: Rerun) {
     // What fails already is not made worse.
     if std::thread::panicking() {
         return;
     }
-    let rerun = run.recording.replay(&run.agent);
     let requests = replayed(&run.recording, rerun);
     assert_eq!(requests.len(), run.requests.len(), "the requests of {:?}", run.recording);
     for (recorded, played) in run.requests.iter().zip(&requests) {
@@ -39,10 +50,7 @@ fn check(run: &Recorded) {
 
 /// Plays a recording to its end, which is that of the recorded run, and gives its requests.
 #[track_caller]
-pub(crate) fn replayed(
-    recording: &Recording,
-    mut rerun: turnstream::agent::replay::Rerun,
-) -> Vec<Request> {
+fn replayed(recording: &Recording, mut rerun: Rerun) -> Vec<Request> {
     let mut recorded = recording.events();
     loop {
         // Nothing in it waits.
@@ -54,12 +62,12 @@ pub(crate) fn replayed(
         assert_eq!(Some(&event), recorded.next());
     }
     assert_eq!(recorded.next(), None, "the replay ends early");
-    assert!(block_on(rerun.next()).is_none());
+    assert_eq!(rerun.next().now_or_never().map(|it| it.is_none()), Some(true));
     rerun.requests()
 }
 
 fn error_of(error: &turnstream::Error) -> Option<String> {
-    let mismatch = error.find_source::<turnstream::agent::replay::ReplayMismatch>()?;
+    let mismatch = error.find_source::<ReplayMismatch>()?;
     let short = |json: &turnstream::item::Json| json.as_str().chars().take(600).collect::<String>();
     Some(format!("recorded {}\nreplayed {}", short(&mismatch.recorded), short(&mismatch.replayed)))
 }

@@ -56,6 +56,7 @@ impl Stage {
         };
         let line = Line { model: model.clone(), fault, asked: AtomicUsize::new(0) };
         let agent = Agent::new(line)
+            .with_recorder(crate::replayed::recorder())
             .with_kit(self.kit.clone())
             .with_limits(limits)
             .with_hook(denied)

@@ -15,11 +15,11 @@ mod recording;
 mod rerun;
 mod tape;
 
+pub(in crate::agent) use line::Outside;
 pub use moment::Moment;
+pub(in crate::agent) use playing::Ending;
 pub use print::ReplayMismatch;
 pub use recorder::{Recorded, Recorder};
 pub use recording::Recording;
 pub use rerun::Rerun;
-pub(in crate::agent) use line::Outside;
-pub(in crate::agent) use playing::Ending;
 pub(in crate::agent) use tape::{Tape, Watch};

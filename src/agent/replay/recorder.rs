@@ -301,7 +301,8 @@ impl Sink {
     fn write(&mut self, json: Result<String, serde_json::Error>) {
         if self.failure.is_none() {
             let written = json.map_err(Into::into);
-            let written = written.and_then(|json| self.out.write_all(format!("{json}\n").as_bytes()));
+            let written =
+                written.and_then(|json| self.out.write_all(format!("{json}\n").as_bytes()));
             self.note(written);
         }
     }

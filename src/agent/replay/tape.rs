@@ -175,9 +175,7 @@ impl Tape {
     }
 
     /// The recorded events of the calls of a turn.
-    pub(in crate::agent) fn tools(
-        &self,
-    ) -> Option<impl Stream<Item = ToolEvent> + Send + use<>> {
+    pub(in crate::agent) fn tools(&self) -> Option<impl Stream<Item = ToolEvent> + Send + use<>> {
         let playing = Arc::clone(self.playing()?);
         let mut at = 0;
         Some(stream::poll_fn(move |_| {
@@ -220,9 +218,8 @@ impl Tape {
                 stops
             }
             Self::Playing(playing) => {
-                let is_it = |entry: &Entry| {
-                    matches!(entry, Entry::Noted(Noted::ShouldStop)).then_some(())
-                };
+                let is_it =
+                    |entry: &Entry| matches!(entry, Entry::Noted(Noted::ShouldStop)).then_some(());
                 playing.take(is_it).is_some()
             }
         }
