@@ -1,6 +1,8 @@
 //! What holds at every boundary of a run, whatever the model, the tools, the hooks and the holders
 //! do: the history that is sent is the fold of the events so far, and everything is counted once.
 
+mod replayed;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -154,6 +156,7 @@ fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -
     }
     let (noting, stopping) = (Arc::clone(dice), Arc::clone(dice));
     Agent::new(script())
+        .with_recorder(crate::replayed::recorder())
         .with_fallback(script())
         .with_fallback(script())
         .with_tools([tool.unwrap()])

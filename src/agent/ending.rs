@@ -24,34 +24,20 @@ impl Parts {
             // Nobody is asked about an end that is none.
             return Ok(next);
         }
-        let ending = self.proof_of(state, turn, &facts)?;
-        // Whoever is blocked has no answer that could be checked.
-        let objection = match ending {
-            OnStop::Blocked(_) => None,
-            OnStop::LetGo | OnStop::Block(_) | OnStop::Prevent(_) | OnStop::Unproven(_) => {
-                self.agent().checks.objection(turn)?
-            }
+        let (said, sends_back) = match self.tape().is_playing() {
+            true => (AtStop::Fine, false),
+            false => self.objection(state, turn, &facts).await?,
         };
-        let mut sends_back = false;
-        let said = match objection {
-            Some(objection) => AtStop::Objection(objection),
-            None => {
-                let said = match self.agent().hooks.stop(state, turn).await? {
-                    OnStop::LetGo => {
-                        sends_back = matches!(ending, OnStop::Block(_));
-                        state.sent_back &= ending != OnStop::LetGo;
-                        ending
-                    }
-                    said => said,
-                };
-                match said {
-                    OnStop::LetGo => self.nudge(state),
-                    said @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_)) => {
-                        state.why = said.why().map(str::to_owned);
-                        AtStop::Hook(said)
-                    }
-                    objection @ OnStop::Block(_) => AtStop::Hook(objection),
-                }
+        let said = match self.tape().at_stop(said) {
+            AtStop::Fine | AtStop::Hook(OnStop::LetGo) => self.nudge(state),
+            AtStop::Hook(
+                said @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_)),
+            ) => {
+                state.why = said.why().map(str::to_owned);
+                AtStop::Hook(said)
+            }
+            said @ (AtStop::Hook(OnStop::Block(_)) | AtStop::Objection(_) | AtStop::Nudge(_)) => {
+                said
             }
         };
         let facts = self.facts(state, None);
@@ -59,6 +45,36 @@ impl Parts {
         let goes_back = matches!(next, Next::Say { transition: Transition::StopHookBlocking, .. });
         state.sent_back |= sends_back && goes_back;
         Ok(next)
+    }
+
+    /// What validations, stop hooks and the policy on evidence have to say, and whether it is that
+    /// policy which sends the model back.
+    async fn objection(
+        &self,
+        state: &mut State,
+        turn: &Turn,
+        facts: &Facts,
+    ) -> Result<(AtStop, bool), Error> {
+        let ending = self.proof_of(state, turn, facts)?;
+        // Whoever is blocked has no answer that could be checked.
+        let objection = match ending {
+            OnStop::Blocked(_) => None,
+            OnStop::LetGo | OnStop::Block(_) | OnStop::Prevent(_) | OnStop::Unproven(_) => {
+                self.agent().checks.objection(turn)?
+            }
+        };
+        if let Some(objection) = objection {
+            return Ok((AtStop::Objection(objection), false));
+        }
+        let said = match self.agent().hooks.stop(state, turn).await? {
+            OnStop::LetGo => {
+                state.sent_back &= ending != OnStop::LetGo;
+                let sends_back = matches!(ending, OnStop::Block(_));
+                return Ok((AtStop::Hook(ending), sends_back));
+            }
+            said => said,
+        };
+        Ok((AtStop::Hook(said), false))
     }
 
     /// What the policy on evidence says to the end.

@@ -18,6 +18,7 @@ pub mod hook;
 mod input;
 mod limits;
 mod parts;
+pub mod replay;
 mod resume;
 mod room;
 mod run;
@@ -46,6 +47,7 @@ use futures::Stream;
 
 use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hooks;
+use crate::agent::replay::Watch;
 use crate::agent::run::Begin;
 use crate::agent::validate::Checks;
 use crate::context::{Compactor, Shorten, Window};
@@ -111,6 +113,7 @@ pub struct Agent {
     /// Its tools are audited, also those that it is given later.
     audited: bool,
     ids: Arc<dyn Ids>,
+    watch: Watch,
 }
 
 impl Agent {
@@ -134,6 +137,7 @@ impl Agent {
             interactive: false,
             audited: false,
             ids: Arc::new(SystemIds),
+            watch: Watch::Off,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::agent::budget::Spent;
 use crate::agent::control::{Control, When};
 use crate::agent::gate::RunGate;
+use crate::agent::replay::{Outside, Tape};
 use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
 use crate::context;
 use crate::error::Error;
@@ -24,11 +25,12 @@ use crate::usage::Usage;
 pub struct Parts {
     agent: Arc<Agent>,
     handle: RunHandle,
+    tape: Tape,
 }
 
 impl Parts {
-    pub(super) fn new(agent: Arc<Agent>, handle: RunHandle) -> Self {
-        Self { agent, handle }
+    pub(super) fn new(agent: Arc<Agent>, handle: RunHandle, tape: Tape) -> Self {
+        Self { agent, handle, tape }
     }
 
     /// The agent.
@@ -45,9 +47,13 @@ impl Parts {
         &self.handle.control
     }
 
+    pub(super) fn tape(&self) -> &Tape {
+        &self.tape
+    }
+
     /// Draws an id.
     pub fn id(&self) -> String {
-        self.agent.ids.draw()
+        self.tape.id().unwrap_or_else(|| self.agent.ids.draw())
     }
 
     /// What is known besides the state, which keeps the budget that is spent. `turn` is the one
@@ -63,8 +69,15 @@ impl Parts {
         let spent = self.spent(state);
         let calls = turn.map_or(0, |turn| turn.calls().len());
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);
-        let exceeded = budget.exceeded(&spent);
-        let too_many_calls = budget.allows_calls(&spent, calls).err();
+        let mut outside = Outside {
+            steered: self.control().is_waiting(When::NextRequest),
+            follow_up: self.control().is_waiting(When::ModelStops),
+            stopping: self.control().is_stopping(),
+            exceeded: budget.exceeded(&spent),
+            too_many_calls: budget.allows_calls(&spent, calls).err(),
+        };
+        self.tape.facts(&mut outside);
+        let Outside { steered, follow_up, stopping, exceeded, too_many_calls } = outside;
         if state.wrapping_up.is_none() {
             state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
         }
@@ -75,9 +88,9 @@ impl Parts {
         }
         Facts {
             limits,
-            steered: self.control().is_waiting(When::NextRequest),
-            follow_up: self.control().is_waiting(When::ModelStops),
-            stopping: self.control().is_stopping(),
+            steered,
+            follow_up,
+            stopping,
             exceeded,
             too_many_calls,
             can_compact: self.agent.compactor.is_some() && !context::was_compacted(&state.history),
@@ -89,7 +102,11 @@ impl Parts {
     /// What the run has used. What came on top since the last time is drawn from the pool.
     pub fn spent(&self, state: &State) -> Spent {
         let budget = &self.agent.budget;
-        let charged = self.control().charge(self.handle.usage(), |more| budget.drain(more));
+        let charged = self.control().charge(self.handle.usage(), |more| {
+            if !self.tape.is_playing() {
+                budget.drain(more);
+            }
+        });
         Spent {
             usage: charged.usage,
             cost: charged.cost,
@@ -103,6 +120,13 @@ impl Parts {
     pub fn deliver(&self, state: &mut State) -> Option<Event> {
         let (why, id, items) = if !state.notes.is_empty() {
             (AppendedWhy::Hook, self.id(), std::mem::take(&mut state.notes))
+        } else if let Some(said) = self.tape.said() {
+            let Some(Event::Appended { why, id, items }) = said else {
+                state.follow_up = false;
+                return None;
+            };
+            state.follow_up &= why != AppendedWhy::FollowUp;
+            (why, id, items)
         } else if let Some(said) = self.control().take(When::NextRequest, state.model_calls + 1) {
             (AppendedWhy::Steer, said.id, said.items)
         } else if std::mem::take(&mut state.follow_up)
@@ -135,7 +159,9 @@ impl Parts {
             request.options.tool_choice = ToolChoice::None;
         }
         // Boxed, so that a request takes no room in the body for all of the lap.
-        let request = Box::pin(self.agent.hooks.prepare(state, request)).await?;
+        let plain = request.clone();
+        let mut request = Box::pin(self.agent.hooks.prepare(state, request)).await?;
+        self.tape.prepared(&plain, &mut request);
         let as_ever = Arc::ptr_eq(&request.tools, &self.agent.kit.specs());
         state.offered = (!as_ever).then(|| Arc::clone(&request.tools));
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
@@ -163,7 +189,8 @@ impl Parts {
     /// [`Hook`](crate::ErrorKind::Hook) if a hook that is told of it fails.
     pub async fn ask(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
         // Nothing is sent before it is polled.
-        let turn = self.provider(state).stream_turn(request);
+        let played = self.tape.ask(&request)?;
+        let turn = played.unwrap_or_else(|| self.provider(state).stream_turn(request));
         self.agent.hooks.turn_started(state).await?;
         Ok(turn)
     }
@@ -176,11 +203,13 @@ impl Parts {
     pub async fn observe(&self, state: &mut State, turn: &Turn) -> Result<(), Error> {
         self.agent.hooks.assistant_message(state, turn).await?;
         state.notes = self.agent.hooks.after_sampling(state, turn).await?;
+        self.tape.notes(&mut state.notes);
         Ok(())
     }
 
     /// Tells hooks of a failure. Gives what takes the open turn back, if anything of it came.
     pub fn failed(&self, state: &State, error: &Error) -> Option<Event> {
+        self.tape.failed(error);
         self.agent.hooks.failure(state, error);
         let usage = PartialTurn::of(error).map_or_else(Usage::default, PartialTurn::usage);
         let why = words::taken_back(error);
@@ -206,6 +235,10 @@ impl Parts {
             (Some(turn), None) => kit.run(&state.history, turn),
             (None, _) => kit.resume(&state.history)?,
         };
+        if let Some(events) = self.tape.tools() {
+            let pending = self.tape.outcome().map(|it| it.pending.clone()).unwrap_or_default();
+            return Ok(run.played(events, pending));
+        }
         Ok(match decision {
             Decision::RunTools => run.gated(RunGate::new(self.clone(), state.clone())),
             Decision::Refuse { kind, why, .. } => run.refused(*kind, why.clone()),
@@ -224,7 +257,8 @@ impl Parts {
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if one fails.
     pub async fn unless_stopped(&self, state: &State, next: Next) -> Result<Next, Error> {
-        Ok(match next.asks_again() && self.agent.hooks.should_stop(state).await? {
+        let stops = next.asks_again() && self.agent.hooks.should_stop(state).await?;
+        Ok(match next.asks_again() && self.tape.should_stop(stops) {
             true => Next::Finish(Reason::Stopped),
             false => next,
         })

@@ -100,6 +100,20 @@ impl Parts {
         history: &History,
         finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
     ) -> Result<Option<Compaction>, Error> {
+        if let Some(made) = self.tape().made() {
+            return made;
+        }
+        let made = self.asked(compactor, history, finish).await;
+        self.tape().compacted(&made);
+        made
+    }
+
+    async fn asked(
+        &self,
+        compactor: &dyn Compactor,
+        history: &History,
+        finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
+    ) -> Result<Option<Compaction>, Error> {
         let limit = self.agent().compactor_timeout;
         let Some(compaction) = within(limit, || compactor.compact(history)).await? else {
             return Ok(None);

@@ -10,6 +10,7 @@ use futures::Stream;
 use futures::stream::{BoxStream, FusedStream, StreamExt};
 
 use crate::agent::evidence::Standing;
+use crate::agent::replay::{Ending, Tape};
 use crate::agent::state::Verdicts;
 use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, State};
 use crate::error::Error;
@@ -72,6 +73,7 @@ impl Run {
     {
         let Begin { mut history, input: Input(items), resuming } = begin;
         let journal = Journal::new(history.clone());
+        let tape = Tape::new(&agent, &history, resuming.is_some());
         let ids = Arc::clone(&agent.ids);
         history.extend(items.iter().cloned());
         // Without anything said to it, a run goes on with what is there.
@@ -81,11 +83,11 @@ impl Run {
         };
         let input = (!items.is_empty()).then(|| Event::Appended {
             why: AppendedWhy::Input,
-            id: ids.draw(),
+            id: tape.id().unwrap_or_else(|| ids.draw()),
             items,
         });
         let handle = RunHandle { control: Arc::default(), journal, ids };
-        let parts = Parts::new(Arc::new(agent), handle);
+        let parts = Parts::new(Arc::new(agent), handle, tape);
         let state = State { standing, resuming, ..State::new(history) };
         let given = parts.clone();
         let (events, state) = loop_with_state(state, move |state| body(given.clone(), state));
@@ -186,6 +188,9 @@ impl Run {
             // No event tells with what an external call would run.
             self.parts.handle().journal.ask(&self.state.get().pending);
         }
+        if error.is_some() || matches!(reason, Reason::Interrupted(_)) {
+            self.parts.tape().ended(error.as_ref());
+        }
         self.ending = Some((reason, error));
         let handle = self.handle();
         handle.control.close_verdicts();
@@ -194,6 +199,9 @@ impl Run {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
         for context in handle.control.take_started() {
             handle.journal.report(context.call_id(), context.report());
+        }
+        for (call_id, report) in self.parts.tape().reports() {
+            handle.journal.report(&call_id, report);
         }
     }
 
@@ -204,7 +212,11 @@ impl Run {
         let counts = |it: &Exceeded| *reason == Reason::Budget || it.kind == BudgetKind::Target;
         let budget = self.state.get().exceeded.filter(counts);
         let handle = self.parts.handle();
-        let undelivered = || handle.control.close();
+        let played = self.parts.tape().outcome();
+        let undelivered = || {
+            let undelivered = handle.control.close();
+            played.map_or(undelivered, |outcome| outcome.undelivered.clone())
+        };
         let mut event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);
         if let Event::Finished(outcome) = &mut event {
             self.ending = None;
@@ -226,6 +238,24 @@ impl Run {
         Some(event)
     }
 
+    /// Ends a loop that is played where the recorded one was ended from outside.
+    fn end_as(&mut self, ending: Ending, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let Ending { polled, mut error } = ending;
+        if let (true, Some(events)) = (polled, &mut self.events) {
+            let polled = catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx)));
+            // It knows more of its own error than what was written of it.
+            if let Ok(Poll::Ready(Some(Err(own)))) = polled
+                && error.as_ref() == Some(&own)
+            {
+                error = Some(own);
+            }
+        }
+        let phase = self.handle().journal.phase();
+        let reason = error.as_ref().map_or(Reason::Interrupted(phase), Reason::of_error);
+        self.end(reason, error);
+        Poll::Ready(None)
+    }
+
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let control = Arc::clone(&self.parts.handle().control);
         control.register(cx.waker());
@@ -233,6 +263,10 @@ impl Run {
             self.end(Reason::Interrupted(self.handle().journal.phase()), None);
             return Poll::Ready(None);
         }
+        if let Some(ending) = self.parts.tape().ending() {
+            return self.end_as(ending, cx);
+        }
+        self.parts.tape().polled();
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         let error = match catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx))) {
             Ok(polled) => match ready!(polled) {
@@ -275,15 +309,21 @@ impl Stream for Run {
             // From here on the time counts.
             this.parts.control().started();
             this.parts.handle().journal.observe(&input);
+            this.parts.tape().event(&input);
             return Poll::Ready(Some(Ok(input)));
         }
         if this.events.is_some()
             && let Some(event) = ready!(this.poll_loop(cx))
         {
             this.parts.handle().journal.observe(&event);
+            this.parts.tape().event(&event);
             return Poll::Ready(Some(Ok(event)));
         }
-        Poll::Ready(this.close().map(Ok))
+        let event = this.close();
+        if let Some(event) = &event {
+            this.parts.tape().event(event);
+        }
+        Poll::Ready(event.map(Ok))
     }
 }
 
@@ -295,6 +335,7 @@ impl Drop for Run {
         // Dropped before its end: what was used is counted, and nothing is taken any more.
         self.parts.over(&self.state.get());
         self.parts.control().close();
+        self.parts.tape().over();
     }
 }
 

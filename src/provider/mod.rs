@@ -74,7 +74,9 @@ pub use openai_chat::OpenAiChat;
 #[cfg(feature = "http")]
 pub use openai_responses::OpenAiResponses;
 pub use record::Record;
+pub(crate) use record::is_vetoed;
 pub(crate) use remedy::another_could;
+pub(crate) use replay::rebuild;
 pub use replay::{Replay, RequestMismatch};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]

@@ -38,7 +38,7 @@ impl ToolRun {
     ///
     /// What the [`Gate`](crate::tool::Gate) ended it with.
     pub fn finish(self) -> Result<Answered, Error> {
-        let Self { mut history, turn, resumed, mut waiting, mut results, error, .. } = self;
+        let Self { mut history, turn, resumed, mut waiting, mut results, error, played, .. } = self;
         if let Some(error) = error {
             return Err(error);
         }
@@ -49,7 +49,14 @@ impl ToolRun {
         waiting.sort_by_key(|candidate| candidate.at);
         let results: Vec<_> = results.into_iter().map(|(_, result)| result).collect();
         history.extend(results.iter().cloned().map(Item::tool_result));
-        let pending = waiting.into_iter().map(|candidate| candidate.call).collect();
+        let pending = match played {
+            Some((_, mut pending)) => {
+                let is_open = |call: &ToolCall| results.iter().all(|it| it.call_id != call.call_id);
+                pending.retain(is_open);
+                pending
+            }
+            None => waiting.into_iter().map(|candidate| candidate.call).collect(),
+        };
         Ok(Answered { history, results, pending })
     }
 }

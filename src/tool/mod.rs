@@ -10,6 +10,7 @@ mod gate;
 mod output;
 mod pass;
 mod places;
+mod played;
 mod resume;
 mod run;
 mod running;

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures::Stream;
-use futures::stream::{FusedStream, SelectAll, StreamExt};
+use futures::stream::{BoxStream, FusedStream, SelectAll, StreamExt};
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -59,6 +59,8 @@ pub struct ToolRun {
     pub(super) results: Vec<(usize, ToolResult)>,
     /// What the gate ended it with.
     pub(super) error: Option<Error>,
+    /// What it gives out instead of running anything, and the calls that stay pending.
+    pub(super) played: Option<(BoxStream<'static, ToolEvent>, Vec<ToolCall>)>,
     over: bool,
 }
 
@@ -86,6 +88,7 @@ impl ToolRun {
             is_timed: false,
             results: Vec::new(),
             error: None,
+            played: None,
             over: false,
         }
     }
@@ -193,6 +196,14 @@ impl Stream for ToolRun {
         let this = &mut *self;
         if this.over {
             return Poll::Ready(None);
+        }
+        if let Some((events, _)) = &mut this.played {
+            let event = ready!(events.poll_next_unpin(cx));
+            match &event {
+                Some(event) => this.keep(event),
+                None => this.over = true,
+            }
+            return Poll::Ready(event);
         }
         if let Some(since) = this.gave_out.take() {
             let pause = since.elapsed();

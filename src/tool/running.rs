@@ -156,7 +156,7 @@ impl ToolOutput {
         (kind, self.content)
     }
 
-    pub(super) fn answering(self, call: &ToolCall) -> ToolResult {
+    pub(crate) fn answering(self, call: &ToolCall) -> ToolResult {
         let (kind, content) = self.into_kind();
         ToolResult::answering(call, kind, content)
     }

@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use turnstream::agent::replay::Recorder;
 use turnstream::agent::{Parts, Pool, RunHandle, State, body};
 use turnstream::event::AppendedWhy;
 use turnstream::item::ToolCall;
@@ -17,6 +18,7 @@ use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, Event, History, Item, Journal, Outcome, Run, Usage};
 
 use crate::cast::{self, Dice, Tools};
+use crate::replayed;
 
 /// All that is known of one seed.
 pub(crate) struct Mix {
@@ -59,7 +61,7 @@ async fn runs(seed: u64) -> Vec<String> {
     let dice = Dice::new(seed);
     let tools = Arc::new(Tools::default());
     let pool = Pool::tokens(if dice.one_in(4) { 400 } else { u64::MAX });
-    let agent = cast::agent(&dice, &tools, &pool, 2);
+    let agent = cast::agent(&dice, &tools, &pool, 2).with_recorder(recorder());
     let dry = agent.kit().is_dry_run();
     let mut mix = Mix {
         dice,
@@ -141,6 +143,23 @@ fn talkative(
             yield step;
         }
     }
+}
+
+/// Replays every run, where it is dropped.
+pub(crate) fn recorder() -> &'static Recorder {
+    static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
+        Recorder::each(|run| {
+            let is_lap = |event: &Event| matches!(event, Event::Appended { items, .. } if items[..] == [Item::user("Lap.")]);
+            replayed::check(
+                &run,
+                match run.recording.events().any(is_lap) {
+                    true => run.recording.replay_by(&run.agent, talkative),
+                    false => run.recording.replay(&run.agent),
+                },
+            );
+        })
+    });
+    &RECORDER
 }
 
 impl Mix {

@@ -5,6 +5,8 @@
 mod cast;
 mod drive;
 mod laws;
+#[path = "../replayed/mod.rs"]
+mod replayed;
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;

@@ -245,6 +245,7 @@ async fn over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcome, H
     let model = Bodies::new(bodies, Wire::Anthropic);
     let asked = Arc::clone(&model.asked);
     let run = Agent::new(model)
+        .with_recorder(crate::replayed::recorder())
         .with_tools([fine("web_search", counter)])
         .run_from(History::with_id("h"), "go");
     let handle = run.handle();

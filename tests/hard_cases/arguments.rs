@@ -198,7 +198,10 @@ async fn over_chat(frames: &[&str], tools: Vec<Tool>) -> (Outcome, History) {
         frames.iter().chain(&["[DONE]"]).map(|data| frame(data)).collect::<Vec<_>>()
     };
     let model = Bodies::new(vec![body(frames), body(&[done])], Wire::OpenAiChat);
-    let run = Agent::new(model).with_tools(tools).run_from(History::with_id("h"), "go");
+    let run = Agent::new(model)
+        .with_recorder(crate::replayed::recorder())
+        .with_tools(tools)
+        .run_from(History::with_id("h"), "go");
     let handle = run.handle();
     let outcome = run.outcome().await;
     check(&outcome, Reason::Completed, 2);

@@ -91,7 +91,10 @@ async fn h09_a_tool_that_interrupts_its_run_and_answers_keeps_its_answer() {
 // H10: sub-agents.
 
 fn with_child(child: &Scripted) -> (Agent, Scripted) {
-    let tool = Agent::new(child.clone()).as_tool("child", "Looks").unwrap();
+    let tool = Agent::new(child.clone())
+        .with_recorder(crate::replayed::recorder())
+        .as_tool("child", "Looks")
+        .unwrap();
     let asks = Reply::new().call_raw("c1", "child", r#"{"prompt":"look"}"#);
     scripted([asks, "done without it".into()], vec![tool])
 }

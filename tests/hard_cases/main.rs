@@ -32,6 +32,8 @@ mod interrupt_waits;
 mod kit;
 mod limits;
 mod repair;
+#[path = "../replayed/mod.rs"]
+mod replayed;
 mod stop_and_drop;
 mod terminal;
 

@@ -104,7 +104,8 @@ async fn h07_a_drop_at_any_poll_drops_the_body_and_the_tools_in_that_call() {
         let model = Bodies::new(vec![frames_with_calls()], Wire::OpenAiChat);
         let (open, read) = (model.open.clone(), Arc::clone(&model.read));
         let kit = [telling(&tools, &steps), endless("endless", &tools)];
-        let mut run = Agent::new(model).with_tools(kit).run("go");
+        let mut run =
+            Agent::new(model).with_recorder(crate::replayed::recorder()).with_tools(kit).run("go");
         for _ in 0..polls {
             run.next().now_or_never();
         }
@@ -146,7 +147,12 @@ async fn h07_a_drop_drops_timers_hooks_and_sub_agents_too() {
 
     let child = Scripted::new([Reply::text("so far").hang()]);
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
-    let tools = vec![Agent::new(child.clone()).as_tool("child", "Looks").unwrap()];
+    let tools = vec![
+        Agent::new(child.clone())
+            .with_recorder(crate::replayed::recorder())
+            .as_tool("child", "Looks")
+            .unwrap(),
+    ];
     let mut run = scripted([asks], tools).0.run("go");
     pull(&mut run);
     assert_eq!(child.in_flight(), 1);
@@ -164,7 +170,8 @@ async fn h08_no_more_is_read_than_was_pulled() {
     let read = Arc::clone(&model.read);
     let (tools, steps) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
     let kit = [telling(&tools, &steps), endless("endless", &tools)];
-    let mut run = Agent::new(model).with_tools(kit).run("go");
+    let mut run =
+        Agent::new(model).with_recorder(crate::replayed::recorder()).with_tools(kit).run("go");
     let (mut pulled, mut told) = (0, 0);
     while let Some(Some(event)) = run.next().now_or_never() {
         pulled += 1;

@@ -3,6 +3,8 @@
 
 mod grid;
 mod one_law;
+#[path = "../replayed/mod.rs"]
+mod replayed;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +35,7 @@ impl World {
     fn new(case: &Case) -> Self {
         let tools = Arc::new(Tools::default());
         let model = Scripted::new(case.replies.clone());
-        let agent = Agent::new(model.clone())
+        let agent = crate::replayed::one_in(12, Agent::new(model.clone()))
             .with_kit(grid::kit(&tools, case))
             .with_max_turns(3)
             .with_ids(CountingIds::new("id"));

@@ -12,6 +12,8 @@
 
 mod laws;
 mod oracle;
+#[path = "../replayed/mod.rs"]
+mod replayed;
 mod script;
 mod stage;
 mod talk;

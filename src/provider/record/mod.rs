@@ -244,7 +244,7 @@ impl Drop for TurnWriter {
 }
 
 /// Whether calls that the stop reason allows could not run, because no builder made the turn.
-fn is_vetoed(event: &TurnEvent) -> bool {
+pub(crate) fn is_vetoed(event: &TurnEvent) -> bool {
     let TurnEvent::TurnComplete { turn } = event else { return false };
     let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);
     allows && turn.calls().veto().is_some()

@@ -22,7 +22,7 @@ use crate::request::Request;
 use crate::stream::{TurnSource, TurnStream, seal};
 use crate::turn::{TurnBuilder, TurnEvent};
 use read::{Ending, Recorded, Said};
-use rebuild::rebuild;
+pub(crate) use rebuild::rebuild;
 
 /// A provider that answers from a [`Record`](crate::provider::Record): the same events, and the
 /// same error, for the same request. No network, no waiting.

@@ -14,7 +14,7 @@ use crate::error::Error;
 /// # Errors
 ///
 /// If what comes out is not what was recorded.
-pub(super) fn rebuild(recorded: &Turn) -> Result<Arc<Turn>, Error> {
+pub(crate) fn rebuild(recorded: &Turn) -> Result<Arc<Turn>, Error> {
     let mut turn = TurnBuilder::new();
     turn.model(recorded.model().unwrap_or_default());
     turn.response_id(recorded.response_id().unwrap_or_default());

@@ -1,0 +1,25 @@
+//! Runs that are written down, and played again.
+//!
+//! A [`Recorder`] writes each run of an agent: its events, a fingerprint of every request, and what
+//! the world outside answered where no event tells it. A [`Recording`] is one run, read.
+//! [`Recording::replay`] runs the agent's own loop over it, with no network and no tool, and checks
+//! every event and every request; [`Recording::at`] goes to a step of it and on from there.
+
+mod line;
+mod moment;
+mod played_turn;
+mod playing;
+mod print;
+mod recorder;
+mod recording;
+mod rerun;
+mod tape;
+
+pub(in crate::agent) use line::Outside;
+pub use moment::Moment;
+pub(in crate::agent) use playing::Ending;
+pub use print::ReplayMismatch;
+pub use recorder::{Recorded, Recorder};
+pub use recording::Recording;
+pub use rerun::Rerun;
+pub(in crate::agent) use tape::{Tape, Watch};

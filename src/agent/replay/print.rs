@@ -1,0 +1,150 @@
+//! The fingerprint of a request, and what differs from it first.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind};
+use crate::item::Json;
+use crate::request::Request;
+
+/// The fingerprints of all that a model is told by a request, part by part. Of the context stands
+/// here what is not in the context of the request before it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Print {
+    model: String,
+    system: String,
+    tools: String,
+    options: String,
+    /// How many entries of the context are those that the request before it begins with.
+    since: usize,
+    context: Vec<String>,
+}
+
+/// A request as its fingerprints, none left out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Whole {
+    parts: [String; 4],
+    context: Vec<String>,
+}
+
+/// What a replay did otherwise than the recorded run.
+///
+/// It is the source of the error that a [`Rerun`](super::Rerun) ends with. The error's message and
+/// its [`parameter`](crate::Error::parameter) name the place alone, because the values may be
+/// private.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayMismatch {
+    /// How many events were alike before it.
+    pub events: usize,
+    /// What differs: `event`, or a part of a request such as `request.context[2]`.
+    pub part: String,
+    /// What stands there in the recording: an event, the fingerprint of a part, or `null` for
+    /// nothing.
+    pub recorded: Json,
+    /// What stands there in the replay: an event, a part of a request, or `null` for nothing.
+    pub replayed: Json,
+}
+
+impl fmt::Display for ReplayMismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { events, part, .. } = self;
+        write!(f, "the replay is not the recorded run: behind {events} events, `{part}` differs")
+    }
+}
+
+impl std::error::Error for ReplayMismatch {}
+
+impl ReplayMismatch {
+    pub(super) fn new(
+        events: usize,
+        part: impl Into<String>,
+        recorded: &(impl Serialize + ?Sized),
+        replayed: &(impl Serialize + ?Sized),
+    ) -> Self {
+        Self { events, part: part.into(), recorded: json(recorded), replayed: json(replayed) }
+    }
+
+    pub(super) fn into_error(self) -> Error {
+        Error::new(ErrorKind::InvalidRequest, self.to_string())
+            .with_parameter(self.part.clone())
+            .with_source(self)
+    }
+}
+
+impl Whole {
+    pub(super) fn of(request: &Request) -> Self {
+        let parts = parts(request).map(|(_, part)| fingerprint(part.as_str()));
+        let item = |item| fingerprint(json(item).as_str());
+        Self { parts, context: request.context.iter().map(item).collect() }
+    }
+
+    /// As it is written behind another.
+    pub(super) fn since(&self, before: &Self) -> Print {
+        let since = self.context.iter().zip(&before.context).take_while(|(a, b)| a == b).count();
+        let [model, system, tools, options] = self.parts.clone();
+        let context = self.context[since..].to_vec();
+        Print { model, system, tools, options, since, context }
+    }
+
+    /// What was written behind another.
+    pub(super) fn read(print: &Print, before: &Self) -> Self {
+        let Print { model, system, tools, options, since, context } = print.clone();
+        let context = before.context.iter().take(since).cloned().chain(context).collect();
+        Self { parts: [model, system, tools, options], context }
+    }
+
+    /// What differs first in a request that is played.
+    pub(super) fn differ(&self, request: &Request, events: usize) -> Option<ReplayMismatch> {
+        let asked = Self::of(request);
+        for (at, (name, part)) in parts(request).into_iter().enumerate() {
+            if self.parts[at] != asked.parts[at] {
+                let part_name = format!("request.{name}");
+                return Some(ReplayMismatch {
+                    events,
+                    part: part_name,
+                    recorded: json(&self.parts[at]),
+                    replayed: part,
+                });
+            }
+        }
+        let longest = self.context.len().max(asked.context.len());
+        let at = (0..longest).find(|at| self.context.get(*at) != asked.context.get(*at))?;
+        let part = format!("request.context[{at}]");
+        let item = request.context.iter().nth(at);
+        Some(ReplayMismatch::new(events, part, &self.context.get(at), &item))
+    }
+}
+
+fn parts(request: &Request) -> [(&'static str, Json); 4] {
+    [
+        ("model", json(&request.model)),
+        ("system", json(&request.system)),
+        ("tools", json(&request.tools)),
+        ("options", json(&request.options)),
+    ]
+}
+
+fn json(value: &(impl Serialize + ?Sized)) -> Json {
+    Json::new(value).unwrap_or_else(|_| serde_json::Value::Null.into())
+}
+
+/// 128 bits of FNV-1a: the same on every machine and in every version.
+fn fingerprint(text: &str) -> String {
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    let hash = text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    format!("{hash:032x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_that_of_the_published_test_vectors() {
+        assert_eq!(fingerprint(""), "6c62272e07bb014262b821756295c58d");
+        assert_eq!(fingerprint("a"), "d228cb696f1a8caf78912b704e4a8964");
+    }
+}

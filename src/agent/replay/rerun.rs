@@ -1,0 +1,210 @@
+//! A recording that is played.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::stream::FusedStream;
+use futures::{Stream, StreamExt};
+
+use crate::agent::hook::Hooks;
+use crate::agent::replay::playing::Playing;
+use crate::agent::replay::recording::{Recording, is_step};
+use crate::agent::replay::{Moment, Watch};
+use crate::agent::run::Begin;
+use crate::agent::{Agent, Input, Parts, Run, State};
+use crate::error::Error;
+use crate::event::{AppendedWhy, Event};
+use crate::item::History;
+use crate::request::Request;
+use crate::story::Journal;
+use crate::stream::Step;
+use crate::usage::Usage;
+
+/// A recording that is played: the stream of its events, made again by the agent's own loop.
+///
+/// It sends nothing, runs no tool and waits for nobody. Between two pulls its holder can look at the
+/// state; [`until_step`](Self::until_step) goes to a step. The first thing that is not as it was
+/// recorded is an error of kind [`InvalidRequest`](crate::ErrorKind::InvalidRequest) with a
+/// [`ReplayMismatch`](super::ReplayMismatch) as its source; it is the last item.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use futures::StreamExt;
+/// use turnstream::agent::replay::{Recorder, ReplayMismatch};
+/// use turnstream::provider::Scripted;
+/// use turnstream::Agent;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let kept = Arc::new(Mutex::new(None));
+/// let keep = Arc::clone(&kept);
+/// let recorder = Recorder::each(move |run| *keep.lock().unwrap() = Some(run.recording));
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+/// agent.clone().with_recorder(&recorder).run("Hi").outcome().await;
+/// let recording = kept.lock().unwrap().take().unwrap();
+///
+/// let mut rerun = recording.replay(&agent);
+/// assert!(rerun.until_step(1).await?);
+/// assert_eq!(rerun.history().len(), 2);
+///
+/// // Another system prompt makes another request.
+/// let mut rerun = recording.replay(&agent.with_system("Be brief."));
+/// let error = rerun.until_step(1).await.unwrap_err();
+/// assert_eq!(error.find_source::<ReplayMismatch>().unwrap().part, "request.system");
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "streams do nothing unless polled"]
+pub struct Rerun {
+    recording: Recording,
+    run: Run,
+    playing: Arc<Playing>,
+    steps: usize,
+    over: bool,
+}
+
+impl Rerun {
+    pub(super) fn new<B, St>(recording: &Recording, agent: &Agent, body: B) -> Self
+    where
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
+    {
+        let playing = Arc::new(Playing::new(&recording.0));
+        let mut agent = agent.clone();
+        agent.hooks = Hooks::new();
+        agent.watch = Watch::Played(Arc::clone(&playing));
+        let input = match recording.events().next() {
+            Some(Event::Appended { why: AppendedWhy::Input, items, .. }) => items.clone(),
+            _ => Vec::new(),
+        };
+        let begin = Begin {
+            history: recording.history().clone(),
+            input: Input(input),
+            resuming: recording.0.resuming.then(Arc::default),
+        };
+        let run = Run::new(agent, begin, body);
+        Self { recording: recording.clone(), run, playing, steps: 0, over: false }
+    }
+
+    /// Goes on to the end of the next step and gives the event that ends it. `None` where the
+    /// recording ends before.
+    ///
+    /// # Errors
+    ///
+    /// What the replay did otherwise than the recorded run.
+    pub async fn next_step(&mut self) -> Result<Option<Event>, Error> {
+        while let Some(event) = self.next().await {
+            let event = event?;
+            if is_step(&event) {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes on until so many steps were played since the beginning. Tells whether there are so many.
+    ///
+    /// # Errors
+    ///
+    /// What the replay did otherwise than the recorded run.
+    pub async fn until_step(&mut self, step: usize) -> Result<bool, Error> {
+        while self.steps < step {
+            if self.next_step().await?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many steps were played.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// The history as it was here; see [`Run::history`].
+    pub fn history(&self) -> History {
+        self.run.history()
+    }
+
+    /// The tokens that were used until here.
+    pub fn usage(&self) -> Usage {
+        self.run.usage()
+    }
+
+    /// The journal of the run.
+    pub fn journal(&self) -> &Journal {
+        self.run.journal()
+    }
+
+    /// The requests until here, as they were handed to the provider. An encoder makes its bytes of
+    /// one, for example [`anthropic::encode`](crate::provider::anthropic::encode).
+    pub fn requests(&self) -> Vec<Request> {
+        self.playing.requests()
+    }
+
+    /// What [`Recording::at`] gives for the last step that was played.
+    pub fn moment(&self) -> Moment {
+        self.recording.at(self.steps)
+    }
+
+    fn fail(&mut self, error: Error) -> Poll<Option<Result<Event, Error>>> {
+        self.over = true;
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Stream for Rerun {
+    type Item = Result<Event, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.over {
+            return Poll::Ready(None);
+        }
+        if this.playing.is_over() {
+            this.over = true;
+            // The last request may have been sent in vain.
+            if this.playing.is_asked() {
+                let _ = this.run.poll_next_unpin(cx);
+            }
+            return Poll::Ready(None);
+        }
+        let polled = this.run.poll_next_unpin(cx);
+        if let Some(mismatch) = this.playing.mismatch() {
+            return this.fail(mismatch.into_error());
+        }
+        match polled {
+            Poll::Ready(Some(Ok(event))) => {
+                this.steps += usize::from(is_step(&event));
+                Poll::Ready(Some(Ok(event)))
+            }
+            Poll::Pending if !this.playing.take_stuck() => Poll::Pending,
+            Poll::Ready(Some(Err(error))) => this.fail(error),
+            Poll::Pending | Poll::Ready(None) => match this.playing.missing() {
+                Some(missing) => this.fail(missing.into_error()),
+                None => {
+                    this.over = true;
+                    Poll::Ready(None)
+                }
+            },
+        }
+    }
+}
+
+impl FusedStream for Rerun {
+    fn is_terminated(&self) -> bool {
+        self.over
+    }
+}
+
+impl fmt::Debug for Rerun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rerun")
+            .field("steps", &self.steps)
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}

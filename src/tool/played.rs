@@ -1,0 +1,31 @@
+//! Calls whose events are known before.
+
+use futures::Stream;
+use futures::stream::StreamExt;
+
+use crate::event::ToolEvent;
+use crate::item::ToolCall;
+use crate::tool::ToolRun;
+
+impl ToolRun {
+    /// Runs no tool and asks nobody: its events are these, and those of `pending`
+    /// that are its own are left without a result at their end.
+    pub(crate) fn played(
+        mut self,
+        events: impl Stream<Item = ToolEvent> + Send + 'static,
+        mut pending: Vec<ToolCall>,
+    ) -> Self {
+        pending.retain(|it| self.turn.tool_calls().any(|call| call.call_id == it.call_id));
+        self.played = Some((events.boxed(), pending));
+        self
+    }
+
+    /// Keeps the result that an event brings.
+    pub(super) fn keep(&mut self, event: &ToolEvent) {
+        if let ToolEvent::Output(result) = event {
+            let is_it = |call: &ToolCall| call.call_id == result.call_id;
+            let at = self.turn.tool_calls().position(is_it).unwrap_or(usize::MAX);
+            self.results.push((at, result.clone()));
+        }
+    }
+}

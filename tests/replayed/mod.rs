@@ -1,0 +1,84 @@
+//! Every run of a suite is recorded, and played again when it is over: the events are the same, one
+//! by one, and the requests are the same bytes on every wire.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::{FutureExt, StreamExt};
+use turnstream::agent::replay::{Recorded, Recorder, Recording, ReplayMismatch, Rerun};
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
+use turnstream::{Agent, Event, Request};
+
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+static SEEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Replays every run, where it is dropped.
+#[allow(dead_code)]
+pub(crate) fn recorder() -> &'static Recorder {
+    static RECORDER: LazyLock<Recorder> =
+        LazyLock::new(|| Recorder::each(|run| check(&run, run.recording.replay(&run.agent))));
+    &RECORDER
+}
+
+/// Replays the runs of one agent in so many, where there are more than can be waited for.
+#[allow(dead_code)]
+pub(crate) fn one_in(n: usize, agent: Agent) -> Agent {
+    match SEEN.fetch_add(1, Ordering::Relaxed).is_multiple_of(n) {
+        true => agent.with_recorder(recorder()),
+        false => agent,
+    }
+}
+
+/// Plays a run, which is the recorded one.
+#[track_caller]
+pub(crate) fn check(run: &Recorded, rerun: Rerun) {
+    // What fails already is not made worse.
+    if std::thread::panicking() {
+        return;
+    }
+    let requests = replayed(&run.recording, rerun);
+    assert_eq!(requests.len(), run.requests.len(), "the requests of {:?}", run.recording);
+    for (recorded, played) in run.requests.iter().zip(&requests) {
+        assert!(bytes(recorded) == bytes(played), "{recorded:?}\n\n{played:?}");
+    }
+    let runs = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
+    let all = REQUESTS.fetch_add(requests.len(), Ordering::Relaxed) + requests.len();
+    println!("replayed: {runs} runs, {all} requests");
+}
+
+/// Plays a recording to its end, which is that of the recorded run, and gives its requests.
+#[track_caller]
+fn replayed(recording: &Recording, mut rerun: Rerun) -> Vec<Request> {
+    let mut recorded = recording.events();
+    loop {
+        // Nothing in it waits.
+        let Some(polled) = rerun.next().now_or_never() else {
+            panic!("the replay waits for {:?}", recorded.next());
+        };
+        let Some(event) = polled else { break };
+        let event: Event = event.unwrap_or_else(|error| panic!("{error}: {:#?}", error_of(&error)));
+        assert_eq!(Some(&event), recorded.next());
+    }
+    assert_eq!(recorded.next(), None, "the replay ends early");
+    assert_eq!(rerun.next().now_or_never().map(|it| it.is_none()), Some(true));
+    rerun.requests()
+}
+
+fn error_of(error: &turnstream::Error) -> Option<String> {
+    let mismatch = error.find_source::<ReplayMismatch>()?;
+    let short = |json: &turnstream::item::Json| json.as_str().chars().take(600).collect::<String>();
+    Some(format!("recorded {}\nreplayed {}", short(&mismatch.recorded), short(&mismatch.replayed)))
+}
+
+/// What each wire sends for a request, or why it sends nothing.
+fn bytes(request: &Request) -> [Result<Vec<u8>, String>; 4] {
+    [
+        anthropic::encode(request, "m"),
+        openai_chat::encode(request, "m", &Dialect::OPENAI),
+        openai_responses::encode(request, "m"),
+        gemini::encode(request, "m"),
+    ]
+    .map(|encoded| encoded.map_err(|error| error.to_string()))
+}
