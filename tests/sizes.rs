@@ -57,7 +57,7 @@ fn handles_are_a_few_words() {
     check::<TurnStream>(16);
     check::<Steps<'static, History>>(16);
     check::<turnstream::task::InTask<Event>>(16);
-    check::<History>(56);
+    check::<History>(40);
 }
 
 #[test]

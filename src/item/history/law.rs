@@ -79,9 +79,6 @@ impl History {
             }
         }
         next.turn_ended |= item.turn.is_some();
-        if !next.open {
-            self.open = None;
-        }
         next
     }
 
@@ -89,18 +86,27 @@ impl History {
     fn open_calls(&mut self) -> &mut Vec<String> {
         let is_open = self.law().open;
         let tip = self.tip.as_deref();
-        let open = self.open.get_or_insert_with(|| match is_open {
-            true => Arc::new(opened(tip)),
-            false => Arc::default(),
-        });
-        Arc::make_mut(open)
+        let open = &mut Arc::make_mut(&mut self.ids).open;
+        match (is_open, open.is_empty()) {
+            (true, true) => *open = opened(tip),
+            (false, false) => open.clear(),
+            (true, false) | (false, true) => {}
+        }
+        open
+    }
+
+    /// Entries were taken away: which calls are open is to be looked up.
+    pub(super) fn forget_open(&mut self) {
+        if !self.ids.open.is_empty() {
+            Arc::make_mut(&mut self.ids).open = Vec::new();
+        }
     }
 
     fn is_first(&self, call_id: &str, seen: &mut Seen) -> bool {
         match seen {
             Seen::Distinct => true,
             Seen::Collected(ids) => ids.insert(call_id.to_owned()),
-            Seen::Unasked if !self.known.may_hold(call_id) => true,
+            Seen::Unasked if !self.ids.known.may_hold(call_id) => true,
             Seen::Unasked => {
                 let mut ids: HashSet<String> = self.live_ids().map(str::to_owned).collect();
                 let is_first = ids.insert(call_id.to_owned());
@@ -129,7 +135,9 @@ impl History {
     pub(super) fn lawful_part(&self) -> Self {
         let lawful = |node: &&Arc<Node>| node.law.is_kept();
         let mut nodes = std::iter::successors(self.tip.as_ref(), |node| node.parent.as_ref());
-        Self { tip: nodes.find(lawful).cloned(), open: None, ..self.clone() }
+        let mut part = Self { tip: nodes.find(lawful).cloned(), ..self.clone() };
+        part.forget_open();
+        part
     }
 }
 

@@ -1,5 +1,6 @@
 //! The ledger: immutable, shared, cheap to clone, fork and append to.
 
+mod call_ids;
 mod encoded;
 mod items;
 mod law;
@@ -13,11 +14,11 @@ use std::sync::Arc;
 pub(crate) use encoded::Piece;
 pub use items::Items;
 
+use self::call_ids::CallIds;
 use self::encoded::Encoded;
 use self::law::{Law, Seen};
 
 use crate::env::Ids;
-use crate::item::known_ids::KnownIds;
 use crate::item::{Item, ItemKind, ToolCall, settle};
 
 /// All that was said, oldest first.
@@ -40,11 +41,7 @@ use crate::item::{Item, ItemKind, ToolCall, settle};
 pub struct History {
     id: Arc<str>,
     tip: Option<Arc<Node>>,
-    retired: Option<Arc<Retired>>,
-    /// Every call id that is here or ever was.
-    known: KnownIds,
-    /// The ids of the calls without a result; `None` where there are none, or nobody asked.
-    open: Option<Arc<Vec<String>>>,
+    ids: Arc<CallIds>,
     /// What encoders wrote of it. It is no part of what is said: equality, `Debug` and serde pass
     /// it over.
     encoded: Arc<Encoded>,
@@ -63,23 +60,8 @@ struct Node {
     law: Law,
 }
 
-/// Call ids that were rewritten away, newest first.
-struct Retired {
-    call_id: String,
-    parent: Option<Arc<Retired>>,
-}
-
 // Dropping a long chain by recursion would overflow the stack.
 impl Drop for Node {
-    fn drop(&mut self) {
-        let mut parent = self.parent.take();
-        while let Some(mut node) = parent.and_then(Arc::into_inner) {
-            parent = node.parent.take();
-        }
-    }
-}
-
-impl Drop for Retired {
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(mut node) = parent.and_then(Arc::into_inner) {
@@ -96,14 +78,7 @@ impl History {
 
     /// Makes an empty history with a known id, for example one that a store kept.
     pub fn with_id(id: impl Into<Arc<str>>) -> Self {
-        Self {
-            id: id.into(),
-            tip: None,
-            retired: None,
-            known: KnownIds::default(),
-            open: None,
-            encoded: Arc::default(),
-        }
+        Self { id: id.into(), tip: None, ids: Arc::default(), encoded: Arc::default() }
     }
 
     /// Makes a history of items that were kept somewhere.
@@ -156,7 +131,7 @@ impl History {
     fn append(&mut self, item: Item, seen: &mut Seen) {
         let law = self.law_with(&item, seen);
         if let ItemKind::ToolCall(call) = &item.kind {
-            self.known.insert(&call.call_id);
+            self.ids_mut().known.insert(&call.call_id);
         }
         let len = self.len() + 1;
         let turns = self.completed_turns() + usize::from(item.turn.is_some());
@@ -222,7 +197,7 @@ impl History {
             let Some(node) = self.tip.take() else { break };
             self.tip.clone_from(&node.parent);
         }
-        self.open = None;
+        self.forget_open();
         *self = self.truncated(from);
         self.extend(items);
         self.extend(behind);
@@ -230,16 +205,15 @@ impl History {
 
     /// Whether an entry with this call id is here, or ever was.
     pub fn holds_call_id(&self, call_id: &str) -> bool {
-        self.known.may_hold(call_id) && self.call_ids().any(|held| held == call_id)
+        self.ids.known.may_hold(call_id) && self.call_ids().any(|held| held == call_id)
     }
 
     /// Every call id that is here or ever was, newest first.
     pub(crate) fn call_ids(&self) -> impl Iterator<Item = &str> {
-        let retired = std::iter::successors(self.retired.as_deref(), |r| r.parent.as_deref());
         self.newest_first()
             .filter_map(Item::as_tool_call)
             .map(|call| call.call_id.as_str())
-            .chain(retired.map(|retired| retired.call_id.as_str()))
+            .chain(self.ids.retired())
     }
 
     /// How many completed turns are here.
@@ -302,19 +276,15 @@ impl History {
             self.retire(call.call_id.clone());
         }
         self.tip.clone_from(&node.parent);
-        self.open = None;
+        self.forget_open();
     }
 
     fn retire(&mut self, call_id: String) {
-        self.known.insert(&call_id);
-        let parent = self.retired.take();
-        self.retired = Some(Arc::new(Retired { call_id, parent }));
+        self.ids_mut().retire(call_id);
     }
 
-    fn retired_ids(&self) -> Vec<&str> {
-        std::iter::successors(self.retired.as_deref(), |r| r.parent.as_deref())
-            .map(|retired| retired.call_id.as_str())
-            .collect()
+    fn ids_mut(&mut self) -> &mut CallIds {
+        Arc::make_mut(&mut self.ids)
     }
 }
 

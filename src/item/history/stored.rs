@@ -26,8 +26,12 @@ struct Read {
 
 impl Serialize for History {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Written { id: &self.id, items: self.iter().collect(), retired_call_ids: self.retired_ids() }
-            .serialize(serializer)
+        Written {
+            id: &self.id,
+            items: self.iter().collect(),
+            retired_call_ids: self.ids.retired().collect(),
+        }
+        .serialize(serializer)
     }
 }
 

@@ -1,0 +1,46 @@
+//! The ids of calls, beside the entries.
+
+use std::sync::Arc;
+
+use crate::item::known_ids::KnownIds;
+
+/// The ids of the calls of a history.
+#[derive(Clone, Default)]
+pub(super) struct CallIds {
+    /// Those that were rewritten away.
+    retired: Option<Arc<Retired>>,
+    /// Every one that is there or ever was.
+    pub(super) known: KnownIds,
+    /// Those without a result, in order; empty where nobody asked.
+    pub(super) open: Vec<String>,
+}
+
+/// Call ids that were rewritten away, newest first.
+struct Retired {
+    call_id: String,
+    parent: Option<Arc<Retired>>,
+}
+
+// Dropping a long chain by recursion would overflow the stack.
+impl Drop for Retired {
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(mut node) = parent.and_then(Arc::into_inner) {
+            parent = node.parent.take();
+        }
+    }
+}
+
+impl CallIds {
+    pub(super) fn retire(&mut self, call_id: String) {
+        self.known.insert(&call_id);
+        let parent = self.retired.take();
+        self.retired = Some(Arc::new(Retired { call_id, parent }));
+    }
+
+    /// Those that were rewritten away, newest first.
+    pub(super) fn retired(&self) -> impl Iterator<Item = &str> {
+        std::iter::successors(self.retired.as_deref(), |retired| retired.parent.as_deref())
+            .map(|retired| retired.call_id.as_str())
+    }
+}

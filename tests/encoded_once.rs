@@ -1,0 +1,326 @@
+//! A history that was encoded before, in part or as another one, is encoded to the same bytes as
+//! one that never was.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use turnstream::env::CountingIds;
+use turnstream::item::{Json, Mark, Media, MediaSource, Part, ProviderData, ResultKind};
+use turnstream::item::{ToolResult, TurnInfo};
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
+use turnstream::request::{Cache, Options, System};
+use turnstream::tool::ToolSpec;
+use turnstream::turn::StopReason;
+use turnstream::{Error, History, Item, Request, Usage};
+
+/// What happens to a history.
+#[derive(Clone, Debug)]
+enum Act {
+    Said(Vec<Item>),
+    /// A turn, with as many calls and as many results.
+    Turn {
+        items: Vec<Item>,
+        calls: usize,
+        answered: usize,
+        stop: StopReason,
+        whole: bool,
+    },
+    /// Entries, told by two numbers, are replaced.
+    Rewrite(usize, usize, Vec<Item>),
+    /// The newest entries are cut off.
+    Cut(usize),
+    /// It goes on as a fork.
+    Fork,
+    /// It goes on as a clone, and its old self says something else.
+    Part(Vec<Item>),
+    /// It goes on where it was some acts before.
+    Back(usize),
+}
+
+/// How it is asked.
+#[derive(Clone, Debug)]
+struct Ask {
+    model: &'static str,
+    cache: Cache,
+    tools: bool,
+    stable: &'static str,
+    volatile: &'static str,
+    extra: Value,
+    /// How much of the newest the context of the request leaves out or replaces.
+    context: usize,
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        Just(" \n".to_owned()),
+        Just("trailing ".to_owned()),
+        Just("{\"a\":\"ü\\u2028\"}".to_owned()),
+        "[a-z ]{1,8}",
+    ]
+}
+
+fn data() -> impl Strategy<Value = Option<Arc<ProviderData>>> {
+    let values = prop::sample::select(vec![
+        ("anthropic", json!({ "signature": "c2ln" })),
+        ("anthropic", json!({ "type": "redacted_thinking", "data": "x" })),
+        ("anthropic", json!({ "type": "server_tool_use", "id": "s1", "name": "w", "input": {} })),
+        ("anthropic", json!({ "type": "web_search_tool_result", "tool_use_id": "s1" })),
+        ("anthropic", json!({ "type": "message", "container": { "id": "box" } })),
+        ("gemini", json!({ "thoughtSignature": "c2ln" })),
+        ("gemini", json!({ "thoughtSignature": "c2ln", "text": "", "id": "1" })),
+        ("openai_responses", json!({ "type": "reasoning", "id": "r", "encrypted_content": "e" })),
+        ("openai_responses", json!({ "item": { "type": "message", "id": "i" }, "after": "r" })),
+        ("openai_responses", json!({ "item": { "type": "function_call", "id": "i" } })),
+        ("openrouter", json!({ "reasoning_details": [{ "type": "reasoning.text" }] })),
+        ("litellm", json!({ "thinking_blocks": [{ "thinking": "x" }], "thought": "t" })),
+    ]);
+    let model = prop::sample::select(vec!["gemini-2.5-pro", "gemini-3-pro"]);
+    let data = (values, model).prop_map(|((provider, value), model)| {
+        let value = Json::new(&value).unwrap();
+        Arc::new(ProviderData { provider: provider.into(), model: model.into(), value })
+    });
+    prop::option::of(data)
+}
+
+fn picture() -> Item {
+    let source = MediaSource::Data("iVBORw0KGgo=".into());
+    let picture = Part::Image(Media { media_type: "image/png".into(), source });
+    Item::user(vec![Part::from("see"), picture])
+}
+
+fn models() -> impl Strategy<Value = Vec<Item>> {
+    let words = prop_oneof![
+        3 => text().prop_map(Item::text),
+        2 => text().prop_map(Item::reasoning),
+        1 => data().prop_filter_map("with data", |data| Some(Item::other((*data?).clone()))),
+    ];
+    let item = (words, data()).prop_map(|(item, data)| Item {
+        provider_data: item.provider_data.clone().or(data),
+        ..item
+    });
+    prop::collection::vec(item, 0..3)
+}
+
+fn said() -> impl Strategy<Value = Vec<Item>> {
+    let item = prop_oneof![
+        4 => text().prop_map(Item::user),
+        1 => Just(picture()),
+        1 => text().prop_map(Item::system),
+        1 => text().prop_map(|text| Item::user(text).marked(Mark::Tombstone)),
+        1 => Just(Item::tool_call("c1", "twice", "{}")),
+        1 => Just(result("c1", "stray", 0)),
+        1 => text().prop_map(|text| Item::text(text).marked(Mark::Interrupted)),
+    ];
+    // Most are lawful.
+    prop_oneof![5 => text().prop_map(|text| vec![Item::user(text)]), 2 => prop::collection::vec(item, 1..3)]
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let stop =
+        prop::sample::select(vec![StopReason::Stop, StopReason::Pause, StopReason::MaxTokens]);
+    let turn = (models(), 0..3_usize, 0..9_usize, stop, 0..8_usize);
+    prop_oneof![
+        10 => turn.prop_map(|(items, calls, answered, stop, whole)| {
+            Act::Turn { items, calls, answered, stop, whole: whole > 0 }
+        }),
+        4 => said().prop_map(Act::Said),
+        1 => (any::<usize>(), 0..4_usize, said()).prop_map(|(at, n, items)| Act::Rewrite(at, n, items)),
+        1 => (0..4_usize).prop_map(Act::Cut),
+        1 => Just(Act::Fork),
+        1 => said().prop_map(Act::Part),
+        1 => (1..4_usize).prop_map(Act::Back),
+    ]
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let few = || prop::sample::select(vec!["", " ", "Be brief.", "Be brief."]);
+    let extra = prop::sample::select(vec![
+        json!({}),
+        json!({}),
+        json!({ "n": 1, "metadata": { "a": 1 } }),
+        json!({ "messages": [], "input": {}, "contents": 1 }),
+    ]);
+    let models = prop::sample::select(vec!["gemini-2.5-pro", "gemini-2.5-pro", "gemini-3-pro"]);
+    let cache = prop::sample::select(vec![Cache::Off, Cache::Short, Cache::Short, Cache::Long]);
+    (models, cache, any::<bool>(), few(), few(), extra, 0..12_usize).prop_map(
+        |(model, cache, tools, stable, volatile, extra, context)| Ask {
+            model,
+            cache,
+            tools,
+            stable,
+            volatile,
+            extra,
+            context,
+        },
+    )
+}
+
+fn result(call_id: &str, text: &str, at: usize) -> Item {
+    let content = match at {
+        1 => match picture().as_user() {
+            Some(content) => content.clone(),
+            None => text.into(),
+        },
+        _ => text.into(),
+    };
+    let kind = if at == 2 { ResultKind::Error } else { ResultKind::Ok };
+    Item::tool_result(ToolResult {
+        call_id: call_id.into(),
+        name: "t".into(),
+        content,
+        kind,
+        report: None,
+    })
+}
+
+/// Does one thing to a history; `ids` counts its calls.
+fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act) {
+    match act {
+        Act::Said(items) => history.extend(items),
+        Act::Turn { mut items, calls, answered, stop, whole } => {
+            let mut called = Vec::new();
+            for _ in 0..calls {
+                *ids += 1;
+                called.push(format!("call_{ids}"));
+                items.push(Item::tool_call(called.last().unwrap(), "t", "{\"a\": 1}"));
+            }
+            match items.last_mut() {
+                Some(last) if whole => {
+                    last.turn = Some(Arc::new(TurnInfo {
+                        usage: Usage::default(),
+                        model: None,
+                        response_id: None,
+                        stop_reason: stop,
+                    }));
+                }
+                _ => items = items.into_iter().map(|item| item.marked(Mark::Interrupted)).collect(),
+            }
+            history.extend(items);
+            for (at, id) in called.iter().enumerate().take(if whole { answered } else { 0 }) {
+                history.push(result(id, "done", at + answered % 3));
+            }
+        }
+        Act::Rewrite(at, n, items) => {
+            let from = at % (history.len() + 1);
+            history.rewrite(from..from + n, items);
+        }
+        Act::Cut(n) => *history = history.truncated(history.len().saturating_sub(n)),
+        Act::Fork => *history = history.fork(&CountingIds::new("f")),
+        Act::Part(items) => {
+            let mut old = history.clone();
+            old.extend(items);
+            let _ = encode_all(&request(old, &Ask::plain()), "gemini-2.5-pro");
+        }
+        Act::Back(n) => {
+            if let Some(earlier) = past.len().checked_sub(n).and_then(|at| past.get(at)) {
+                *history = earlier.clone();
+            }
+        }
+    }
+}
+
+impl Ask {
+    fn plain() -> Self {
+        let (model, cache, extra) = ("gemini-2.5-pro", Cache::Short, json!({}));
+        Self { model, cache, tools: true, stable: "Be brief.", volatile: "", extra, context: 0 }
+    }
+}
+
+fn request(history: History, ask: &Ask) -> Request {
+    let mut request = Request::new(history);
+    match ask.context {
+        1 => request.context = request.context.truncated(request.context.len() / 2),
+        2 => {
+            let len = request.context.len();
+            request.context.rewrite(len.saturating_sub(3)..len, [Item::user("short")]);
+        }
+        3 => request.context.push(Item::user("by the way")),
+        _ => {}
+    }
+    request.system = System { stable: ask.stable.into(), volatile: ask.volatile.into() };
+    let Value::Object(extra) = ask.extra.clone() else { unreachable!("it is one") };
+    request.options = Options { cache: ask.cache, extra, ..Options::default() };
+    if ask.tools {
+        let parameters = json!({ "type": "object", "properties": {} });
+        let tool = ToolSpec { name: "t".into(), description: "Does".into(), parameters };
+        request.tools = vec![tool].into();
+    }
+    request
+}
+
+const DIALECTS: [Dialect; 5] =
+    [Dialect::OPENAI, Dialect::OPENROUTER, Dialect::MISTRAL, Dialect::LITELLM, Dialect::DEEPSEEK];
+
+/// What all encoders make of a request.
+fn encode_all(request: &Request, model: &str) -> Vec<Result<String, String>> {
+    let told = |encoded: Result<Vec<u8>, Error>| match encoded {
+        Ok(bytes) => Ok(String::from_utf8(bytes).unwrap()),
+        Err(error) => Err(format!("{error} {:?}", error.parameter())),
+    };
+    let mut all: Vec<_> =
+        DIALECTS.iter().map(|dialect| told(openai_chat::encode(request, model, dialect))).collect();
+    all.push(told(openai_responses::encode(request, model)));
+    all.push(told(anthropic::encode(request, model)));
+    all.push(told(gemini::encode(request, model)));
+    all
+}
+
+/// The same with nothing remembered beside it.
+fn rebuilt(history: &History) -> History {
+    serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn what_was_encoded_before_changes_no_byte(
+        acts in prop::collection::vec((act(), ask()), 1..14),
+        leading in 0..3_usize,
+    ) {
+        let mut history = History::with_id("h");
+        history.extend((0..leading).map(|n| Item::system(["", "first"][n % 2])));
+        let (mut past, mut ids) = (Vec::new(), 0);
+        for (act, ask) in acts {
+            happen(&mut history, &past, &mut ids, act);
+            past.push(history.clone());
+            let request = request(history.clone(), &ask);
+            let mut fresh = request.clone();
+            fresh.context = rebuilt(&request.context);
+            prop_assert_eq!(encode_all(&request, ask.model), encode_all(&fresh, ask.model));
+        }
+    }
+}
+
+#[test]
+fn a_mark_stands_on_what_was_encoded_long_before_where_nothing_else_takes_it() {
+    let mut history = History::with_id("h");
+    history.push(Item::user("go"));
+    for n in 0..5 {
+        let mut call = Item::tool_call(format!("c{n}"), "t", "{}");
+        call.turn = Some(Arc::new(TurnInfo {
+            usage: Usage::default(),
+            model: None,
+            response_id: None,
+            stop_reason: StopReason::ToolCalls,
+        }));
+        history.extend([call, result(&format!("c{n}"), "ok", 0)]);
+        let request = request(history.clone(), &Ask::plain());
+        let body = openai_chat::encode(&request, "m", &Dialect::OPENROUTER).unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["messages"][1]["content"][0]["cache_control"]["type"], "ephemeral");
+    }
+}
+
+#[test]
+fn what_is_remembered_is_no_part_of_a_history() {
+    let history = History::from_items("h", [Item::user("go")]);
+    let (told, same) = (format!("{history:?}"), rebuilt(&history));
+    let _ = encode_all(&request(history.clone(), &Ask::plain()), "m");
+    assert_eq!(format!("{history:?}"), told);
+    assert_eq!(history, same);
+    assert_eq!(serde_json::to_string(&history).unwrap(), serde_json::to_string(&same).unwrap());
+}
