@@ -124,8 +124,8 @@ impl Parts {
     pub fn deliver(&self, state: &mut State) -> Option<Event> {
         let (why, id, items) = if !state.notes.is_empty() {
             (AppendedWhy::Hook, self.id(), std::mem::take(&mut state.notes))
-        } else if let Some(said) = self.tape.said() {
-            let Some(Event::Appended { why, id, items }) = said else {
+        } else if self.tape.is_playing() {
+            let Some(Event::Appended { why, id, items }) = self.tape.said() else {
                 state.follow_up = false;
                 return None;
             };

@@ -5,3 +5,6 @@ pub mod agent {}
 
 #[doc = include_str!("wires.md")]
 pub mod wires {}
+
+#[doc = include_str!("replay.md")]
+pub mod replay {}

@@ -55,8 +55,7 @@ impl Stage {
             Ok(Some(Compaction { from: 0, to: 1, items: vec![Item::user("in short")] }))
         };
         let line = Line { model: model.clone(), fault, asked: AtomicUsize::new(0) };
-        let agent = Agent::new(line)
-            .with_recorder(crate::replayed::recorder())
+        let agent = crate::replayed::one_in(50, Agent::new(line))
             .with_kit(self.kit.clone())
             .with_limits(limits)
             .with_hook(denied)

@@ -127,9 +127,9 @@ impl Tape {
         }
     }
 
-    /// What a holder said; the outer `None` where nothing is played.
-    pub(in crate::agent) fn said(&self) -> Option<Option<Event>> {
-        self.playing().map(|playing| playing.said())
+    /// What a holder of the recorded run said before the next request.
+    pub(in crate::agent) fn said(&self) -> Option<Event> {
+        self.playing()?.said()
     }
 
     /// What hooks made of a request.
@@ -198,11 +198,11 @@ impl Tape {
             Self::Writing(_) if notes.is_empty() => {}
             Self::Writing(writing) => writing.noted(&Noted::Notes { items: notes.clone() }),
             Self::Playing(playing) => {
-                let noted = playing.take(|entry| match entry {
+                let said = playing.take(|entry| match entry {
                     Entry::Noted(Noted::Notes { items }) => Some(items.clone()),
                     _ => None,
                 });
-                *notes = noted.unwrap_or_default();
+                *notes = said.unwrap_or_default();
             }
         }
     }
