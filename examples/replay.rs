@@ -19,8 +19,8 @@ async fn main() -> Result<(), Error> {
     let path = std::env::temp_dir().join(format!("turnstream-replay-{}.jsonl", std::process::id()));
 
     let recorder = Recorder::to_file(&path)?;
-    let recorded = agent.clone().with_recorder(&recorder);
-    let outcome = recorded.run("How long is the night bus from Oslo to Bergen?").outcome().await;
+    let watched = agent.clone().with_recorder(&recorder);
+    let outcome = watched.run("How long is the night bus from Oslo to Bergen?").outcome().await;
     println!("recorded: {}", outcome.text);
 
     let recording = Recording::from_file(&path)?;

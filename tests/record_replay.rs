@@ -447,7 +447,7 @@ fn what_is_no_record_is_refused_with_its_line() {
     let asked = r#"{"type":"asked","turn":1,"request":{"history":{"id":"h","items":[]}}}"#;
     check("", "it is empty");
     check("hello\n", "line 1");
-    check("{\"type\":\"recording\",\"version\":2}\n", "version 2");
+    check("{\"type\":\"recording\",\"version\":3}\n", "version 3");
     check(&format!("{asked}\n"), "line 1: a record begins");
     check(&format!("{begin}\nnonsense\n{asked}\n"), "line 2");
     check(&format!("{begin}\n{begin}\n"), "line 2: a second record");

@@ -65,6 +65,10 @@ impl Tape {
         self.playing().is_some()
     }
 
+    pub(in crate::agent) fn is_writing(&self) -> bool {
+        self.writing().is_some()
+    }
+
     /// An event is given out.
     pub(in crate::agent) fn event(&self, event: &Event) {
         match self {
@@ -132,12 +136,12 @@ impl Tape {
         self.playing()?.said()
     }
 
-    /// What hooks made of a request.
-    pub(in crate::agent) fn prepared(&self, plain: &Request, request: &mut Request) {
+    /// What hooks made of a request, which was `plain` before.
+    pub(in crate::agent) fn prepared(&self, plain: Option<&Request>, request: &mut Request) {
         match self {
             Self::Off => {}
             Self::Writing(writing) => {
-                if let Some(prepared) = prepared(plain, request) {
+                if let Some(prepared) = plain.and_then(|plain| prepared(plain, request)) {
                     writing.noted(&Noted::Prepared(Box::new(prepared)));
                 }
             }
