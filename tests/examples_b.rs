@@ -133,3 +133,15 @@ fn objects_are_used_while_they_stream_and_forgotten_when_the_turn_starts_over() 
         ],
     );
 }
+
+#[test]
+fn a_recorded_run_is_played_stopped_and_gone_on_from_with_another_result() {
+    check(
+        "replay",
+        &[
+            "recorded: It takes 9 hours.",
+            "at step 2: 4 items, 1 request sent",
+            "changed: It takes 11 hours.",
+        ],
+    );
+}

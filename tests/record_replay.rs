@@ -447,7 +447,7 @@ fn what_is_no_record_is_refused_with_its_line() {
     let asked = r#"{"type":"asked","turn":1,"request":{"history":{"id":"h","items":[]}}}"#;
     check("", "it is empty");
     check("hello\n", "line 1");
-    check("{\"type\":\"recording\",\"version\":2}\n", "version 2");
+    check("{\"type\":\"recording\",\"version\":3}\n", "version 3");
     check(&format!("{asked}\n"), "line 1: a record begins");
     check(&format!("{begin}\nnonsense\n{asked}\n"), "line 2");
     check(&format!("{begin}\n{begin}\n"), "line 2: a second record");
@@ -563,7 +563,7 @@ async fn each_line_is_one_object_in_a_form_that_stays() {
     let zero = r#"{"input_tokens":0,"output_tokens":0,"cache_read_input_tokens":0,"cache_write_input_tokens":0,"reasoning_tokens":0}"#;
     let text = paper.text();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], r#"{"type":"recording","version":1,"model":"scripted"}"#);
+    assert_eq!(lines[0], r#"{"type":"recording","version":2,"model":"scripted"}"#);
     let begin = r#"{"type":"asked","turn":1,"request":{"system":{"stable":"","volatile":""},"tools":[],"options":{"#;
     assert!(lines[1].starts_with(begin), "{}", lines[1]);
     let end = r#""history":{"id":"h","items":[{"type":"user","content":"hi"}]},"context":{"id":"h","items":[{"type":"user","content":"hi"},{"type":"user","content":"more"}]}}}"#;
@@ -576,4 +576,35 @@ async fn each_line_is_one_object_in_a_form_that_stays() {
     );
     assert_eq!(lines[3], complete);
     assert_eq!(lines.len(), 4);
+}
+
+#[tokio::test]
+async fn a_record_grows_with_what_is_said_and_one_that_is_whole_is_read_as_well() {
+    let bytes = async |turns: usize| {
+        let model = Scripted::function(move |_, turn| match turn + 1 < turns {
+            true => Reply::new().call("add", json!({ "a": 1, "b": turn })),
+            false => "Done.".into(),
+        });
+        let paper = Paper::new();
+        let ran = Arc::default();
+        let agent = Agent::new(Record::to(model, paper.clone())).with_tools([add(&ran)]);
+        agent.with_max_turns(500).run("go").outcome().await;
+        paper.text()
+    };
+    let texts = [bytes(10).await, bytes(100).await, bytes(400).await];
+    let [ten, hundred, more] = [0, 1, 2].map(|at| texts[at].len());
+    let (first, second) = ((hundred - ten) / 90, (more - hundred) / 300);
+    assert!(second < first * 11 / 10, "{first} bytes a turn, then {second}");
+
+    // It plays, and so does one of version 1, where nothing is left out.
+    let replay = Replay::from_text(&texts[0]).unwrap();
+    let agent = Agent::new(replay.clone()).with_tools([add(&Arc::default())]);
+    assert_eq!(agent.run("go").outcome().await.text, "Done.");
+    assert_eq!(replay.remaining(), 0);
+    let lost = texts[0].replace("\"since\":{\"turn\":1,", "\"since\":{\"turn\":77,");
+    let refused = Replay::from_text(&lost).unwrap_err().to_string();
+    assert!(refused.contains("goes on from turn 77"), "{refused}");
+    let old = texts[0].lines().take(2).collect::<Vec<_>>().join("\n");
+    let old = old.replace("\"version\":2", "\"version\":1");
+    assert_eq!(Replay::from_text(&old).unwrap().remaining(), 1);
 }

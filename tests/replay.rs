@@ -2,8 +2,6 @@
 //! every run of the suites replays is told by `hard_cases`, `agent_mix`, `agent_boundaries`,
 //! `worlds` and `laws`, which replay theirs.
 
-mod replayed;
-
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 

@@ -120,8 +120,8 @@ impl Parts {
     pub fn deliver(&self, state: &mut State) -> Option<Event> {
         let (why, id, items) = if !state.notes.is_empty() {
             (AppendedWhy::Hook, self.id(), std::mem::take(&mut state.notes))
-        } else if let Some(said) = self.tape.said() {
-            let Some(Event::Appended { why, id, items }) = said else {
+        } else if self.tape.is_playing() {
+            let Some(Event::Appended { why, id, items }) = self.tape.said() else {
                 state.follow_up = false;
                 return None;
             };
@@ -159,9 +159,7 @@ impl Parts {
             request.options.tool_choice = ToolChoice::None;
         }
         // Boxed, so that a request takes no room in the body for all of the lap.
-        let plain = request.clone();
-        let mut request = Box::pin(self.agent.hooks.prepare(state, request)).await?;
-        self.tape.prepared(&plain, &mut request);
+        let request = Box::pin(self.prepared(state, request)).await?;
         let as_ever = Arc::ptr_eq(&request.tools, &self.agent.kit.specs());
         state.offered = (!as_ever).then(|| Arc::clone(&request.tools));
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
@@ -170,6 +168,14 @@ impl Parts {
         self.spent(state);
         self.control().set_price(price);
         state.model = model.into();
+        Ok(request)
+    }
+
+    /// A request as hooks want it, or wanted it in the run that is played.
+    async fn prepared(&self, state: &State, request: Request) -> Result<Request, Error> {
+        let plain = self.tape.is_writing().then(|| request.clone());
+        let mut request = self.agent.hooks.prepare(state, request).await?;
+        self.tape.prepared(plain.as_ref(), &mut request);
         Ok(request)
     }
 
@@ -189,10 +195,15 @@ impl Parts {
     /// [`Hook`](crate::ErrorKind::Hook) if a hook that is told of it fails.
     pub async fn ask(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
         // Nothing is sent before it is polled.
-        let played = self.tape.ask(&request)?;
-        let turn = played.unwrap_or_else(|| self.provider(state).stream_turn(request));
+        let turn = self.turn(state, request)?;
         self.agent.hooks.turn_started(state).await?;
         Ok(turn)
+    }
+
+    /// The turn that answers a request, by the provider or by the run that is played.
+    fn turn(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
+        let played = self.tape.ask(&request)?;
+        Ok(played.unwrap_or_else(|| self.provider(state).stream_turn(request)))
     }
 
     /// Tells hooks of a turn, and keeps what they want said next.

@@ -11,3 +11,6 @@ pub mod trace {}
 
 #[doc = include_str!("wires.md")]
 pub mod wires {}
+
+#[doc = include_str!("replay.md")]
+pub mod replay {}

@@ -50,7 +50,8 @@ impl ToolRun {
         let results: Vec<_> = results.into_iter().map(|(_, result)| result).collect();
         history.extend(results.iter().cloned().map(Item::tool_result));
         let pending = match played {
-            Some((_, mut pending)) => {
+            Some(played) => {
+                let mut pending = played.pending;
                 let is_open = |call: &ToolCall| results.iter().all(|it| it.call_id != call.call_id);
                 pending.retain(is_open);
                 pending

@@ -1,11 +1,18 @@
 //! Calls whose events are known before.
 
 use futures::Stream;
-use futures::stream::StreamExt;
+use futures::stream::{BoxStream, StreamExt};
 
 use crate::event::ToolEvent;
 use crate::item::ToolCall;
 use crate::tool::ToolRun;
+
+/// What a run of calls gives out instead of running anything.
+pub(super) struct Played {
+    pub(super) events: BoxStream<'static, ToolEvent>,
+    /// The calls that stay without a result.
+    pub(super) pending: Vec<ToolCall>,
+}
 
 impl ToolRun {
     /// Runs no tool and asks nobody: its events are these, and those of `pending`
@@ -16,7 +23,7 @@ impl ToolRun {
         mut pending: Vec<ToolCall>,
     ) -> Self {
         pending.retain(|it| self.turn.tool_calls().any(|call| call.call_id == it.call_id));
-        self.played = Some((events.boxed(), pending));
+        self.played = Some(Box::new(Played { events: events.boxed(), pending }));
         self
     }
 

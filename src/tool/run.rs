@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
-use futures::stream::{BoxStream, FusedStream, SelectAll, StreamExt};
+use futures::stream::{FusedStream, SelectAll, StreamExt};
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -16,6 +16,7 @@ use crate::item::{History, ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, Refusal};
 use crate::tool::pass::{Asking, Passed};
 use crate::tool::places::Places;
+use crate::tool::played::Played;
 use crate::tool::running::{Running, Said};
 use crate::tool::{Gate, Tool, ToolContext, Toolkit};
 use crate::turn::Turn;
@@ -60,7 +61,7 @@ pub struct ToolRun {
     /// What the gate ended it with.
     pub(super) error: Option<Error>,
     /// What it gives out instead of running anything, and the calls that stay pending.
-    pub(super) played: Option<(BoxStream<'static, ToolEvent>, Vec<ToolCall>)>,
+    pub(super) played: Option<Box<Played>>,
     over: bool,
 }
 
@@ -197,8 +198,8 @@ impl Stream for ToolRun {
         if this.over {
             return Poll::Ready(None);
         }
-        if let Some((events, _)) = &mut this.played {
-            let event = ready!(events.poll_next_unpin(cx));
+        if let Some(played) = &mut this.played {
+            let event = ready!(played.events.poll_next_unpin(cx));
             match &event {
                 Some(event) => this.keep(event),
                 None => this.over = true,

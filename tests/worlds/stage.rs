@@ -53,8 +53,7 @@ impl Stage {
         });
         let first = |_: &History| Ok(Some(Compaction::new(0, 1, vec![Item::user("in short")])));
         let line = Line { model: model.clone(), fault, asked: AtomicUsize::new(0) };
-        let agent = Agent::new(line)
-            .with_recorder(crate::replayed::recorder())
+        let agent = crate::replayed::one_in(50, Agent::new(line))
             .with_kit(self.kit.clone())
             .with_limits(limits)
             .with_hook(denied)

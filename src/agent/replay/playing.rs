@@ -222,8 +222,8 @@ impl Playing {
     }
 
     fn next_event(&self, from: usize) -> Option<(usize, &Event)> {
-        let entries = self.read.entries.iter().enumerate().skip(from);
-        entries.filter_map(|(at, entry)| Some((at, entry.event()?))).next()
+        let mut entries = self.read.entries.iter().enumerate().skip(from);
+        entries.find_map(|(at, entry)| Some((at, entry.event()?)))
     }
 
     /// The first of what is between the last event and the next that was not taken and fits.

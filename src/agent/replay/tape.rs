@@ -65,6 +65,10 @@ impl Tape {
         self.playing().is_some()
     }
 
+    pub(in crate::agent) fn is_writing(&self) -> bool {
+        self.writing().is_some()
+    }
+
     /// An event is given out.
     pub(in crate::agent) fn event(&self, event: &Event) {
         match self {
@@ -127,17 +131,17 @@ impl Tape {
         }
     }
 
-    /// What a holder said; the outer `None` where nothing is played.
-    pub(in crate::agent) fn said(&self) -> Option<Option<Event>> {
-        self.playing().map(|playing| playing.said())
+    /// What a holder of the recorded run said before the next request.
+    pub(in crate::agent) fn said(&self) -> Option<Event> {
+        self.playing()?.said()
     }
 
-    /// What hooks made of a request.
-    pub(in crate::agent) fn prepared(&self, plain: &Request, request: &mut Request) {
+    /// What hooks made of a request, which was `plain` before.
+    pub(in crate::agent) fn prepared(&self, plain: Option<&Request>, request: &mut Request) {
         match self {
             Self::Off => {}
             Self::Writing(writing) => {
-                if let Some(prepared) = prepared(plain, request) {
+                if let Some(prepared) = plain.and_then(|plain| prepared(plain, request)) {
                     writing.noted(&Noted::Prepared(Box::new(prepared)));
                 }
             }
@@ -198,11 +202,11 @@ impl Tape {
             Self::Writing(_) if notes.is_empty() => {}
             Self::Writing(writing) => writing.noted(&Noted::Notes { items: notes.clone() }),
             Self::Playing(playing) => {
-                let noted = playing.take(|entry| match entry {
+                let said = playing.take(|entry| match entry {
                     Entry::Noted(Noted::Notes { items }) => Some(items.clone()),
                     _ => None,
                 });
-                *notes = noted.unwrap_or_default();
+                *notes = said.unwrap_or_default();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The lines of a record: one JSON object each.
 //!
 //! ```text
-//! {"type":"recording","version":1,"model":"…"}                  first
+//! {"type":"recording","version":2,"model":"…"}                  first
 //! {"type":"asked","turn":1,"request":{…}}                       a request was about to be sent
 //! {"type":"event","turn":1,"event":{"type":"text_delta",…}}
 //! {"type":"error","turn":1,"error":{"kind":"overloaded",…}}     the turn ended with it
@@ -9,6 +9,10 @@
 //!
 //! A turn ends with its `turn_complete`, with an `error`, or, if it was dropped, with neither.
 //! Readers skip a `type` they do not know.
+//!
+//! A request is written whole but for what an earlier one has said: `"since":{"turn":1,"items":3}` in
+//! its history, or in its context, stands for the first 3 entries of the history, or the context, of
+//! turn 1. In version 1 it never does.
 
 use std::sync::Arc;
 
@@ -20,7 +24,10 @@ use crate::request::{Options, Request, System, ToolSpec};
 use crate::turn::TurnEvent;
 
 /// Raised when a reader of the version before would misread a line.
-pub(in crate::provider) const VERSION: u32 = 1;
+pub(in crate::provider) const VERSION: u32 = 2;
+
+/// The oldest version that is read.
+pub(in crate::provider) const OLDEST: u32 = 1;
 
 /// A line as it is written.
 #[derive(Serialize)]
@@ -32,7 +39,7 @@ pub(super) enum Written<'a> {
     },
     Asked {
         turn: u32,
-        request: &'a Asked,
+        request: &'a AskedOnWire,
     },
     Event {
         turn: u32,
@@ -58,7 +65,7 @@ pub(in crate::provider) enum Line {
     },
     Asked {
         turn: u32,
-        request: Box<Asked>,
+        request: Box<AskedOnWire>,
     },
     Event {
         turn: u32,
@@ -75,8 +82,20 @@ pub(in crate::provider) enum Line {
 }
 
 /// What was asked.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone)]
 pub(in crate::provider) struct Asked {
+    model: Option<String>,
+    system: System,
+    tools: Arc<[ToolSpec]>,
+    options: Options,
+    history: History,
+    /// Only where it is not the history.
+    context: Option<History>,
+}
+
+/// What was asked, as it is written.
+#[derive(Serialize, Deserialize)]
+pub(in crate::provider) struct AskedOnWire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<String>,
     #[serde(default)]
@@ -85,10 +104,26 @@ pub(in crate::provider) struct Asked {
     tools: Arc<[ToolSpec]>,
     #[serde(default)]
     options: Options,
-    history: History,
-    /// Only where it is not the history.
+    history: HistoryOnWire,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    context: Option<History>,
+    context: Option<HistoryOnWire>,
+}
+
+/// A history, without what an earlier one begins with.
+#[derive(Serialize, Deserialize)]
+struct HistoryOnWire {
+    id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<Since>,
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+/// So many entries of an earlier turn's.
+#[derive(Serialize, Deserialize)]
+struct Since {
+    turn: u32,
+    items: usize,
 }
 
 /// The part of it that a model is told. Ids of histories are drawn anew in each run.
@@ -111,6 +146,55 @@ impl Asked {
         Self { model, system, tools, options, history, context }
     }
 
+    fn context(&self) -> &History {
+        self.context.as_ref().unwrap_or(&self.history)
+    }
+
+    /// As it is written behind the request of an earlier turn.
+    pub(super) fn since(&self, before: Option<&(u32, Self)>) -> AskedOnWire {
+        let Self { model, system, tools, options, history, context } = self.clone();
+        let write = |history: &History, before: Option<(u32, &History)>| {
+            let since = before.and_then(|(turn, before)| {
+                let alike = history.iter().zip(before).take_while(|(a, b)| a == b).count();
+                (alike > 0).then_some(Since { turn, items: alike })
+            });
+            let known = since.as_ref().map_or(0, |since| since.items);
+            let items = history.iter().skip(known).cloned().collect();
+            HistoryOnWire { id: history.id().to_owned(), since, items }
+        };
+        let history = write(&history, before.map(|(turn, it)| (*turn, &it.history)));
+        let context = context.map(|it| write(&it, before.map(|(turn, it)| (*turn, it.context()))));
+        AskedOnWire { model, system, tools, options, history, context }
+    }
+
+    /// What was written behind the requests of earlier turns.
+    ///
+    /// # Errors
+    ///
+    /// If one that it goes on from is not among them, or shorter.
+    pub(in crate::provider) fn read<'a>(
+        written: AskedOnWire,
+        find: impl Fn(u32) -> Option<&'a Self>,
+    ) -> Result<Self, String> {
+        let AskedOnWire { model, system, tools, options, history, context } = written;
+        let read = |written: HistoryOnWire, of: fn(&Self) -> &History| {
+            let HistoryOnWire { id, since, items } = written;
+            let Some(Since { turn, items: known }) = since else {
+                return Ok(History::from_items(id, items));
+            };
+            let before = find(turn).map(of).filter(|before| before.len() >= known);
+            let before =
+                before.ok_or_else(|| format!("it goes on from turn {turn}, which is not there"))?;
+            Ok::<_, String>(History::from_items(
+                id,
+                before.iter().take(known).cloned().chain(items),
+            ))
+        };
+        let history = read(history, |asked| &asked.history)?;
+        let context = context.map(|context| read(context, Self::context)).transpose()?;
+        Ok(Self { model, system, tools, options, history, context })
+    }
+
     /// What a model is told by it, as an object of [`PARTS`].
     pub(in crate::provider) fn told(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(&Told {
@@ -118,7 +202,7 @@ impl Asked {
             system: &self.system,
             tools: &self.tools,
             options: &self.options,
-            context: self.context.as_ref().unwrap_or(&self.history).iter().collect(),
+            context: self.context().iter().collect(),
         })
     }
 }

@@ -30,8 +30,8 @@ use sink::Sink;
 ///
 /// A record is a file of JSON lines with a version in its first one. Each line of a turn carries
 /// the turn's number, so turns that stream at the same time share a file. A turn that is dropped
-/// simply goes no further in it. Each request is written whole, so the record of a run grows with the
-/// square of its turns.
+/// simply goes no further in it. Of a request stands there what the one before it has not said, so a
+/// record grows with what is said.
 ///
 /// Keys are no part of a request and so of no record. What else is secret is named by
 /// [`with_secret`](Self::with_secret).
@@ -195,7 +195,7 @@ struct TurnWriter {
 impl TurnWriter {
     fn begin(record: &Record, request: &Request) -> Result<Option<Self>, Error> {
         let (masker, sink) = (Arc::clone(&record.masker), Arc::clone(&record.sink));
-        let turn = sink.begin(record.model(), &Asked::of(request), &masker)?;
+        let turn = sink.begin(record.model(), Asked::of(request), &masker)?;
         let pending = Pending::default();
         Ok(turn.map(|turn| Self { masker, sink, turn, pending, over: false }))
     }

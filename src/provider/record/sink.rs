@@ -13,6 +13,8 @@ pub(super) struct Sink(Mutex<State>);
 struct State {
     out: Box<dyn Write + Send>,
     turns: u32,
+    /// The turn that was asked for last.
+    asked: Option<(u32, Asked)>,
     failure: Option<Error>,
     /// A turn has ended with the failure.
     told: bool,
@@ -20,7 +22,13 @@ struct State {
 
 impl Sink {
     pub(super) fn new(out: impl Write + Send + 'static) -> Self {
-        Self(Mutex::new(State { out: Box::new(out), turns: 0, failure: None, told: false }))
+        Self(Mutex::new(State {
+            out: Box::new(out),
+            turns: 0,
+            asked: None,
+            failure: None,
+            told: false,
+        }))
     }
 
     /// Writes what is asked and gives the turn's number; `None` if nothing is written any more.
@@ -31,7 +39,7 @@ impl Sink {
     pub(super) fn begin(
         &self,
         model: &str,
-        asked: &Asked,
+        asked: Asked,
         masker: &Masker,
     ) -> Result<Option<u32>, Error> {
         self.with(|state| {
@@ -41,7 +49,9 @@ impl Sink {
                 if turn == 1 {
                     state.write(&Written::Recording { version: VERSION, model }, masker);
                 }
-                state.write(&Written::Asked { turn, request: asked }, masker);
+                let request = asked.since(state.asked.as_ref());
+                state.write(&Written::Asked { turn, request: &request }, masker);
+                state.asked = Some((turn, asked));
                 state.flush();
             }
             match &state.failure {

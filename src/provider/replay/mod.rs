@@ -128,11 +128,12 @@ impl Replay {
     fn take(&self, request: &Request) -> Result<Recorded, Error> {
         let unreadable = |error: serde_json::Error| read::refusal(&error.to_string());
         let value = |told: String| serde_json::from_str::<Value>(&self.masker.json(told));
+        let plain = |told: String| serde_json::from_str::<Value>(&told);
         let asked = Asked::of(request).told().and_then(value).map_err(unreadable)?;
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let mut mismatch = None;
         for at in 0..turns.len() {
-            let recorded = value(turns[at].told.clone()).map_err(unreadable)?;
+            let recorded = turns[at].asked.told().and_then(plain).map_err(unreadable)?;
             match differ::first(turns[at].turn, &recorded, &asked) {
                 None => return Ok(turns.remove(at)),
                 Some(differs) => drop(mismatch.get_or_insert(differs)),

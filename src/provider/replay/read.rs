@@ -1,7 +1,7 @@
 //! From the lines of a record to its turns.
 
 use crate::error::{Error, ErrorKind};
-use crate::provider::record::line::{Asked, Line, VERSION};
+use crate::provider::record::line::{Asked, AskedOnWire, Line, OLDEST, VERSION};
 use crate::turn::TurnEvent;
 
 /// A record, read.
@@ -15,8 +15,7 @@ pub(super) struct Tape {
 /// A turn of a record.
 pub(super) struct Recorded {
     pub(super) turn: u32,
-    /// What the model was told, as JSON.
-    pub(super) told: String,
+    pub(super) asked: Asked,
     pub(super) events: Vec<Said>,
     pub(super) ending: Ending,
 }
@@ -58,7 +57,7 @@ pub(super) fn tape(text: &str) -> Result<Tape, Error> {
             Err(error) => return Err(refused(&error)),
         };
         match (read, &mut tape) {
-            (Line::Recording { version: VERSION, model }, None) => {
+            (Line::Recording { version: OLDEST..=VERSION, model }, None) => {
                 tape = Some(Tape { model, turns: Vec::new(), torn: false });
             }
             (Line::Recording { version, .. }, None) => {
@@ -75,7 +74,7 @@ impl Tape {
     fn push(&mut self, line: Line) -> Result<(), String> {
         match line {
             Line::Recording { .. } => return Err("a second record begins".to_owned()),
-            Line::Asked { turn, request } => self.begin(turn, &request)?,
+            Line::Asked { turn, request } => self.begin(turn, *request)?,
             Line::Event { turn, vetoed, event } => {
                 let recorded = self.open(turn)?;
                 if matches!(event, TurnEvent::TurnComplete { .. }) {
@@ -89,12 +88,13 @@ impl Tape {
         Ok(())
     }
 
-    fn begin(&mut self, turn: u32, request: &Asked) -> Result<(), String> {
+    fn begin(&mut self, turn: u32, request: AskedOnWire) -> Result<(), String> {
         if self.turns.iter().any(|recorded| recorded.turn == turn) {
             return Err(format!("turn {turn} is asked for twice"));
         }
-        let told = request.told().map_err(|error| error.to_string())?;
-        self.turns.push(Recorded { turn, told, events: Vec::new(), ending: Ending::Dropped });
+        let find = |turn| self.turns.iter().find(|it| it.turn == turn).map(|it| &it.asked);
+        let asked = Asked::read(request, find)?;
+        self.turns.push(Recorded { turn, asked, events: Vec::new(), ending: Ending::Dropped });
         Ok(())
     }
 

@@ -1,0 +1,63 @@
+//! A run is recorded, played again without the model or the tool, stopped at a step, and gone on from
+//! with one tool result changed.
+//!
+//! ```text
+//! cargo run --example replay
+//! ```
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::agent::replay::{Recorder, Recording};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolOutput, ToolSpec};
+use turnstream::{Agent, Error, Item};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Error> {
+    println!("The model's words are scripted.");
+    let agent = agent()?;
+    let path = std::env::temp_dir().join(format!("turnstream-replay-{}.jsonl", std::process::id()));
+
+    let recorder = Recorder::to_file(&path)?;
+    let watched = agent.clone().with_recorder(&recorder);
+    let outcome = watched.run("How long is the night bus from Oslo to Bergen?").outcome().await;
+    println!("recorded: {}", outcome.text);
+
+    let recording = Recording::from_file(&path)?;
+    let (mut rerun, mut events) = (recording.replay(&agent), 0);
+    while let Some(event) = rerun.next().await {
+        event?;
+        events += 1;
+    }
+    let requests = rerun.requests().len();
+    println!("replayed: {events} events and {requests} requests, all alike");
+
+    let mut rerun = recording.replay(&agent);
+    rerun.until_step(2).await?;
+    println!("at step 2: {} items, {} request sent", rerun.history().len(), rerun.requests().len());
+
+    let changed = rerun.moment().with_tool_result("c1", ToolOutput::ok("11 hours"))?;
+    let outcome = changed.run(&agent).outcome().await;
+    println!("changed: {}", outcome.text);
+
+    // A recording that cannot be taken away stays in the temporary folder.
+    let _ = std::fs::remove_file(&path);
+    Ok(())
+}
+
+/// Looks the duration up, and says it.
+fn agent() -> Result<Agent, Error> {
+    let model = Scripted::function(|request, _| {
+        match request.history.last().and_then(Item::as_tool_result) {
+            Some(result) => Reply::text(&format!("It takes {}.", result.content.text())),
+            None => Reply::text("Let me look.").call_raw("c1", "timetable", "{}"),
+        }
+    });
+    let spec = ToolSpec {
+        name: "timetable".into(),
+        description: "Tells how long the bus takes".into(),
+        parameters: json!({ "type": "object" }),
+    };
+    let timetable = Tool::raw(spec, |_args, _cx| async { "9 hours" })?;
+    Ok(Agent::new(model).with_tools([timetable]))
+}
