@@ -320,7 +320,7 @@ fn put_marks(
         Some(front) => Some(front),
         None => {
             // A message with a mark in it is not what the next request has.
-            written.closed = None;
+            (written.closed, written.first_is_marked) = (None, true);
             written.messages.first_mut()
         }
     };

@@ -89,7 +89,8 @@ impl<'a> Messages<'a> {
         }
         self.close();
         let back = self.instruction(back);
-        Ok(Written { front, messages: self.done, closed: self.closed, back })
+        let (messages, closed) = (self.done, self.closed);
+        Ok(Written { front, messages, closed, first_is_marked: false, back })
     }
 
     fn place(&self) -> Place {
