@@ -49,7 +49,7 @@ impl Written<'_> {
     /// newest message that it can stand on.
     pub(super) fn into_array(
         mut self,
-        known: Known,
+        known: &Known,
         before: usize,
         mark: Option<CacheControl>,
     ) -> Result<Array<Known>, Error> {
