@@ -257,7 +257,10 @@ const DIALECTS: [Dialect; 5] =
 /// What all encoders make of a request.
 fn encode_all(request: &Request, model: &str) -> Vec<Result<String, String>> {
     let told = |encoded: Result<Vec<u8>, Error>| match encoded {
-        Ok(bytes) => Ok(String::from_utf8(bytes).unwrap()),
+        Ok(bytes) => {
+            let _: Value = serde_json::from_slice(&bytes).unwrap();
+            Ok(String::from_utf8(bytes).unwrap())
+        }
         Err(error) => Err(format!("{error} {:?}", error.parameter())),
     };
     let mut all: Vec<_> =
@@ -313,6 +316,21 @@ fn a_mark_stands_on_what_was_encoded_long_before_where_nothing_else_takes_it() {
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["messages"][1]["content"][0]["cache_control"]["type"], "ephemeral");
     }
+}
+
+#[test]
+fn a_stable_zone_without_words_leaves_its_mark_to_the_first_message_and_to_no_other() {
+    let mut history = History::from_items("h", [Item::user("one")]);
+    let ask = Ask { stable: " ", ..Ask::plain() };
+    let marks = |history: &History| {
+        let body = encode_all(&request(history.clone(), &ask), "m").swap_remove(1).unwrap();
+        let body: Value = serde_json::from_str(&body).unwrap();
+        let marked = |message: &Value| !message["content"][0]["cache_control"].is_null();
+        body["messages"].as_array().unwrap().iter().map(marked).collect::<Vec<_>>()
+    };
+    assert_eq!(marks(&history), [true]);
+    history.extend([Item::user("two"), Item::user("three")]);
+    assert_eq!(marks(&history), [true, false, true]);
 }
 
 #[test]

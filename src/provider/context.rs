@@ -114,7 +114,15 @@ impl<K: Key> Context<K> {
 
     /// What is to be encoded, in order, each item with the place behind it.
     pub(super) fn items(&self) -> impl Iterator<Item = (usize, &Item)> {
+        #[cfg(test)]
+        tests::count(self.peek().count());
         self.settled.behind(self.begun).filter(|(_, item)| !item.tombstone)
+    }
+
+    /// The same items, for a look ahead.
+    pub(super) fn peek(&self) -> impl Iterator<Item = &Item> {
+        let items = self.settled.behind(self.begun).map(|(_, item)| item);
+        items.filter(|item| !item.tombstone)
     }
 
     /// The bytes of a body, whose `array` is empty, with the items in it. What is closed is
@@ -255,3 +263,6 @@ pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
+
+#[cfg(test)]
+mod tests;

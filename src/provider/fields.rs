@@ -164,17 +164,18 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[track_caller]
+    fn check(body: &str, extra: Value, expected: &str) {
+        let body: Fields = serde_json::from_str(body).unwrap();
+        let Value::Object(extra) = extra else { unreachable!("it is written as an object") };
+        let fill = |out: &mut Vec<u8>| out.extend_from_slice(b"1,2");
+        let bytes = to_bytes_around(&body, "items", fill, &extra).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    }
+
     #[test]
     fn extra_fields_are_merged_and_the_order_stays() {
         let body = r#"{"z":1,"m":{"y":[1e2],"x":2},"a":3,"items":[]}"#;
-        #[track_caller]
-        fn check(body: &str, extra: Value, expected: &str) {
-            let body: Fields = serde_json::from_str(body).unwrap();
-            let Value::Object(extra) = extra else { unreachable!("it is written as an object") };
-            let fill = |out: &mut Vec<u8>| out.extend_from_slice(b"1,2");
-            let bytes = to_bytes_around(&body, "items", fill, &extra).unwrap();
-            assert_eq!(String::from_utf8(bytes).unwrap(), expected);
-        }
         let plain = r#"{"z":1,"m":{"y":[1e2],"x":2},"a":3,"items":[1,2]}"#;
         check(body, json!({}), plain);
         let extra = json!({ "m": { "x": 9, "w": {} }, "a": null, "new": [1] });

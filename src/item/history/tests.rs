@@ -1,4 +1,9 @@
+use proptest::prelude::*;
+
 use super::*;
+use crate::item::settle::Before;
+use crate::item::{Mark, ResultKind, StopReason, ToolResult, TurnInfo};
+use crate::usage::Usage;
 
 fn history(texts: &[&str]) -> History {
     History::from_items("h", texts.iter().map(|text| Item::text(*text)))
@@ -50,4 +55,128 @@ fn a_range_beyond_the_end_rewrites_up_to_the_end() {
     assert_eq!(texts(&history), ["1", "x"]);
     history.rewrite(7..9, [Item::text("y")]);
     assert_eq!(texts(&history), ["1", "x", "y"]);
+}
+
+/// Everything that can be wrong with calls and results, from few ids.
+fn items() -> impl Strategy<Value = Vec<Item>> {
+    let ended = |item: Item| Item { turn: Some(Arc::new(ended())), ..item };
+    let item =
+        (0..9_u8, 0..3_u8, any::<bool>(), 0..8_u8).prop_map(move |(kind, id, ends, mark)| {
+            let id = format!("c{id}");
+            let item = match kind {
+                0..=3 => Item::tool_call(id, "t", "{}"),
+                4..=6 => Item::tool_result(ToolResult {
+                    call_id: id,
+                    name: "t".into(),
+                    content: "ok".into(),
+                    kind: ResultKind::Ok,
+                    report: None,
+                }),
+                7 => Item::user("go"),
+                _ => Item::text("so"),
+            };
+            let item = if ends { ended(item) } else { item };
+            match mark {
+                0 => item.marked(Mark::Interrupted),
+                1 => item.marked(Mark::Tombstone),
+                _ => item,
+            }
+        });
+    proptest::collection::vec(item, 0..9)
+}
+
+fn ended() -> TurnInfo {
+    let stop_reason = StopReason::ToolCalls;
+    TurnInfo { usage: Usage::default(), model: None, response_id: None, stop_reason }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn what_is_known_entry_by_entry_is_what_a_look_at_all_of_them_tells(
+        first in items(),
+        cut in 0..9_usize,
+        more in items(),
+        rewritten in 0..9_usize,
+    ) {
+        let mut history = History::from_items("h", first);
+        history = history.truncated(cut);
+        history.extend(more.clone());
+        if rewritten < history.len() {
+            history.rewrite(rewritten..rewritten + 2, more.into_iter().take(2));
+        }
+        let all: Vec<&Item> = history.iter().collect();
+        let is_lawful = settle::is_lawful(&all);
+        prop_assert_eq!(history.is_lawful(), is_lawful);
+        prop_assert_eq!(history.unanswered_calls(), settle::unanswered(&all, &Before::default()));
+        let before = Before { taken: history.ids.retired().collect(), ..Before::default() };
+        let expected = match is_lawful {
+            true => all.into_iter().cloned().collect(),
+            false => settle::settle(&all, &before),
+        };
+        let settled = history.settled();
+        prop_assert!(settled.is_lawful());
+        prop_assert_eq!(settled.iter().cloned().collect::<Vec<_>>(), expected);
+    }
+}
+
+/// What is remembered of a history under a key: the entries and the bytes.
+fn remembered(history: &History, key: u8) -> Option<(usize, String)> {
+    let piece = history.encoded(&key)?;
+    let mut bytes = Vec::new();
+    piece.write(&mut bytes);
+    Some((piece.len(), String::from_utf8(bytes).unwrap()))
+}
+
+fn remember(history: &History, key: u8, text: &str) {
+    let older = history.encoded(&key);
+    history.remember(key, older.as_ref(), history.len(), text.as_bytes().to_vec(), ());
+}
+
+#[test]
+fn what_is_encoded_is_found_by_all_that_share_the_entries() {
+    let mut a = history(&["1"]);
+    let before = a.clone();
+    remember(&a, 0, "1");
+    a.push(Item::text("2"));
+    let fork = a.fork(&crate::env::CountingIds::new("fork"));
+    remember(&a, 0, "2");
+    assert_eq!(remembered(&a, 0), Some((2, "12".to_owned())));
+    assert_eq!(remembered(&before, 0), Some((1, "1".to_owned())));
+    assert_eq!(remembered(&fork, 0), Some((1, "1".to_owned())));
+    assert_eq!(remembered(&a, 1), None);
+    a.rewrite(1..2, [Item::text("3")]);
+    assert_eq!(remembered(&a, 0), Some((1, "1".to_owned())));
+    a.rewrite(0..1, []);
+    assert_eq!(remembered(&a, 0), None);
+}
+
+#[test]
+fn a_few_lines_are_remembered_and_none_of_entries_that_are_gone() {
+    let history = history(&["1"]);
+    for key in 0..9 {
+        remember(&history, key, "1");
+    }
+    let known = (0..9).filter(|key| remembered(&history, *key).is_some());
+    assert_eq!(known.collect::<Vec<_>>(), [5, 6, 7, 8]);
+    let mut other = history.clone();
+    other.push(Item::text("2"));
+    remember(&other, 8, "2");
+    assert_eq!(remembered(&other, 8), Some((2, "12".to_owned())));
+    drop(other);
+    remember(&history, 7, "1");
+    assert_eq!(remembered(&history, 8), Some((1, "1".to_owned())));
+}
+
+#[test]
+fn a_million_pieces_drop_without_recursion() {
+    let mut history = History::with_id("h");
+    let mut older = None;
+    for _ in 0..1_000_000 {
+        history.push(Item::text(""));
+        history.remember(0_u8, older.as_ref(), history.len(), Vec::new(), ());
+        older = history.encoded(&0_u8);
+    }
+    drop((history, older));
 }

@@ -31,7 +31,7 @@ const WIRE: &str = "Gemini";
 /// and a `seed` beyond 31 bits.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let mut context = Context::of(request, ToModel(model.to_owned()));
-    if !opens_model(context.items().map(|(_, item)| item)) {
+    if !opens_model(context.peek()) {
         // What is encoded ends with the user, to whose content this may belong.
         context = context.anew();
     }

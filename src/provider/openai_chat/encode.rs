@@ -67,7 +67,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     body.set_tools(options, dialect)?;
     body.set_reasoning(options, dialect)?;
     body.response_format = response_format(&options.output, dialect)?;
-    let array = written.into_array(known, context.encoded(), mark)?;
+    let array = written.into_array(&known, context.encoded(), mark)?;
     context.write(&body, array, &options.extra)
 }
 
@@ -320,7 +320,7 @@ fn put_marks(
         Some(front) => Some(front),
         None => {
             // A message with a mark in it is not what the next request has.
-            written.closed = None;
+            (written.closed, written.first_is_marked) = (None, true);
             written.messages.first_mut()
         }
     };

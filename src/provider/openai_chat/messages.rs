@@ -26,20 +26,16 @@ pub(super) struct Messages<'a> {
     /// Texts of the assistant and the user are parts, with and without a mark.
     in_parts: bool,
     done: Vec<Message<'a>>,
-    /// The newest message answers a call.
-    behind_result: bool,
+    /// What is known here, but for the ids.
+    place: Place,
     /// The place up to which all is closed, how many messages are, and what is known there.
     closed: Option<(usize, usize, Place)>,
     /// The message of the turn that is being written.
     turn: Option<Message<'a>>,
     /// What the turn thought.
     thought: Cow<'a, str>,
-    /// The item before was of a turn that did not complete.
-    interrupted: bool,
     /// Images and files of the tool results that are being written.
     media: Vec<Part<'a>>,
-    /// A tool has answered and the user has not spoken since.
-    in_tool_loop: bool,
     /// How many calls have no result yet.
     open_calls: usize,
     ids: Ids<'a>,
@@ -48,9 +44,13 @@ pub(super) struct Messages<'a> {
 /// What is known where nothing is open.
 #[derive(Clone, Default)]
 pub(super) struct Place {
+    /// The item before was of a turn that did not complete.
     interrupted: bool,
+    /// A tool has answered and the user has not spoken since.
     in_tool_loop: bool,
+    /// The newest message answers a call.
     behind_result: bool,
+    /// The ids that were given out.
     given: Given,
 }
 
@@ -62,15 +62,13 @@ impl<'a> Messages<'a> {
             model,
             in_parts,
             done: Vec::new(),
-            behind_result: place.behind_result,
+            ids: Ids::new(dialect.ids, place.given.clone()),
+            place: place.clone(),
             closed: None,
             turn: None,
             thought: Cow::Borrowed(""),
-            interrupted: place.interrupted,
             media: Vec::new(),
-            in_tool_loop: place.in_tool_loop,
             open_calls: 0,
-            ids: Ids::new(dialect.ids, place.given.clone()),
         }
     }
 
@@ -84,25 +82,18 @@ impl<'a> Messages<'a> {
         for (at, item) in context.items() {
             self.push(item)?;
             if self.turn.is_none() && self.media.is_empty() && self.open_calls == 0 {
-                self.closed = Some((at, self.done.len(), self.place()));
+                let place = Place { given: self.ids.given(), ..self.place.clone() };
+                self.closed = Some((at, self.done.len(), place));
             }
         }
         self.close();
         let back = self.instruction(back);
-        Ok(Written { front, messages: self.done, closed: self.closed, back })
-    }
-
-    fn place(&self) -> Place {
-        Place {
-            interrupted: self.interrupted,
-            in_tool_loop: self.in_tool_loop,
-            behind_result: self.behind_result,
-            given: self.ids.given(),
-        }
+        let (messages, closed) = (self.done, self.closed);
+        Ok(Written { front, messages, closed, first_is_marked: false, back })
     }
 
     fn put(&mut self, message: Message<'a>) {
-        self.behind_result = message.role == "tool";
+        self.place.behind_result = message.role == "tool";
         self.done.push(message);
     }
 
@@ -129,7 +120,7 @@ impl<'a> Messages<'a> {
         // What was cut off is a message of its own; what comes next does not change it. Nor does
         // another that was cut off: nothing tells where the first ended but its text. But between
         // calls and their results no message may stand.
-        let went_on = std::mem::replace(&mut self.interrupted, item.interrupted);
+        let went_on = std::mem::replace(&mut self.place.interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
             true => turn.content.says_something(),
             false => went_on,
@@ -196,7 +187,7 @@ impl<'a> Messages<'a> {
     }
 
     fn speak_as_user(&mut self, content: Content<'a>) {
-        self.in_tool_loop = false;
+        self.place.in_tool_loop = false;
         self.answer_results();
         self.put(Message::new("user", content));
     }
@@ -245,7 +236,7 @@ impl<'a> Messages<'a> {
     }
 
     fn result(&mut self, result: &'a ToolResult) -> Result<(), Error> {
-        self.in_tool_loop = true;
+        self.place.in_tool_loop = true;
         let text = match &result.content {
             item::Content::Text(text) => Cow::Borrowed(text.as_str()),
             item::Content::Parts(parts) => {
@@ -303,7 +294,7 @@ impl<'a> Messages<'a> {
             }
         }
         let echoes = self.dialect.reasoning_echo == ReasoningEcho::ContentInToolLoop;
-        if echoes && (calls || self.in_tool_loop) {
+        if echoes && (calls || self.place.in_tool_loop) {
             turn.seldom().reasoning_content = Some(thought);
         }
         self.put(turn);
@@ -319,7 +310,7 @@ impl<'a> Messages<'a> {
 
     /// Has an assistant speak before the user does, where a server wants it.
     fn answer_results(&mut self) {
-        if self.dialect.assistant_after_results && self.behind_result {
+        if self.dialect.assistant_after_results && self.place.behind_result {
             let content = self.spoken(Cow::Borrowed(READ));
             self.put(Message::new("assistant", content));
         }

@@ -38,6 +38,8 @@ pub(super) struct Written<'a> {
     pub(super) messages: Vec<Message<'a>>,
     /// The place up to which all is closed, how many messages are, and what is known there.
     pub(super) closed: Option<(usize, usize, Place)>,
+    /// The first of the messages is marked as the end of the stable zone.
+    pub(super) first_is_marked: bool,
     /// The instructions behind the items, where there are any.
     pub(super) back: Option<Message<'a>>,
 }
@@ -47,7 +49,7 @@ impl Written<'_> {
     /// newest message that it can stand on.
     pub(super) fn into_array(
         mut self,
-        known: Known,
+        known: &Known,
         before: usize,
         mark: Option<CacheControl>,
     ) -> Result<Array<Known>, Error> {
@@ -60,14 +62,14 @@ impl Written<'_> {
         let called = known.called || self.messages.iter().any(Message::calls);
         let mut closed = Elements::default();
         let mut mark_at = known.mark_at;
-        let place = encode(self.messages, &mut closed, mark)?;
+        let place = encode(self.messages, 0, &mut closed, mark)?;
         mark_at = place.map(|at| before + at).or(mark_at);
         let begins = before + closed.0.len();
         if let Some((at, _, place)) = self.closed {
             let state = Known { place, called, mark_at };
             array.closed = Some(Closed { at, state, elements: closed });
         }
-        let place = encode(rest, &mut array.rest, mark)?;
+        let place = encode(rest, usize::from(self.first_is_marked), &mut array.rest, mark)?;
         mark_at = place.map(|at| begins + at).or(mark_at);
         if let Some(back) = &self.back {
             array.rest.push(back)?;
@@ -80,16 +82,18 @@ impl Written<'_> {
 }
 
 /// Adds messages, and gives the place in the bytes where a mark goes that stands on the newest.
+/// None can stand on the first of them, as many as are `marked`.
 fn encode(
     messages: Vec<Message<'_>>,
+    marked: usize,
     elements: &mut Elements,
     mark: Option<CacheControl>,
 ) -> Result<Option<usize>, Error> {
     let mut newest = None;
-    for mut message in messages {
+    for (at, mut message) in messages.into_iter().enumerate() {
         let begins = elements.0.len();
         elements.push(&message)?;
-        if mark.is_some() && message.takes_mark() {
+        if mark.is_some() && at >= marked && message.takes_mark() {
             newest = Some((begins, elements.0.len(), message));
         }
     }

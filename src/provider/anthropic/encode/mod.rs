@@ -62,7 +62,7 @@ use crate::request::{Cache, Request};
 /// files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let mut context = Context::of(request, ToModel(model.to_owned()));
-    if !context.items().next().is_some_and(|(_, item)| opens_user(item)) {
+    if !context.peek().next().is_some_and(opens_user) {
         // What is encoded ends with an assistant, to whose message this may belong.
         context = context.anew();
     }

@@ -1,0 +1,82 @@
+use std::cell::Cell;
+
+use super::*;
+use crate::item::{ResultKind, StopReason, ToolResult, TurnInfo};
+use crate::provider::openai_chat::Dialect;
+use crate::provider::{anthropic, gemini, openai_chat, openai_responses};
+use crate::usage::Usage;
+
+thread_local! {
+    static ENCODED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts items that an encoder is given.
+pub(super) fn count(items: usize) {
+    ENCODED.set(ENCODED.get() + items);
+}
+
+const TURNS: usize = 100;
+
+/// Encodes a history that grows by a call and its result, and gives how many items the encoder was
+/// given for each item that there is in the end.
+fn encoded(encode: impl Fn(&Request)) -> f64 {
+    let mut history = History::with_id("h");
+    history.push(Item::user("go"));
+    ENCODED.set(0);
+    for n in 0..TURNS {
+        encode(&Request::new(history.clone()));
+        let mut call = Item::tool_call(format!("c{n}"), "t", "{}");
+        call.turn = Some(Arc::new(TurnInfo {
+            usage: Usage::default(),
+            model: None,
+            response_id: None,
+            stop_reason: StopReason::ToolCalls,
+        }));
+        history.extend([
+            call,
+            Item::tool_result(ToolResult {
+                call_id: format!("c{n}"),
+                name: "t".into(),
+                content: "ok".into(),
+                kind: ResultKind::Ok,
+                report: None,
+            }),
+        ]);
+    }
+    encode(&Request::new(history.clone()));
+    #[expect(clippy::cast_precision_loss, reason = "they are few")]
+    let times = ENCODED.get() as f64 / history.len() as f64;
+    times
+}
+
+#[track_caller]
+fn check(at_most: f64, encode: impl Fn(&Request) -> Result<Vec<u8>, Error>) {
+    let times = encoded(|request| assert!(encode(request).is_ok_and(|bytes| !bytes.is_empty())));
+    assert!((1.0..=at_most).contains(&times), "{times} times");
+}
+
+#[test]
+fn each_item_is_encoded_once() {
+    for dialect in Dialect::ALL {
+        check(1.0, |request| openai_chat::encode(request, "m", dialect));
+    }
+    check(1.0, |request| openai_responses::encode(request, "m"));
+}
+
+#[test]
+fn where_messages_grow_only_those_that_are_open_are_encoded_again() {
+    // The results of the newest turn.
+    check(1.5, |request| anthropic::encode(request, "m"));
+    // The newest turn.
+    check(2.0, |request| gemini::encode(request, "m"));
+}
+
+#[test]
+fn another_model_is_given_all_items_once_and_then_what_is_new() {
+    let asked = Cell::new(0);
+    check(2.0, |request| {
+        asked.set(asked.get() + 1);
+        let model = if asked.get() > TURNS / 2 { "fallback" } else { "m" };
+        openai_chat::encode(request, model, &Dialect::OPENAI)
+    });
+}
