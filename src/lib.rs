@@ -67,8 +67,8 @@
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
 //!
 //! Beside them stands the [`guide`]: how [the agent](guide::agent) ends, goes on and is stopped, what of a
-//! [session](guide::sessions) is durable when, what stands in a [trace](guide::trace), and what each
-//! [wire](guide::wires) carries, downgrades or refuses.
+//! [session](guide::sessions) is durable when, what stands in a [trace](guide::trace), how a run is
+//! [played again](guide::replay), and what each [wire](guide::wires) carries, downgrades or refuses.
 //!
 //! # What holds
 //!
