@@ -158,8 +158,7 @@ impl History {
             };
             let before = std::mem::replace(&mut line.newest, newest);
             // What is of entries that nobody holds any more is of no use.
-            let mut forgotten: Vec<Line> =
-                lines.extract_if(.., |line| !line.shorten()).collect();
+            let mut forgotten: Vec<Line> = lines.extract_if(.., |line| !line.shorten()).collect();
             lines.push(line);
             let many = lines.len().saturating_sub(MOST_LINES);
             forgotten.extend(lines.drain(..many));

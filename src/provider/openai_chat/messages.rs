@@ -56,12 +56,7 @@ pub(super) struct Place {
 
 impl<'a> Messages<'a> {
     /// Begins at a place, or with nothing.
-    pub(super) fn new(
-        dialect: &'a Dialect,
-        model: &'a str,
-        in_parts: bool,
-        place: &Place,
-    ) -> Self {
+    pub(super) fn new(dialect: &'a Dialect, model: &'a str, in_parts: bool, place: &Place) -> Self {
         Self {
             dialect,
             model,
