@@ -63,7 +63,7 @@ impl Session {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the range cannot be replaced so, see
-    /// [`Compaction::check`]; [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it
+    /// [`Compaction::check`], or has a call that waits for its result; [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it
     /// cannot be written. The history stays as it is then.
     pub async fn checkpoint(
         &self,
@@ -83,7 +83,13 @@ impl Session {
         mut restored: Restored,
         compaction: Compaction,
     ) -> Result<(), Error> {
-        compaction.check(&restored.history())?;
+        let history = restored.history();
+        compaction.check(&history)?;
+        // With the results of the calls that wait, which stand behind.
+        let settled = history.settled();
+        if settled.truncated(history.len()) == history {
+            compaction.check(&settled)?;
+        }
         let Compaction { from, to, items, .. } = compaction;
         let why = RewrittenWhy::Compacted;
         let entry = Entry::Rewritten { why, from, to, items };
