@@ -1,5 +1,6 @@
 //! What a toolkit does with the calls of a turn.
 
+use std::future::ready;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +13,7 @@ use turnstream::event::ToolEvent;
 use turnstream::item::{Content, Part, ResultKind, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{Step, TurnEvents};
-use turnstream::tool::{Tool, ToolOutput, ToolSpec, Update};
+use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Update};
 use turnstream::turn::StopReason;
 use turnstream::{Event, History, Item, Request, Toolkit, Turn};
 
@@ -394,4 +395,35 @@ async fn the_events_of_tools_are_events_of_the_run() {
             Step::Next(_)
         ]
     ));
+}
+
+/// What a closure does before it gives its future is work of the tool, too.
+#[tokio::test]
+async fn nothing_of_a_closure_runs_before_its_started_is_given_out() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = || {
+        let ran = Arc::clone(&ran);
+        move |_args: Value, _cx: ToolContext| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            "done"
+        }
+    };
+    let (raw, typed, streaming) = (count(), count(), count());
+    let tools = [
+        Tool::raw(spec("raw"), move |args, cx| ready(raw(args, cx))).unwrap(),
+        Tool::typed(spec("typed"), move |args, cx| ready(typed(args, cx))).unwrap(),
+        Tool::typed_streaming(spec("streaming"), move |args, cx| {
+            futures::stream::iter([Update::output(streaming(args, cx))])
+        })
+        .unwrap(),
+    ];
+    for tool in tools {
+        ran.store(0, Ordering::Relaxed);
+        let turn = turn(Reply::new().call(tool.name(), json!({}))).await;
+        let mut events = Toolkit::new([tool]).run(&History::with_id("h"), &turn);
+        assert!(matches!(events.next().await, Some(ToolEvent::Started { .. })));
+        assert_eq!(ran.load(Ordering::Relaxed), 0);
+        assert!(matches!(events.next().await, Some(ToolEvent::Output(_))));
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+    }
 }

@@ -8,8 +8,9 @@
 //!
 //! It starts itself as a child that goes on with an endless session and prints a line for everything it
 //! was told, and kills it at a random moment. What was printed has to be in the store, and a tool
-//! that is not idempotent may not have run twice for one call. The last line says how many were lost
-//! and how many doubled; the exit code is 0 if none were.
+//! that is not idempotent may not have run twice for one call. It goes on when something is found. The
+//! last line says how often it killed, how much was lost and how much doubled; the exit code is 0 if
+//! nothing was.
 
 mod child;
 mod dice;
@@ -27,8 +28,8 @@ crash --store jsonl|sqlite [--kills N] [--seed S]
     --kills N      how often the process is killed (200)
     --seed S       when (1)
 
-The last line is `kills N, lost L, doubled D`. Exit code: 0 if none is lost or doubled, 2 for bad usage,
-else 1.
+The last line is `kills N, lost L, doubled D`, where N is how often it was killed: less than was asked
+for if it could not go on. Exit code: 0 if none is lost or doubled, 2 for bad usage, else 1.
 ";
 
 /// What the command line asks for.

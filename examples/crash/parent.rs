@@ -16,33 +16,53 @@ use crate::place::{Kind, Place, SESSION};
 /// What was found wrong, and what was tried.
 #[derive(Default)]
 struct Report {
-    lost: usize,
-    doubled: usize,
+    /// How often a process was killed.
+    kills: u32,
+    /// What was told and is not there, by its place among all that was told.
+    lost: HashSet<usize>,
+    doubled: HashSet<String>,
+    /// How many kills have left a history that cannot be sent.
     unlawful: usize,
     torn: u32,
     /// How many runs were broken off in the middle.
     unfinished: u32,
 }
 
+impl Report {
+    fn is_fine(&self) -> bool {
+        self.lost.is_empty() && self.doubled.is_empty() && self.unlawful == 0
+    }
+
+    /// What is wrong is counted once, however often it is seen.
+    fn lose(&mut self, at: usize, line: &str) {
+        if self.lost.insert(at) {
+            println!("lost: {line}");
+        }
+    }
+
+    fn double(&mut self, what: &str) {
+        if self.doubled.insert(what.to_owned()) {
+            println!("doubled: {what}");
+        }
+    }
+}
+
 /// Gives the exit code.
 pub(crate) async fn run(kind: Kind, kills: u32, seed: u64) -> i32 {
     let name = format!("turnstream-crash-{}-{}", kind.name(), std::process::id());
     let place = Place { kind, folder: std::env::temp_dir().join(name) };
+    let mut report = Report::default();
     let result = match fs::create_dir_all(&place.folder) {
-        Ok(()) => kill_and_look(&place, kills, seed).await,
+        Ok(()) => kill_and_look(&place, kills, seed, &mut report).await,
         Err(error) => Err(format!("`{}` cannot be made: {error}", place.folder.display())),
     };
-    let report = match result {
-        Ok(report) => report,
-        Err(message) => {
-            eprintln!("error: {message}");
-            return 1;
-        }
-    };
-    let Report { lost, doubled, unlawful, torn, unfinished } = report;
+    let is_fine = result.is_ok() && report.is_fine();
+    if let Err(message) = result {
+        eprintln!("error: {message}");
+    }
+    let Report { kills, lost, doubled, unlawful, torn, unfinished } = report;
     println!("broken off {unfinished}, torn lines {torn}, unlawful {unlawful}");
-    println!("kills {kills}, lost {lost}, doubled {doubled}");
-    let is_fine = (lost, doubled, unlawful) == (0, 0, 0);
+    println!("kills {kills}, lost {}, doubled {}", lost.len(), doubled.len());
     match is_fine {
         true => drop(fs::remove_dir_all(&place.folder)),
         false => eprintln!("what is left is in {}", place.folder.display()),
@@ -50,12 +70,22 @@ pub(crate) async fn run(kind: Kind, kills: u32, seed: u64) -> i32 {
     i32::from(!is_fine)
 }
 
-async fn kill_and_look(place: &Place, kills: u32, seed: u64) -> Result<Report, String> {
+/// Goes on to the last kill, whatever is found.
+///
+/// # Errors
+///
+/// If it cannot go on: no child starts, one ends by itself, or the store cannot be read.
+async fn kill_and_look(
+    place: &Place,
+    kills: u32,
+    seed: u64,
+    report: &mut Report,
+) -> Result<(), String> {
     let mut dice = Dice::new(seed);
-    let mut report = Report::default();
     let mut told = Vec::new();
     for kill in 1..=kills {
         told.extend(child(place, &mut dice)?);
+        report.kills = kill;
         if let Some(lines) = place.lines()
             && dice.roll(5) == 0
         {
@@ -63,14 +93,14 @@ async fn kill_and_look(place: &Place, kills: u32, seed: u64) -> Result<Report, S
             tear(&lines).map_err(|error| format!("no line can be torn: {error}"))?;
             report.torn += 1;
         }
-        let is_last = kill == kills;
-        look(place, &told, is_last, &mut report).await.map_err(|error| error.to_string())?;
-        if report.lost + report.doubled + report.unlawful > 0 {
-            println!("after kill {kill}");
-            break;
+        let was_fine = report.is_fine();
+        look(place, &told, report).await.map_err(|error| error.to_string())?;
+        if was_fine && !report.is_fine() {
+            println!("first after kill {kill}");
         }
     }
-    Ok(report)
+    // It can be written again, whatever the last kill has left.
+    write_again(place).await.map_err(|error| error.to_string())
 }
 
 /// Starts a child and kills it. Gives the lines that it printed.
@@ -121,16 +151,26 @@ fn tear(lines: &Path) -> std::io::Result<()> {
     file.write_all(br#"{"type":"user","content":"Go o"#)
 }
 
-async fn look(
-    place: &Place,
-    told: &[String],
-    is_last: bool,
-    report: &mut Report,
-) -> Result<(), Error> {
-    let store = place.store()?;
-    let entries = store.load(SESSION, 0).await?.unwrap_or_default();
-    let (mut items, mut calls) = (Vec::new(), HashSet::new());
-    for entry in &entries {
+async fn look(place: &Place, told: &[String], report: &mut Report) -> Result<(), Error> {
+    let entries = place.store()?.load(SESSION, 0).await?.unwrap_or_default();
+    compare(&entries, told, report);
+    for tool in ["once", "asked"] {
+        let effects = fs::read_to_string(place.effects(tool)).unwrap_or_default();
+        let mut keys = HashSet::new();
+        for key in effects.lines().filter(|key| !keys.insert(*key)) {
+            report.double(&format!("the effect of {key}"));
+        }
+    }
+    let history = restore(SESSION, entries);
+    report.unfinished += u32::from(!history.unanswered_calls().is_empty());
+    report.unlawful += usize::from(!history.settled().is_lawful());
+    Ok(())
+}
+
+/// What was told is there, in that order, and each item once.
+fn compare(entries: &[Entry], told: &[String], report: &mut Report) {
+    let (mut items, mut seen) = (Vec::new(), HashSet::new());
+    for entry in entries {
         let Entry::Item(item) = entry else { continue };
         items.push(serde_json::to_string(entry).unwrap_or_default());
         // A turn, a call and a result come once.
@@ -139,38 +179,22 @@ async fn look(
             (None, Some(result)) => format!("result {}", result.call_id),
             (None, None) => items.last().cloned().unwrap_or_default(),
         };
-        if !calls.insert(once.clone()) {
-            println!("doubled: {once}");
-            report.doubled += 1;
+        if !seen.insert(once.clone()) {
+            report.double(&once);
         }
     }
     let mut written = items.iter();
-    for line in told {
+    for (at, line) in told.iter().enumerate() {
         let mut ahead = written.clone();
         match ahead.any(|item| item == line) {
             true => written = ahead,
-            false => {
-                println!("lost: {line}");
-                report.lost += 1;
-            }
+            false => report.lose(at, line),
         }
     }
-    for tool in ["once", "asked"] {
-        let effects = fs::read_to_string(place.effects(tool)).unwrap_or_default();
-        let mut keys = HashSet::new();
-        for key in effects.lines().filter(|key| !keys.insert(*key)) {
-            println!("doubled: the effect of {key}");
-            report.doubled += 1;
-        }
-    }
-    let history = restore(SESSION, entries);
-    report.unfinished += u32::from(!history.unanswered_calls().is_empty());
-    report.unlawful += usize::from(!history.settled().is_lawful());
-    if is_last {
-        // It can be written again, whatever the last kill has left.
-        let session = Session::open(store, SESSION).await?;
-        let last = session.history().len();
-        session.checkpoint(last..last, []).await?;
-    }
-    Ok(())
+}
+
+async fn write_again(place: &Place) -> Result<(), Error> {
+    let session = Session::open(place.store()?, SESSION).await?;
+    let last = session.history().len();
+    session.checkpoint(last..last, []).await
 }

@@ -5,7 +5,8 @@ use std::ops::Range;
 use crate::context::{Compaction, Compactor};
 use crate::error::Error;
 use crate::event::RewrittenWhy;
-use crate::item::Item;
+use crate::item::{Item, ToolCall};
+use crate::session::kept::guarded;
 use crate::session::restore::Restored;
 use crate::session::settle::Settling;
 use crate::session::{Entry, Session, SessionState};
@@ -62,7 +63,7 @@ impl Session {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the range cannot be replaced so, see
-    /// [`Compaction::check`]; [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it
+    /// [`Compaction::check`], or has a call that waits for its result; [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it
     /// cannot be written. The history stays as it is then.
     pub async fn checkpoint(
         &self,
@@ -82,7 +83,13 @@ impl Session {
         mut restored: Restored,
         compaction: Compaction,
     ) -> Result<(), Error> {
-        compaction.check(&restored.history())?;
+        let history = restored.history();
+        compaction.check(&history)?;
+        // With the results of the calls that wait, which stand behind.
+        let settled = history.settled();
+        if settled.truncated(history.len()) == history {
+            compaction.check(&settled)?;
+        }
         let Compaction { from, to, items, .. } = compaction;
         let why = RewrittenWhy::Compacted;
         let entry = Entry::Rewritten { why, from, to, items };
@@ -105,7 +112,7 @@ impl Session {
     /// store yet, [`Store`](crate::ErrorKind::Store) if it cannot be written.
     pub async fn fork(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
         let id = id.into();
-        self.store().fork(self.id(), at, &id).await?;
+        guarded(async { self.store().fork(self.id(), at, &id).await }).await?;
         let (version, restored) = self.known();
         let fork = match version == at {
             true => Self::at(self.store().clone(), restored.fork(&id), version),
@@ -120,5 +127,25 @@ impl Session {
             }
         }
         Ok(fork)
+    }
+
+    /// The calls that were open where this session was forked from another: they are that one's.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot tell.
+    pub(super) async fn foreign_calls(&self) -> Result<Vec<ToolCall>, Error> {
+        let listed = guarded(async { self.store().list().await }).await?;
+        let listed = listed.into_iter().find(|listed| listed.id == self.id());
+        let Some(fork) = listed.and_then(|listed| listed.fork) else { return Ok(Vec::new()) };
+        let mut entries = self.entries().await?;
+        entries.truncate(usize::try_from(fork.at).unwrap_or(usize::MAX));
+        let mut inherited = Restored::new(self.id());
+        inherited.extend(entries);
+        Ok(match inherited.state() {
+            SessionState::Unfinished { open } => open,
+            // Nobody has begun them there.
+            SessionState::Idle | SessionState::Pending { .. } => Vec::new(),
+        })
     }
 }

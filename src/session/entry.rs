@@ -25,7 +25,7 @@ use crate::item::{Item, Json, ToolCall};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// Something was said, or a call has its result. Results of one turn stand in the order in which
-    /// they came.
+    /// they came, and are read back in the order of their calls.
     Item(Item),
     /// Entries `from..to` of the history were replaced. They stay in the store.
     Rewritten {
@@ -38,12 +38,17 @@ pub enum Entry {
         /// What stands there instead.
         items: Vec<Item>,
     },
-    /// A run ended with calls that wait for somebody outside. None of them has begun.
+    /// A run ended with calls that wait for somebody outside. None of them has begun, unless a crash
+    /// left it open before and its tool is [idempotent](crate::Tool::idempotent).
     Pending {
         /// The calls, as they would run.
         calls: Vec<ToolCall>,
     },
-    /// The calls that waited are about to run: from here on they may have begun.
+    /// The calls that are open go on: from here on each of them may have begun, also one that was
+    /// [pending](Self::Pending) or that a crash has left open.
+    ///
+    /// What comes for them from here on is read back behind the results that came before, whatever
+    /// the order of the calls. So it also stands between results of calls that just go on.
     Resumed,
 }
 

@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 
 use crate::error::Error;
 use crate::item::History;
-use crate::session::refusal::refuse_empty;
+use crate::session::refusal::{broken, refuse_empty};
 use crate::session::restore::Restored;
-use crate::session::{Entry, SessionState, Store};
+use crate::session::{Conflict, Entry, SessionState, Store};
 
 /// A conversation that is kept in a store as it goes on. Clones share it.
 ///
@@ -57,8 +57,33 @@ struct Cell {
     /// How many were read or written.
     version: u64,
     restored: Restored,
+    doubt: Doubt,
+    /// How often any of this was changed.
+    changes: u64,
+}
+
+/// What is not known of the entries in the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    None,
     /// There may be more: an append failed, or nobody waited for it.
-    stale: bool,
+    More,
+    /// There are others: the store has fewer, or says what cannot be.
+    All,
+}
+
+impl Cell {
+    fn know(&mut self, version: u64, restored: Restored) {
+        (self.version, self.restored, self.doubt) = (version, restored, Doubt::None);
+        self.changes += 1;
+    }
+
+    fn doubt(&mut self, doubt: Doubt) {
+        if self.doubt != Doubt::All {
+            self.doubt = doubt;
+        }
+        self.changes += 1;
+    }
 }
 
 impl Session {
@@ -78,7 +103,7 @@ impl Session {
 
     pub(super) fn at(store: Arc<dyn Store>, restored: Restored, version: u64) -> Self {
         let id = restored.history().id().into();
-        let cell = Cell { version, restored, stale: false };
+        let cell = Cell { version, restored, doubt: Doubt::None, changes: 0 };
         Self { store, id, cell: Arc::new(Mutex::new(cell)) }
     }
 
@@ -120,7 +145,7 @@ impl Session {
     ///
     /// [`Store`](crate::ErrorKind::Store) if they cannot be read.
     pub async fn entries(&self) -> Result<Vec<Entry>, Error> {
-        Ok(self.store.load(&self.id, 0).await?.unwrap_or_default())
+        Ok(self.read(0).await?.unwrap_or_default())
     }
 
     pub(super) fn store(&self) -> &Arc<dyn Store> {
@@ -129,7 +154,7 @@ impl Session {
 
     /// The version, and what its entries make of the history. What is not known is read first.
     pub(super) async fn current(&self) -> Result<(u64, Restored), Error> {
-        if self.cell().stale {
+        if self.cell().doubt != Doubt::None {
             self.load().await?;
         }
         Ok(self.known())
@@ -142,16 +167,33 @@ impl Session {
     }
 
     async fn load(&self) -> Result<(), Error> {
-        let (from, mut restored) = self.known();
-        let entries = self.store.load(&self.id, from).await?.unwrap_or_default();
+        let (changes, mut from, mut restored) = {
+            let cell = self.cell();
+            match cell.doubt {
+                Doubt::None | Doubt::More => (cell.changes, cell.version, cell.restored.clone()),
+                Doubt::All => (cell.changes, 0, Restored::new(Arc::clone(&self.id))),
+            }
+        };
+        let entries = self.read(from).await?;
+        if entries.is_none() {
+            // There is none, or none any more.
+            (from, restored) = (0, Restored::new(Arc::clone(&self.id)));
+        }
+        let entries = entries.unwrap_or_default();
         let version = from + entries.len() as u64;
         restored.extend(entries);
         let mut cell = self.cell();
-        // Somebody may have written meanwhile.
-        if cell.version <= version {
-            *cell = Cell { version, restored, stale: false };
+        if cell.changes == changes {
+            cell.know(version, restored);
+        } else if cell.doubt != Doubt::All && cell.version < version {
+            // Somebody has written meanwhile, or tried to. What that has left is still not known.
+            (cell.version, cell.restored) = (version, restored);
         }
         Ok(())
+    }
+
+    async fn read(&self, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        guarded(async { self.store.load(&self.id, from).await }).await
     }
 
     /// Writes entries behind the `expected` ones, which make `restored` of the history. If nobody
@@ -163,16 +205,31 @@ impl Session {
         restored: Restored,
     ) -> BoxFuture<'static, Result<u64, Error>> {
         let session = self.clone();
+        let next = expected + entries.len() as u64;
         async move {
-            let doubt = Doubt(Some(&session));
-            let written = session.store.append(&session.id, expected, entries);
-            let written = AssertUnwindSafe(written).catch_unwind().await;
-            let version =
-                written.unwrap_or_else(|payload| Err(Error::panic("the store", &*payload)))?;
-            doubt.resolve();
+            let doubting = Doubting(Some(&session));
+            let written =
+                guarded(async { session.store.append(&session.id, expected, entries).await }).await;
+            let version = match written {
+                Ok(version) if version == next => version,
+                Ok(version) => {
+                    session.cell().doubt(Doubt::All);
+                    let id = &session.id;
+                    let what =
+                        format!("the store says that `{id}` has version {version}, not {next}");
+                    return Err(broken(what));
+                }
+                Err(error) => {
+                    if Conflict::of(&error).is_some_and(|conflict| conflict.found < expected) {
+                        session.cell().doubt(Doubt::All);
+                    }
+                    return Err(error);
+                }
+            };
+            doubting.resolve();
             let mut cell = session.cell();
             if cell.version <= version {
-                *cell = Cell { version, restored, stale: false };
+                cell.know(version, restored);
             }
             drop(cell);
             Ok(version)
@@ -187,20 +244,26 @@ impl Session {
 }
 
 /// While it is there, nobody knows what the store has.
-struct Doubt<'a>(Option<&'a Session>);
+struct Doubting<'a>(Option<&'a Session>);
 
-impl Doubt<'_> {
+impl Doubting<'_> {
     fn resolve(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Doubt<'_> {
+impl Drop for Doubting<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.0 {
-            session.cell().stale = true;
+            session.cell().doubt(Doubt::More);
         }
     }
+}
+
+/// What the store answers; its panic is an error.
+pub(super) async fn guarded<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let answered = AssertUnwindSafe(answer).catch_unwind().await;
+    answered.unwrap_or_else(|payload| Err(Error::panic("the store", &*payload)))
 }
 
 impl fmt::Debug for Session {

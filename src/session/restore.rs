@@ -32,7 +32,8 @@ pub enum SessionState {
     /// Nothing: it is empty, or the model has spoken last.
     #[default]
     Idle,
-    /// A run ended with calls that wait for somebody outside. None of them has begun.
+    /// A run ended with calls that wait for somebody outside. None of them has begun, unless a crash
+    /// left it open before and its tool is [idempotent](crate::Tool::idempotent).
     /// [`Session::resume`](crate::session::Session::resume) takes the verdicts.
     Pending {
         /// The calls, as they would run.

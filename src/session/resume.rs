@@ -19,7 +19,8 @@ impl Session {
     /// tool is [idempotent](Tool::idempotent) it runs again instead, under its old key; what is said
     /// is then [steered](crate::RunHandle::steer) in behind the results. If the run ends before, because
     /// somebody has to approve the call, it comes back as undelivered. Calls that were pending are
-    /// answered as interrupted; [`resume`](Self::resume) runs them.
+    /// answered as interrupted; [`resume`](Self::resume) runs them. So are calls that were open where
+    /// this session was [forked](Self::fork): they are the other one's, whatever their tool.
     ///
     /// # Errors
     ///
@@ -30,7 +31,7 @@ impl Session {
         let reruns = match restored.state() {
             SessionState::Idle | SessionState::Pending { .. } => HashMap::new(),
             SessionState::Unfinished { open } => {
-                reruns(agent, &restored.history(), open, HashMap::new())
+                self.reruns(agent, &restored.history(), open, HashMap::new()).await
             }
         };
         self.go_on(agent, version, restored, reruns, input.into()).await
@@ -108,7 +109,7 @@ impl Session {
             }
             SessionState::Unfinished { open } => {
                 let given = by_call(&open, verdicts)?;
-                let reruns = reruns(agent, &restored.history(), open, given);
+                let reruns = self.reruns(agent, &restored.history(), open, given).await;
                 self.go_on(agent, version, restored, reruns, Input::default()).await
             }
         }
@@ -150,29 +151,36 @@ impl Session {
         };
         Ok(SessionRun::new(self, version, restored, events, run))
     }
-}
 
-/// The open calls that may run again, and those that somebody has the result of, with the verdicts
-/// on them.
-fn reruns(
-    agent: &Agent,
-    history: &History,
-    open: Vec<ToolCall>,
-    mut given: HashMap<String, (ToolCall, Verdict)>,
-) -> HashMap<String, (ToolCall, Option<Verdict>)> {
-    let is_idempotent =
-        |call: &ToolCall| agent.kit().get(&call.name).is_some_and(Tool::is_idempotent);
-    // A history whose open calls are not at its end is settled as it is.
-    if agent.kit().resume(history).is_err() {
-        return HashMap::new();
+    /// The open calls that may run again, and those that somebody has the result of, with the
+    /// verdicts on them.
+    async fn reruns(
+        &self,
+        agent: &Agent,
+        history: &History,
+        open: Vec<ToolCall>,
+        mut given: HashMap<String, (ToolCall, Verdict)>,
+    ) -> HashMap<String, (ToolCall, Option<Verdict>)> {
+        // A history whose open calls are not at its end is settled as it is.
+        if agent.kit().resume(history).is_err() {
+            return HashMap::new();
+        }
+        let is_idempotent =
+            |call: &ToolCall| agent.kit().get(&call.name).is_some_and(Tool::is_idempotent);
+        let foreign = match open.iter().any(is_idempotent) {
+            // If the store cannot tell whose they are, they are not guessed about.
+            true => self.foreign_calls().await.unwrap_or_else(|_| open.clone()),
+            false => Vec::new(),
+        };
+        let is_own = |call: &ToolCall| foreign.iter().all(|other| other.call_id != call.call_id);
+        let rerun = |call: ToolCall| {
+            let (judged, verdict) = given.remove(&call.call_id).unzip();
+            let has_result = matches!(verdict, Some(Verdict::Output(_)));
+            (has_result || is_idempotent(&call) && is_own(&call))
+                .then(|| (call.call_id.clone(), (judged.unwrap_or(call), verdict)))
+        };
+        open.into_iter().filter_map(rerun).collect()
     }
-    let rerun = |call: ToolCall| {
-        let (judged, verdict) = given.remove(&call.call_id).unzip();
-        let has_result = matches!(verdict, Some(Verdict::Output(_)));
-        (is_idempotent(&call) || has_result)
-            .then(|| (call.call_id.clone(), (judged.unwrap_or(call), verdict)))
-    };
-    open.into_iter().filter_map(rerun).collect()
 }
 
 /// Verdicts by call, each for one that is open.

@@ -82,7 +82,8 @@ impl SessionRun {
         self.handle.usage()
     }
 
-    /// Ends the run with its next poll; see [`RunHandle::interrupt`].
+    /// Ends the run with its next poll, behind what is being written; see
+    /// [`RunHandle::interrupt`].
     pub fn interrupt(&self) {
         self.handle.interrupt();
     }

@@ -53,7 +53,8 @@ pub trait Store: Send + Sync {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>>;
 
     /// Makes the session `new` of the first `at` entries of another. No entry is copied, and what
-    /// either of them says afterwards is its own.
+    /// either of them says afterwards is its own. [`list`](Self::list) tells where it came from: by
+    /// that a [`Session`](crate::session::Session) knows which open calls are not its own.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! Tools made of closures.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, Stream, StreamExt};
@@ -107,7 +108,7 @@ impl Tool {
         St: Stream<Item = Update> + Send + 'static,
     {
         let spec = checked_spec(spec)?;
-        Ok(Self::from_handler(Typed { spec, run, args: PhantomData }))
+        Ok(Self::from_handler(Typed { spec, run: Arc::new(run), args: PhantomData }))
     }
 
     /// Makes a tool of an async closure that takes its arguments as JSON.
@@ -127,11 +128,13 @@ impl Tool {
     {
         let spec = checked_spec(spec)?;
         let schema = check::Schema::new(&spec)?;
+        let run = Arc::new(run);
         Ok(Self::from_handler(Raw {
             spec,
             schema,
             run: move |args, cx| {
-                let update = run(args, cx).map(|output| Update::output(output));
+                let run = Arc::clone(&run);
+                let update = async move { Update::output(run(args, cx).await) };
                 stream::once(update).boxed()
             },
         }))
@@ -140,14 +143,14 @@ impl Tool {
 
 struct Typed<A, F> {
     spec: ToolSpec,
-    run: F,
+    run: Arc<F>,
     args: PhantomData<fn() -> A>,
 }
 
 impl<A, F, St> ToolHandler for Typed<A, F>
 where
     A: DeserializeOwned + Send + 'static,
-    F: Fn(A, ToolContext) -> St + Send + Sync,
+    F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
     St: Stream<Item = Update> + Send + 'static,
 {
     fn spec(&self) -> &ToolSpec {
@@ -160,7 +163,9 @@ where
 
     fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
         let args = read(arguments)?;
-        Ok((self.run)(args, cx).boxed())
+        let run = Arc::clone(&self.run);
+        // What a closure does before it gives its stream is work of the tool, too.
+        Ok(stream::once(async move { run(args, cx) }).flatten().boxed())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sessions: what is written when, what is read back, and what a crash leaves.
 
+mod breaks;
 #[path = "../agent_mix/cast.rs"]
 mod cast;
 mod crash;

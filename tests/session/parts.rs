@@ -124,3 +124,24 @@ async fn a_fork_of_a_session_that_waits_waits_as_well() {
     assert_eq!(fork.state(), session.state());
     assert_eq!(store.load("f", 0).await.unwrap(), store.load("s", 0).await.unwrap());
 }
+
+#[tokio::test]
+async fn a_checkpoint_of_a_session_that_waits_parts_no_call_from_its_result() {
+    let (store, keys) = (MemoryStore::new(), Keys::default());
+    let session = open(&store).await;
+    let model = Scripted::function(|request, _| match request.history.len() {
+        1 => Reply::text("See.").call_raw("a", "look", "{}"),
+        _ => Reply::text("And now.").call_raw("b", "ask", "{}"),
+    });
+    let tools = [tool("look", &keys, false), tool("ask", &keys, false).needs_approval()];
+    session.run(&Agent::new(model).with_tools(tools), "go").await.unwrap().outcome().await.unwrap();
+    let (state, version) = (session.state(), session.version());
+    // A finished call, its result, and the call that waits.
+    for range in [2..3, 3..4, 5..6, 0..6] {
+        let error = session.checkpoint(range, []).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    }
+    assert_eq!((session.state(), session.version()), (state.clone(), version));
+    session.checkpoint(0..4, [Item::user("in short")]).await.unwrap();
+    assert_eq!((session.state(), open(&store).await.state()), (state.clone(), state));
+}

@@ -1,6 +1,6 @@
 //! What is left is told, and gone on with as its tools allow.
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::hook::{BeforeTool, before_tool};
 use turnstream::event::{Reason, ToolEvent};
@@ -21,6 +21,8 @@ async fn broken_off(store: &MemoryStore, agent: &Agent) -> Session {
         let event = run.next().await.unwrap().unwrap();
         started += u32::from(matches!(event, Event::Tool(ToolEvent::Started { .. })));
     }
+    // They run, and do not end.
+    assert!(run.next().now_or_never().is_none());
     drop(run);
     open(store).await
 }

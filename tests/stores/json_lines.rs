@@ -323,3 +323,36 @@ fn a_file_that_may_only_be_read_is_read_and_not_written() {
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.message().contains("cannot open"), "{error}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() {
+    use futures::FutureExt;
+
+    for is_replaced in [false, true] {
+        let folder = Folder::new();
+        let store = JsonLinesStore::open(folder.path()).unwrap();
+        append(&store, "s", 0, numbered(0..1));
+        append(&store, "other", 0, numbered(5..6));
+        let path = folder.join("s.jsonl");
+        let held = fs::File::open(&path).unwrap();
+        held.lock().unwrap();
+        let mut waits = store.append("s", 1, numbered(1..2));
+        for _ in 0..200_000 {
+            assert!((&mut waits).now_or_never().is_none(), "it is locked");
+            std::thread::yield_now();
+        }
+        match is_replaced {
+            true => fs::rename(folder.join("other.jsonl"), &path).unwrap(),
+            false => fs::remove_file(&path).unwrap(),
+        }
+        drop(held);
+        match (block_on(waits), is_replaced) {
+            (Ok(2), true) => {
+                assert_eq!(load(folder.path(), "s").unwrap().unwrap()[1..], numbered(1..2));
+            }
+            (Err(error), false) => assert_eq!(Conflict::of(&error).unwrap().found, 0),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+}

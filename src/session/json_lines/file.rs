@@ -40,6 +40,16 @@ pub(super) struct Stamp {
 impl<'a> Locked<'a> {
     /// Opens and locks it; `None` if there is no file and it is not to be made.
     pub(super) fn open(path: &'a Path, what_for: For) -> Result<Option<Self>, Error> {
+        loop {
+            let Some(locked) = Self::open_once(path, what_for)? else { return Ok(None) };
+            // Whoever waits for the lock may get it when another file stands there, or none.
+            if locked.is_there() {
+                return Ok(Some(locked));
+            }
+        }
+    }
+
+    fn open_once(path: &'a Path, what_for: For) -> Result<Option<Self>, Error> {
         let cannot = |error| failed(format!("cannot open `{}`", path.display()), error);
         match path.metadata() {
             // To open a pipe could wait for ever.
@@ -63,6 +73,24 @@ impl<'a> Locked<'a> {
         lock(&file, what_for)
             .map_err(|error| failed(format!("cannot lock `{}`", path.display()), error))?;
         Ok(Some(Self { file, path }))
+    }
+
+    #[cfg(unix)]
+    fn is_there(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+
+        match (self.file.metadata(), self.path.metadata()) {
+            (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+            (_, Err(error)) => error.kind() != ErrorKind::NotFound,
+            // What is wrong shows with the next use.
+            (Err(_), Ok(_)) => true,
+        }
+    }
+
+    /// A file that is open cannot be taken away.
+    #[cfg(not(unix))]
+    fn is_there(&self) -> bool {
+        true
     }
 
     pub(super) fn stamp(&self) -> Result<Stamp, Error> {
