@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::agent::detect::seen::{Found, Seen, side_effects};
 use crate::item::{SideEffect, ToolCall, ToolResult};
+use crate::tool::Why;
 
 /// Sees the same call do its work twice.
 ///
@@ -83,7 +84,10 @@ fn changed_twice(
 }
 
 fn is_same(one: &ToolCall, other: &ToolCall) -> bool {
-    let read = |call: &ToolCall| serde_json::from_str::<Value>(call.arguments_or_empty()).ok();
+    // Other words about it make it no other call.
+    let read = |call: &ToolCall| {
+        serde_json::from_str::<Value>(&Why::split(call.arguments_or_empty()).1).ok()
+    };
     one.name == other.name
         && (one.arguments == other.arguments
             || read(one).is_some_and(|read_one| read(other) == Some(read_one)))
