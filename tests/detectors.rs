@@ -394,3 +394,11 @@ async fn what_the_model_says_of_a_call_makes_it_no_other_call() {
     let modes: Vec<_> = signals.take().iter().map(|signal| signal.mode).collect();
     assert_eq!(modes, [Mode::NonIdempotentRetry]);
 }
+
+#[tokio::test]
+async fn a_thing_that_was_made_long_ago_is_not_looked_for() {
+    let make = |n: usize| call("make", json!({ "created": "t#", "n": n }));
+    let after = |others: usize| (0..=others).chain([0]).map(make).collect();
+    check(&seen(after(31)).await, &[(Mode::NonIdempotentRetry, 34)]);
+    check(&seen(after(32)).await, &[]);
+}

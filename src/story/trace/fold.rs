@@ -91,7 +91,7 @@ impl Fold {
                 self.say(elapsed, steps);
                 self.turn(turn);
             }
-            Event::Turn(TurnEvent::Retracted { usage, .. }) => {
+            Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
                 self.run.used.add(*usage, &self.run.model, &self.prices);
             }
             Event::Turn(_) | Event::Continued { .. } => self.say(elapsed, steps),
@@ -118,9 +118,6 @@ impl Fold {
                 let open = std::mem::take(&mut self.run.open);
                 let open = if outcome.reason == Reason::Pending { open } else { Vec::new() };
                 self.run = Run { open, ..Run::default() };
-            }
-            Event::Rewritten { usage, .. } => {
-                self.run.used.add(*usage, &self.run.model, &self.prices);
             }
             Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
             | Event::Unknown => {}
