@@ -552,7 +552,7 @@ async fn a_failed_call_that_changed_something_has_to_be_checked() {
 async fn a_call_of_a_child_that_was_cut_short_may_have_changed_something() {
     let slow = |name: &str| {
         let tool = Tool::raw(spec(name), |_, _| async {
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_mins(1)).await;
             "too late"
         });
         tool.unwrap().with_timeout(Duration::from_secs(1))

@@ -596,3 +596,22 @@ async fn whatever_is_nested_deep_is_shown_and_read_again() {
         }
     }
 }
+
+#[test]
+fn a_call_that_did_not_run_takes_nothing_off_and_the_newest_of_an_id_is_meant() {
+    let tool_calls_remaining = Some(5);
+    let mut trace =
+        Trace::with_budgets(BudgetsLeft { tool_calls_remaining, ..BudgetsLeft::default() });
+    for arguments in [r#"{"n":1}"#, r#"{"n":2}"#] {
+        let mut history = History::with_id("h");
+        history.push(Item::tool_call("c", "t", arguments));
+        trace = trace.continuing(&history);
+    }
+    let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+    let result = ToolResult::answering(&call, ResultKind::Denied, "no");
+    trace.observe(&ToolEvent::Output(result).into());
+    let step = trace.last().unwrap();
+    assert_eq!(step.budgets.tool_calls_remaining, tool_calls_remaining);
+    let Action::Tool { args: Some(args), .. } = step.action else { panic!("no arguments") };
+    assert_eq!(args.as_str(), r#"{"n":2}"#);
+}
