@@ -193,7 +193,8 @@ fn the_schema_has_room_for_it_once_and_does_not_ask_for_it() {
 async fn a_tool_with_one_of_its_own_or_without_room_for_it_stays_as_it_is() {
     let own = json!({ "type": "object", "properties": { "_why": { "type": "string" } } });
     let odd = json!({ "type": "object", "properties": [] });
-    for parameters in [own, odd] {
+    let required = json!({ "type": "object", "required": ["_why"] });
+    for parameters in [own, odd, required] {
         let spec = ToolSpec { parameters: parameters.clone(), ..strict() };
         let given = Given::default();
         let seen = Arc::clone(&given);

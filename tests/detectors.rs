@@ -382,3 +382,23 @@ async fn signals_are_told_as_they_come_and_can_be_kept() {
     assert_eq!(json["history_id"], outcome.history.id());
     assert_eq!(serde_json::from_value::<Signal>(json).unwrap(), signals[0]);
 }
+
+#[tokio::test]
+async fn what_the_model_says_of_a_call_makes_it_no_other_call() {
+    let make =
+        |why: &str| call("make", json!({ "created": "t#", "_why": { "expected_outcome": why } }));
+    let detectors = Detectors::all();
+    let signals = detectors.signals();
+    let replies = vec![make("a ticket"), make("a ticket, this time"), "Done.".into()];
+    agent(replies).audited().with_hook(detectors).run("go").outcome().await;
+    let modes: Vec<_> = signals.take().iter().map(|signal| signal.mode).collect();
+    assert_eq!(modes, [Mode::NonIdempotentRetry]);
+}
+
+#[tokio::test]
+async fn a_thing_that_was_made_long_ago_is_not_looked_for() {
+    let make = |n: usize| call("make", json!({ "created": "t#", "n": n }));
+    let after = |others: usize| (0..=others).chain([0]).map(make).collect();
+    check(&seen(after(31)).await, &[(Mode::NonIdempotentRetry, 34)]);
+    check(&seen(after(32)).await, &[]);
+}

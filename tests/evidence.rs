@@ -547,3 +547,34 @@ async fn a_failed_call_that_changed_something_has_to_be_checked() {
     let why = "no check has passed since the last change: changed `a.rs` (by `breaks`)";
     check(&agent.run("go").outcome().await, Reason::Unproven, 3, Some(why));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_child_that_was_cut_short_may_have_changed_something() {
+    let slow = |name: &str| {
+        let tool = Tool::raw(spec(name), |_, _| async {
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            "too late"
+        });
+        tool.unwrap().with_timeout(Duration::from_secs(1))
+    };
+    let agent = |policy: RequireEvidence| {
+        let child = Agent::new(Scripted::new([
+            Reply::new().call("slow", json!({})),
+            Reply::text("It did not answer."),
+        ]));
+        let child = child.with_tools([slow("slow")]).with_evidence(policy.only_after_changes());
+        let model = Scripted::new([
+            checks("test", 0),
+            Reply::new().call("child", json!({ "prompt": "go" })),
+            "done".into(),
+            "done".into(),
+        ]);
+        Agent::new(model)
+            .with_tools([check_tool(), child.as_tool("child", "").unwrap()])
+            .with_evidence(RequireEvidence::new())
+    };
+    let harmless = RequireEvidence::new().harmless(["slow"]);
+    assert_eq!(agent(harmless).run("go").outcome().await.reason, Reason::Completed);
+    let outcome = agent(RequireEvidence::new()).run("go").outcome().await;
+    assert_eq!(outcome.reason, Reason::Unproven);
+}

@@ -8,10 +8,12 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::agent::Budget;
 use turnstream::agent::evidence::RequireEvidence;
-use turnstream::event::ToolEvent;
+use turnstream::event::{RewrittenWhy, ToolEvent};
 use turnstream::item::{Evidence, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::story::trace::{Action, FailureKind, ToolExit, TraceEvent, read_lines};
+use turnstream::story::trace::{
+    Action, BudgetsLeft, FailureKind, ToolExit, TraceEvent, read_lines,
+};
 use turnstream::stream::{Steps, TurnEvents, loop_stream};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::usage::{Price, Prices};
@@ -537,4 +539,79 @@ fn arguments_are_kept_as_they_were_written_and_what_is_no_json_as_a_text() {
         };
         assert_eq!(kept.as_str(), args);
     }
+}
+
+#[tokio::test]
+async fn the_budgets_begin_anew_behind_a_run_that_was_dropped() {
+    let agent = agent([calls(json!({})), Reply::text("A plan."), Reply::text("Bye.")]);
+    let trace = agent.trace();
+    let mut dropped = agent.run("go").traced(&trace);
+    let mut turns = 0;
+    while turns < 2 {
+        turns += usize::from(dropped.next().await.unwrap().unwrap().turn_complete().is_some());
+    }
+    drop(dropped);
+    agent.run("bye").traced(&trace).for_each(|_| async {}).await;
+    let steps = trace.events();
+    check(&steps, &["act success", "stop completed"]);
+    assert_eq!(steps[1].budgets.steps_remaining, Some(19));
+}
+
+#[tokio::test]
+async fn what_a_compaction_has_used_is_taken_off_the_budgets() {
+    let usage = |tokens| Usage { input_tokens: tokens, ..Usage::default() };
+    let trace = Trace::with_budgets(BudgetsLeft {
+        tokens_remaining: Some(1_000),
+        ..BudgetsLeft::default()
+    });
+    let why = RewrittenWhy::Compacted;
+    trace.observe(&Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage: usage(300) });
+    let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+    let result = ToolResult::answering(&call, ResultKind::Ok, "x");
+    trace.observe(&ToolEvent::Output(result).into());
+    assert_eq!(trace.last().unwrap().budgets.tokens_remaining, Some(700));
+}
+
+#[tokio::test]
+async fn whatever_is_nested_deep_is_shown_and_read_again() {
+    for depth in [100, 125, 126, 127, 128, 400] {
+        let arguments = format!("{}{}", r#"{"a":"#.repeat(depth), "1") + &"}".repeat(depth);
+        let tool = Tool::raw(spec("deep"), |args: Value, cx| async move {
+            cx.evidence(json!([args]));
+            "done"
+        });
+        let model =
+            Scripted::new([Reply::new().call_raw("c1", "deep", &arguments), Reply::text("Done.")]);
+        let agent = Agent::new(model).with_tools([tool.unwrap()]);
+        let trace = agent.trace();
+        agent.run("go").traced(&trace).for_each(|_| async {}).await;
+        let steps = trace.events();
+        assert_eq!(steps.len(), 2, "{depth}");
+        for step in steps {
+            assert!(step.yaml().whole().to_string().contains("step: "), "{depth}");
+            assert!(step.to_string().contains("step: "), "{depth}");
+            let line = serde_json::to_string(&step).unwrap();
+            let read = read_lines(line.as_bytes()).next().unwrap().unwrap();
+            assert!(read == step, "{depth}");
+        }
+    }
+}
+
+#[test]
+fn a_call_that_did_not_run_takes_nothing_off_and_the_newest_of_an_id_is_meant() {
+    let tool_calls_remaining = Some(5);
+    let mut trace =
+        Trace::with_budgets(BudgetsLeft { tool_calls_remaining, ..BudgetsLeft::default() });
+    for arguments in [r#"{"n":1}"#, r#"{"n":2}"#] {
+        let mut history = History::with_id("h");
+        history.push(Item::tool_call("c", "t", arguments));
+        trace = trace.continuing(&history);
+    }
+    let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+    let result = ToolResult::answering(&call, ResultKind::Denied, "no");
+    trace.observe(&ToolEvent::Output(result).into());
+    let step = trace.last().unwrap();
+    assert_eq!(step.budgets.tool_calls_remaining, tool_calls_remaining);
+    let Action::Tool { args: Some(args), .. } = step.action else { panic!("no arguments") };
+    assert_eq!(args.as_str(), r#"{"n":2}"#);
 }

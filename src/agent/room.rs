@@ -14,6 +14,9 @@ use crate::event::{Event, RewrittenWhy};
 use crate::item::History;
 use crate::usage::Usage;
 
+const COMPACTOR: &str = "the compactor";
+const COUNTER: &str = "the counter of the window";
+
 /// What is remembered of the requests that near the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
@@ -47,13 +50,21 @@ impl Parts {
         let (window, compactor) = (agent.window.as_ref()?, agent.compactor.as_ref()?);
         let request = agent.request(&state.history);
         let limit = window.limit(&request.options);
-        let counted = window.counted(&request);
-        let now = counted.unwrap_or_else(|| state.room.corrected(window.guess(&request)));
-        if now <= state.room.above.unwrap_or(limit) {
-            state.room.above = state.room.above.filter(|above| *above > limit);
-            return None;
-        }
-        let guess = window.guess(&request);
+        let room = state.room;
+        let near = caught(COUNTER, || {
+            let counted = window.counted(&request);
+            let now = counted.unwrap_or_else(|| room.corrected(window.guess(&request)));
+            let is_near = now > room.above.unwrap_or(limit);
+            is_near.then(|| (counted, now, window.guess(&request)))
+        });
+        let (counted, now, guess) = match near {
+            Ok(Some(near)) => near,
+            Ok(None) => {
+                state.room.above = room.above.filter(|above| *above > limit);
+                return None;
+            }
+            Err(panicked) => return self.told(state, Err(panicked)),
+        };
         if let Some(counted) = counted {
             (state.room.counted, state.room.guessed) = (counted, guess);
         }
@@ -119,7 +130,9 @@ impl Parts {
             return Ok(None);
         };
         let usage = compaction.usage;
-        let finished = finish(compaction, history).and_then(|compaction| {
+        let finished = caught(COUNTER, || finish(compaction, history));
+        let finished = finished.and_then(|finished| {
+            let compaction = finished?;
             compaction.check(history)?;
             Ok(Some(compaction))
         });
@@ -169,9 +182,9 @@ async fn within(
     limit: Duration,
     ask: impl FnOnce() -> BoxFuture<'static, Result<Option<Compaction>, Error>>,
 ) -> Result<Option<Compaction>, Error> {
-    let mut answer = caught(ask)?;
+    let mut answer = caught(COMPACTOR, ask)?;
     let mut timer = None;
-    let given = poll_fn(|cx| match caught(|| answer.as_mut().poll(cx)) {
+    let given = poll_fn(|cx| match caught(COMPACTOR, || answer.as_mut().poll(cx)) {
         Ok(Poll::Ready(given)) => Poll::Ready(given),
         Ok(Poll::Pending) => {
             let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
@@ -181,12 +194,12 @@ async fn within(
     })
     .await;
     // Code of the compactor also runs when its future is dropped.
-    caught(|| drop(answer)).and(given)
+    caught(COMPACTOR, || drop(answer)).and(given)
 }
 
-/// Runs code of the compactor; a panic is an error.
-fn caught<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| Error::panic("the compactor", &*payload))
+/// Runs code that is somebody's own; a panic is an error.
+fn caught<T>(whose: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| Error::panic(whose, &*payload))
 }
 
 fn late(limit: Duration) -> Error {

@@ -4,10 +4,11 @@ use async_stream::stream;
 use futures::StreamExt;
 use serde_json::json;
 
+use crate::agent::evidence::{RequireEvidence, is_cut_short};
 use crate::agent::{Agent, RunHandle};
 use crate::error::Error;
 use crate::event::{Event, Outcome, Reason, ToolEvent};
-use crate::item::{History, ToolResult};
+use crate::item::{History, SideEffect, ToolResult};
 use crate::tool::{
     Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Update, Updates, checked_spec,
 };
@@ -24,7 +25,8 @@ impl Agent {
     /// and dropping or interrupting the parent drops it. The parent's journal keeps its story, see
     /// [`Journal::nested`](crate::Journal::nested), and [`RunHandle::nested`] reaches it while it
     /// runs. A result that stopped early says so. What its calls changed is on record as the result's
-    /// own, as it happens; of its evidence it is what holds at its end: checks that passed behind its
+    /// own, as it happens; a call of its that was cut short and told nothing may have changed something, and
+    /// is there as `cut_short` with the tool's name. Of its evidence it is what holds at its end: checks that passed behind its
     /// last change, and those that failed and have not passed since. Several run beside each other, and each brings
     /// its own tools: at most 4 times 4 at once, unless the kits say otherwise. A budget of its own
     /// is what [`with_budget`](Self::with_budget) set; give all of a tree one
@@ -105,6 +107,7 @@ impl ToolHandler for SubAgent {
         if cx.is_dry_run() {
             agent.kit = agent.kit.dry_run(true);
         }
+        let policy = agent.evidence.clone();
         // The same call has the same history, and its calls the same keys.
         let mut run = agent.run_from(History::with_id(cx.idempotency_key()), prompt);
         if let Some(parent) = cx.extension::<RunHandle>() {
@@ -114,7 +117,7 @@ impl ToolHandler for SubAgent {
             while let Some(Ok(event)) = run.next().await {
                 if let Event::Tool(ToolEvent::Output(result)) = &event {
                     // At once, so that it is on record also if the child never ends.
-                    pass_up_changes(&cx, result);
+                    pass_up_changes(&cx, result, policy.as_ref());
                 }
                 let output = event.finished().map(output);
                 if let Some(output) = &output {
@@ -132,10 +135,15 @@ impl ToolHandler for SubAgent {
     }
 }
 
-/// Puts on the parent's record what a call of the child changed.
-fn pass_up_changes(cx: &ToolContext, result: &ToolResult) {
-    for effect in result.report.iter().flat_map(|report| &report.side_effects) {
+/// Puts on the parent's record what a call of the child changed, or may have.
+fn pass_up_changes(cx: &ToolContext, result: &ToolResult, policy: Option<&RequireEvidence>) {
+    let told = result.report.as_deref().map_or(&[][..], |report| &report.side_effects);
+    for effect in told {
         cx.side_effect(effect.clone());
+    }
+    let is_harmless = || policy.is_some_and(|policy| policy.is_harmless(&result.name));
+    if told.is_empty() && is_cut_short(result.kind) && !is_harmless() {
+        cx.side_effect(SideEffect { kind: "cut_short".into(), target: result.name.clone() });
     }
 }
 

@@ -178,13 +178,18 @@ impl Summarize {
 
     /// The first entry that stays.
     fn cut(&self, items: &[&Item]) -> usize {
-        let tokens = |from: usize| {
-            let tokens = items.iter().skip(from).map(|item| guess_item(item, &*self.counter));
-            tokens.fold(0, u64::saturating_add)
-        };
-        let cuts = (1..=self.keep_turns).rev().map(|turns| turns::newest(items, turns));
-        let fits = |cut: &usize| tokens(*cut) <= self.keep_tokens;
-        cuts.into_iter().find(fits).unwrap_or_else(|| turns::newest(items, 1))
+        let cuts = turns::newest_first(items).chain([0]).take(self.keep_turns);
+        let (mut cut, mut tokens) = (items.len(), 0_u64);
+        for (number, earlier) in cuts.enumerate() {
+            let more = items.iter().take(cut).skip(earlier);
+            let more = more.map(|item| guess_item(item, &*self.counter));
+            tokens = more.fold(tokens, u64::saturating_add);
+            if number > 0 && tokens > self.keep_tokens {
+                break;
+            }
+            cut = earlier;
+        }
+        cut
     }
 }
 

@@ -7,6 +7,11 @@ use crate::item::{Item, ItemKind};
 ///
 /// It is never between a call and its result: those stand behind the turn of their calls.
 pub(super) fn newest(items: &[&Item], turns: usize) -> usize {
+    newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
+}
+
+/// Where each turn begins, the newest first, as [`newest`] has it.
+pub(super) fn newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
     let mut starts = Vec::new();
     let mut before: Option<&Item> = None;
     for (at, item) in items.iter().enumerate().filter(|(_, item)| !item.tombstone) {
@@ -16,9 +21,9 @@ pub(super) fn newest(items: &[&Item], turns: usize) -> usize {
         }
         before = Some(item);
     }
-    let Some(start) = starts.iter().rev().nth(turns.saturating_sub(1)) else { return 0 };
-    let said = items.iter().take(*start).rev().take_while(|item| is_prompt(item)).count();
-    start - said
+    starts.into_iter().rev().map(|start| {
+        start - items.iter().take(start).rev().take_while(|item| is_prompt(item)).count()
+    })
 }
 
 /// The user's newest words: several in a row count as one. Summaries and notes are not the user's.

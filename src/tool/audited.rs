@@ -69,6 +69,10 @@ impl ToolHandler for Audited {
 fn with_why(spec: &ToolSpec) -> Option<ToolSpec> {
     let mut spec = spec.clone();
     let schema = spec.parameters.as_object_mut()?;
+    let required = schema.get("required").and_then(Value::as_array);
+    if required.is_some_and(|names| names.iter().any(|name| name == FIELD)) {
+        return None;
+    }
     let properties = schema.entry("properties").or_insert_with(|| json!({})).as_object_mut()?;
     if properties.contains_key(FIELD) {
         return None;

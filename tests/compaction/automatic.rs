@@ -372,3 +372,28 @@ async fn hooks_that_narrow_what_is_sent_are_known_by_what_was_counted() {
     told(agent.run_from(history(session(40)), "go")).await;
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
+
+#[tokio::test]
+async fn a_counter_that_panics_makes_no_room_and_breaks_nothing() {
+    let model = Scripted::new([looks(tokens(900, 10)), Reply::text("Done.")]);
+    let (seen, hook) = failures();
+    let agent = agent(&model, Shorten::new())
+        .with_window(Window::new(1_000).counting(|_: &str| -> u64 { panic!("no tokenizer") }))
+        .with_hook(hook);
+    let (events, outcome) = told(agent.run("go")).await;
+    assert_eq!((outcome.reason, order(&events).as_str()), (Reason::Completed, "tt"));
+    assert_eq!(*seen.lock().unwrap(), [ErrorKind::Panic, ErrorKind::Panic]);
+}
+
+#[tokio::test]
+async fn once_asked_it_is_asked_until_the_request_is_a_quarter_below_the_limit() {
+    let forget = compact_with(|history: &History| {
+        Ok(Some(Compaction::new(0, 2.min(history.len()), Vec::new())))
+    });
+    let model = Scripted::new(["Done."]);
+    // 29 tokens each, of which 800 have room for 27 and 600 for 20.
+    let long = history((0..40).map(|_| Item::user("x".repeat(100))));
+    let (_, outcome) = told(agent(&model, forget).run_from(long, "go")).await;
+    assert_eq!(outcome.reason, Reason::Completed);
+    assert!((10..=22).contains(&outcome.history.len()), "{}", outcome.history.len());
+}

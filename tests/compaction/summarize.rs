@@ -274,3 +274,16 @@ proptest! {
         prop_assert_eq!(again, None);
     }
 }
+
+#[test]
+fn as_many_turns_as_fit_may_be_asked_for() {
+    let before = history(session(6));
+    let kept = |compactor: Summarize| {
+        let compaction = compact(&compactor, &before).unwrap();
+        (before.len() - compaction.to) / 4
+    };
+    let any = || summarizing(usize::MAX).0;
+    assert_eq!(kept(any().keep_tokens(60)), 2);
+    assert_eq!(kept(any().keep_tokens(0)), 1);
+    assert_eq!(compact(&any(), &before), None);
+}

@@ -6,11 +6,16 @@ use serde_json::Value;
 
 use crate::agent::detect::seen::{Found, Seen, side_effects};
 use crate::item::{SideEffect, ToolCall, ToolResult};
+use crate::tool::Why;
+
+/// So many calls of a tool are compared, so that a long run costs no more than a short one each turn.
+const LOOK_BACK: usize = 32;
 
 /// Sees the same call do its work twice.
 ///
 /// - The same tool with the same arguments has `created` or `sent` something, and then something
-///   else: two tickets, two mails. The same thing made once more is one thing.
+///   else: two tickets, two mails. The same thing made once more is one thing. It looks back at the
+///   32 calls of the tool before that made something.
 /// - It has `changed` the same thing twice, and no call in between has put a change on record.
 ///
 /// It is told when it happens for the second time, and not for each time behind that.
@@ -56,11 +61,18 @@ fn made_twice(
     result: &ToolResult,
     before: &[(&ToolCall, &ToolResult)],
 ) -> Option<String> {
-    let same = before.iter().filter(|(other, _)| is_same(call, other));
+    let now = targets(result, is_made);
+    if now.is_empty() {
+        return None;
+    }
+    let arguments = Arguments::of(call);
+    let makers = before.iter().rev().filter(|(other, _)| other.name == call.name);
+    let made = makers.map(|(other, result)| (other, targets(result, is_made)));
+    let made = made.filter(|(_, made)| !made.is_empty()).take(LOOK_BACK);
     let made: Vec<Vec<&str>> =
-        same.map(|(_, result)| targets(result, is_made)).filter(|made| !made.is_empty()).collect();
+        made.filter(|(other, _)| arguments.are_of(other)).map(|(_, made)| made).collect();
     let [first] = &made[..] else { return None };
-    let other = targets(result, is_made).into_iter().find(|target| !first.contains(target))?;
+    let other = now.into_iter().find(|target| !first.contains(target))?;
     let name = &call.name;
     Some(format!(
         "`{name}` was called again as before and has made `{other}` beside `{}`",
@@ -83,10 +95,27 @@ fn changed_twice(
 }
 
 fn is_same(one: &ToolCall, other: &ToolCall) -> bool {
-    let read = |call: &ToolCall| serde_json::from_str::<Value>(call.arguments_or_empty()).ok();
-    one.name == other.name
-        && (one.arguments == other.arguments
-            || read(one).is_some_and(|read_one| read(other) == Some(read_one)))
+    one.name == other.name && Arguments::of(one).are_of(other)
+}
+
+/// The arguments of a call, without what the model says of it: that makes it no other call.
+struct Arguments<'a> {
+    written: &'a str,
+    read: Option<Value>,
+}
+
+impl<'a> Arguments<'a> {
+    fn of(call: &'a ToolCall) -> Self {
+        Self { written: &call.arguments, read: read(call) }
+    }
+
+    fn are_of(&self, other: &ToolCall) -> bool {
+        self.written == other.arguments || (self.read.is_some() && self.read == read(other))
+    }
+}
+
+fn read(call: &ToolCall) -> Option<Value> {
+    serde_json::from_str(&Why::split(call.arguments_or_empty()).1).ok()
 }
 
 fn targets(result: &ToolResult, which: fn(&SideEffect) -> bool) -> Vec<&str> {

@@ -11,6 +11,7 @@ mod verdict;
 
 pub use claim::{BLOCKED, blocked_claim};
 pub use policy::RequireEvidence;
+pub(super) use standing::is_cut_short;
 pub use standing::{Noted, Standing};
 pub use verdict::{Change, Missing, Verdict};
 

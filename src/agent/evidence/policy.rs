@@ -145,6 +145,11 @@ impl RequireEvidence {
         }
     }
 
+    /// Whether the tool is one of those that never change anything.
+    pub(in crate::agent) fn is_harmless(&self, tool: &str) -> bool {
+        self.harmless.iter().any(|name| name == tool)
+    }
+
     fn missing(&self, standing: &Standing) -> Option<Missing> {
         let changed = self.with_rules(|rules| standing.has_changed(rules));
         match self.verdict(standing) {
@@ -160,7 +165,7 @@ impl RequireEvidence {
     }
 
     fn with_rules<T>(&self, f: impl FnOnce(&Rules<'_>) -> T) -> T {
-        let is_harmless = |tool: &str| self.harmless.iter().any(|name| name == tool);
+        let is_harmless = |tool: &str| self.is_harmless(tool);
         f(&Rules { is_harmless: &is_harmless, read: &*self.read })
     }
 }

@@ -93,7 +93,7 @@ fn counts(result: &ToolResult) -> bool {
 }
 
 /// Whether the tool may have done something that it came not to tell.
-fn is_cut_short(kind: ResultKind) -> bool {
+pub(in crate::agent) fn is_cut_short(kind: ResultKind) -> bool {
     match kind {
         ResultKind::Timeout | ResultKind::Panic | ResultKind::Interrupted => true,
         ResultKind::Ok

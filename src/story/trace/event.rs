@@ -72,8 +72,8 @@ pub enum Action {
         /// The call.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         call_id: String,
-        /// The arguments as the model wrote them, without what `why` says as well. What is not JSON
-        /// is a string; `None` if the call was made before the trace began.
+        /// The arguments as the model wrote them, without what `why` says as well. What is not JSON,
+        /// or nested deeper than 100 levels, is a string; `None` if the call was made before the trace began.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<Json>,
         /// What the model said of the call, if its tool is [audited](crate::Tool::audited).

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::event::{Event, Outcome, Reason, ToolEvent};
+use crate::event::{AppendedWhy, Event, Outcome, Reason, ToolEvent};
 use crate::item::{History, Item, Json, SideEffect, ToolCall, ToolResult};
 use crate::story::trace::budgets::{BudgetsLeft, Used};
 use crate::story::trace::exit::{of_error, of_result, one_line};
@@ -10,6 +10,10 @@ use crate::story::trace::{Action, TraceEvent, TraceResult};
 use crate::tool::Why;
 use crate::turn::{Turn, TurnEvent};
 use crate::usage::Prices;
+
+/// What is nested deeper is kept as text: readers of JSON stop at some 128 levels, of which a step has
+/// some itself.
+const DEEPEST: usize = 100;
 
 /// What the events so far have told, as far as it is needed for the next step.
 #[derive(Debug, Default)]
@@ -64,7 +68,7 @@ impl Fold {
     }
 
     pub(super) fn note(&mut self, input: Json) {
-        self.run.inputs.push(input);
+        self.run.inputs.push(readable(input));
     }
 
     /// Takes the next event; `elapsed` is the time since the first of the run. The steps that it
@@ -87,7 +91,7 @@ impl Fold {
                 self.say(elapsed, steps);
                 self.turn(turn);
             }
-            Event::Turn(TurnEvent::Retracted { usage, .. }) => {
+            Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
                 self.run.used.add(*usage, &self.run.model, &self.prices);
             }
             Event::Turn(_) | Event::Continued { .. } => self.say(elapsed, steps),
@@ -98,7 +102,10 @@ impl Fold {
             Event::Tool(ToolEvent::ApprovalRequested(call)) => self.ask(call),
             Event::Tool(ToolEvent::Nested { call_id, event, .. })
             | Event::Nested { call_id, event, .. } => self.nested(call_id, event, steps),
-            Event::Appended { items, .. } => {
+            Event::Appended { why, items, .. } => {
+                if *why == AppendedWhy::Input {
+                    self.begin_anew();
+                }
                 for result in items.iter().filter_map(Item::as_tool_result) {
                     let step = self.result(result, elapsed);
                     steps.push(step);
@@ -113,9 +120,14 @@ impl Fold {
                 self.run = Run { open, ..Run::default() };
             }
             Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
-            | Event::Rewritten { .. }
             | Event::Unknown => {}
         }
+    }
+
+    /// A run has begun. One that was dropped has left what it was about.
+    fn begin_anew(&mut self) {
+        let Run { open, inputs, .. } = std::mem::take(&mut self.run);
+        self.run = Run { open, inputs, ..Run::default() };
     }
 
     fn turn(&mut self, turn: &Turn) {
@@ -177,9 +189,9 @@ impl Fold {
                         .push(SideEffect { kind: kind.clone(), target: target.clone() }),
                 }
             }
-            said.evidence.clone_from(&report.evidence);
+            said.evidence = report.evidence.iter().cloned().map(readable).collect();
         }
-        let found = self.run.open.iter().position(|open| open.call.call_id == result.call_id);
+        let found = self.run.open.iter().rposition(|open| open.call.call_id == result.call_id);
         let (turn, model, arguments) = match found.map(|at| self.run.open.remove(at)) {
             Some(Open { call, turn, model }) => (turn, model, Some(call.arguments)),
             None => (self.run.turn, self.run.model.clone(), None),
@@ -277,7 +289,35 @@ fn written(arguments: &str) -> (Why, Option<Json>) {
     let text = || serde_json::Value::from(arguments).into();
     let args = match rest.trim() {
         "" => serde_json::Value::Object(serde_json::Map::new()).into(),
-        rest => Json::parse(rest).unwrap_or_else(|_| text()),
+        rest => Json::parse(rest).map_or_else(|_| text(), readable),
     };
     (why, Some(args))
+}
+
+/// The value, or its text where it is nested too deep to be read again as a part of a step.
+fn readable(json: Json) -> Json {
+    match depth(json.as_str()) > DEEPEST {
+        true => serde_json::Value::from(json.as_str()).into(),
+        false => json,
+    }
+}
+
+/// How deep the lists and objects of a JSON text are nested.
+fn depth(json: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut is_escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }

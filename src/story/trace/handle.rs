@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::event::Event;
+use crate::event::{AppendedWhy, Event};
 use crate::item::{History, Json};
 use crate::story::trace::fold::Fold;
 use crate::story::trace::sink::Sink;
@@ -21,7 +21,8 @@ use crate::usage::Prices;
 /// It is filled by [`traced`](crate::Events::traced), and can be looked at any time. A step is the
 /// result of one call, in the order in which results came; a turn without calls behind which the run
 /// went on; or the end. A run that is dropped has no end. A trace that is put on several runs, one
-/// after the other, goes on counting steps; budgets begin anew with each.
+/// after the other, goes on counting steps; budgets begin anew with each, which is where its input
+/// comes or the one before has ended.
 ///
 /// The steps of a sub-agent stand where they happened, name the call that it ran as, have numbers of
 /// their own and change none of the parent's.
@@ -138,6 +139,10 @@ impl Trace {
         let mut steps = Vec::new();
         {
             let book = &mut *self.book();
+            if matches!(event, Event::Appended { why: AppendedWhy::Input, .. }) {
+                // The run before may have been dropped.
+                book.started = None;
+            }
             let elapsed = book.elapsed();
             book.fold.observe(event, elapsed, &mut steps);
             if event.finished().is_some() {

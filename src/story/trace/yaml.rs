@@ -38,7 +38,10 @@ impl<'a> Yaml<'a> {
 impl fmt::Display for Yaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self.event).map_err(|_| fmt::Error)?;
-        let mut node: Node = serde_json::from_str(&json).map_err(|_| fmt::Error)?;
+        let Ok(mut node) = serde_json::from_str::<Node>(&json) else {
+            // Nested too deep to be read: in one line, which is YAML as well.
+            return writeln!(f, "{json}");
+        };
         if let (Node::Map(fields), false) = (&mut node, self.whole) {
             fields.retain(|(name, _)| !matches!(name.as_str(), "turn" | "model"));
             for (name, node) in fields {
