@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::item::{Item, Json, Report, ResultKind, SideEffect, ToolResult};
+use crate::item::{Item, Json, Report, ResultKind, SideEffect, ToolCall, ToolResult};
 
 /// The results of a run that say what it changed and what was checked, in their order. Cheap to
 /// clone.
@@ -52,6 +52,8 @@ pub struct Noted {
 
 impl Standing {
     /// What the results among some items come to. Results with nothing between them are one batch.
+    ///
+    /// What stands in for results that were folded away may have been a change: nobody knows.
     pub fn of<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
         let mut standing = Self::default();
         let mut batch = Vec::new();
@@ -59,6 +61,9 @@ impl Standing {
             match item.as_tool_result() {
                 Some(result) => batch.push(result.clone()),
                 None => standing.note(&std::mem::take(&mut batch)),
+            }
+            if item.compacted && item.as_user().is_some() {
+                standing.note(&[folded_away()]);
             }
         }
         standing.note(&batch);
@@ -86,6 +91,19 @@ impl Standing {
     pub fn noted(&self) -> &[Noted] {
         &self.noted
     }
+}
+
+/// What is known of the calls that a summary stands in for.
+fn folded_away() -> ToolResult {
+    let target = "what a summary stands in for".to_owned();
+    let effect = SideEffect { kind: "forgotten".to_owned(), target };
+    let call = ToolCall {
+        call_id: String::new(),
+        name: "compaction".to_owned(),
+        arguments: String::new(),
+    };
+    ToolResult::answering(&call, ResultKind::Ok, "")
+        .with_report(Report { side_effects: vec![effect], ..Report::default() })
 }
 
 fn counts(result: &ToolResult) -> bool {

@@ -1,5 +1,7 @@
 use super::*;
-use crate::item::{Evidence, Item, Json, Report, ResultKind, SideEffect, ToolCall, ToolResult};
+use crate::item::{
+    Evidence, Item, Json, Mark, Report, ResultKind, SideEffect, ToolCall, ToolResult,
+};
 
 /// A result in a word: its kind, what it changed, and its checks.
 ///
@@ -158,6 +160,15 @@ fn a_history_is_weighed_as_its_results_are() {
     assert!(matches!(verdict, Verdict::Unproven(_)), "one batch");
     let verdict = Standing::of(&items).verdict();
     assert_eq!(verdict, Verdict::Proven(Evidence::of_command("b", 0)));
+}
+
+#[test]
+fn what_was_folded_away_before_a_check_is_proven_by_it_and_behind_it_by_nothing() {
+    let summary = || Item::user("We edited a file.").marked(Mark::Compacted);
+    let check = || Item::tool_result(result(1, "a=0"));
+    assert!(matches!(Standing::of(&[summary()]).verdict(), Verdict::Unproven(_)));
+    assert!(matches!(Standing::of(&[check(), summary()]).verdict(), Verdict::Unproven(_)));
+    assert!(matches!(Standing::of(&[summary(), check()]).verdict(), Verdict::Proven(_)));
 }
 
 #[test]
