@@ -394,14 +394,25 @@ fn items_of_a_turn_are_linked_to_reasoning_that_was_encoded_before() {
         &Ask::plain(),
         [
             Item::user("go"),
-            kept(Item::reasoning(""), thought),
-            kept(Item::text("so"), message),
+            kept(Item::reasoning(""), thought.clone()),
+            kept(Item::text("so"), message.clone()),
             kept(Item::tool_call("c", "t", "{}"), call),
             result("c", "ok", 0),
             Item::text("half").marked(Mark::Interrupted),
         ],
     );
     let body = encode(DIALECTS.len(), &request(history, &Ask::plain()), Ask::plain().model);
+    let cut = |item: Item| item.marked(Mark::Interrupted);
+    check_growing(
+        DIALECTS.len(),
+        &Ask::plain(),
+        [
+            Item::user("go"),
+            cut(kept(Item::reasoning(""), thought)),
+            cut(kept(Item::text("so"), message.clone())),
+            kept(Item::text("so"), message),
+        ],
+    );
     assert!(body.unwrap().contains(r#""id":"c","type":"function_call""#));
 }
 
