@@ -73,7 +73,7 @@ fn data() -> impl Strategy<Value = Option<Arc<ProviderData>>> {
         ("gemini", json!({ "thoughtSignature": "c2ln", "text": "", "id": "1" })),
         ("openai_responses", json!({ "type": "reasoning", "id": "r", "encrypted_content": "e" })),
         ("openai_responses", json!({ "item": { "type": "message", "id": "i" }, "after": "r" })),
-        ("openai_responses", json!({ "item": { "type": "function_call", "id": "i" } })),
+        ("openai_responses", json!({ "item": { "type": "function_call" }, "after": "r" })),
         ("openrouter", json!({ "reasoning_details": [{ "type": "reasoning.text" }] })),
         ("litellm", json!({ "thinking_blocks": [{ "thinking": "x" }], "thought": "t" })),
     ]);
@@ -176,8 +176,13 @@ fn result(call_id: &str, text: &str, at: usize) -> Item {
     })
 }
 
+fn ended(stop_reason: StopReason) -> Arc<TurnInfo> {
+    let usage = Usage::default();
+    Arc::new(TurnInfo { usage, model: None, response_id: None, stop_reason })
+}
+
 /// Does one thing to a history; `ids` counts its calls.
-fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act) {
+fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act, wire: usize) {
     match act {
         Act::Said(items) => history.extend(items),
         Act::Turn { mut items, calls, answered, stop, whole } => {
@@ -189,12 +194,7 @@ fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act) {
             }
             match items.last_mut() {
                 Some(last) if whole => {
-                    last.turn = Some(Arc::new(TurnInfo {
-                        usage: Usage::default(),
-                        model: None,
-                        response_id: None,
-                        stop_reason: stop,
-                    }));
+                    last.turn = Some(ended(stop));
                 }
                 _ => items = items.into_iter().map(|item| item.marked(Mark::Interrupted)).collect(),
             }
@@ -212,7 +212,7 @@ fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act) {
         Act::Part(items) => {
             let mut old = history.clone();
             old.extend(items);
-            let _ = encode_all(&request(old, &Ask::plain()), "gemini-2.5-pro");
+            let _ = encode(wire, &request(old, &Ask::plain()), "gemini-2.5-pro");
         }
         Act::Back(n) => {
             if let Some(earlier) = past.len().checked_sub(n).and_then(|at| past.get(at)) {
@@ -254,8 +254,11 @@ fn request(history: History, ask: &Ask) -> Request {
 const DIALECTS: [Dialect; 5] =
     [Dialect::OPENAI, Dialect::OPENROUTER, Dialect::MISTRAL, Dialect::LITELLM, Dialect::DEEPSEEK];
 
-/// What all encoders make of a request.
-fn encode_all(request: &Request, model: &str) -> Vec<Result<String, String>> {
+/// How many encoders there are.
+const WIRES: usize = DIALECTS.len() + 3;
+
+/// What an encoder makes of a request.
+fn encode(wire: usize, request: &Request, model: &str) -> Result<String, String> {
     let told = |encoded: Result<Vec<u8>, Error>| match encoded {
         Ok(bytes) => {
             let _: Value = serde_json::from_slice(&bytes).unwrap();
@@ -263,12 +266,25 @@ fn encode_all(request: &Request, model: &str) -> Vec<Result<String, String>> {
         }
         Err(error) => Err(format!("{error} {:?}", error.parameter())),
     };
-    let mut all: Vec<_> =
-        DIALECTS.iter().map(|dialect| told(openai_chat::encode(request, model, dialect))).collect();
-    all.push(told(openai_responses::encode(request, model)));
-    all.push(told(anthropic::encode(request, model)));
-    all.push(told(gemini::encode(request, model)));
-    all
+    match wire.checked_sub(DIALECTS.len()) {
+        None => told(openai_chat::encode(request, model, &DIALECTS[wire])),
+        Some(0) => told(openai_responses::encode(request, model)),
+        Some(1) => told(anthropic::encode(request, model)),
+        Some(_) => told(gemini::encode(request, model)),
+    }
+}
+
+/// Encodes a history after each of its items.
+fn check_growing(wire: usize, ask: &Ask, items: impl IntoIterator<Item = Item>) -> History {
+    let mut history = History::with_id("h");
+    for item in items {
+        history.push(item);
+        let request = request(history.clone(), ask);
+        let mut fresh = request.clone();
+        fresh.context = rebuilt(&history);
+        assert_eq!(encode(wire, &request, ask.model), encode(wire, &fresh, ask.model));
+    }
+    history
 }
 
 /// The same with nothing remembered beside it.
@@ -276,24 +292,53 @@ fn rebuilt(history: &History) -> History {
     serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap()
 }
 
+/// What happens, without what a history does not recover from, and how it is asked each time.
+fn tame() -> impl Strategy<Value = Vec<(Act, Ask)>> {
+    let said = || prop_oneof![4 => text().prop_map(Item::user), 1 => Just(picture())];
+    let tamed = |act| match act {
+        Act::Said(_) => Act::Said(vec![Item::user("go on")]),
+        Act::Turn { items, calls, answered, stop, .. } => {
+            Act::Turn { items, calls, answered: answered + calls, stop, whole: true }
+        }
+        act => act,
+    };
+    let act = prop_oneof![
+        4 => act().prop_map(tamed),
+        1 => said().prop_map(|item| Act::Said(vec![item])),
+        1 => said().prop_map(|item| Act::Said(vec![item, Item::text("half ").marked(Mark::Interrupted)])),
+    ];
+    let acts = prop::collection::vec((act, any::<bool>()), 1..24);
+    (acts, ask(), ask()).prop_map(|(acts, often, seldom)| {
+        let asks = |seldom_now| if seldom_now { seldom.clone() } else { often.clone() };
+        acts.into_iter().map(|(act, seldom_now)| (act, asks(seldom_now))).collect()
+    })
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(1_024))]
 
     #[test]
     fn what_was_encoded_before_changes_no_byte(
-        acts in prop::collection::vec((act(), ask()), 1..14),
+        acts in prop_oneof![prop::collection::vec((act(), ask()), 1..14), tame(), tame()],
         leading in 0..3_usize,
+        wire in 0..WIRES,
+        other in 0..WIRES,
     ) {
         let mut history = History::with_id("h");
         history.extend((0..leading).map(|n| Item::system(["", "first"][n % 2])));
         let (mut past, mut ids) = (Vec::new(), 0);
         for (act, ask) in acts {
-            happen(&mut history, &past, &mut ids, act);
+            happen(&mut history, &past, &mut ids, act, wire);
             past.push(history.clone());
             let request = request(history.clone(), &ask);
             let mut fresh = request.clone();
             fresh.context = rebuilt(&request.context);
-            prop_assert_eq!(encode_all(&request, ask.model), encode_all(&fresh, ask.model));
+            // Two at most, so that neither is forgotten.
+            for wire in [wire, other].into_iter().take(1 + leading % 2) {
+                let (encoded, anew) =
+                    (encode(wire, &request, ask.model), encode(wire, &fresh, ask.model));
+                prop_assert_eq!(encoded, anew);
+            }
         }
     }
 }
@@ -304,12 +349,7 @@ fn a_mark_stands_on_what_was_encoded_long_before_where_nothing_else_takes_it() {
     history.push(Item::user("go"));
     for n in 0..5 {
         let mut call = Item::tool_call(format!("c{n}"), "t", "{}");
-        call.turn = Some(Arc::new(TurnInfo {
-            usage: Usage::default(),
-            model: None,
-            response_id: None,
-            stop_reason: StopReason::ToolCalls,
-        }));
+        call.turn = Some(ended(StopReason::ToolCalls));
         history.extend([call, result(&format!("c{n}"), "ok", 0)]);
         let request = request(history.clone(), &Ask::plain());
         let body = openai_chat::encode(&request, "m", &Dialect::OPENROUTER).unwrap();
@@ -319,11 +359,69 @@ fn a_mark_stands_on_what_was_encoded_long_before_where_nothing_else_takes_it() {
 }
 
 #[test]
+fn an_id_that_was_given_out_long_before_is_not_given_again() {
+    let wire = DIALECTS.iter().position(|dialect| *dialect == Dialect::MISTRAL).unwrap();
+    let first = [Item::user("go"), Item::tool_call("call_1", "t", "{}"), result("call_1", "ok", 0)];
+    let history = check_growing(wire, &Ask::plain(), first.clone());
+    let body = encode(wire, &request(history, &Ask::plain()), "m").unwrap();
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let sent = body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();
+    let again = [Item::user("go"), Item::tool_call(sent, "t", "{}"), result(sent, "ok", 0)];
+    check_growing(wire, &Ask::plain(), first.into_iter().chain(again));
+}
+
+#[test]
+fn thoughts_behind_results_are_shown_again_also_where_the_results_were_encoded_before() {
+    let wire = DIALECTS.iter().position(|dialect| *dialect == Dialect::DEEPSEEK).unwrap();
+    let call = Item { turn: Some(ended(StopReason::ToolCalls)), ..Item::tool_call("c", "t", "{}") };
+    let items = [Item::user("go"), call, result("c", "ok", 0), Item::reasoning("Hm.")];
+    let said = Item { turn: Some(ended(StopReason::Stop)), ..Item::text("Done.") };
+    check_growing(wire, &Ask::plain(), items.into_iter().chain([said, Item::user("and?")]));
+}
+
+#[test]
+fn items_of_a_turn_are_linked_to_reasoning_that_was_encoded_before() {
+    let kept = |item: Item, value: Value| {
+        let (provider, model) = ("openai_responses".into(), Ask::plain().model.into());
+        let value = Json::new(&value).unwrap();
+        Item { provider_data: Some(Arc::new(ProviderData { provider, model, value })), ..item }
+    };
+    let thought = json!({ "type": "reasoning", "id": "r", "encrypted_content": "e" });
+    let message = json!({ "item": { "type": "message", "id": "m" }, "after": "r" });
+    let call = json!({ "item": { "type": "function_call", "id": "c" }, "after": "r" });
+    let history = check_growing(
+        DIALECTS.len(),
+        &Ask::plain(),
+        [
+            Item::user("go"),
+            kept(Item::reasoning(""), thought.clone()),
+            kept(Item::text("so"), message.clone()),
+            kept(Item::tool_call("c", "t", "{}"), call),
+            result("c", "ok", 0),
+            Item::text("half").marked(Mark::Interrupted),
+        ],
+    );
+    let body = encode(DIALECTS.len(), &request(history, &Ask::plain()), Ask::plain().model);
+    let cut = |item: Item| item.marked(Mark::Interrupted);
+    check_growing(
+        DIALECTS.len(),
+        &Ask::plain(),
+        [
+            Item::user("go"),
+            cut(kept(Item::reasoning(""), thought)),
+            cut(kept(Item::text("so"), message.clone())),
+            kept(Item::text("so"), message),
+        ],
+    );
+    assert!(body.unwrap().contains(r#""id":"c","type":"function_call""#));
+}
+
+#[test]
 fn a_stable_zone_without_words_leaves_its_mark_to_the_first_message_and_to_no_other() {
     let mut history = History::from_items("h", [Item::user("one")]);
     let ask = Ask { stable: " ", ..Ask::plain() };
     let marks = |history: &History| {
-        let body = encode_all(&request(history.clone(), &ask), "m").swap_remove(1).unwrap();
+        let body = encode(1, &request(history.clone(), &ask), "m").unwrap();
         let body: Value = serde_json::from_str(&body).unwrap();
         let marked = |message: &Value| !message["content"][0]["cache_control"].is_null();
         body["messages"].as_array().unwrap().iter().map(marked).collect::<Vec<_>>()
@@ -337,7 +435,7 @@ fn a_stable_zone_without_words_leaves_its_mark_to_the_first_message_and_to_no_ot
 fn what_is_remembered_is_no_part_of_a_history() {
     let history = History::from_items("h", [Item::user("go")]);
     let (told, same) = (format!("{history:?}"), rebuilt(&history));
-    let _ = encode_all(&request(history.clone(), &Ask::plain()), "m");
+    encode(0, &request(history.clone(), &Ask::plain()), "m").unwrap();
     assert_eq!(format!("{history:?}"), told);
     assert_eq!(history, same);
     assert_eq!(serde_json::to_string(&history).unwrap(), serde_json::to_string(&same).unwrap());

@@ -34,6 +34,8 @@ pub(super) struct Messages<'a> {
     turn: Option<Message<'a>>,
     /// What the turn thought.
     thought: Cow<'a, str>,
+    /// The item before was of a turn that did not complete.
+    interrupted: bool,
     /// Images and files of the tool results that are being written.
     media: Vec<Part<'a>>,
     /// How many calls have no result yet.
@@ -44,8 +46,6 @@ pub(super) struct Messages<'a> {
 /// What is known where nothing is open.
 #[derive(Clone, Default)]
 pub(super) struct Place {
-    /// The item before was of a turn that did not complete.
-    interrupted: bool,
     /// A tool has answered and the user has not spoken since.
     in_tool_loop: bool,
     /// The newest message answers a call.
@@ -67,6 +67,7 @@ impl<'a> Messages<'a> {
             closed: None,
             turn: None,
             thought: Cow::Borrowed(""),
+            interrupted: false,
             media: Vec::new(),
             open_calls: 0,
         }
@@ -120,7 +121,7 @@ impl<'a> Messages<'a> {
         // What was cut off is a message of its own; what comes next does not change it. Nor does
         // another that was cut off: nothing tells where the first ended but its text. But between
         // calls and their results no message may stand.
-        let went_on = std::mem::replace(&mut self.place.interrupted, item.interrupted);
+        let went_on = std::mem::replace(&mut self.interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
             true => turn.content.says_something(),
             false => went_on,

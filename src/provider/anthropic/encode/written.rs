@@ -24,8 +24,6 @@ pub(super) struct Known {
     pub(super) container: Option<String>,
     /// The tools that were called, each once.
     called: Vec<String>,
-    /// A message is among them.
-    begun: bool,
 }
 
 /// The messages of a context, as far as they were not encoded before.
@@ -51,9 +49,8 @@ impl<'a> Written<'a> {
             *count = messages.iter().take(*count).filter(|message| says(message)).count();
         }
         messages.retain(says);
-        // "first message must use the user role"
-        let first = messages.first().filter(|_| !known.begun);
-        if first.is_some_and(|message| message.role == "assistant") {
+        // "first message must use the user role"; so does the first behind what is encoded.
+        if messages.first().is_some_and(|message| message.role == "assistant") {
             let content = text_block(NOT_SHOWN).into_iter().collect();
             messages.insert(0, Message { role: "user", content });
             if let Some((_, count, _)) = &mut closed {
@@ -94,12 +91,11 @@ impl<'a> Written<'a> {
             let closed = std::mem::replace(&mut self.messages, rest);
             let mut called = self.known.called;
             add_called(&mut called, &closed);
-            let begun = self.known.begun || !closed.is_empty();
             let mut elements = Elements::default();
             for message in &closed {
                 elements.push(message)?;
             }
-            let state = Known { container, called, begun };
+            let state = Known { container, called };
             array.closed = Some(Closed { at, state, elements });
         }
         for message in &self.messages {
