@@ -161,6 +161,8 @@ mod small {
 /// The check by a full validator.
 #[cfg(feature = "validate")]
 mod whole {
+    use serde_json::Value;
+
     use super::{Error, ToolSpec};
     use crate::error::ErrorKind;
 
@@ -175,18 +177,35 @@ mod whole {
             })
         }
 
-        pub(in crate::tool) fn check(
-            &self,
-            _: &ToolSpec,
-            args: &serde_json::Value,
-        ) -> Result<(), String> {
+        pub(in crate::tool) fn check(&self, _: &ToolSpec, args: &Value) -> Result<(), String> {
             self.0.validate(args).map_err(|error| match error.instance_path().as_str() {
                 "" => error.to_string(),
-                path => {
-                    format!("{error} (at `{}`)", path.trim_start_matches('/').replace('/', "."))
-                }
+                pointer => format!("{error} (at `{}`)", place(pointer, args)),
             })
         }
+    }
+
+    /// A JSON pointer (RFC 6901) in the words of the built-in check: `deep.list[1]`.
+    fn place(pointer: &str, args: &Value) -> String {
+        let mut place = String::new();
+        let mut here = Some(args);
+        for step in pointer.split('/').skip(1) {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            match here {
+                Some(Value::Array(values)) => {
+                    place.extend(["[", &step, "]"]);
+                    here = step.parse().ok().and_then(|at: usize| values.get(at));
+                }
+                _ => {
+                    if !place.is_empty() {
+                        place.push('.');
+                    }
+                    place.push_str(&step);
+                    here = here.and_then(|value| value.get(&step));
+                }
+            }
+        }
+        place
     }
 }
 
