@@ -21,6 +21,7 @@ pub use entry::{Item, ItemKind, Mark, ProviderData};
 pub(crate) use history::Piece;
 pub use history::{History, Items};
 pub use json::Json;
+pub(crate) use json::depth;
 pub(crate) use number_set::NumberSet;
 pub use report::{Evidence, Report, SideEffect};
 pub(crate) use settle::free_id;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::event::{AppendedWhy, Event, Outcome, Reason, ToolEvent};
-use crate::item::{History, Item, Json, SideEffect, ToolCall, ToolResult};
+use crate::item::{History, Item, Json, SideEffect, ToolCall, ToolResult, depth};
 use crate::story::trace::budgets::{BudgetsLeft, Used};
 use crate::story::trace::exit::{of_error, of_result, one_line};
 use crate::story::trace::{Action, TraceEvent, TraceResult};
@@ -300,24 +300,4 @@ fn readable(json: Json) -> Json {
         true => serde_json::Value::from(json.as_str()).into(),
         false => json,
     }
-}
-
-/// How deep the lists and objects of a JSON text are nested.
-fn depth(json: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut in_text, mut is_escaped) = (false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = in_text,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }

@@ -2,7 +2,7 @@
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::item::Json;
+use crate::item::{Json, depth};
 use crate::provider::fields::Fields;
 use crate::provider::lenient::repaired;
 
@@ -81,26 +81,6 @@ pub(super) fn kept(text: &str) -> Json {
     let is_read_again = depth(text) <= DEEPEST;
     let read = is_read_again.then(read).flatten();
     read.unwrap_or_else(|| Json::from(serde_json::Value::from(text)))
-}
-
-/// How deep arrays and objects stand inside one another.
-fn depth(json: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut quoted, mut escaped) = (false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = quoted,
-            b'"' => quoted = !quoted,
-            b'[' | b'{' if !quoted => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }
 
 #[cfg(test)]
