@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Drives the example `agent` over all four wires against a mock server that is not this crate's own:
-# npm's @copilotkit/aimock. Installs it below target/, starts it on a free port, and runs the test
-# `other_servers` against it. Where it cannot be had, it says so and is content.
+# npm's @copilotkit/aimock. Installs it below target/, starts it on a free port, and runs the tests
+# in `providers::other_servers` against it. Where it cannot be had, it says so and is content.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -36,4 +36,4 @@ if [ -z "$url" ]; then
 fi
 echo "@copilotkit/aimock $version listens on $url"
 cargo build --example agent
-TURNSTREAM_OTHER_SERVER=$url cargo test --test other_servers -- --nocapture
+TURNSTREAM_OTHER_SERVER=$url cargo test --test providers other_servers -- --nocapture

@@ -1,0 +1,265 @@
+//! What holds at every boundary of a run, whatever the model, the tools, the hooks and the holders
+//! do: the history that is sent is the fold of the events so far, and everything is counted once.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use futures::FutureExt;
+use futures::StreamExt;
+use futures::future::{BoxFuture, ready};
+use serde_json::json;
+use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::{Budget, Limits, Pool, RunHandle, Target};
+use turnstream::context::{Compaction, Compactor};
+use turnstream::event::Reason;
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::stream::TurnStream;
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::StopReason;
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome, Request, Usage};
+
+/// Numbers that look random and are the same each time.
+struct Dice(AtomicU64);
+
+impl Dice {
+    fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)))
+    }
+
+    /// One of `0..sides`.
+    fn roll(&self, sides: u64) -> u64 {
+        let mut x = self.0.load(Ordering::Relaxed);
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.store(x, Ordering::Relaxed);
+        (x >> 11) % sides
+    }
+}
+
+fn error(kind: ErrorKind) -> Error {
+    Error::new(kind, "it failed")
+}
+
+fn reply(dice: &Dice) -> Reply {
+    let usage = Usage { input_tokens: dice.roll(50), output_tokens: 7, ..Usage::default() };
+    let it = Reply::new().usage(usage);
+    let call = |it: Reply| it.say("I look.").call("t", json!({})).call("t", json!({}));
+    match dice.roll(22) {
+        0..3 => it.say("An answer."),
+        3 => it,
+        4 => it.think("Hm."),
+        5 => it.say("Half").stop(StopReason::MaxTokens),
+        6 => call(it).stop(StopReason::MaxTokens),
+        7 => call(it).stop(StopReason::ContextWindow),
+        8 => it.say("Full").stop(StopReason::ContextWindow),
+        9 => it.say("Wait").stop(StopReason::Pause),
+        10 => call(it).stop(StopReason::Other("odd".into())),
+        11 => it.call("nobody", json!({})),
+        12 => it.call_raw("", "t", "{ no"),
+        13 => call(it).fail(error(ErrorKind::Overloaded)),
+        14 => call(it).fail(error(ErrorKind::ContextWindow)),
+        15 => it.say("Half a").retract("again").say("A whole").call_raw("c", "t", "{}"),
+        16 => it.call_raw("c", "t", "{}").call_raw("c", "t", "{}").say("behind"),
+        17 => it.fail(error(ErrorKind::Server)),
+        18 => it.say("Half a").cut(),
+        _ => call(it),
+    }
+}
+
+/// Looks at each request before the model does.
+struct Watched {
+    model: Scripted,
+    run: Arc<OnceLock<RunHandle>>,
+    requests: Arc<AtomicUsize>,
+    wrong: Arc<AtomicUsize>,
+}
+
+impl Provider for Watched {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let told = self.run.get().unwrap().history();
+        // A panic here would be an ending of the run like any other.
+        let is_right = request.history == told && told.unanswered_calls().is_empty();
+        self.wrong.fetch_add(usize::from(!is_right), Ordering::Relaxed);
+        self.model.stream_turn(request)
+    }
+
+    fn model(&self) -> &str {
+        self.model.model()
+    }
+}
+
+/// Forgets the older half, or says nonsense, or nothing.
+struct Forgetful(Arc<Dice>);
+
+impl Compactor for Forgetful {
+    fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+        let (from, to) = (0, history.len() / 2);
+        let words = vec![Item::user("It went on for long.")];
+        ready(match self.0.roll(8) {
+            0 => Ok(None),
+            1 => Err(error(ErrorKind::Other)),
+            2 => Ok(Some(Compaction::new(5, 2, words))),
+            3 => Ok(Some(Compaction::new(usize::MAX, usize::MAX, words))),
+            4 => panic!("the compactor"),
+            5 => Ok(Some(Compaction::new(0, history.len(), Vec::new()))),
+            _ => Ok(Some(Compaction::new(from, to, words))),
+        })
+        .boxed()
+    }
+}
+
+fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -> Agent {
+    let spec = ToolSpec {
+        name: "t".into(),
+        description: String::new(),
+        parameters: json!({ "type": "object" }),
+    };
+    let at = Arc::clone(dice);
+    let tool = Tool::raw(spec, move |_, _| {
+        let fate = at.roll(8);
+        async move {
+            match fate {
+                0 => panic!("the tool"),
+                1 => Err("it does not work".to_owned()),
+                n => Ok(n),
+            }
+        }
+    });
+    let script = || {
+        let dice = Arc::clone(dice);
+        watched(Scripted::function(move |_, _| reply(&dice)))
+    };
+    let limits = Limits {
+        max_turns: u32::try_from(dice.roll(25)).unwrap(),
+        corrections: u32::try_from(dice.roll(4)).unwrap(),
+        retries: u32::try_from(dice.roll(3)).unwrap(),
+        cut_calls: u32::try_from(dice.roll(3)).unwrap(),
+        repeats_nudge: 2,
+        ..Limits::default()
+    };
+    let mut budget = Budget::new().pool(pool);
+    if dice.roll(2) == 0 {
+        budget = budget.wrap_up();
+    }
+    if dice.roll(3) == 0 {
+        budget = budget.tool_calls(u32::try_from(dice.roll(9)).unwrap());
+    }
+    if dice.roll(3) == 0 {
+        budget = budget.output_tokens(dice.roll(100));
+    }
+    if dice.roll(3) == 0 {
+        budget = budget.target(Target::output_tokens(80));
+    }
+    let (noting, stopping) = (Arc::clone(dice), Arc::clone(dice));
+    Agent::new(script())
+        .with_recorder(crate::replayed::recorder())
+        .with_fallback(script())
+        .with_fallback(script())
+        .with_tools([tool.unwrap()])
+        .with_limits(limits)
+        .with_budget(budget)
+        .with_compactor(Forgetful(Arc::clone(dice)))
+        .with_hook(hook::after_sampling(move |_, _| {
+            let notes = match noting.roll(5) {
+                0 => vec![Item::user("A note.")],
+                _ => Vec::new(),
+            };
+            async move { notes }
+        }))
+        .with_hook(hook::stop(move |_, _| {
+            let said = match stopping.roll(4) {
+                0 => OnStop::Block("Not yet.".into()),
+                _ => OnStop::LetGo,
+            };
+            async move { said }
+        }))
+}
+
+/// How it ended; `None` if it was dropped.
+fn check(seed: u64) -> Option<Reason> {
+    let dice = Dice::new(seed);
+    let handle = Arc::new(OnceLock::new());
+    let (requests, wrong) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let pool = Pool::tokens(match dice.roll(3) {
+        0 => 300,
+        _ => u64::MAX,
+    });
+    let watched = |model| Watched {
+        model,
+        run: Arc::clone(&handle),
+        requests: Arc::clone(&requests),
+        wrong: Arc::clone(&wrong),
+    };
+    let agent = agent(&dice, watched, &pool);
+    let begin = History::with_id("h");
+    let journal = Journal::new(begin.clone());
+    let mut run = agent.run_from(begin, "go");
+    let (mut given, mut started, mut turns) = (0, 0, Vec::new());
+    let mut outcome: Option<Outcome> = None;
+    handle.set(run.handle()).ok().unwrap();
+    let mut laps = 0;
+    while let Some(event) = run.next().now_or_never().expect("nothing here waits") {
+        let event = event.unwrap();
+        journal.observe(&event);
+        assert_eq!(journal.history(), run.history());
+        assert!(run.history().settled().is_lawful());
+        assert!(outcome.is_none(), "something came behind the ending");
+        laps += 1;
+        assert!(laps < 10_000);
+        match &event {
+            Event::TurnStarted { turn, .. } => {
+                started += 1;
+                turns.push(*turn);
+                assert_eq!(*turn, started);
+            }
+            Event::Finished(it) => outcome = Some((**it).clone()),
+            _ => {}
+        }
+        match dice.roll(120) {
+            0..3 => given += usize::from(run.steer("Look here.").is_ok()),
+            3..5 => given += usize::from(run.follow_up("And then?").is_ok()),
+            5 if dice.roll(2) == 0 => run.stop_after_turn(),
+            6 if dice.roll(2) == 0 => run.interrupt(),
+            7 if dice.roll(2) == 0 => break,
+            _ => {}
+        }
+    }
+    assert_eq!(wrong.load(Ordering::Relaxed), 0, "a request's history is not the fold");
+    let known = run.usage();
+    drop(run);
+    assert_eq!(pool.used(), known.total(), "the pool is drained once");
+    let outcome = outcome?;
+    assert_eq!(outcome.turns, started);
+    assert!(requests.load(Ordering::Relaxed) <= usize::try_from(started).unwrap());
+    assert_eq!(outcome.usage, known);
+    let told = |text: &str| {
+        let is_it = |item: &&Item| item.as_user().is_some_and(|it| it.text() == text);
+        outcome.new_items.iter().filter(is_it).count()
+    };
+    let heard = told("Look here.") + told("And then?");
+    // What was rewritten away was heard as well.
+    if told("It went on for long.") == 0 && !journal.history().iter().any(|item| item.compacted) {
+        assert_eq!(heard + outcome.undelivered.len(), given);
+    }
+    Some(outcome.reason)
+}
+
+#[test]
+fn at_every_boundary_the_history_is_the_fold_of_the_events_and_all_is_counted_once() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut reasons = std::collections::BTreeMap::new();
+    for seed in 1..1_500 {
+        let reason = std::panic::catch_unwind(|| check(seed)).unwrap_or_else(|payload| {
+            let what = payload.downcast_ref::<String>().cloned().unwrap_or_default();
+            let what: String = what.chars().take(1_500).collect();
+            let _ = std::panic::take_hook();
+            panic!("seed {seed}: {what}");
+        });
+        *reasons.entry(format!("{reason:?}")).or_insert(0_u32) += 1;
+    }
+    let _ = std::panic::take_hook();
+    println!("{reasons:?}");
+    assert!(reasons.len() > 11, "{reasons:?}");
+}

@@ -1,0 +1,399 @@
+//! An agent that makes room before its window is full.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use turnstream::agent::{Budget, hook};
+use turnstream::context::{
+    Compaction, Compactor, Shorten, Summarize, Window, compact_with, was_compacted,
+};
+use turnstream::event::{BudgetKind, Reason};
+use turnstream::item::Mark;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::turn::StopReason;
+use turnstream::usage::{Price, Prices};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
+
+use super::kit::{failures, history, look, looks, order, session, stored, tokens, told, words};
+
+/// Its requests are near the window from 800 tokens on.
+fn agent(model: &Scripted, compactor: impl Compactor + 'static) -> Agent {
+    Agent::new(model.clone())
+        .with_tools([look(120)])
+        .with_window(Window::new(1_000))
+        .with_compactor(compactor)
+}
+
+fn summarizer(replies: impl IntoIterator<Item = Reply>) -> (Summarize, Scripted) {
+    let model = Scripted::new(replies).with_model("cheap");
+    (Summarize::new(model.clone()).keep_turns(1), model)
+}
+
+fn sum() -> Reply {
+    Reply::text("The name is Ada.").usage(tokens(50, 5))
+}
+
+/// A compactor that counts how often it is asked.
+fn counted<C: Compactor + 'static>(compactor: C) -> (Arc<AtomicUsize>, impl Compactor + 'static) {
+    struct Counted<C>(Arc<AtomicUsize>, C);
+    impl<C: Compactor> Compactor for Counted<C> {
+        fn compact(
+            &self,
+            history: &History,
+        ) -> futures::future::BoxFuture<'static, Result<Option<Compaction>, Error>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            self.1.compact(history)
+        }
+    }
+    let asked = Arc::new(AtomicUsize::new(0));
+    (asked.clone(), Counted(asked, compactor))
+}
+
+#[tokio::test]
+async fn the_history_is_summarised_before_the_request_that_nears_the_window() {
+    let model = Scripted::new([
+        looks(tokens(300, 10)),
+        looks(tokens(700, 10)),
+        looks(tokens(800, 10)),
+        Reply::text("You are Ada.").usage(tokens(200, 10)),
+    ]);
+    let (summarize, cheap) = summarizer([sum()]);
+    let (events, outcome) = told(agent(&model, summarize).run("I am Ada.")).await;
+    assert_eq!((order(&events).as_str(), outcome.reason), ("tttct", Reason::Completed));
+    assert_eq!(outcome.usage, tokens(2_050, 45), "the summary counts");
+    let rewritten = events.iter().find_map(|event| match event {
+        Event::Rewritten { usage, .. } => Some(*usage),
+        _ => None,
+    });
+    assert_eq!(rewritten, Some(tokens(50, 5)));
+    let last = &model.requests()[3].history;
+    assert!(words(last)[0].ends_with("The name is Ada."));
+    assert_eq!(words(last)[1..], ["I am Ada.", "Let me look."]);
+    assert_eq!((cheap.requests().len(), outcome.turns), (1, 4));
+    assert!(!was_compacted(&outcome.history), "it did not have to fail first");
+}
+
+#[tokio::test]
+async fn below_the_limit_or_without_a_window_nobody_is_asked() {
+    let replies = || [looks(tokens(750, 10)), looks(tokens(750, 10)), "done".into()];
+    let (asked, never) = counted(Shorten::new());
+    let model = Scripted::new(replies());
+    let (events, _) = told(agent(&model, never).run("go")).await;
+    assert_eq!((order(&events).as_str(), asked.load(Ordering::Relaxed)), ("ttt", 0));
+    // The same with a longer answer in mind.
+    let (asked, some) = counted(Shorten::new());
+    let model = Scripted::new(replies());
+    told(agent(&model, some).with_max_output_tokens(300).run("go")).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let model = Scripted::new([looks(tokens(9_000, 10)), "done".into()]);
+    let (asked, never) = counted(Shorten::new());
+    let agent = Agent::new(model).with_tools([look(4)]).with_compactor(never);
+    told(agent.run("go")).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    let model = Scripted::new([looks(tokens(9_000, 10)), "done".into()]);
+    let (_, never) = counted(Shorten::new());
+    let (events, _) = told(self::agent(&model, never).without_compactor().run("go")).await;
+    assert_eq!(order(&events), "tt");
+}
+
+#[tokio::test]
+async fn it_happens_as_often_as_the_window_fills_up() {
+    let full = || looks(tokens(850, 10));
+    let model = Scripted::new([
+        looks(tokens(100, 1)),
+        full(),
+        looks(tokens(300, 1)),
+        full(),
+        Reply::text("done").usage(tokens(300, 1)),
+    ]);
+    let (summarize, cheap) = summarizer([sum(), sum(), sum()]);
+    let (events, _) = told(agent(&model, summarize).run("go")).await;
+    assert_eq!((order(&events).as_str(), cheap.requests().len()), ("ttcttct", 2));
+}
+
+#[tokio::test]
+async fn a_history_that_is_read_back_is_made_shorter_before_the_first_request() {
+    let mut long = session(3);
+    long.push(Item::user("x".repeat(4_000)));
+    long.push(Item::text("I have read it."));
+    let model = Scripted::new(["done"]);
+    let (summarize, _) = summarizer([sum()]);
+    let run = agent(&model, summarize).run_from(stored(&history(long)), "go");
+    assert_eq!(order(&told(run).await.0), "ct");
+}
+
+#[tokio::test]
+async fn h58_usage_from_before_the_compaction_does_not_trigger_another() {
+    let model = Scripted::new([
+        looks(tokens(100, 1)),
+        looks(tokens(990, 10)),
+        // A server that counts nothing: what was counted before is not the history any more.
+        looks(tokens(0, 0)),
+        looks(tokens(0, 0)),
+        "done".into(),
+        "more".into(),
+    ]);
+    let (summarize, cheap) = summarizer([sum(), sum()]);
+    let agent = agent(&model, summarize);
+    let (events, outcome) = told(agent.run("go")).await;
+    assert_eq!(order(&events), "ttcttt");
+    let (events, _) = told(agent.run_from(stored(&outcome.history), "on")).await;
+    assert_eq!(order(&events), "t");
+    assert_eq!(cheap.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn h58_one_that_came_to_nothing_is_not_tried_again_before_the_request_has_grown() {
+    let model = Scripted::new([
+        looks(tokens(800, 10)),
+        looks(tokens(820, 10)),
+        looks(tokens(850, 10)),
+        looks(tokens(870, 10)),
+        "done".into(),
+    ]);
+    let (asked, fails) =
+        counted(compact_with(|_: &History| Err(Error::new(ErrorKind::Other, "no"))));
+    let (seen, failure) = failures();
+    let (events, outcome) = told(agent(&model, fails).with_hook(failure).run("go")).await;
+    assert_eq!((order(&events).as_str(), outcome.reason), ("ttttt", Reason::Completed));
+    // At 844, with 34 for the result, not at 864 and 894, but at 914.
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(*seen.lock().unwrap(), [ErrorKind::Other; 2]);
+}
+
+#[tokio::test]
+async fn what_a_summary_has_used_that_came_to_nothing_is_counted_and_nothing_is_lost() {
+    let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(800, 10)), "done".into()]);
+    let (summarize, _) = summarizer([sum().stop(StopReason::MaxTokens)]);
+    let (seen, failure) = failures();
+    let (events, outcome) = told(agent(&model, summarize).with_hook(failure).run("go")).await;
+    assert_eq!((order(&events).as_str(), outcome.usage), ("tt0t", tokens(860, 16)));
+    assert_eq!(*seen.lock().unwrap(), [ErrorKind::GenerationFailed]);
+    assert!(!outcome.history.iter().any(|item| item.compacted));
+    assert_eq!(model.requests()[2].history.len(), 7);
+}
+
+async fn fails(compactor: impl Compactor + 'static, kind: ErrorKind) {
+    let model = Scripted::new([looks(tokens(900, 10)), "done".into()]);
+    let (seen, failure) = failures();
+    let agent = agent(&model, compactor).with_hook(failure);
+    assert_eq!(order(&told(agent.run("go")).await.0), "tt");
+    assert_eq!(*seen.lock().unwrap(), [kind]);
+}
+
+#[tokio::test]
+async fn what_gets_no_shorter_is_refused() {
+    let longer = compact_with(|history: &History| {
+        let mut items: Vec<Item> = history.iter().cloned().collect();
+        items.insert(0, Item::user("And so on.").marked(Mark::Compacted));
+        Ok(Some(Compaction::new(0, history.len(), items)))
+    });
+    let parting = compact_with(|history: &History| {
+        let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap() + 1;
+        Ok(Some(Compaction::new(0, to, vec![])))
+    });
+    let panics = compact_with(|_: &History| panic!("no"));
+    fails(longer, ErrorKind::InvalidRequest).await;
+    fails(parting, ErrorKind::InvalidRequest).await;
+    fails(panics, ErrorKind::Panic).await;
+}
+
+#[tokio::test]
+async fn a_model_is_asked_only_where_shortening_is_not_enough() {
+    let run = async |bytes: usize| {
+        let model = Scripted::new([
+            looks(tokens(300, 1)),
+            looks(tokens(450, 10)),
+            Reply::text("done").usage(tokens(1, 1)),
+        ]);
+        let (summarize, cheap) = summarizer([sum()]);
+        let chain = Shorten::new().keep_turns(1).max_result_bytes(400).or(summarize);
+        let agent = agent(&model, chain).with_tools([look(bytes)]);
+        let (events, outcome) = told(agent.run("go ".repeat(30))).await;
+        assert_eq!(outcome.reason, Reason::Completed);
+        (order(&events), cheap.requests().len())
+    };
+    assert_eq!(run(1_600).await, ("ttct".to_owned(), 0));
+    // The newest result still has 800 tokens.
+    assert_eq!(run(90_000).await.1, 1);
+}
+
+#[tokio::test]
+async fn h58_what_waits_to_be_said_survives_an_automatic_compaction() {
+    let model = Scripted::new([
+        looks(tokens(10, 1)),
+        looks(tokens(900, 10)),
+        "done".into(),
+        Reply::text("bye").usage(tokens(20, 1)),
+    ]);
+    let (summarize, _) = summarizer([sum()]);
+    let mut run = agent(&model, summarize).run("go");
+    while let Some(event) = run.next().await {
+        match event.unwrap() {
+            Event::TurnStarted { turn: 2, .. } => drop(run.steer("be brief").unwrap()),
+            Event::Rewritten { .. } => drop(run.follow_up("thanks").unwrap()),
+            Event::Finished(outcome) => {
+                assert_eq!(outcome.reason, Reason::Completed);
+                assert!(outcome.undelivered.is_empty());
+                let said = words(&outcome.history);
+                assert_eq!(said[said.len() - 4..], ["be brief", "done", "thanks", "bye"]);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compactor_that_takes_too_long_is_dropped_and_the_request_is_sent() {
+    let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "done".into()]);
+    let (summarize, cheap) = summarizer([sum().delay(Duration::from_secs(121))]);
+    let (seen, failure) = failures();
+    let agent = agent(&model, summarize).with_hook(failure);
+    let begun = tokio::time::Instant::now();
+    assert_eq!(order(&told(agent.clone().run("go")).await.0), "ttt");
+    assert_eq!(begun.elapsed(), Duration::from_mins(2));
+    assert_eq!(
+        (cheap.in_flight(), seen.lock().unwrap().as_slice()),
+        (0, &[ErrorKind::Timeout][..])
+    );
+
+    let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "done".into()]);
+    let (summarize, _) = summarizer([sum().delay(Duration::from_secs(200))]);
+    let agent = self::agent(&model, summarize).with_compactor_timeout(Duration::from_mins(5));
+    assert_eq!(order(&told(agent.run("go")).await.0), "ttct");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_summary_is_pulled_by_the_run_and_a_drop_or_an_interrupt_drops_its_request() {
+    for interrupt in [true, false] {
+        let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "never".into()]);
+        let (summarize, cheap) = summarizer([sum().delay(Duration::from_mins(1))]);
+        let mut run = agent(&model, summarize).run("go");
+        let handle = run.handle();
+        let mut events = Vec::new();
+        // The next event is not there as long as nobody waits for the summary.
+        while let std::task::Poll::Ready(Some(event)) = futures::poll!(run.next()) {
+            events.push(event.unwrap());
+        }
+        assert_eq!((order(&events).as_str(), cheap.in_flight()), ("tt", 1));
+        if interrupt {
+            run.interrupt();
+            let outcome = run.outcome().await;
+            assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+        } else {
+            drop(run);
+        }
+        assert_eq!((cheap.in_flight(), model.requests().len()), (0, 2));
+        assert!(handle.history().is_lawful() && handle.history().len() == 7);
+    }
+}
+
+#[tokio::test]
+async fn a_budget_that_the_summary_crosses_ends_the_run_before_the_request() {
+    let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "never".into()]);
+    let (summarize, _) = summarizer([sum()]);
+    let agent = agent(&model, summarize).with_budget(Budget::new().total_tokens(940));
+    let (events, outcome) = told(agent.run("go")).await;
+    assert_eq!((order(&events).as_str(), outcome.reason), ("ttc", Reason::Budget));
+    assert_eq!(outcome.budget.unwrap().kind, BudgetKind::TotalTokens);
+    assert!(outcome.history.is_lawful());
+}
+
+#[tokio::test]
+async fn a_summary_is_paid_for_at_the_price_of_the_model_that_has_written_it() {
+    let price = |input| Price { input, ..Price::default() };
+    let prices = Prices::new().with("scripted", price(100.0)).with("cheap", price(1.0));
+    let model = Scripted::new([looks(tokens(10, 0)), looks(tokens(900, 0)), "done".into()]);
+    let (summarize, _) = summarizer([Reply::text("Ada.").usage(tokens(50, 0))]);
+    let agent = agent(&model, summarize).with_budget(Budget::new().money(9.0, prices));
+    let (_, outcome) = told(agent.run("go")).await;
+    assert_eq!(outcome.cost, Some(910 * 100 + 50));
+}
+
+#[tokio::test]
+async fn h58_the_reactive_compaction_stays_once_whatever_happened_automatically() {
+    let full = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
+    let model = Scripted::new([
+        looks(tokens(10, 1)),
+        looks(tokens(900, 10)),
+        looks(tokens(20, 1)),
+        full(),
+        looks(tokens(30, 1)),
+        looks(tokens(900, 10)),
+        full(),
+        "never".into(),
+    ]);
+    let (summarize, cheap) = summarizer([sum(), sum(), sum(), sum()]);
+    let (events, outcome) = told(agent(&model, summarize).run("go")).await;
+    assert_eq!(order(&events), "ttcttcttct");
+    assert_eq!((outcome.reason, cheap.requests().len()), (Reason::ContextWindow, 3));
+    assert!(was_compacted(&outcome.history), "a summary does not lose the note");
+}
+
+#[tokio::test]
+async fn h58_a_reactive_summary_that_fails_is_counted_and_the_run_ends_with_the_overflow() {
+    let full = Error::new(ErrorKind::ContextWindow, "too long");
+    let model = Scripted::new([
+        looks(tokens(10, 1)),
+        looks(tokens(10, 1)),
+        Reply::error(full.clone()),
+        "never".into(),
+    ]);
+    let (summarize, _) = summarizer([sum().stop(StopReason::Refusal)]);
+    let (events, outcome) = told(agent(&model, summarize).run("go")).await;
+    assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", Reason::ContextWindow));
+    assert_eq!((outcome.error, outcome.usage), (Some(full), tokens(70, 7)));
+
+    // The same where a turn has said it.
+    let model = Scripted::new([
+        looks(tokens(10, 1)),
+        looks(tokens(10, 1)),
+        Reply::text("so").stop(StopReason::ContextWindow),
+        "never".into(),
+    ]);
+    let (summarize, _) = summarizer([sum().stop(StopReason::Refusal)]);
+    let (events, outcome) = told(agent(&model, summarize).run("go")).await;
+    assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", Reason::ContextWindow));
+    assert_eq!((outcome.error, outcome.usage), (None, tokens(70, 7)));
+}
+
+#[tokio::test]
+async fn hooks_that_narrow_what_is_sent_are_known_by_what_was_counted() {
+    // The ledger is long, what is sent is not.
+    let model = Scripted::new([looks(tokens(90, 1)), looks(tokens(95, 1)), "done".into()]);
+    let (asked, never) = counted(Shorten::new());
+    let only = hook::transform_context(|_, mut context| async move {
+        context.rewrite(0..context.len().saturating_sub(3), [Item::user("go")]);
+        context
+    });
+    let agent = agent(&model, never).with_hook(only);
+    told(agent.run_from(history(session(40)), "go")).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_counter_that_panics_makes_no_room_and_breaks_nothing() {
+    let model = Scripted::new([looks(tokens(900, 10)), Reply::text("Done.")]);
+    let (seen, hook) = failures();
+    let agent = agent(&model, Shorten::new())
+        .with_window(Window::new(1_000).counting(|_: &str| -> u64 { panic!("no tokenizer") }))
+        .with_hook(hook);
+    let (events, outcome) = told(agent.run("go")).await;
+    assert_eq!((outcome.reason, order(&events).as_str()), (Reason::Completed, "tt"));
+    assert_eq!(*seen.lock().unwrap(), [ErrorKind::Panic, ErrorKind::Panic]);
+}
+
+#[tokio::test]
+async fn once_asked_it_is_asked_until_the_request_is_a_quarter_below_the_limit() {
+    let forget = compact_with(|history: &History| {
+        Ok(Some(Compaction::new(0, 2.min(history.len()), Vec::new())))
+    });
+    let model = Scripted::new(["Done."]);
+    // 29 tokens each, of which 800 have room for 27 and 600 for 20.
+    let long = history((0..40).map(|_| Item::user("x".repeat(100))));
+    let (_, outcome) = told(agent(&model, forget).run_from(long, "go")).await;
+    assert_eq!(outcome.reason, Reason::Completed);
+    assert!((10..=22).contains(&outcome.history.len()), "{}", outcome.history.len());
+}

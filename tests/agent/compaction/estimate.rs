@@ -1,0 +1,164 @@
+//! How many tokens there are.
+
+use serde_json::json;
+use turnstream::context::{
+    Compaction, CountTokens, QuarterOfBytes, Shorten, estimate, estimate_request, guess, reactive,
+    recorded,
+};
+use turnstream::item::{Mark, Part, ProviderData};
+use turnstream::tool::ToolSpec;
+use turnstream::{History, Item, Request, Usage};
+
+use super::kit::{applied, ends, history, result, session, stored, tokens, turn};
+
+#[track_caller]
+fn check(history: &History, expected: u64) {
+    assert_eq!(estimate(history, &QuarterOfBytes), expected);
+    assert_eq!(estimate(&stored(history), &QuarterOfBytes), expected, "read back");
+}
+
+fn guessed(history: &History) -> u64 {
+    guess(history, &QuarterOfBytes)
+}
+
+#[test]
+fn it_is_the_newest_usage_and_a_guess_for_what_came_since() {
+    check(&history([]), 0);
+    check(&history([Item::user("12345678")]), 2 + 4);
+    let mut it = history([Item::user("x".repeat(9_000)), ends(Item::text("a"), tokens(70, 5))]);
+    check(&it, 75);
+    it.push(Item::user("12345678"));
+    check(&it, 75 + 6);
+    it.push(ends(Item::tool_call("c", "look", "{}"), tokens(90, 9)));
+    check(&it, 99);
+    it.push(result("c", "x".repeat(4_000)));
+    check(&it, 99 + 1_004);
+}
+
+#[test]
+fn a_turn_that_nobody_has_counted_is_guessed_at() {
+    let none = Usage::default();
+    let mut it = history([Item::user("u"), ends(Item::text("12345678"), none)]);
+    check(&it, 5 + 6);
+    it = history([Item::user("u"), ends(Item::text("a"), tokens(40, 2))]);
+    it.extend([Item::user("u"), ends(Item::text("12345678"), none)]);
+    check(&it, 42 + 5 + 6);
+    // The provider cut off what it says it has counted.
+    it.push(ends(Item::text("void"), tokens(9_999, 1)).marked(Mark::Tombstone));
+    check(&it, 42 + 5 + 6);
+}
+
+#[test]
+fn every_kind_of_item_is_guessed_at() {
+    let own = ProviderData { provider: "p".into(), model: "m".into(), value: json!([1, 2]).into() };
+    let media = vec!["12345678".into(), Part::image("image/png", "A".repeat(90_000))];
+    for (item, expected) in [
+        (Item::system("12345678"), 2 + 4),
+        (Item::user(media), 2 + 1_600 + 4),
+        (Item::reasoning("123456789"), 3 + 4),
+        (Item::tool_call("a-long-id", "look", r#"{"a":1}"#), 1 + 2 + 4),
+        (result("c", "1234"), 1 + 4),
+        (Item::other(own), 2 + 4),
+        (Item::user("void").marked(Mark::Tombstone), 0),
+    ] {
+        assert_eq!(guessed(&history([item])), expected);
+    }
+}
+
+#[test]
+fn a_request_also_has_a_system_prompt_and_tools_where_nobody_has_counted() {
+    let parameters = json!({ "type": "object" });
+    let spec = ToolSpec { name: "look".into(), description: "12345678".into(), parameters };
+    let request = |history| Request::new(history).with_system("1234").with_tools([spec.clone()]);
+    let of = |history| estimate_request(&request(history), &QuarterOfBytes);
+    assert_eq!(of(history([])), 1 + (1 + 2 + 5 + 4));
+    assert_eq!(of(history([Item::user("u"), ends(Item::text("a"), tokens(70, 5))])), 75);
+    // What is sent counts, not the ledger.
+    let narrow = Request { context: history([]), ..request(history(session(9))) };
+    assert_eq!(estimate_request(&narrow, &QuarterOfBytes), 13);
+}
+
+#[test]
+fn a_tokenizer_of_ones_own_counts_what_no_provider_has() {
+    let words = |text: &str| text.split_whitespace().count() as u64;
+    assert_eq!(estimate(&history([Item::user("to be or not")]), &words), 4 + 4);
+    let boundless = |_: &str| u64::MAX;
+    assert_eq!(boundless.count(""), u64::MAX);
+    assert_eq!(estimate(&history(session(3)), &boundless), u64::MAX);
+}
+
+#[test]
+fn h58_usage_from_before_a_compaction_does_not_count() {
+    let full = |n: usize| {
+        let mut it = history(session(n));
+        it.extend([ends(Item::text("full"), tokens(99_000, 10)), Item::user("more")]);
+        it
+    };
+    for (n, compaction) in [
+        (3, Compaction::new(0, 5, vec![Item::user("sum").marked(Mark::Compacted)])),
+        (3, Compaction::new(0, 5, vec![])),
+        (3, Compaction::new(0, 5, vec![Item::user("unmarked")])),
+        (9, Shorten::new().keep_turns(2).shorten(&full(9)).unwrap()),
+    ] {
+        let before = full(n);
+        check(&before, 99_010 + 5);
+        for compaction in [recorded(compaction.clone(), &before), reactive(compaction, &before)] {
+            let mut after = applied(&compaction, &before);
+            check(&after, guessed(&after));
+            // The next turn is counted as it was sent.
+            after.push(ends(Item::text("fine"), tokens(500, 20)));
+            check(&after, 520);
+            after.push(Item::user("1234"));
+            check(&after, 525);
+        }
+    }
+}
+
+#[test]
+fn h58_of_several_compactions_the_newest_counts_wherever_it_stands() {
+    let sum = |n: usize| vec![Item::user(format!("sum {n}")).marked(Mark::Compacted)];
+    let mut it = history(session(6));
+    let first = Compaction::new(0, 13, sum(1));
+    it = applied(&recorded(first, &it), &it);
+    check(&it, guessed(&it));
+    it.extend(turn(7));
+    check(&it, 110 + 2 + 4);
+    // The second stands in front of a turn that is counted, and of the first one's place.
+    let second = Compaction::new(0, 5, sum(2));
+    it = applied(&recorded(second, &it), &it);
+    check(&it, guessed(&it));
+    it.extend(turn(8));
+    check(&it, 110 + 2 + 4);
+}
+
+#[test]
+fn h58_in_a_history_that_was_shortened_without_a_record_no_usage_counts() {
+    let mut it = history(session(3));
+    it.rewrite(0..5, [Item::user("sum").marked(Mark::Compacted)]);
+    it.extend(turn(7));
+    check(&it, guessed(&it));
+}
+
+#[test]
+fn a_record_survives_a_settling_and_a_fork_and_a_foreign_one_is_none() {
+    let before = history(session(3));
+    let compaction = Compaction::new(0, 5, vec![Item::user("s").marked(Mark::Compacted)]);
+    let mut it = applied(&recorded(compaction, &before), &before);
+    it.extend(turn(7));
+    it.push(ends(Item::tool_call("open", "look", "{}"), tokens(300, 1)));
+    check(&it.settled(), 301 + guessed(&history([it.settled().last().unwrap().clone()])));
+
+    for value in
+        [json!({ "compaction": "recorded" }), json!({ "compaction": 1, "stale_turns": -1 })]
+    {
+        let data = ProviderData {
+            provider: "turnstream".into(),
+            model: String::new(),
+            value: value.into(),
+        };
+        let note = Item { provider_data: Some(data.into()), ..Item::user("s") };
+        let mut it = history([note.marked(Mark::Compacted)]);
+        it.extend(turn(7));
+        check(&it, guessed(&it));
+    }
+}

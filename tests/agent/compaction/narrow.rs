@@ -1,0 +1,119 @@
+//! What one request is told besides the conversation.
+
+use std::sync::{Arc, Mutex};
+
+use turnstream::context::{Candidate, Chosen, LeftOut, Narrow, Selection};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::{Agent, History, Item};
+
+use super::kit::{history, look, looks, session, tokens, turn, words};
+
+fn candidate(source: &str, text: &str, why: &str) -> Candidate {
+    Candidate { source: source.into(), text: text.into(), why: why.into() }
+}
+
+/// Counts bytes, so that the numbers can be read.
+fn narrow(cap: u64, candidates: Vec<Candidate>) -> Narrow {
+    Narrow::new(cap, move |_| candidates.clone()).counting(|text: &str| text.len() as u64)
+}
+
+#[test]
+fn candidates_are_chosen_in_their_order_until_the_cap_with_a_reason_on_record() {
+    // Each block is `# s\n(w)\n` and the text; the gaps have two bytes.
+    let candidates = vec![
+        candidate("a", "12345", "w"),
+        candidate("b", "no reason", "  "),
+        candidate("c", &"x".repeat(99), "w"),
+        candidate("d", "123", "w"),
+        candidate("e", "", "w"),
+    ];
+    let before = history([Item::user("u")]);
+    let narrowed = narrow(26, candidates).narrowed(&before);
+    let chosen = |source: &str, tokens| Chosen { source: source.into(), why: "w".into(), tokens };
+    let left_out = |source: &str, why: &str| LeftOut { source: source.into(), why: why.into() };
+    assert_eq!(
+        narrowed.selection,
+        Selection {
+            chosen: vec![chosen("a", 13), chosen("d", 13)],
+            left_out: vec![
+                left_out("b", "no reason was given"),
+                left_out("c", "it has 109 tokens, and 13 are left"),
+                left_out("e", "it has 10 tokens, and 0 are left"),
+            ],
+            tokens: 26,
+            cap: 26,
+        }
+    );
+    assert_eq!(words(&narrowed.context), ["u", "# a\n(w)\n12345\n\n# d\n(w)\n123"]);
+    let json = serde_json::to_string(&narrowed.selection).unwrap();
+    assert_eq!(serde_json::from_str::<Selection>(&json).unwrap(), narrowed.selection);
+}
+
+#[test]
+fn the_cap_is_hard_for_constraints_and_steps_too() {
+    for cap in 0..120 {
+        let it = narrow(cap, vec![candidate("a", "12345", "w")])
+            .constraints("Be brief.")
+            .keep_turns(1)
+            .narrowed(&history(session(3)));
+        let added = words(&it.context).last().unwrap().len() as u64;
+        let selection = &it.selection;
+        assert!(selection.tokens <= cap && (selection.tokens == added || selection.tokens == 0));
+        let is_left_out = |name| selection.left_out.iter().any(|it| it.source == name);
+        assert_eq!(is_left_out("constraints"), cap < 22, "{cap}");
+    }
+}
+
+#[test]
+fn without_anything_to_say_the_history_is_sent_as_it_is() {
+    let before = history(session(2));
+    let it = narrow(99, vec![candidate("a", "x", "")]).constraints(" \n").narrowed(&before);
+    assert!(it.context == before);
+    assert_eq!((it.selection.tokens, it.selection.left_out.len()), (0, 1));
+}
+
+#[test]
+fn old_turns_give_way_to_a_line_for_each_call() {
+    let mut items = vec![Item::system("rule"), Item::user("old")];
+    items.extend(turn(0));
+    items.push(Item::user("newest"));
+    items.extend((1..4).flat_map(turn));
+    let before = history(items);
+    let it = narrow(999, vec![]).constraints("Be brief.").keep_turns(1).narrowed(&before);
+    assert!(it.context.is_lawful());
+    assert_eq!(it.context.iter().next(), Some(&Item::system("rule")));
+    let steps = "Done so far:\n- look {\"n\":0}: ok\n- look {\"n\":1}: ok\n- look {\"n\":2}: ok";
+    let said = format!("Constraints:\nBe brief.\n\n{steps}");
+    assert_eq!(words(&it.context), ["newest", "text 3", &said]);
+    let told = narrow(999, vec![]).keep_turns(1).steps(|old| format!("{} entries", old.len()));
+    assert_eq!(words(&told.narrowed(&before).context)[2], "Done so far:\n15 entries");
+}
+
+#[tokio::test]
+async fn as_a_hook_it_changes_what_is_sent_and_never_the_ledger() {
+    let seen: Arc<Mutex<Vec<Selection>>> = Arc::default();
+    let noted = seen.clone();
+    let narrow = Narrow::new(1_000, |history: &History| {
+        vec![candidate("state", &format!("{} entries", history.len()), "it is asked for")]
+    })
+    .on_selection(move |selection| noted.lock().unwrap().push(selection.clone()));
+    let model = Scripted::new([looks(tokens(1, 1)), Reply::text("done")]);
+    let agent = Agent::new(model.clone()).with_tools([look(3)]).with_hook(narrow);
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!(words(&outcome.history), ["go", "Let me look.", "done"]);
+    let requests = model.requests();
+    assert!(requests[1].history.len() == 4 && requests[1].context.len() == 5);
+    let said = "# state\n(it is asked for)\n4 entries";
+    assert_eq!(words(&requests[1].context).last().unwrap(), said);
+    let sources: Vec<_> = seen.lock().unwrap().iter().map(|it| it.chosen.len()).collect();
+    assert_eq!(sources, [1, 1]);
+}
+
+#[tokio::test]
+async fn a_candidate_function_that_panics_is_a_hook_that_fails() {
+    let narrow = Narrow::new(9, |_: &History| panic!("no index"));
+    let agent = Agent::new(Scripted::new(["never"])).with_hook(narrow);
+    let outcome = agent.run("go").outcome().await;
+    let error = outcome.error.unwrap().to_string();
+    assert!(error.contains("`narrow` failed in `transform_context`"), "{error}");
+}

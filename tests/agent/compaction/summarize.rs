@@ -1,0 +1,289 @@
+//! A summary in the place of old turns.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use proptest::prelude::*;
+use serde_json::json;
+use turnstream::context::{
+    Compaction, CompactionFailure, Compactor, Shorten, Summarize, compact_with, recorded,
+};
+use turnstream::item::{Mark, Part};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::request::Options;
+use turnstream::turn::StopReason;
+use turnstream::{Error, ErrorKind, History, Item};
+
+use super::kit::{applied, history, result, session, tokens, turn, words};
+
+const HEAD: &str = "Summary of the conversation up to here, which was too long to be kept:";
+
+fn compact(compactor: &impl Compactor, history: &History) -> Option<Compaction> {
+    block_on(compactor.compact(history)).unwrap()
+}
+
+fn summarizing(turns: usize) -> (Summarize, Scripted) {
+    let model = Scripted::function(|_, n| Reply::text(&format!("summary {}", n + 1)));
+    (Summarize::new(model.clone()).keep_turns(turns), model)
+}
+
+#[test]
+fn old_turns_become_one_marked_item_and_the_newest_stay_whole() {
+    let before = history(session(5));
+    let (compactor, model) = summarizing(2);
+    let compaction = compact(&compactor, &before).unwrap();
+    let after = applied(&compaction, &before);
+    assert!(after.is_lawful());
+    let kept: Vec<Item> = before.iter().skip(13).cloned().collect();
+    let items: Vec<Item> = after.iter().cloned().collect();
+    let summary = Item::user(format!("{HEAD}\n\nsummary 1")).marked(Mark::Compacted);
+    assert_eq!(items[..2], [summary, Item::user("Begin.")]);
+    assert_eq!(items[2..], kept);
+    assert_eq!((compaction.model.as_deref(), model.requests().len()), (Some("scripted"), 1));
+}
+
+#[test]
+fn the_model_reads_one_message_without_thoughts_tools_or_a_live_conversation() {
+    let mut items = session(1);
+    items.push(Item::tool_call("c9", "look", format!("{{\"a\":\"{}\"}}", "y".repeat(9_000))));
+    items.push(result(
+        "c9",
+        vec!["z".repeat(9_000).as_str().into(), Part::image("image/png", "AA")],
+    ));
+    items.push(Item::user("void").marked(Mark::Tombstone));
+    items.extend(turn(2));
+    let (compactor, model) = summarizing(1);
+    compact(&compactor.max_result_bytes(100), &history(items)).unwrap();
+    let request = &model.requests()[0];
+    assert!(request.tools.is_empty() && request.system.stable.contains("what is still open"));
+    let [text] = &words(&request.context)[..] else { panic!("it is one message") };
+    assert!(
+        text.starts_with("<conversation>\n[user]\nBegin.\n\n[assistant]\ntext 0\n\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("[assistant calls look]\n{\"n\":0}\n\n[result of look, ok]\nresult 0\n\n")
+    );
+    assert!(text.contains("bytes were left out here") && text.contains("[image/png]"), "{text}");
+    assert!(text.len() < 700 && text.ends_with("\n\n</conversation>"), "{text}");
+    for gone in ["thought", "void", "text 2"] {
+        assert!(!text.contains(gone), "{gone}: {text}");
+    }
+}
+
+#[test]
+fn what_the_model_reads_has_a_limit() {
+    let (compactor, model) = summarizing(1);
+    let mut items = vec![Item::user("u".repeat(5_000))];
+    items.extend(session(3));
+    compact(&compactor.max_bytes(500), &history(items)).unwrap();
+    let text = &words(&model.requests()[0].context)[0];
+    assert!((500..540).contains(&text.len()), "{}", text.len());
+}
+
+#[test]
+fn an_earlier_summary_is_summarised_with_the_rest_and_alone_it_is_left() {
+    let before = history(session(5));
+    let (compactor, model) = summarizing(2);
+    let mut it = applied(&recorded(compact(&compactor, &before).unwrap(), &before), &before);
+    assert_eq!(compact(&compactor, &it), None, "there is nothing but a summary");
+    it.extend(turn(7));
+    let it = applied(&recorded(compact(&compactor, &it).unwrap(), &it), &it);
+    let asked = &words(&model.requests()[1].context)[0];
+    assert!(asked.contains("summary 1") && asked.contains("text 3"), "{asked}");
+    let said = words(&it);
+    assert_eq!(said, [&format!("{HEAD}\n\nsummary 2"), "Begin.", "text 4", "text 7"]);
+}
+
+#[test]
+fn instructions_and_the_users_newest_words_stay() {
+    let mut items = vec![Item::system("first"), Item::user("old")];
+    items.extend(turn(0));
+    items.push(Item::system("later"));
+    items.extend([Item::user("newest"), Item::user("and this")]);
+    items.extend((1..4).flat_map(turn));
+    let before = history(items);
+    let (compactor, _) = summarizing(1);
+    let compaction = compact(&compactor, &before).unwrap();
+    assert_eq!(compaction.from, 1);
+    let after: Vec<Item> = applied(&compaction, &before).iter().take(5).cloned().collect();
+    assert_eq!((&after[0], &after[1]), (&Item::system("first"), &Item::system("later")));
+    assert!(after[2].compacted);
+    assert_eq!(after[3..], [Item::user("newest"), Item::user("and this")]);
+}
+
+#[test]
+fn as_many_turns_stay_as_fit_and_always_one() {
+    let before = history(session(6));
+    let kept = |compactor: Summarize| {
+        let compaction = compact(&compactor, &before).unwrap();
+        (before.len() - compaction.to) / 4
+    };
+    let all = || summarizing(4).0;
+    assert_eq!(kept(all()), 4);
+    assert_eq!(kept(all().keep_turns(0)), 1);
+    // A turn is guessed at some 27 tokens.
+    assert_eq!(kept(all().keep_tokens(60)), 2);
+    assert_eq!(kept(all().keep_tokens(0)), 1);
+    assert_eq!(kept(all().keep_tokens(60).counting(|_: &str| 0)), 3);
+}
+
+#[test]
+fn a_history_with_nothing_old_is_left_alone_and_nobody_is_asked() {
+    let (compactor, model) = summarizing(2);
+    for items in [vec![], vec![Item::user("u")], session(2), vec![Item::system("s"), "u".into()]] {
+        assert_eq!(compact(&compactor, &history(items)), None);
+    }
+    assert!(model.requests().is_empty());
+}
+
+#[track_caller]
+fn fails(reply: Reply, kind: ErrorKind) {
+    let compactor = Summarize::new(Scripted::new([reply])).keep_turns(1);
+    let error = block_on(compactor.compact(&history(session(3)))).unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    assert_eq!(CompactionFailure::usage_of(&error), tokens(70, 7), "what was used is known");
+}
+
+#[test]
+fn a_summary_that_is_empty_cut_off_or_refused_is_an_error() {
+    let says = |text| Reply::text(text).usage(tokens(70, 7));
+    let said = || says("The user");
+    fails(says(" \n"), ErrorKind::GenerationFailed);
+    fails(said().stop(StopReason::MaxTokens), ErrorKind::GenerationFailed);
+    fails(said().stop(StopReason::Pause), ErrorKind::GenerationFailed);
+    fails(said().call("look", json!({})), ErrorKind::GenerationFailed);
+    fails(said().stop(StopReason::Refusal), ErrorKind::Filtered);
+    fails(said().stop(StopReason::ContentFilter), ErrorKind::Filtered);
+    fails(said().stop(StopReason::ContextWindow), ErrorKind::ContextWindow);
+}
+
+#[test]
+fn a_provider_that_fails_is_an_error_and_void_attempts_are_counted() {
+    let overloaded = || Error::new(ErrorKind::Overloaded, "busy");
+    fails(Reply::text("The").usage(tokens(70, 7)).fail(overloaded()), ErrorKind::Overloaded);
+    let again = Reply::new().say("The").usage(tokens(5, 1)).retract("again").say("All.");
+    let compactor = Summarize::new(Scripted::new([again.usage(tokens(70, 7))])).keep_turns(1);
+    let compaction = compact(&compactor, &history(session(3))).unwrap();
+    assert_eq!(compaction.usage, tokens(75, 8));
+}
+
+#[test]
+fn words_and_options_of_ones_own_are_used() {
+    let (compactor, model) = summarizing(1);
+    let options = Options { max_output_tokens: Some(900), ..Options::default() };
+    let compactor = compactor.with_prompt("In one line.").with_options(options.clone());
+    compact(&compactor, &history(session(3))).unwrap();
+    let request = &model.requests()[0];
+    assert_eq!((request.system.stable.as_str(), &request.options), ("In one line.", &options));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_before_the_first_poll_and_a_drop_drops_the_request() {
+    let model = Scripted::new([Reply::text("never").delay(Duration::from_mins(1))]);
+    let compactor = Summarize::new(model.clone()).keep_turns(1);
+    let mut future = compactor.compact(&history(session(3)));
+    assert!(model.requests().is_empty());
+    assert!(futures::poll!(&mut future).is_pending());
+    assert_eq!(model.in_flight(), 1);
+    drop(future);
+    assert_eq!(model.in_flight(), 0);
+}
+
+#[test]
+fn the_second_is_asked_where_the_first_has_nothing_or_fails() {
+    let before = history(session(3));
+    let none = || compact_with(|_: &History| Ok(None));
+    let fails = || compact_with(|_: &History| Err(Error::new(ErrorKind::Other, "no")));
+    let one = || compact_with(|_: &History| Ok(Some(Compaction::new(0, 1, vec![]))));
+    let (summarize, model) = summarizing(1);
+    assert_eq!(compact(&one().or(summarize.clone()), &before).unwrap().to, 1);
+    assert!(model.requests().is_empty());
+    assert_eq!(compact(&none().or(one()), &before).unwrap().to, 1);
+    assert_eq!(compact(&fails().or(one()), &before).unwrap().to, 1);
+    assert_eq!(compact(&none().or(none()), &before), None);
+    assert!(block_on(fails().or(none()).compact(&before)).is_err());
+    assert!(block_on(none().or(fails()).compact(&before)).is_err());
+    // Shortening comes before a model is asked.
+    let chain = Shorten::new().keep_turns(1).or(summarize);
+    let it = applied(&compact(&chain, &before).unwrap(), &before);
+    assert!(model.requests().is_empty() && it.iter().any(|item| item.turn.is_some()));
+    assert!(compact(&chain, &it).is_some());
+    assert_eq!(model.requests().len(), 1);
+}
+
+#[test]
+fn what_a_failed_first_has_used_counts_with_the_second() {
+    let cut = || {
+        let reply = Reply::text("The").usage(tokens(30, 3)).stop(StopReason::MaxTokens);
+        Summarize::new(Scripted::new([reply])).keep_turns(1)
+    };
+    let before = history(session(3));
+    let second = Summarize::new(Scripted::new([Reply::text("All.").usage(tokens(40, 4))]));
+    let chain = cut().or(second.keep_turns(1));
+    assert_eq!(compact(&chain, &before).unwrap().usage, tokens(70, 7));
+    let error = block_on(cut().or(cut()).compact(&before)).unwrap_err();
+    assert_eq!(CompactionFailure::usage_of(&error), tokens(60, 6));
+}
+
+/// Turns, words, instructions, summaries, in any order and with any marks.
+fn any_session() -> impl Strategy<Value = History> {
+    let piece = (0_usize..8, 0_usize..100);
+    prop::collection::vec(piece, 0..14).prop_map(|pieces| {
+        let items = pieces.into_iter().enumerate().flat_map(|(n, (kind, mark))| {
+            let items = match kind {
+                0 => vec![Item::user(format!("user {n}"))],
+                1 => vec![Item::system(format!("rule {n}"))],
+                2 => vec![Item::user("sum").marked(Mark::Compacted)],
+                3 => vec![Item::text(format!("half {n}")).marked(Mark::Interrupted)],
+                4 => vec![Item::text(format!("said {n}"))],
+                _ => turn(n),
+            };
+            let void =
+                move |item: Item| if mark == 0 { item.marked(Mark::Tombstone) } else { item };
+            items.into_iter().map(void)
+        });
+        history(items).settled()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn h58_a_summary_never_parts_a_call_from_its_result(before in any_session(), keep in 1_usize..4) {
+        let (compactor, _) = summarizing(keep);
+        let Some(compaction) = compact(&compactor, &before) else { return Ok(()) };
+        compaction.check(&before).unwrap();
+        let compaction = recorded(compaction, &before);
+        let after = applied(&compaction, &before);
+        prop_assert!(after.is_lawful());
+        let live = |it: &History, f: fn(&Item) -> bool| -> Vec<Item> {
+            it.iter().filter(|item| !item.tombstone && f(item)).cloned().collect()
+        };
+        let system = |item: &Item| matches!(item.kind, turnstream::item::ItemKind::System { .. });
+        prop_assert_eq!(live(&after, system), live(&before, system));
+        let user = |item: &Item| item.as_user().is_some() && !item.compacted;
+        let (kept, said) = (live(&after, user), live(&before, user));
+        prop_assert_eq!(kept.last(), said.last());
+        let summaries = |it: &History| live(it, |item| item.compacted).len();
+        let stay = history(before.iter().skip(compaction.to).cloned());
+        prop_assert_eq!(summaries(&after), 1 + summaries(&stay));
+        // Summarised once more, it is the same turns that stay.
+        let again = compact(&compactor, &after);
+        prop_assert_eq!(again, None);
+    }
+}
+
+#[test]
+fn as_many_turns_as_fit_may_be_asked_for() {
+    let before = history(session(6));
+    let kept = |compactor: Summarize| {
+        let compaction = compact(&compactor, &before).unwrap();
+        (before.len() - compaction.to) / 4
+    };
+    let any = || summarizing(usize::MAX).0;
+    assert_eq!(kept(any().keep_tokens(60)), 2);
+    assert_eq!(kept(any().keep_tokens(0)), 1);
+    assert_eq!(compact(&any(), &before), None);
+}

@@ -1,0 +1,35 @@
+//! The agent: its runs from the first request to the outcome.
+//!
+//! | module | claims |
+//! |---|---|
+//! | `outcomes` | a run's outcomes and events, and what its owner can do between two pulls |
+//! | `endings` | every way in which a run ends, in one table |
+//! | `edges` | what is counted, when a limit is reached, what an ending leaves |
+//! | `boundaries` | at every boundary the history that is sent is the fold of the events |
+//! | `mix` | the laws hold in runs that mix tools, sub-agents, hooks, compaction and verdicts |
+//! | `structured_output` | answers as types: parsing, validation, correction; JSON lines |
+//! | `context`, `compaction` | compaction, token estimates, and injected context |
+//! | `budget`, `money` | limits on spending, and the price of a run |
+//! | `detectors` | failure modes of a run, each next to a similar run without it |
+//! | `evidence` | an agent that ends only with evidence |
+//! | `trace` | the trace of a run, step by step |
+//! | `replay` | recorded runs are replayed, and resumed from a step with one change |
+//! | `own_body` | the body in the example `own_body` is the agent's own but for one line |
+
+mod boundaries;
+mod budget;
+mod compaction;
+mod context;
+mod detectors;
+mod edges;
+mod endings;
+mod evidence;
+mod mix;
+mod money;
+mod outcomes;
+mod own_body;
+mod replay;
+#[path = "../replayed/mod.rs"]
+mod replayed;
+mod structured_output;
+mod trace;

@@ -1,0 +1,395 @@
+//! Who drives: polls a run by hand, gives verdicts between two polls, and looks at everything.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use turnstream::agent::replay::Recorder;
+use turnstream::agent::{Parts, Pool, RunHandle, State, body};
+use turnstream::event::AppendedWhy;
+use turnstream::item::ToolCall;
+use turnstream::stream::Step;
+use turnstream::task::InTaskExt;
+use turnstream::tool::Verdict;
+use turnstream::{Agent, Error, Event, History, Item, Journal, Outcome, Run, Usage};
+
+use super::cast::{self, Dice, Tools};
+use crate::replayed;
+
+/// All that is known of one seed.
+pub(crate) struct Mix {
+    pub(crate) dice: Arc<Dice>,
+    pub(crate) tools: Arc<Tools>,
+    pub(crate) agent: Agent,
+    pub(crate) dry: bool,
+    /// By key, as all that follows.
+    pub(crate) ran: HashSet<String>,
+    /// How many of what ran were looked at.
+    pub(crate) seen: usize,
+    pub(crate) allowed: HashSet<String>,
+    pub(crate) started: HashSet<String>,
+    pub(crate) answered: HashMap<String, usize>,
+    pub(crate) verdicts: HashMap<String, (ToolCall, Verdict)>,
+    /// Who waits for a verdict, by the ids of the calls that lead there.
+    pub(crate) asked: Vec<(Vec<String>, String, ToolCall)>,
+}
+
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How the runs of the seed ended.
+pub(crate) fn check(seed: u64) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(runs(seed))
+}
+
+async fn runs(seed: u64) -> Vec<String> {
+    let dice = Dice::new(seed);
+    let tools = Arc::new(Tools::default());
+    let pool = Pool::tokens(if dice.one_in(4) { 400 } else { u64::MAX });
+    let agent = cast::agent(&dice, &tools, &pool, 2).with_recorder(recorder());
+    let dry = agent.kit().is_dry_run();
+    let mut mix = Mix {
+        dice,
+        tools,
+        agent,
+        dry,
+        ran: HashSet::new(),
+        seen: 0,
+        allowed: HashSet::new(),
+        started: HashSet::new(),
+        answered: HashMap::new(),
+        verdicts: HashMap::new(),
+        asked: Vec::new(),
+    };
+    let mut ends = Vec::new();
+    let mut history = History::with_id("h");
+    let mut pending = Vec::new();
+    let mut chain: Option<Journal> = None;
+    for _ in 0..5 {
+        let resumes = !pending.is_empty() && !mix.dice.one_in(6);
+        let run = match resumes {
+            true => mix.resumed(&history, &pending),
+            false => mix.begun(&history),
+        };
+        let used = pool.used();
+        let began = match resumes {
+            true => history.clone(),
+            false => history.settled(),
+        };
+        // A store may have the events of all of them in a row.
+        let whole = chain.take().filter(|it| it.history() == began);
+        let whole = whole.unwrap_or_else(|| Journal::new(began.clone()));
+        let (outcome, left, usage) = mix.drive(run, began, &whole).await;
+        if outcome.is_some() {
+            assert_eq!(whole.history(), left, "the fold of all runs is the last history");
+            // Behind a drop nothing says that what is held is written.
+            chain = Some(whole);
+        }
+        assert_eq!(pool.used() - used, usage.total(), "the pool is drained once");
+        ends.push(match &outcome {
+            Some(it) if resumes => format!("{} resumed", it.reason.as_str()),
+            Some(it) => it.reason.as_str().to_owned(),
+            None => "dropped".to_owned(),
+        });
+        let written = serde_json::to_string(&left).unwrap();
+        history = serde_json::from_str(&written).unwrap();
+        assert_eq!(history, left, "a history is what was written of it");
+        pending = match outcome {
+            Some(outcome) => outcome.pending,
+            // What a drop has left open can be resumed as well, and may run once more.
+            None if mix.dice.one_in(2)
+                && mix
+                    .agent
+                    .resume(history.clone(), [])
+                    .is_err_and(|it| it.to_string().contains("no verdict")) =>
+            {
+                mix.forget(&history);
+                history.unanswered_calls()
+            }
+            None => Vec::new(),
+        };
+    }
+    ends
+}
+
+/// A body that says something of its own before each lap.
+fn talkative(
+    parts: Parts,
+    mut state: State,
+) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
+    async_stream::stream! {
+        if state.resuming.is_none() {
+            let items = vec![Item::user("Lap.")];
+            state.history.extend(items.clone());
+            yield Ok(Step::Value(Event::Appended { why: AppendedWhy::Hook, id: parts.id(), items }));
+        }
+        let mut lap = Box::pin(body(parts, state));
+        while let Some(step) = lap.next().await {
+            yield step;
+        }
+    }
+}
+
+/// Replays every run, where it is dropped.
+pub(crate) fn recorder() -> &'static Recorder {
+    static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
+        Recorder::each(|run| {
+            let is_lap = |event: &Event| matches!(event, Event::Appended { items, .. } if items[..] == [Item::user("Lap.")]);
+            replayed::check(
+                &run,
+                match run.recording.events().any(is_lap) {
+                    true => run.recording.replay_by(&run.agent, talkative),
+                    false => run.recording.replay(&run.agent),
+                },
+            );
+        })
+    });
+    &RECORDER
+}
+
+impl Mix {
+    /// The open calls, and all below them, may run again.
+    fn forget(&mut self, history: &History) {
+        for call in history.unanswered_calls() {
+            let key = format!("{}/{}", history.id(), call.call_id);
+            // A task may have been ahead: its turn was complete, and nobody was told.
+            self.allowed.insert(key.clone());
+            let below = format!("{key}/");
+            let is_it = |it: &String| *it == key || it.starts_with(&below);
+            self.ran.retain(|it| !is_it(it));
+            self.started.retain(|it| !is_it(it));
+            self.answered.retain(|it, _| !is_it(it));
+            self.verdicts.retain(|it, _| !is_it(it));
+        }
+    }
+
+    fn begun(&self, history: &History) -> Run {
+        match self.dice.roll(3) {
+            0 => self.agent.run_by(talkative, history.clone(), "go"),
+            _ => self.agent.run_from(history.clone(), "go"),
+        }
+    }
+
+    fn resumed(&mut self, history: &History, pending: &[ToolCall]) -> Run {
+        let mut given: Vec<_> = pending
+            .iter()
+            .map(|call| {
+                let external = call.name == "out";
+                let verdict = match self.dice.roll(4) {
+                    0 => Verdict::deny("no"),
+                    1 => Verdict::Output(cast::output(&self.dice)),
+                    _ if external => Verdict::Output(cast::output(&self.dice)),
+                    _ => Verdict::Approve,
+                };
+                (call.clone(), verdict)
+            })
+            .collect();
+        let ran = self.tools.ran.lock().unwrap().len();
+        if self.dice.one_in(3) {
+            let mut wrong = given.clone();
+            match self.dice.roll(3) {
+                0 => drop(wrong.pop()),
+                1 => wrong.push(wrong[0].clone()),
+                _ => wrong[0].0.name.push('x'),
+            }
+            assert!(self.agent.resume(history.clone(), wrong).is_err());
+        }
+        if self.dice.one_in(2) {
+            given.reverse();
+        }
+        for (call, verdict) in &given {
+            let key = format!("{}/{}", history.id(), call.call_id);
+            self.verdicts.insert(key, (call.clone(), verdict.clone()));
+        }
+        let run = match self.dice.roll(3) {
+            0 => self.agent.resume_by(talkative, history.clone(), given),
+            _ => self.agent.resume(history.clone(), given),
+        };
+        assert_eq!(self.tools.ran.lock().unwrap().len(), ran);
+        run.unwrap_or_else(|error| panic!("it cannot be resumed: {error:?} {history:?}"))
+    }
+
+    /// Its outcome, unless it was dropped; the history that is left; what it used.
+    async fn drive(
+        &mut self,
+        run: Run,
+        began: History,
+        whole: &Journal,
+    ) -> (Option<Outcome>, History, Usage) {
+        let folded = Journal::new(began);
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(Arc::clone(&bell));
+        let (handle, journal) = (run.handle(), run.journal().clone());
+        *self.tools.told.lock().unwrap() = Some(journal.clone());
+        // A task is ahead of whoever pulls.
+        let ahead = NonZero::new(usize::try_from(self.dice.roll(8)).unwrap());
+        let mut run = match ahead {
+            Some(ahead) => run.in_task(ahead).boxed(),
+            None => run.boxed(),
+        };
+        let (mut given, mut silences) = (0_usize, 0);
+        let (mut outcome, mut polls): (Option<Outcome>, u32) = (None, 0);
+        self.asked.clear();
+        let ran_before = self.tools.ran.lock().unwrap().len();
+        let mut is_silent = false;
+        loop {
+            polls += 1;
+            assert!(polls < 20_000, "it goes on for ever");
+            let polled = match bell.0.swap(false, Ordering::Relaxed) || !is_silent {
+                true => run.poll_next_unpin(&mut Context::from_waker(&waker)),
+                false => Poll::Pending,
+            };
+            is_silent = polled.is_pending();
+            match polled {
+                Poll::Ready(None) => break,
+                Poll::Ready(Some(event)) => {
+                    silences = 0;
+                    let event = event.unwrap();
+                    assert!(outcome.is_none(), "something came behind the ending");
+                    let line = serde_json::to_string(&event).unwrap();
+                    let read: Event = serde_json::from_str(&line).unwrap();
+                    folded.observe(&read);
+                    whole.observe(&read);
+                    self.note(folded.history().id(), &mut Vec::new(), &event);
+                    if let Event::Finished(it) = event {
+                        assert_eq!(self.tools.running.load(Ordering::Relaxed), 0, "law 2");
+                        outcome = Some(*it);
+                    }
+                    if ahead.is_none() || outcome.is_some() {
+                        self.look(&journal, &folded);
+                    }
+                }
+                Poll::Pending => {
+                    silences += 1;
+                    if ahead.is_some() {
+                        tokio::task::yield_now().await;
+                    }
+                    if !bell.0.load(Ordering::Relaxed) {
+                        tokio::time::advance(Duration::from_millis(10)).await;
+                    }
+                    if silences > 40 {
+                        for (path, key, call) in std::mem::take(&mut self.asked) {
+                            self.give(&handle, &path, &key, &call, Verdict::Approve);
+                        }
+                    }
+                    assert!(silences < 400, "it hangs");
+                }
+            }
+            match self.disturb(&handle) {
+                Some(said) => given += usize::from(said),
+                None if outcome.is_none() => break,
+                None => {}
+            }
+        }
+        let before = journal.history();
+        drop(run);
+        if ahead.is_some() {
+            // The task is told, and drops what it has.
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            // It was ahead: not all that ran was told before the drop.
+            let ran = self.tools.ran.lock().unwrap();
+            for (key, ..) in &ran[self.seen..] {
+                assert!(self.ran.insert(key.clone()), "law 4: {key} ran twice");
+                self.started.insert(key.clone());
+                self.allowed.insert(key.clone());
+            }
+            self.seen = ran.len();
+        }
+        assert_eq!(self.tools.running.load(Ordering::Relaxed), 0, "law 2: nothing runs");
+        assert!(ahead.is_some() || handle.history() == before, "law 5: a drop loses nothing");
+        let ran = self.tools.ran.lock().unwrap().len();
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert_eq!(self.tools.ran.lock().unwrap().len(), ran, "law 2: nothing begins");
+        assert!(handle.steer("late").is_err());
+        for (path, _, call) in &self.asked {
+            let late = at(&handle, path).map(|it| it.approve(call).is_ok());
+            assert!(late != Some(true), "a verdict is taken that nobody hears");
+        }
+        if let Some(outcome) = &outcome {
+            self.ended(outcome, &handle, &folded, given, ran_before);
+        }
+        (outcome, handle.history(), journal.usage() + journal.nested_usage())
+    }
+
+    /// Does anything between two polls, or nothing. Tells whether something was handed in; `None`
+    /// wants it dropped.
+    fn disturb(&mut self, handle: &RunHandle) -> Option<bool> {
+        match self.dice.roll(400) {
+            0..6 => return Some(handle.steer("Look here.").is_ok()),
+            6..10 => return Some(handle.follow_up("And then?").is_ok()),
+            10 => handle.stop_after_turn(),
+            11 => handle.interrupt(),
+            12 => return None,
+            13 => Self::in_child(handle, RunHandle::interrupt),
+            14 => Self::in_child(handle, RunHandle::stop_after_turn),
+            15 => Self::in_child(handle, |child| drop(child.steer("Look here, child."))),
+            16..160 => self.decide(handle),
+            _ => {}
+        }
+        Some(false)
+    }
+
+    fn decide(&mut self, handle: &RunHandle) {
+        let Some(at) = self.asked.len().checked_sub(1) else { return };
+        let at = usize::try_from(self.dice.roll(at as u64 + 1)).unwrap();
+        let (path, key, call) = self.asked[at].clone();
+        let verdict = match self.dice.roll(6) {
+            0 => Verdict::deny("no"),
+            1 => Verdict::Output(cast::output(&self.dice)),
+            2 => {
+                let mut other = call.clone();
+                other.arguments.push(' ');
+                let taken = self::at(handle, &path).map(|it| it.approve(&other).is_ok());
+                assert!(taken != Some(true), "a verdict on another call");
+                return;
+            }
+            _ => Verdict::Approve,
+        };
+        self.asked.remove(at);
+        self.give(handle, &path, &key, &call, verdict);
+    }
+
+    fn give(
+        &mut self,
+        handle: &RunHandle,
+        path: &[String],
+        key: &str,
+        call: &ToolCall,
+        verdict: Verdict,
+    ) {
+        let Some(run) = at(handle, path) else { panic!("no child at {path:?}") };
+        if run.decide(call, verdict.clone()).is_ok() {
+            assert!(run.approve(call).is_err(), "twice");
+            self.verdicts.insert(key.to_owned(), (call.clone(), verdict));
+        }
+    }
+
+    fn in_child(handle: &RunHandle, what: impl FnOnce(&RunHandle)) {
+        let ids = handle.history().unanswered_calls();
+        if let Some(child) = ids.iter().find_map(|call| handle.nested(&call.call_id)) {
+            what(&child);
+        }
+    }
+}
+
+/// The handle that the ids of calls lead to.
+fn at(handle: &RunHandle, path: &[String]) -> Option<RunHandle> {
+    path.iter().try_fold(handle.clone(), |handle, call_id| handle.nested(call_id))
+}

@@ -1,0 +1,141 @@
+//! What holds behind each event of a run, and at its end.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use turnstream::agent::RunHandle;
+use turnstream::event::{Reason, ToolEvent};
+use turnstream::item::ToolCall;
+use turnstream::tool::Verdict;
+use turnstream::turn::StopReason;
+use turnstream::{Event, Item, Journal, Outcome};
+
+use super::drive::Mix;
+
+impl Mix {
+    /// What one event says.
+    pub(crate) fn note(&mut self, history: &str, path: &mut Vec<String>, event: &Event) {
+        let key = |call_id: &str| format!("{history}/{call_id}");
+        match event {
+            Event::Turn(event) => {
+                let Some(turn) = event.turn_complete() else { return };
+                if matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls) {
+                    self.allowed.extend(turn.tool_calls().map(|call| key(&call.call_id)));
+                }
+            }
+            Event::Tool(ToolEvent::Started { call_id, .. }) => {
+                assert!(self.started.insert(key(call_id)), "{call_id} started twice");
+            }
+            Event::Tool(ToolEvent::Output(result)) => {
+                *self.answered.entry(key(&result.call_id)).or_default() += 1;
+                assert_eq!(self.answered[&key(&result.call_id)], 1, "{result:?} came twice");
+            }
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => {
+                self.asked.push((path.clone(), key(&call.call_id), call.clone()));
+            }
+            Event::Nested { call_id, event, .. } => {
+                path.push(call_id.clone());
+                self.note(&key(call_id), path, event);
+                path.pop();
+            }
+            _ => {}
+        }
+    }
+
+    /// What holds behind each event.
+    pub(crate) fn look(&mut self, journal: &Journal, folded: &Journal) {
+        let history = journal.history();
+        assert_eq!(folded.history(), history, "law 7");
+        assert_eq!(folded.usage(), journal.usage(), "law 7: usage");
+        assert_eq!(folded.nested_usage(), journal.nested_usage(), "law 7: nested");
+        let settled = history.settled();
+        assert!(settled.is_lawful(), "law 3");
+        assert_eq!(settled.settled(), settled, "law 3: twice");
+        let wrong = self.tools.wrong.lock().unwrap();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        let ran = self.tools.ran.lock().unwrap();
+        for (key, name, args) in &ran[self.seen..] {
+            assert!(self.ran.insert(key.clone()), "law 4: {key} ran twice");
+            assert!(self.allowed.contains(key), "law 4: {key} ran and nothing allows it");
+            assert!(self.started.contains(key), "law 4: {key} ran and nobody was told");
+            assert!(!self.dry, "{key} ran in a dry run");
+            assert!(name != "out", "it runs elsewhere");
+            match self.verdicts.get(key) {
+                Some((call, Verdict::Approve)) => {
+                    let text = match &*call.arguments {
+                        "" => "{}",
+                        text => text,
+                    };
+                    // What a hook repairs in the same way each time is approved with it.
+                    let judged: Value = serde_json::from_str(text).unwrap();
+                    assert_eq!(judged, *args, "{key} was approved with other arguments");
+                }
+                Some((_, verdict)) => panic!("{key} ran with {verdict:?}"),
+                None => assert!(name != "ask", "{key} ran and nobody was asked"),
+            }
+        }
+        self.seen = ran.len();
+    }
+
+    pub(crate) fn ended(
+        &self,
+        outcome: &Outcome,
+        handle: &RunHandle,
+        folded: &Journal,
+        given: usize,
+        ran_before: usize,
+    ) {
+        let history = handle.history();
+        assert_eq!(outcome.history, history);
+        assert_eq!(outcome.usage, handle.usage());
+        assert_eq!(outcome.nested_usage, folded.nested_usage());
+        assert_eq!(outcome.new_items, folded.new_items());
+        let read = folded.outcome(outcome.reason, None);
+        assert_eq!((&outcome.text, outcome.turns), (&read.text, read.turns));
+        assert_eq!(outcome.evidence, read.evidence);
+        assert_eq!(outcome.partial, read.partial);
+        let ids = |calls: &[ToolCall]| {
+            let mut ids: Vec<_> = calls.iter().map(|call| call.call_id.clone()).collect();
+            ids.sort();
+            ids
+        };
+        assert_eq!(ids(&outcome.pending), ids(&history.unanswered_calls()), "{:?}", outcome.reason);
+        assert_eq!(outcome.reason == Reason::Pending, !outcome.pending.is_empty());
+        if history.iter().all(|item| !item.interrupted) {
+            assert_eq!(history.is_lawful(), outcome.pending.is_empty(), "{:?}", outcome.reason);
+        }
+        for call in &outcome.pending {
+            let key = format!("{}/{}", history.id(), call.call_id);
+            let is_new = self.verdicts.get(&key).filter(|(judged, _)| judged == call);
+            assert!(is_new.is_none(), "{key} has its verdict and is pending");
+        }
+        if self.agent.kit().is_single_action() {
+            let mut turns = HashSet::new();
+            for (key, ..) in &self.tools.ran.lock().unwrap()[ran_before..] {
+                let (run, call_id) = key.rsplit_once('/').unwrap();
+                if run != history.id() {
+                    continue;
+                }
+                let turn = history
+                    .iter()
+                    .position(|it| it.as_tool_call().is_some_and(|it| it.call_id == call_id));
+                let Some(turn) = turn else { continue };
+                let first = (0..turn).rev().find(|at| {
+                    history.iter().nth(*at).is_some_and(|it| it.as_tool_call().is_none())
+                });
+                assert!(turns.insert(first), "two actions in a turn");
+            }
+        }
+        let line = serde_json::to_string(&Event::Finished(Box::new(outcome.clone()))).unwrap();
+        let read: Event = serde_json::from_str(&line).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), line);
+        let told = |text: &str| {
+            let is_it = |item: &&Item| item.as_user().is_some_and(|it| it.text() == text);
+            outcome.new_items.iter().filter(is_it).count()
+        };
+        if !history.iter().any(|item| item.as_user().is_some_and(|it| it.text() == "in short")) {
+            let heard = told("Look here.") + told("And then?");
+            assert_eq!(heard + outcome.undelivered.len(), given, "all that was said is somewhere");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The body in the example `own_body` is the agent's own, but for the one line that is marked.
+
+use std::path::Path;
+
+const AGENTS: &str = include_str!("../../src/agent/body.rs");
+const EXAMPLES: &str = include_str!("../../examples/own_body.rs");
+/// Where the body begins in both files.
+const BODY: &str = "/// One lap:";
+const MARK: &str = "// the line that is ours";
+
+/// The names that a file imports of this crate.
+fn imports(file: &str) -> Vec<String> {
+    let uses = file.lines().filter_map(|line| line.strip_prefix("use "));
+    uses.map(|line| line.replace("crate::", "turnstream::")).collect()
+}
+
+/// The example as it should be: its own part, then the agent's body, with the marked line in front
+/// of the line that it stands in front of. `None` if there is no such place.
+fn example() -> Option<String> {
+    let (head, copied) = EXAMPLES.split_at(EXAMPLES.find(BODY)?);
+    let body = AGENTS.get(AGENTS.find(BODY)?..)?;
+    let body = body.replace("crate::", "turnstream::").replacen("pub fn body(", "fn body(", 1);
+    let (before, behind) = copied.split_once(MARK)?;
+    let ours = before.lines().last()?;
+    let follows = behind.lines().nth(1)?;
+    let at = body.find(follows)?;
+    Some(format!("{head}{}{ours}{MARK}\n{}", &body[..at], &body[at..]))
+}
+
+#[test]
+fn the_copy_differs_in_the_one_line_that_is_marked() {
+    assert_eq!(EXAMPLES.matches(MARK).count(), 2, "in the head, and behind the line");
+    let (head, _) = EXAMPLES.split_at(EXAMPLES.find(BODY).unwrap());
+    assert!(head.contains(MARK));
+    let example = example().expect("the marked line stands in front of a line of the agent's body");
+    if example != EXAMPLES {
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own_body.rs");
+        std::fs::write(&file, example).unwrap();
+        panic!("the agent's body has changed; copy {} to examples/own_body.rs", file.display());
+    }
+}
+
+#[test]
+fn the_copy_imports_what_the_agents_own_body_imports() {
+    let example = imports(EXAMPLES);
+    for import in imports(AGENTS) {
+        assert!(example.contains(&import), "the example does not import {import}");
+    }
+}

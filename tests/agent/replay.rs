@@ -1,0 +1,377 @@
+//! Runs that are recorded, played, stopped at a step and gone on from with one thing changed. Every
+//! run of `hard_cases`, `agent::mix`, `agent::boundaries`, `laws::worlds` and `laws::grid` is
+//! replayed by these suites themselves.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use turnstream::agent::hook;
+use turnstream::agent::replay::{Recorder, Recording, ReplayMismatch, Rerun};
+use turnstream::env::CountingIds;
+use turnstream::event::Reason;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Run};
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Page {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+fn spec(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+/// A tool that counts how often it ran.
+fn counting(name: &str, ran: &Arc<Mutex<u32>>) -> Tool {
+    let ran = Arc::clone(ran);
+    let run = move |_, _| {
+        *ran.lock().unwrap() += 1;
+        async { "rain" }
+    };
+    Tool::raw(spec(name), run).unwrap()
+}
+
+/// Says what the last result was, behind two calls.
+fn model() -> Scripted {
+    Scripted::function(|request, _| {
+        let results = request.history.iter().filter_map(Item::as_tool_result);
+        let seen: Vec<String> = results.map(|result| result.content.text()).collect();
+        match seen.is_empty() {
+            true => {
+                Reply::text("Let me look.").call_raw("a", "look", "{}").call_raw("b", "look", "{}")
+            }
+            false => Reply::text(&format!("I see {}.", seen.join(" and "))),
+        }
+    })
+}
+
+/// An agent, how often its tool ran, and its model.
+fn agent() -> (Agent, Arc<Mutex<u32>>, Scripted) {
+    let (ran, model) = (Arc::default(), model());
+    let agent = Agent::new(model.clone()).with_tools([counting("look", &ran)]);
+    (agent.with_ids(CountingIds::new("id")), ran, model)
+}
+
+/// What is written of a run that is driven so.
+fn lines(agent: &Agent, drive: impl FnOnce(Run)) -> String {
+    let page = Page::default();
+    drive(agent.clone().with_recorder(&Recorder::to(page.clone())).run("How is it?"));
+    page.text()
+}
+
+fn whole(run: Run) {
+    run.outcome().now_or_never().expect("nothing of it waits");
+}
+
+fn recorded(agent: &Agent) -> Recording {
+    Recording::from_text(&lines(agent, whole)).unwrap()
+}
+
+/// The events of a replay, and what it ends with.
+fn played(mut rerun: Rerun) -> (Vec<Event>, Option<Error>) {
+    let mut events = Vec::new();
+    loop {
+        match rerun.next().now_or_never().expect("nothing of it waits") {
+            Some(Ok(event)) => events.push(event),
+            Some(Err(error)) => return (events, Some(error)),
+            None => return (events, None),
+        }
+    }
+}
+
+/// Where a replay is no longer the recorded run.
+#[track_caller]
+fn check(rerun: Rerun, events: usize, part: &str) {
+    let (seen, error) = played(rerun);
+    let error = error.expect("it is found");
+    let mismatch = error.find_source::<ReplayMismatch>().expect("it says where");
+    assert_eq!((seen.len(), mismatch.events, mismatch.part.as_str()), (events, events, part));
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some(part)));
+}
+
+#[test]
+fn a_replay_is_the_run_again_and_nothing_runs() {
+    let (agent, ran, model) = agent();
+    let recording = recorded(&agent);
+    assert_eq!((*ran.lock().unwrap(), model.requests().len()), (2, 2));
+    let (events, error) = played(recording.replay(&agent));
+    assert_eq!(error, None);
+    assert!(events.iter().eq(recording.events()));
+    assert!(events.last().unwrap().finished().is_some());
+    assert_eq!((*ran.lock().unwrap(), model.requests().len()), (2, 2), "nothing ran");
+}
+
+#[test]
+fn the_first_thing_that_differs_is_told_by_its_place() {
+    let (agent, ..) = agent();
+    let recording = recorded(&agent);
+    let replay = |agent: Agent| recording.replay(&agent);
+    check(replay(agent.clone().with_system("Be brief.")), 2, "request.system");
+    check(replay(agent.clone().with_max_output_tokens(7)), 2, "request.options");
+    check(replay(agent.clone().with_tools([])), 2, "request.tools");
+    // One turn, and no second.
+    let behind = recording.events().position(|event| matches!(event, Event::Continued { .. }));
+    check(replay(agent.with_max_turns(1)), behind.unwrap(), "event");
+}
+
+#[test]
+fn another_context_is_told_by_its_first_entry() {
+    let (agent, ..) = agent();
+    let text = lines(&agent, whole).replace("rain", "snow");
+    let recording = Recording::from_text(&text).unwrap();
+    let (events, error) = played(recording.replay(&agent));
+    let error = error.unwrap();
+    let mismatch = error.find_source::<ReplayMismatch>().unwrap();
+    assert_eq!(mismatch.part, "request.context[4]");
+    assert!(mismatch.replayed.as_str().contains("snow"), "{mismatch:?}");
+    assert!(!error.to_string().contains("snow"), "values may be private");
+    assert!(events.iter().any(|event| event.tool_output().is_some()));
+}
+
+#[tokio::test]
+async fn it_stops_at_any_step_and_shows_the_state_there() {
+    let (agent, ..) = agent();
+    let recording = recorded(&agent);
+    assert_eq!(recording.steps(), 4);
+    let sizes = [(0, 1, 0), (1, 4, 1), (2, 5, 1), (3, 6, 1), (4, 7, 2)];
+    for (step, items, requests) in sizes {
+        let mut rerun = recording.replay(&agent);
+        assert!(rerun.until_step(step).await.unwrap());
+        if step > 0 {
+            assert_eq!((rerun.history().len(), rerun.requests().len()), (items, requests));
+        }
+        let moment = rerun.moment();
+        assert_eq!((moment.history().len(), moment.usage()), (items, rerun.usage()), "{step}");
+        assert_eq!(recording.at(step).history(), moment.history());
+    }
+    let mut rerun = recording.replay(&agent);
+    assert!(rerun.next_step().await.unwrap().unwrap().turn_complete().is_some());
+    assert!(rerun.next_step().await.unwrap().unwrap().tool_output().is_some());
+    assert!(!rerun.until_step(9).await.unwrap(), "there are no nine");
+    assert_eq!((rerun.steps(), recording.at(9).history().len()), (4, 7));
+}
+
+#[tokio::test]
+async fn one_result_is_changed_and_the_run_goes_on_from_there() {
+    let (agent, ran, model) = agent();
+    let recording = recorded(&agent);
+    let moment = recording.at(4).with_tool_result("b", ToolOutput::ok("the sun")).unwrap();
+    assert_eq!(moment.history().len(), 6, "what followed is left out");
+    let expected = moment.request(&agent);
+    let outcome = moment.run(&agent).outcome().await;
+    assert_eq!(outcome.text, "I see rain and the sun.");
+    assert_eq!((*ran.lock().unwrap(), model.requests().len()), (2, 3), "no tool runs twice");
+    let sent = &model.requests()[2];
+    assert!(sent.context.iter().eq(expected.context.iter()));
+    assert_ne!(sent.history.id(), recording.history().id(), "it is a fork");
+    // The recording is as it was.
+    assert_eq!(played(recording.replay(&agent)).1, None);
+    let error = recording.at(0).with_tool_result("z", ToolOutput::ok("")).unwrap_err();
+    assert_eq!(error.parameter(), Some("z"));
+}
+
+#[tokio::test]
+async fn in_the_midst_of_a_turn_the_other_calls_have_their_recorded_results() {
+    let (agent, ran, _) = agent();
+    let recording = recorded(&agent);
+    let moment = recording.at(2);
+    assert_eq!(moment.history().unanswered_calls().len(), 1);
+    assert_eq!(moment.run(&agent).outcome().await.text, "I see rain and rain.");
+    assert_eq!(*ran.lock().unwrap(), 2);
+}
+
+#[tokio::test]
+async fn the_prompt_is_changed_and_the_run_begins_anew() {
+    let (agent, ran, model) = agent();
+    let recording = recorded(&agent);
+    let outcome = recording.at(3).with_prompt("And there?").run(&agent).outcome().await;
+    assert_eq!((outcome.reason, *ran.lock().unwrap()), (Reason::Completed, 4));
+    assert_eq!(model.requests()[2].history.last(), Some(&Item::user("And there?")));
+    assert_eq!(outcome.history.len(), 7);
+}
+
+#[test]
+fn an_interrupt_is_played_at_the_same_event() {
+    let (agent, ..) = agent();
+    let recording = recorded(&agent);
+    for at in 0..recording.events().count() {
+        let text = lines(&agent, |mut run| {
+            for _ in 0..at {
+                run.next().now_or_never();
+            }
+            run.interrupt();
+            whole(run);
+        });
+        let recording = Recording::from_text(&text).unwrap();
+        let (events, error) = played(recording.replay(&agent));
+        assert_eq!(error, None, "behind {at}");
+        assert!(events.iter().eq(recording.events()), "behind {at}");
+        assert!(events.last().unwrap().finished().is_some());
+    }
+}
+
+#[test]
+fn a_drop_and_a_torn_line_play_to_where_they_stop() {
+    let (agent, ..) = agent();
+    let text = lines(&agent, whole);
+    let behind_header = text.find('\n').unwrap();
+    for cut in (0..text.len()).step_by(7) {
+        let read = Recording::from_text(&text[..cut]);
+        let Ok(recording) = read else {
+            assert!(cut <= behind_header, "cut at {cut}");
+            continue;
+        };
+        let (events, error) = played(recording.replay(&agent));
+        assert_eq!(error, None, "cut at {cut}");
+        assert!(events.iter().eq(recording.events()), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_sub_agent_is_played_from_its_parents_recording() {
+    let child = Scripted::new(["Oslo."]);
+    let boss = Scripted::new([
+        Reply::new().call_raw("c", "ask", r#"{"prompt":"where?"}"#),
+        Reply::text("In Oslo."),
+    ]);
+    let tool = Agent::new(child.clone()).as_tool("ask", "Asks").unwrap();
+    let agent = Agent::new(boss).with_tools([tool]);
+    let recording = recorded(&agent);
+    let (events, error) = played(recording.replay(&agent));
+    assert_eq!((error, child.requests().len()), (None, 1));
+    assert!(events.iter().any(|event| matches!(event, Event::Nested { .. })));
+    let step = recording.at(2);
+    assert_eq!(step.journal().nested("c").unwrap().history().len(), 2);
+}
+
+#[test]
+fn hooks_are_not_asked_again_and_what_they_said_is_played() {
+    let asked = Arc::new(Mutex::new(0));
+    let (agent, ..) = agent();
+    let count = Arc::clone(&asked);
+    let agent = agent
+        .with_hook(hook::prepare(move |_, mut request| {
+            let mut asked = count.lock().unwrap();
+            *asked += 1;
+            request.system.volatile = format!("It is {asked} o'clock.");
+            async move { request }
+        }))
+        .with_hook(hook::transform_context(|_, context| async move {
+            let items = context.iter().map(|item| match item.as_user() {
+                Some(_) => Item::user("***"),
+                None => item.clone(),
+            });
+            History::from_items(context.id(), items.collect::<Vec<_>>())
+        }))
+        .with_hook(hook::after_tool(|_, result| result.content = "fog".into()));
+    let recording = recorded(&agent);
+    let mut rerun = recording.replay(&agent);
+    while rerun.next().now_or_never().expect("nothing waits").transpose().unwrap().is_some() {}
+    assert_eq!(*asked.lock().unwrap(), 2);
+    let requests = rerun.requests();
+    assert_eq!(requests[1].system.volatile, "It is 2 o'clock.");
+    assert_eq!(requests[1].context.iter().next(), Some(&Item::user("***")));
+}
+
+#[tokio::test]
+async fn calls_that_were_resumed_are_played_as_they_came_out() {
+    let ran = Arc::default();
+    let model = Scripted::new([Reply::new().call_raw("c", "danger", "{}"), "Done.".into()]);
+    let agent = Agent::new(model).with_tools([counting("danger", &ran).needs_approval()]);
+    let page = Page::default();
+    let recording_agent = agent.clone().with_recorder(&Recorder::to(page.clone()));
+    let first = recording_agent.run("Do it").outcome().await;
+    let verdicts = first.pending.into_iter().map(|call| (call, Verdict::Approve));
+    recording_agent.resume(first.history, verdicts).unwrap().outcome().await;
+
+    let runs = Recording::all_from_text(&page.text()).unwrap();
+    assert_eq!(runs.len(), 2);
+    for recording in &runs {
+        let (events, error) = played(recording.replay(&agent));
+        assert_eq!(error, None);
+        assert!(events.iter().eq(recording.events()));
+    }
+    assert_eq!(*ran.lock().unwrap(), 1);
+}
+
+#[test]
+fn runs_that_go_on_at_once_share_a_file() {
+    let (agent, ..) = agent();
+    let page = Page::default();
+    let writing = agent.clone().with_recorder(&Recorder::to(page.clone()));
+    let mut runs = [writing.run("one"), writing.run("two")];
+    while runs.iter_mut().any(|run| run.next().now_or_never().flatten().is_some()) {}
+    let runs = Recording::all_from_text(&page.text()).unwrap();
+    assert_eq!(runs.len(), 2);
+    for recording in runs {
+        assert_eq!(played(recording.replay(&agent)).1, None);
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_refused_with_its_line() {
+    let refused = |text: &str| Recording::from_text(text).unwrap_err().to_string();
+    let header = r#"{"type":"run","run":1,"version":1,"history":{"id":"h"}}"#;
+    assert!(refused("").contains("there is no run"));
+    assert!(refused(&header.replace("version\":1", "version\":2")).contains("version 2"));
+    assert!(refused(&format!("{header}\n{header}\n")).contains("line 2: run 1 begins twice"));
+    assert!(refused(&format!("{header}\nno\n{header}")).contains("line 2"));
+    let stray = r#"{"type":"failed","run":2,"error":{"kind":"other","message":""}}"#;
+    assert!(refused(&format!("{header}\n{stray}\n")).contains("line 2: run 2 has not begun"));
+    // What a later version adds is passed over.
+    assert!(Recording::from_text(&format!("{header}\n{{\"type\":\"aside\"}}\n")).is_ok());
+}
+
+#[test]
+fn a_full_disk_breaks_no_run() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("the disk is full"))
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let (agent, ..) = agent();
+    let recorder = Recorder::to(Full);
+    let outcome = agent.with_recorder(&recorder).run("go").outcome().now_or_never().unwrap();
+    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(recorder.failure().unwrap().kind(), ErrorKind::Store);
+    assert!(Recorder::to_file("/nowhere/at/all").is_err());
+}
+
+#[test]
+fn a_recording_grows_with_what_is_said() {
+    let bytes = |turns: u32| {
+        let model = Scripted::function(move |_, turn| match turn + 1 < turns as usize {
+            true => Reply::new().call("look", json!({ "n": turn })),
+            false => Reply::text("Done."),
+        });
+        let agent = Agent::new(model).with_tools([counting("look", &Arc::default())]);
+        lines(&agent.with_max_turns(turns), whole).len()
+    };
+    let [ten, hundred, more] = [10, 100, 400].map(bytes);
+    let (first, second) = ((hundred - ten) / 90, (more - hundred) / 300);
+    assert!(second < first * 11 / 10, "{first} bytes a turn, then {second}");
+}

@@ -1,0 +1,663 @@
+//! The example `agent` as other programs drive it: what it prints, and how it exits.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use turnstream::event::Reason;
+use turnstream::provider::Reply;
+use turnstream::testing::ModelServer;
+use turnstream::turn::Text;
+use turnstream::{Error, ErrorKind, Event, Outcome};
+
+const QUESTION: &str = "How many lines of Rust are in src, and which file is the longest?";
+
+/// A directory to ask about, gone when dropped.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new() -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("example-agent-{}-{number}", std::process::id());
+        let temp = Self(std::env::temp_dir().join(name));
+        temp.write("src/short.rs", "fn a() {}\n");
+        temp.write("src/deep/long.rs", &"// line\n".repeat(321));
+        temp.write("src/notes.md", &"text\n".repeat(1_000));
+        temp.write("other.rs", &"// line\n".repeat(2_000));
+        temp
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The program, without a key; `None` if it is not built, as when only this test is.
+fn agent(directory: &Path, args: &[&str]) -> Option<Command> {
+    let tests = std::env::current_exe().unwrap();
+    let program = format!("agent{}", std::env::consts::EXE_SUFFIX);
+    let program = tests.parent()?.parent()?.join("examples").join(program);
+    if !program.exists() {
+        eprintln!("skipped: {} is not built", program.display());
+        return None;
+    }
+    let mut command = Command::new(program);
+    command.current_dir(directory).args(args).stdin(Stdio::null());
+    for name in ["ANTHROPIC", "OPENAI", "GEMINI"] {
+        command.env_remove(format!("{name}_API_KEY")).env_remove(format!("{name}_BASE_URL"));
+    }
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
+        command.env_remove(name);
+    }
+    Some(command)
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[track_caller]
+fn check_exit(output: &Output, code: i32) {
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "stdout: {out}\nstderr: {err}");
+}
+
+/// One clear line on stderr, and nothing on stdout.
+#[track_caller]
+fn check_bad_usage(output: &Output, words: &str) {
+    check_exit(output, 2);
+    let err = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "");
+    assert!(err.starts_with("error: ") && err.lines().count() == 1, "{err}");
+    assert!(err.contains(words), "{err}");
+}
+
+/// The events of `--json`, the error on the line before `finished`, and the outcome.
+#[track_caller]
+fn read_json(stdout: &[u8]) -> (Vec<Event>, Option<Error>, Outcome) {
+    let (mut events, mut error) = (Vec::new(), None);
+    for line in text(stdout).lines() {
+        assert!(error.is_none() || line.starts_with(r#"{"type":"finished""#), "{line}");
+        if line.starts_with(r#"{"type":"error""#) {
+            error = Some(serde_json::from_str(line).unwrap());
+            continue;
+        }
+        let event: Event = serde_json::from_str(line).unwrap();
+        assert_ne!(event, Event::Unknown, "{line}");
+        events.push(event);
+    }
+    let outcome = events.last().and_then(Event::finished).expect("`finished` comes last").clone();
+    assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1);
+    (events, error, outcome)
+}
+
+fn ask_stdin(mut command: Command, input: &[u8]) -> Output {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_figures_are_those_of_the_tree() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &[QUESTION]) else { return };
+    // A proxy of the environment is not for the loopback device.
+    let output = agent.env("HTTP_PROXY", "http://127.0.0.1:1").output().unwrap();
+    check_exit(&output, 0);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    for part in ["322 lines of Rust", "2 files", "`src/deep/long.rs` with 321 lines", "scripted"] {
+        assert!(out.contains(part), "{out}");
+    }
+    for part in ["> count_lines", "< count_lines", "> list_directory", "-- completed: 2 turns"] {
+        assert!(err.contains(part) && !out.contains(part), "{err}");
+    }
+    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours beside a terminal");
+}
+
+#[test]
+fn with_json_every_line_is_an_event_and_finished_comes_last() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--json", QUESTION]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    assert_eq!(text(&output.stderr), "");
+    let (events, error, outcome) = read_json(&output.stdout);
+    assert_eq!((error, outcome.reason, outcome.turns), (None, Reason::Completed, 2));
+    assert!(outcome.text.contains("322") && outcome.usage.total() > 0);
+    let streamed: String = events.iter().filter_map(Event::text_delta).map(Text::as_str).collect();
+    assert!(streamed.ends_with(&outcome.text), "{streamed}");
+    assert_eq!(events.iter().filter(|event| event.tool_output().is_some()).count(), 2);
+}
+
+#[test]
+fn with_json_an_error_stands_on_the_line_before_finished() {
+    let temp = Temp::new();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{closed}");
+    for provider in ["openai", "anthropic"] {
+        let args = ["--json", "--base-url", &url, "--provider", provider, "Hi"];
+        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        let output = agent.output().unwrap();
+        check_exit(&output, 1);
+        let (_, error, outcome) = read_json(&output.stdout);
+        assert_eq!(error.as_ref().map(Error::kind), Some(ErrorKind::Connect));
+        assert_eq!((outcome.error, outcome.reason), (error, Reason::ProviderError));
+        let err = text(&output.stderr);
+        assert!(err.starts_with("error: ") && err.lines().count() == 1, "{err}");
+    }
+}
+
+#[test]
+fn bad_usage_is_one_line_and_exit_code_2() {
+    let temp = Temp::new();
+    for (args, words) in [
+        (&["--nonsense"][..], "--nonsense"),
+        (&["--provider", "acme", "Hi"], "there is no provider `acme`"),
+        (&["--provider", "acme\n\u{1b}[2J", "Hi"], "acme \u{fffd}[2J"),
+        (&["--max-turns", "few", "Hi"], "few"),
+        (&["--base-url", "no url", "Hi"], "base URL"),
+        (&["--provider", "offline", "--base-url", "http://localhost", "Hi"], "--base-url"),
+        (&["--model"], "--model"),
+        (&[" "], "empty"),
+    ] {
+        let Some(mut agent) = agent(&temp.0, args) else { return };
+        check_bad_usage(&agent.output().unwrap(), words);
+    }
+}
+
+#[test]
+fn help_goes_to_stdout() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--help"]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    assert!(text(&output.stdout).contains("--base-url URL") && output.stderr.is_empty());
+}
+
+#[test]
+fn without_words_the_prompt_is_read_from_stdin() {
+    let temp = Temp::new();
+    for args in [&["--json"][..], &["--json", "--"]] {
+        let Some(agent) = agent(&temp.0, args) else { return };
+        let output = ask_stdin(agent, format!("\n  {QUESTION}\n\n").as_bytes());
+        check_exit(&output, 0);
+        let (events, _, outcome) = read_json(&output.stdout);
+        assert!(outcome.text.contains("322"));
+        let Event::Appended { items, .. } = &events[0] else { panic!("{:?}", events[0]) };
+        assert_eq!(items, &[turnstream::Item::user(QUESTION)]);
+    }
+}
+
+#[test]
+fn an_empty_or_unreadable_stdin_is_bad_usage() {
+    let temp = Temp::new();
+    for (input, words) in [(&b""[..], "empty"), (b" \n\t\n", "empty"), (b"\xff\xfe", "UTF-8")] {
+        for args in [&[][..], &["--json"]] {
+            let Some(agent) = agent(&temp.0, args) else { return };
+            check_bad_usage(&ask_stdin(agent, input), words);
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_not_completed_exits_with_1() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--max-turns", "1", QUESTION]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 1);
+    let errors = text(&output.stderr).lines().filter(|line| line.starts_with("error: "));
+    assert_eq!(errors.collect::<Vec<_>>(), ["error: the run ended early: max_turns"]);
+}
+
+const WRITE: &str = r#"Write "some words" to notes.txt"#;
+
+#[test]
+fn a_call_that_needs_approval_ends_the_run_as_pending_where_nobody_can_be_asked() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &[WRITE]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    let call = r#"write_file {"path":"notes.txt","text":"some words"}"#;
+    for line in [format!("  ? {call} needs to be allowed"), format!("   waiting: {call}")] {
+        assert!(err.lines().any(|it| it == line), "{err}");
+    }
+    let errors: Vec<_> = err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{err}");
+    assert!(errors[0].contains("pending; `write_file`") && errors[0].contains("--yes"), "{err}");
+    assert!(!temp.0.join("notes.txt").exists());
+}
+
+#[test]
+fn with_json_the_outcome_has_the_call_that_waits() {
+    let temp = Temp::new();
+    let Some(agent) = agent(&temp.0, &["--json"]) else { return };
+    // A pipe is nobody who can be asked, whatever comes through it.
+    let output = ask_stdin(agent, WRITE.as_bytes());
+    check_exit(&output, 1);
+    let (events, error, outcome) = read_json(&output.stdout);
+    assert_eq!((error, outcome.reason), (None, Reason::Pending));
+    let [call] = outcome.pending.as_slice() else { panic!("{:?}", outcome.pending) };
+    assert_eq!(call.name, "write_file");
+    assert_eq!(events.iter().find_map(Event::approval), Some(call));
+    assert!(!temp.0.join("notes.txt").exists());
+}
+
+#[test]
+fn with_yes_every_call_is_allowed() {
+    let temp = Temp::new();
+    for args in [&["--yes", WRITE][..], &["--json", "--yes", WRITE]] {
+        let Some(mut agent) = agent(&temp.0, args) else { return };
+        let output = agent.output().unwrap();
+        check_exit(&output, 0);
+        assert!(text(&output.stdout).contains("notes.txt"), "{}", text(&output.stdout));
+        let written = temp.0.join("notes.txt");
+        assert_eq!(fs::read_to_string(&written).unwrap(), "some words");
+        fs::remove_file(written).unwrap();
+    }
+}
+
+/// What stands on a terminal on which the program runs, and its exit code. Each text is waited for
+/// before what stands beside it is typed. `None` if there is no `script`, which makes terminals.
+#[cfg(target_os = "linux")]
+fn on_a_terminal(temp: &Temp, args: &[&str], typed: &[(&str, &str)]) -> Option<(String, i32)> {
+    let agent = agent(&temp.0, args)?;
+    let words = std::iter::once(agent.get_program()).chain(agent.get_args());
+    let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    // What is waited for in vain is not waited for for ever.
+    let mut script = Command::new("timeout");
+    // Without `exec` the shell would be interrupted as well, and its exit code would count.
+    let line = format!("exec {}", quoted.join(" "));
+    script.args(["120", "script", "-qec", &line, "/dev/null"]).current_dir(&temp.0);
+    for (name, _) in agent.get_envs() {
+        script.env_remove(name);
+    }
+    script.env("SHELL", "/bin/sh").env("NO_COLOR", "1");
+    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let is_there = |program| Command::new(program).arg("--version").output().is_ok();
+    if !is_there("script") || !is_there("timeout") {
+        eprintln!("skipped: there is no `script` or no `timeout`");
+        return None;
+    }
+    let mut child = script.spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut shown, mut seen) = (Vec::new(), 0);
+    for (text, keys) in typed {
+        while !String::from_utf8_lossy(&shown[seen..]).contains(text) {
+            let mut byte = [0];
+            let rest = String::from_utf8_lossy(&shown);
+            stdout.read_exact(&mut byte).unwrap_or_else(|_| panic!("no `{text}`: {rest}"));
+            shown.push(byte[0]);
+        }
+        seen = shown.len();
+        stdin.write_all(keys.as_bytes()).unwrap();
+    }
+    let _ = stdout.read_to_end(&mut shown);
+    let code = child.wait().unwrap().code().unwrap();
+    Some((String::from_utf8_lossy(&shown).into_owned(), code))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_terminal_the_user_is_asked() {
+    let ctrl_c = "\u{3}";
+    for (answer, code, writes, words) in [
+        ("y\n", 0, true, "-- completed"),
+        ("Yes\n", 0, true, "-- completed"),
+        ("\n", 0, false, "Denied: the user does not allow it"),
+        ("yesterday\n", 0, false, "Denied: the user does not allow it"),
+        (ctrl_c, 1, false, "interrupted: 1 tool calls, 1 results, the history can be sent again"),
+    ] {
+        let temp = Temp::new();
+        let typed = [("allow it? [y/N] ", answer)];
+        let Some((shown, ended)) = on_a_terminal(&temp, &[WRITE], &typed) else { return };
+        assert_eq!((ended, temp.0.join("notes.txt").exists()), (code, writes), "{shown}");
+        assert!(shown.contains(words), "{shown}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn in_the_chat_a_question_is_answered_or_interrupted_and_the_chat_goes_on() {
+    let temp = Temp::new();
+    let (write, ctrl_c, ctrl_d) = (format!("{WRITE}\n"), "\u{3}", "\u{4}");
+    let typed = [
+        ("\n> ", write.as_str()),
+        ("allow it? [y/N] ", ctrl_c),
+        ("can be sent again", ""),
+        ("\n> ", &write),
+        ("allow it? [y/N] ", "y\n"),
+        ("-- completed", ""),
+        ("\n> ", ctrl_d),
+    ];
+    let Some((shown, code)) = on_a_terminal(&temp, &[], &typed) else { return };
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
+}
+
+#[test]
+fn without_tools_it_says_that_it_cannot_look() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--no-tools", QUESTION]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    assert!(text(&output.stdout).contains("Without tools I cannot look"));
+    assert!(!text(&output.stderr).contains("count_lines"));
+}
+
+#[test]
+fn an_empty_key_is_no_key() {
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--json", "Hi"]) else { return };
+    let output = agent.env("ANTHROPIC_API_KEY", "").env("OPENAI_BASE_URL", "").output().unwrap();
+    check_exit(&output, 0);
+    assert!(text(&output.stdout).contains(r#""model":"offline""#));
+}
+
+#[cfg(unix)]
+#[test]
+fn no_escape_sequence_of_a_file_reaches_the_lines_about_tools() {
+    let temp = Temp::new();
+    temp.write("evil\u{1b}[2J\u{7}.txt", "needle \u{1b}]0;owned\u{7}\n");
+    let Some(mut agent) = agent(&temp.0, &["where is the `needle`"]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        out.contains("needle") && out.contains(":1:") && err.contains("> search_text"),
+        "{out}"
+    );
+    assert!(!err.contains(['\u{1b}', '\u{7}']) && !out.contains(['\u{1b}', '\u{7}']));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_quietly() {
+    let temp = Temp::new();
+    for args in [&[QUESTION][..], &["--json", QUESTION]] {
+        let Some(mut agent) = agent(&temp.0, args) else { return };
+        agent.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = agent.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let err = text(&output.stderr);
+        assert!(!err.contains("panicked") && !err.contains("error:"), "{err}");
+    }
+}
+
+#[cfg(unix)]
+fn press_ctrl_c(child: &Child) {
+    let pid = child.id().to_string();
+    assert!(Command::new("sh").args(["-c", "kill -INT $0", &pid]).status().unwrap().success());
+}
+
+/// A run that waits for a server that never answers.
+fn waiting(temp: &Temp, json: bool) -> Option<(Child, TcpListener)> {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let mut args = vec!["--base-url", &url, "Hi"];
+    args.extend(json.then_some("--json"));
+    let mut agent = agent(&temp.0, &args)?;
+    agent.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = agent.spawn().unwrap();
+    let (mut connection, _) = silent.accept().unwrap();
+    // The request is on its way, so the run is being pulled and the key is listened to.
+    connection.read_exact(&mut [0]).unwrap();
+    std::thread::spawn(move || std::io::copy(&mut connection, &mut std::io::sink()));
+    Some((child, silent))
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_interrupts_the_run_and_shows_that_the_history_is_paired() {
+    let temp = Temp::new();
+    for json in [false, true] {
+        let Some((child, _silent)) = waiting(&temp, json) else { return };
+        press_ctrl_c(&child);
+        let output = child.wait_with_output().unwrap();
+        check_exit(&output, 1);
+        let err = text(&output.stderr);
+        let expected = "interrupted: 0 tool calls, 0 results, the history can be sent again";
+        assert!(err.lines().any(|line| line == expected), "{err}");
+        if json {
+            let (_, _, outcome) = read_json(&output.stdout);
+            assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn an_interrupt_in_a_later_turn_keeps_the_calls_with_their_results() {
+    let server = ModelServer::anthropic(|_, n| match n {
+        0 => {
+            Reply::new().call("count_lines", json!({})).call("count_lines", json!({ "path": "?" }))
+        }
+        _ => Reply::text("So ").call_unfinished("c", "count_lines", "{").hang(),
+    });
+    let server = server.await.unwrap();
+    let temp = Temp::new();
+    let args = ["--provider", "anthropic", "--base-url", &server.url(), "Hi"];
+    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    // Beside the server, which needs this thread.
+    let output = tokio::task::spawn_blocking(move || {
+        agent.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = agent.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; 3]).unwrap();
+        press_ctrl_c(&child);
+        child.wait_with_output().unwrap()
+    });
+    let output = output.await.unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    let expected = "interrupted: 2 tool calls, 2 results, the history can be sent again";
+    assert!(err.lines().any(|line| line == expected), "{err}");
+}
+
+/// What the program says of a server that answers with `reply`, under a key.
+async fn against(reply: fn() -> Reply, json: bool) -> Option<Output> {
+    let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap();
+    let temp = Temp::new();
+    let url = server.url();
+    let mut args = vec!["--provider", "anthropic", "--base-url", &url, "hi"];
+    args.extend(json.then_some("--json"));
+    let mut agent = agent(&temp.0, &args)?;
+    agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
+    // The server runs on this runtime, so the program is waited for elsewhere.
+    let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
+    for bytes in [&ran.stdout, &ran.stderr] {
+        assert!(!text(bytes).contains("top-secret"), "{}", text(bytes));
+    }
+    Some(ran)
+}
+
+async fn check_failure(reply: fn() -> Reply, reason: Reason, kind: ErrorKind, line: &str) {
+    let Some(output) = against(reply, true).await else { return };
+    check_exit(&output, 1);
+    let (_, error, outcome) = read_json(&output.stdout);
+    assert_eq!((outcome.reason, outcome.error.as_ref()), (reason, error.as_ref()));
+    assert_eq!(error.unwrap().kind(), kind);
+    let output = against(reply, false).await.unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    let lines: Vec<_> = err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(lines.len(), 1, "{err}");
+    assert!(lines[0].contains(line), "{err}");
+    assert!(!err.contains("panicked"), "{err}");
+}
+
+#[tokio::test]
+async fn a_key_that_is_refused_is_one_clear_line_without_the_key() {
+    let reply = || {
+        let error = Error::new(ErrorKind::Auth, "invalid x-api-key sk-ant-top-secret");
+        Reply::error(error.with_status(401))
+    };
+    let line = "status 401: invalid x-api-key";
+    check_failure(reply, Reason::ProviderError, ErrorKind::Auth, line).await;
+}
+
+#[tokio::test]
+async fn too_many_requests_is_one_clear_line() {
+    let reply = || Reply::error(Error::new(ErrorKind::RateLimited, "slow down").with_status(429));
+    let line = "status 429: slow down";
+    check_failure(reply, Reason::ProviderError, ErrorKind::RateLimited, line).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_is_incomplete_and_one_clear_line() {
+    let reply = || Reply::text("Half a").cut();
+    check_failure(reply, Reason::Incomplete, ErrorKind::IncompleteTurn, "cut off").await;
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_is_one_clear_line() {
+    let reply = || Reply::text("Half a").fail(Error::new(ErrorKind::Overloaded, "Overloaded"));
+    check_failure(reply, Reason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
+}
+
+/// The lines of a session's file, read as JSON.
+fn session_lines(temp: &Temp) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(temp.0.join("talk.jsonl")).unwrap();
+    assert!(text.ends_with('\n'), "{text}");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_session_goes_on_where_it_was_and_writes_nothing_twice() {
+    let temp = Temp::new();
+    let ask = |args: &[&str]| {
+        let mut agent = agent(&temp.0, &[&["--session", "talk.jsonl"], args].concat())?;
+        let output = agent.output().unwrap();
+        check_exit(&output, 0);
+        Some(output)
+    };
+    let Some(first) = ask(&[QUESTION]) else { return };
+    assert!(!text(&first.stderr).contains("session:"), "{}", text(&first.stderr));
+    let before = session_lines(&temp);
+    let Some(second) = ask(&["--json", "What is 2 + 3?"]) else { return };
+    let (events, error, outcome) = read_json(&second.stdout);
+    assert!(error.is_none() && !events.is_empty());
+    let after = session_lines(&temp);
+    assert_eq!(after[..before.len()], before, "what is there stays");
+    let items = |lines: &[serde_json::Value]| {
+        let is_item =
+            |line: &&serde_json::Value| line["type"] != "session" && line["type"] != "append";
+        lines.iter().filter(is_item).count()
+    };
+    assert_eq!(items(&after) - items(&before), outcome.new_items.len());
+}
+
+#[test]
+fn what_waited_to_be_allowed_is_taken_up_by_somebody_who_can_allow_it() {
+    let temp = Temp::new();
+    let session = ["--session", "talk.jsonl"];
+    let Some(mut waits) = agent(&temp.0, &[&session[..], &[WRITE]].concat()) else { return };
+    check_exit(&waits.output().unwrap(), 1);
+    assert!(!temp.0.join("notes.txt").exists());
+    let args = [&session[..], &["--yes", "What is 2 + 3?"]].concat();
+    let Some(mut goes_on) = agent(&temp.0, &args) else { return };
+    let output = goes_on.output().unwrap();
+    check_exit(&output, 0);
+    let err = text(&output.stderr);
+    assert!(err.contains("session: the last run waits for `write_file` to be allowed"), "{err}");
+    assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
+    assert!(text(&output.stdout).contains('5'), "{}", text(&output.stdout));
+}
+
+#[test]
+fn what_was_broken_off_is_settled_and_the_user_is_told() {
+    let temp = Temp::new();
+    let arguments = r#"{\"path\":\"notes.txt\",\"text\":\"some words\"}"#;
+    let turn = r#"{"usage":{},"stop_reason":"tool_calls"}"#;
+    let lines = [
+        r#"{"type":"session","version":1,"id":"talk"}"#.to_owned(),
+        r#"{"type":"user","content":"Write it"}"#.to_owned(),
+        format!(
+            r#"{{"type":"tool_call","call_id":"c1","name":"write_file","arguments":"{arguments}","turn":{turn}}}"#
+        ),
+    ];
+    temp.write("talk.jsonl", &format!("{}\n", lines.join("\n")));
+    let args = ["--session", "talk.jsonl", "--yes", "--json", "What is 2 + 3?"];
+    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    let err = text(&output.stderr);
+    assert!(
+        err.contains("session: the last run was broken off in the middle of `write_file`"),
+        "{err}"
+    );
+    assert!(!temp.0.join("notes.txt").exists(), "what may have run does not run again");
+    let (events, ..) = read_json(&output.stdout);
+    let result = events[0].tool_output().expect("the interrupted call comes first");
+    assert_eq!(result.kind, turnstream::item::ResultKind::Interrupted);
+    assert_eq!(session_lines(&temp)[3]["call_id"], "c1");
+}
+
+#[cfg(not(feature = "sqlite"))]
+#[test]
+fn an_sqlite_file_without_the_feature_is_bad_usage() {
+    let temp = Temp::new();
+    for file in ["talk.db", "talk.SQLite"] {
+        let Some(mut agent) = agent(&temp.0, &["--session", file, "Hi"]) else { return };
+        check_bad_usage(&agent.output().unwrap(), "needs the feature `sqlite`");
+        assert!(!temp.0.join(file).exists());
+    }
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_session_in_sqlite_goes_on_where_it_was() {
+    let temp = Temp::new();
+    for (prompt, expected) in [("What is 2 + 3?", 0), ("What is 4 + 5?", 4)] {
+        let args = ["--session", "talk.db", "--json", prompt];
+        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        let output = agent.output().unwrap();
+        check_exit(&output, 0);
+        let store = turnstream::session::SqliteStore::open(temp.0.join("talk.db")).unwrap();
+        let session = turnstream::session::Session::open(store, "agent");
+        let version = futures::executor::block_on(session).unwrap().version();
+        let (.., outcome) = read_json(&output.stdout);
+        assert!(version >= expected + outcome.new_items.len() as u64, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_somebody_else_wrote_to_is_one_clear_line_and_exit_code_1() {
+    use turnstream::Item;
+    use turnstream::session::{JsonLinesStore, Store};
+    let temp = Temp::new();
+    let path = temp.0.join("talk.jsonl");
+    let server = ModelServer::anthropic(move |_, _| {
+        // The question is there before the model is asked.
+        let (store, id) = JsonLinesStore::file(&path).unwrap();
+        let other = vec![Item::user("Me too").into()];
+        assert_eq!(futures::executor::block_on(store.append(&id, 1, other)).unwrap(), 2);
+        Reply::text("Hello!")
+    });
+    let server = server.await.unwrap();
+    let url = server.url();
+    let args = ["--provider", "anthropic", "--base-url", &url, "--session", "talk.jsonl", "hi"];
+    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
+    let output = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    let errors: Vec<_> = err.lines().filter(|line| line.contains("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{err}");
+    assert!(errors[0].contains("somebody else has written to the session"), "{err}");
+    assert_eq!(session_lines(&temp).len(), 3);
+}

@@ -1,0 +1,50 @@
+//! The examples as programs: what they print, and how they exit.
+//!
+//! | module | claims |
+//! |---|---|
+//! | `agent` | the example `agent`, as other programs drive it |
+//! | `minimal_loop` | the smallest loop: its steps, in both output formats, and its exit codes |
+//! | `small` | the small examples, as a reader runs them who tries them out |
+//! | `patterns` | the examples of patterns |
+//!
+//! The unit tests of the example `agent` run here as well: `cargo test` does not build an example
+//! both as a program and with its tests.
+
+#[cfg(all(feature = "http", feature = "schemars"))]
+mod agent;
+#[cfg(feature = "schemars")]
+mod minimal_loop;
+#[cfg(all(feature = "http", feature = "schemars"))]
+mod patterns;
+#[cfg(feature = "schemars")]
+mod small;
+
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../../examples/agent/approval.rs"]
+mod approval;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../../examples/agent/args.rs"]
+mod args;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[expect(dead_code, reason = "the questions of `approval` are answered by it")]
+#[path = "../../examples/agent/lines.rs"]
+mod lines;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[path = "../../examples/agent/offline/mod.rs"]
+mod offline;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[expect(dead_code, reason = "only its tests are wanted")]
+#[path = "../../examples/agent/provider.rs"]
+mod provider;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[expect(dead_code, reason = "only its checks are wanted")]
+#[path = "../../examples/agent/session.rs"]
+mod session;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[path = "../../examples/agent/text.rs"]
+mod text;
+#[cfg(all(feature = "http", feature = "schemars"))]
+#[path = "../../examples/agent/tools/mod.rs"]
+mod tools;

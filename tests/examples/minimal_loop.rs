@@ -1,0 +1,175 @@
+//! The smallest loop as a program: its steps, for people and for machines, and how it exits.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use turnstream::story::trace::{Action, ToolExit, TraceEvent, read_lines};
+
+/// The program of an example; `None` if it is not built, as when only this test is.
+fn program(name: &str) -> Option<PathBuf> {
+    let tests = std::env::current_exe().unwrap();
+    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    let program = tests.parent()?.parent()?.join("examples").join(file);
+    if !program.exists() {
+        eprintln!("skipped: {} is not built", program.display());
+        return None;
+    }
+    Some(program)
+}
+
+#[track_caller]
+fn run(name: &str, args: &[&str]) -> Option<Output> {
+    Some(Command::new(program(name)?).args(args).stdin(Stdio::null()).output().unwrap())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// An edit, a check that fails, the mended edit, the end: as they are shown.
+const STEPS: [&str; 4] = [
+    r#"step: 2
+action:
+  type: tool
+  tool: apply_patch
+  expected_outcome: "Glossary updated with Acceptance criteria and Budget"
+  stop_condition: "After the markdown check passes"
+  risk: low
+result:
+  changed_files:
+    - book/glossary.md
+  tool_exit: success
+budgets:
+  steps_remaining: 17
+"#,
+    r#"step: 3
+action:
+  type: tool
+  tool: markdown_check
+  expected_outcome: "No markdown errors"
+  stop_condition: "After the markdown check passes"
+  risk: low
+result:
+  tool_exit: failure
+  normalized_error:
+    kind: "validation"
+    summary: "Glossary terms not in alphabetical order: `Budget` stands behind `Trace`"
+  evidence:
+    command: "minimal_loop --check book/glossary.md"
+    exit_code: 1
+    stderr_snippet: "#,
+    r#"step: 4
+action:
+  type: tool
+  tool: apply_patch
+  expected_outcome: "Fix ordering/blank lines; markdown check passes"
+  stop_condition: "After the markdown check passes"
+  risk: low
+result:
+  changed_files:
+    - book/glossary.md
+  tool_exit: success
+budgets:
+  steps_remaining: 15
+"#,
+    r#"step: 6
+action:
+  type: stop
+  stop_reason: "success"
+result:
+  verification_evidence:
+    command: "minimal_loop --check book/glossary.md"
+    exit_code: 0
+"#,
+];
+
+#[test]
+fn an_edit_fails_its_check_is_mended_and_the_end_cites_the_check_that_passed() {
+    let Some(output) = run("minimal_loop", &[]) else { return };
+    let out = text(&output.stdout);
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{out}");
+    assert!(out.lines().next().is_some_and(|line| line.contains("scripted")), "{out}");
+    let mut rest = out.as_str();
+    for step in STEPS {
+        rest = rest.split_once(step).unwrap_or_else(|| panic!("{step} is not in {out}")).1;
+    }
+    assert!(out.contains(
+        "MD012/no-multiple-blanks: Multiple consecutive blank lines [Expected: 1; Actual: 2]"
+    ));
+    assert!(
+        rest.contains("success after 6 steps; evidence: `minimal_loop --check book/glossary.md`"),
+        "{rest}"
+    );
+}
+
+fn read(output: &Output) -> Vec<TraceEvent> {
+    read_lines(&output.stdout[..]).map(Result::unwrap).collect()
+}
+
+#[test]
+fn the_lines_are_the_same_steps_and_enough_to_do_them_again() {
+    let Some(output) = run("minimal_loop", &["--json"]) else { return };
+    let steps = read(&output);
+    assert_eq!(output.status.code(), Some(0));
+    let (yes, no) = (ToolExit::Success, ToolExit::Failure);
+    let exits: Vec<_> = steps.iter().filter_map(|step| step.result.tool_exit).collect();
+    assert_eq!(exits, [yes, yes, no, yes, yes]);
+    for (at, step) in steps.iter().enumerate() {
+        assert_eq!((step.step as usize, step.turn as usize), (at + 1, at + 1));
+        match &step.action {
+            Action::Tool { args, call_id, .. } => assert!(args.is_some() && !call_id.is_empty()),
+            Action::Stop { .. } => assert_eq!(at, 5),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(steps[0].inputs[0].as_str().contains("Add two glossary terms"));
+}
+
+#[test]
+fn a_model_that_insists_without_a_check_is_no_success() {
+    let Some(output) = run("minimal_loop", &["--json", "--hasty"]) else { return };
+    assert_eq!(output.status.code(), Some(1));
+    let steps = read(&output);
+    let last = steps.last().unwrap();
+    let Action::Stop { stop_reason, .. } = &last.action else { panic!("no end") };
+    assert_eq!(stop_reason, "unproven");
+    assert!(last.result.missing.as_deref().is_some_and(|it| it.contains("has not passed since")));
+    assert!(matches!(&steps[4].action, Action::Say { .. }));
+    assert_eq!(last.result.verification_evidence, None);
+}
+
+#[test]
+fn the_check_is_a_process_that_anybody_can_run() {
+    let file = std::env::temp_dir().join(format!("glossary-{}.md", std::process::id()));
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        run("minimal_loop", &["--check", file.to_str().unwrap()]).map(|it| it.status.code())
+    };
+    let codes = [check("## A\n\n## B\n"), check("## B\n\n\n## A\n"), check("## A")];
+    std::fs::remove_file(&file).unwrap();
+    let gone = run("minimal_loop", &["--check", file.to_str().unwrap()]);
+    if gone.is_some() {
+        assert_eq!(codes, [Some(Some(0)), Some(Some(1)), Some(Some(1))]);
+        assert_eq!(gone.and_then(|it| it.status.code()), Some(2));
+    }
+}
+
+#[test]
+fn a_trace_is_read_and_printed_for_people() {
+    let (Some(lines), Some(people)) = (run("minimal_loop", &["--json"]), run("minimal_loop", &[]))
+    else {
+        return;
+    };
+    let file = std::env::temp_dir().join(format!("trace-{}.jsonl", std::process::id()));
+    std::fs::write(&file, &lines.stdout).unwrap();
+    let path = file.to_str().unwrap();
+    let (printed, whole) = (run("trace", &[path]), run("trace", &["--all", path]));
+    std::fs::write(&file, [&lines.stdout[..], b"{\"step\":7}\n"].concat()).unwrap();
+    let broken = run("trace", &[path]);
+    std::fs::remove_file(&file).unwrap();
+    let (Some(printed), Some(whole), Some(broken)) = (printed, whole, broken) else { return };
+    assert!(text(&people.stdout).contains(&text(&printed.stdout)));
+    assert!(text(&whole.stdout).contains("\n  args:\n    path: \"book/glossary.md\"\n"));
+    assert_eq!((printed.status.code(), broken.status.code()), (Some(0), Some(1)));
+    assert!(text(&broken.stderr).starts_with("line 7 of the trace is no step"), "{broken:?}");
+}

@@ -1,0 +1,145 @@
+//! The examples of patterns as programs: what they say, and how they exit.
+
+use std::process::{Command, Stdio};
+
+/// Runs an example, which exits with 0, has nothing to complain about and says these lines in this
+/// order, maybe with others between. It is passed over if it is not built, as when only this test is.
+#[track_caller]
+fn check(name: &str, lines: &[&str]) {
+    let tests = std::env::current_exe().unwrap();
+    let examples = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
+    let program = examples.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    if !program.exists() {
+        eprintln!("skipped: {} is not built", program.display());
+        return;
+    }
+    let mut command = Command::new(program);
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
+        command.env_remove(name);
+    }
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.lines().next().is_some_and(|line| line.contains("scripted")), "{out}");
+    let mut said = out.lines().map(str::trim);
+    for line in lines {
+        assert!(said.any(|said| said == *line), "`{line}` is not said, or not there:\n{out}");
+    }
+}
+
+#[test]
+fn a_chat_steers_follows_up_interrupts_and_loses_no_message() {
+    check(
+        "chat",
+        &[
+            "> How is the log? (Input)",
+            "Let me look. [look runs]",
+            "> Only the errors, please (Steer)",
+            "You said: Only the errors, please",
+            "> Thanks! (FollowUp)",
+            "You said: Thanks! (completed)",
+            "> Tell me a story without an end (Input)",
+            "You said: (interrupted)",
+            "> Sorry, I had to go (Input)",
+            "You said: Sorry, I had to go (completed)",
+            "12 items are kept, lawful: true",
+        ],
+    );
+}
+
+#[test]
+fn a_word_in_the_stream_closes_the_connection_and_leaves_a_paired_history() {
+    let closed = "the server saw 1 connection close early";
+    let paired = "1 call, 1 result, lawful: true";
+    check(
+        "mid_stream_abort",
+        &[
+            "By a drop:",
+            "look_up runs",
+            "heard: The password",
+            closed,
+            paired,
+            "By an interrupt:",
+            "look_up runs",
+            "heard: The password",
+            "the outcome: interrupted, 2 requests",
+            closed,
+            paired,
+        ],
+    );
+}
+
+#[test]
+fn a_council_streams_side_by_side_and_a_drop_cancels_all_of_it() {
+    check(
+        "model_council",
+        &[
+            "quick | In",
+            "careful | In",
+            "quick | file.",
+            "careful | factor.",
+            "of 2 answers the best is careful's: a file can be read",
+            "2 requests were streaming; after the drop 0 are",
+        ],
+    );
+    check("model_council", &["absent does not answer: no key", "quick | file."]);
+}
+
+#[test]
+fn a_body_of_ones_own_says_what_was_decided() {
+    check(
+        "own_body",
+        &[
+            "lap 1: RunTools",
+            "lap 2: RunTools",
+            "lap 3: Stop",
+            "completed after 3 turns: Six and four.",
+        ],
+    );
+}
+
+#[test]
+fn a_run_is_paused_and_continued_by_another_process_and_one_is_dropped_in_a_tool() {
+    check(
+        "pause_and_resume",
+        &[
+            "count has started; nobody pulls for a while, and nothing moves",
+            "1 request, 1 open call",
+            "stopped after turn 1",
+            "another process begins with 4 items",
+            "That was all. The counts: [\"7\", \"5\"]",
+            "dropped: 1 call is open, lawful: false",
+            "settled: `Interrupted mid-execution`, lawful: true",
+            "continued: That was all.",
+        ],
+    );
+}
+
+#[test]
+fn objects_are_used_while_they_stream_and_forgotten_when_the_turn_starts_over() {
+    check(
+        "streaming_structured_output",
+        &[
+            "Atlantis has 0 people",
+            "forget 1 city",
+            "passed over: line 1: the answer is not JSON: expected value at line 1 column 1",
+            "Oslo has 717710 people",
+            "Trondheim has 214565 people",
+            "3 cities are left, in 1 item of the turn",
+            "the largest is Oslo: true",
+        ],
+    );
+}
+
+#[test]
+fn a_recorded_run_is_played_stopped_and_gone_on_from_with_another_result() {
+    check(
+        "replay",
+        &[
+            "recorded: It takes 9 hours.",
+            "at step 2: 4 items, 1 request sent",
+            "changed: It takes 11 hours.",
+        ],
+    );
+}

@@ -1,0 +1,151 @@
+//! The small examples as somebody runs them who tries them out: the essential lines of what they
+//! print, and that they end well. The example `agent` has tests of its own.
+
+use std::process::{Command, Stdio};
+
+/// What an example prints, without anybody at its stdin; `None` if it is not built, as when only
+/// this test is.
+#[track_caller]
+fn run(name: &str, args: &[&str]) -> Option<String> {
+    let tests = std::env::current_exe().unwrap();
+    let program = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    let program = tests.parent()?.parent()?.join("examples").join(program);
+    if !program.exists() {
+        eprintln!("skipped: {} is not built", program.display());
+        return None;
+    }
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{name}: {out}\n{err}");
+    assert!(out.contains("scripted"), "it says whose words these are: {out}");
+    Some(out)
+}
+
+/// The lines stand in what was printed, in this order.
+#[track_caller]
+fn check_lines(out: &str, expected: &[&str]) {
+    let mut lines = out.lines();
+    for line in expected {
+        assert!(lines.any(|it| it.contains(line)), "`{line}` is missing, or not in order: {out}");
+    }
+}
+
+#[test]
+fn approval_runs_what_is_allowed_in_both_forms() {
+    let Some(out) = run("approval", &["--yes"]) else { return };
+    let form = ["draft.txt\"}? [y/N] --yes", "thesis.txt\"}? [y/N] --yes", "completed: I did"];
+    let suspended = ["# suspended", "ends as pending, 2 calls wait"].iter().chain(&form);
+    let interactive = ["# interactive"].iter().chain(&form);
+    let lines: Vec<&str> = suspended.chain(interactive).copied().collect();
+    check_lines(&out, &lines);
+    assert_eq!(out.matches("Files left: 0").count(), 2, "{out}");
+}
+
+#[test]
+fn approval_runs_nothing_that_is_not_allowed() {
+    for args in [&["--no"][..], &[]] {
+        let Some(out) = run("approval", args) else { return };
+        let denied = "The model reads: Denied: the user wants to keep it";
+        assert_eq!(out.matches(denied).count(), 4, "{out}");
+        assert_eq!(out.matches("Files left: 2").count(), 2, "{out}");
+    }
+}
+
+#[test]
+fn auto_compaction_still_knows_from_the_summary_what_was_said_first() {
+    let Some(out) = run("auto_compaction", &[]) else { return };
+    check_lines(
+        &out,
+        &[
+            "is nearly full at 1600",
+            "with the page",
+            "compacted: ",
+            "Summary of the conversation up to here",
+            "completed, ",
+            "> What is my boat called?",
+            "It is called Ondine: the summary says so.",
+            "items are kept, lawful: true",
+        ],
+    );
+}
+
+#[test]
+fn budget_says_what_was_spent_and_what_ended_it() {
+    let Some(out) = run("budget", &[]) else { return };
+    check_lines(
+        &out,
+        &[
+            "# tokens",
+            "budget after",
+            "ended by TotalTokens",
+            "# money",
+            "that I could afford",
+            "ended by Money",
+            "# a pool",
+            "My reader ran out of tokens, and so did I.",
+            "sub-agents: ",
+            "ended by Pool",
+            "the boss reads: That is what I found in the pages that I could afford. [stopped early: its budget was spent",
+            "of 4000 tokens used",
+        ],
+    );
+}
+
+#[test]
+fn fallback_drops_what_was_taken_back_and_goes_on_with_the_other_model() {
+    let Some(out) = run("fallback", &[]) else { return };
+    let twice = ["taken back: \"The clock says that it \""; 2];
+    let mut lines = vec!["# with_fallback", "shaky has spoken"];
+    lines.extend(twice);
+    lines.extend(["steady is asked: fallback", "steady has spoken", "steady is asked: next_turn"]);
+    lines.extend(["completed, 92 tokens", "# Fallback"]);
+    lines.extend(twice);
+    lines.extend(["steady has spoken", "shaky is asked: next_turn"]);
+    lines.extend(twice);
+    lines.push("completed, 184 tokens");
+    check_lines(&out, &lines);
+    let screens: Vec<_> = out.lines().filter(|line| line.starts_with("The screen: ")).collect();
+    assert_eq!(screens.len(), 2, "{out}");
+    for screen in screens {
+        let begins = "The screen: I look at the clock. / Let me look again. / It is ";
+        assert!(screen.starts_with(begins) && !screen.contains("says that it"), "{screen}");
+    }
+}
+
+#[test]
+fn model_escalation_stays_with_the_stronger_model() {
+    let Some(out) = run("model_escalation", &[]) else { return };
+    let lines = [
+        "turn 1, cheap:",
+        "[escalate]",
+        "turn 2, strong:",
+        "turn 3, strong: The 10,001st prime is 104743.",
+        "goes on with this history asks strong.",
+    ];
+    for line in lines {
+        assert!(out.contains(line), "{out}");
+    }
+}
+
+#[test]
+fn sub_agents_are_told_apart_and_leave_their_transcripts() {
+    let Some(out) = run("sub_agents", &[]) else { return };
+    for name in ["benches", "examples", "tests"] {
+        check_lines(
+            &out,
+            &[
+                "coordinator: I ask all three.",
+                &format!("coordinator/{name}: I count `{name}`."),
+                &format!("({name}: `count` gave "),
+                &format!("(coordinator: `{name}` gave "),
+                "coordinator: I was told: ",
+                "coordinator is done: completed, 2 turns",
+                "The transcripts:",
+            ],
+        );
+    }
+    assert!(out.contains("[stopped early: the step limit was reached"), "{out}");
+    assert!(out.contains("coordinator/tests is done: max_turns, 2 turns"), "{out}");
+    assert_eq!(out.lines().filter(|line| line.contains("items, the last words: ")).count(), 3);
+}

@@ -1,0 +1,297 @@
+//! The laws, over a grid of scripts: each script is run to its end, and then again with a drop and
+//! with an interrupt at every poll.
+
+mod scripts;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use turnstream::env::CountingIds;
+use turnstream::event::{Phase, Reason, ToolEvent};
+use turnstream::item::ResultKind;
+use turnstream::provider::Scripted;
+use turnstream::{Agent, Event, Events, History, Journal, Run};
+
+use self::scripts::{Case, Tools};
+
+/// A run of a case, its model and its tools.
+struct World {
+    run: Run,
+    model: Scripted,
+    tools: Arc<Tools>,
+    events: Vec<Event>,
+    polls: usize,
+    /// Looks at the fold behind every event, not only where the world is left.
+    looks: bool,
+}
+
+/// So many polls in a row with nothing: the model hangs.
+const HANGS: usize = 40;
+
+impl World {
+    fn new(case: &Case) -> Self {
+        let tools = Arc::new(Tools::default());
+        let model = Scripted::new(case.replies.clone());
+        let agent = crate::replayed::one_in(12, Agent::new(model.clone()))
+            .with_kit(scripts::kit(&tools, case))
+            .with_max_turns(3)
+            .with_ids(CountingIds::new("id"));
+        let run = agent.run_from(History::with_id("h"), "go");
+        Self { run, model, tools, events: Vec::new(), polls: 0, looks: false }
+    }
+
+    /// Polls up to `polls` times in all; true if the run is over.
+    async fn poll_until(&mut self, polls: usize) -> bool {
+        let mut silent = 0;
+        while self.polls < polls && silent < HANGS {
+            self.polls += 1;
+            match self.run.next().now_or_never() {
+                Some(Some(event)) => {
+                    silent = 0;
+                    self.events.push(event.expect("a run never gives an error"));
+                    if self.looks {
+                        self.check_fold();
+                    }
+                }
+                Some(None) => return true,
+                None => {
+                    silent += 1;
+                    tokio::time::advance(Duration::from_millis(10)).await;
+                }
+            }
+        }
+        false
+    }
+
+    /// Laws 3, 5 and 7 at this instant.
+    fn check_fold(&self) {
+        let history = self.run.history();
+        let folded = Journal::new(History::with_id("h"));
+        for event in &self.events {
+            // Through JSON, as a store has it.
+            let line = serde_json::to_string(event).unwrap();
+            folded.observe(&serde_json::from_str(&line).unwrap());
+        }
+        assert_eq!(folded.history(), history, "law 7");
+        assert_eq!(folded.usage(), self.run.usage(), "law 5: usage");
+        let settled = history.settled();
+        assert!(settled.is_lawful(), "law 3: {settled:?}");
+        assert_eq!(settled.settled(), settled, "law 3: idempotent");
+        if history.is_lawful() {
+            assert_eq!(settled, history, "law 3: a lawful history stays");
+        }
+        for event in &self.events {
+            if let Some(result) = event.tool_output() {
+                let held = |h: &History| h.iter().any(|i| i.as_tool_result() == Some(result));
+                assert!(held(&history) && held(&settled), "law 5: {result:?}");
+            }
+        }
+        self.check_executions(&history);
+    }
+
+    /// Law 4: what ran was called by a complete turn under a reason that allows it, once.
+    fn check_executions(&self, history: &History) {
+        let mut ran = self.tools.ran();
+        let all = ran.len();
+        ran.sort();
+        ran.dedup();
+        assert_eq!(ran.len(), all, "law 4: a call ran twice");
+        for call_id in ran {
+            let turns = self.events.iter().filter_map(Event::turn_complete);
+            let of = turns.filter(|turn| turn.tool_calls().any(|call| call.call_id == call_id));
+            let of: Vec<_> = of.collect();
+            assert_eq!(of.len(), 1, "law 4: {call_id}");
+            assert!(of[0].calls().veto().is_none(), "law 4: {call_id} was vetoed");
+            assert!(history.holds_call_id(&call_id));
+        }
+    }
+
+    /// Law 2: nothing runs.
+    fn check_nothing_runs(&self) {
+        assert_eq!(self.model.in_flight(), 0, "law 2: a turn streams on");
+        assert_eq!(self.tools.running(), 0, "law 2: a tool runs on");
+    }
+
+    /// Laws 2, 3 and 6 at the end.
+    fn check_end(&mut self) {
+        let finished: Vec<_> = self.events.iter().filter_map(Event::finished).collect();
+        assert_eq!(finished.len(), 1, "law 6");
+        let outcome = finished[0];
+        assert!(self.events.last().unwrap().finished().is_some(), "law 6: finished is last");
+        let failed = matches!(
+            outcome.reason,
+            Reason::ProviderError | Reason::Incomplete | Reason::HookError | Reason::ContextWindow
+        );
+        assert!(outcome.error.is_none() || failed, "{outcome:?}");
+        assert!(
+            outcome.error.is_some() || !failed || outcome.reason == Reason::ContextWindow,
+            "law 6: {outcome:?}"
+        );
+        assert_eq!(outcome.usage, self.run.usage());
+        let history = self.run.history();
+        assert_eq!(outcome.new_items, history.iter().cloned().collect::<Vec<_>>());
+        assert!(history.unanswered_calls().is_empty(), "law 3: paired at the end");
+        for _ in 0..3 {
+            assert!(self.run.next().now_or_never().unwrap().is_none(), "law 6: None for ever");
+        }
+        self.check_nothing_runs();
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+/// Runs `check` on every case, with how many polls it takes to its end or to where it hangs.
+fn over_the_grid(name: &str, mut check: impl FnMut(&Case, usize, bool)) {
+    let cases = scripts::cases();
+    let mut worlds = 0;
+    for case in &cases {
+        let (polls, over) = runtime().block_on(async {
+            let mut world = World { looks: true, ..World::new(case) };
+            let over = world.poll_until(usize::MAX).await;
+            if over {
+                world.check_end();
+            }
+            (world.polls, over)
+        });
+        worlds += polls;
+        check(case, polls, over);
+    }
+    println!("{name}: {} scripts, {worlds} worlds", cases.len());
+    assert!(worlds > 10_000, "the grid has shrunk to {worlds} worlds");
+}
+
+#[test]
+fn every_script_ends_lawfully() {
+    let mut hanging = 0;
+    over_the_grid("to the end", |case, _, over| {
+        assert_eq!(over, !case.hangs, "{}", case.name);
+        hanging += usize::from(!over);
+    });
+    assert!(hanging > 0);
+}
+
+#[test]
+fn a_drop_at_every_poll_leaves_a_lawful_history_and_nothing_running() {
+    over_the_grid("a drop at every poll", |case, polls, _| {
+        for at in 0..polls {
+            runtime().block_on(async {
+                let mut world = World::new(case);
+                world.poll_until(at).await;
+                world.check_fold();
+                let handle = world.run.handle();
+                let before = handle.history();
+                let World { run, model, tools, .. } = world;
+                drop(run);
+                assert_eq!(model.in_flight(), 0, "law 2: {} at {at}", case.name);
+                assert_eq!(tools.running(), 0, "law 2: {} at {at}", case.name);
+                let (sent, ran) = (model.requests().len(), tools.ran().len());
+                tokio::time::advance(Duration::from_mins(1)).await;
+                assert_eq!(model.requests().len(), sent, "law 2: another request");
+                assert_eq!(tools.ran().len(), ran, "law 2: another tool");
+                assert_eq!(handle.history(), before, "law 5: a drop loses nothing");
+                assert!(before.settled().is_lawful(), "law 3: {} at {at}", case.name);
+            });
+        }
+    });
+}
+
+#[test]
+fn an_interrupt_at_every_poll_ends_the_run_paired() {
+    over_the_grid("an interrupt at every poll", |case, polls, over| {
+        for at in 0..polls {
+            runtime().block_on(async {
+                let mut world = World::new(case);
+                world.poll_until(at).await;
+                let finished = world.events.last().is_some_and(|event| event.finished().is_some());
+                let (phase, sent) = (world.run.journal().phase(), world.model.requests().len());
+                let calls = world.run.history().unanswered_calls().len();
+                world.run.interrupt();
+                world.run.interrupt();
+                let cut = world.events.len();
+                assert!(world.poll_until(usize::MAX).await, "{} at {at}: no end", case.name);
+                world.check_fold();
+                world.check_end();
+                assert_eq!(world.model.requests().len(), sent, "no request behind an interrupt");
+                if finished {
+                    assert_eq!(world.events.len(), cut, "a late interrupt changes nothing");
+                    return;
+                }
+                let outcome = world.events.last().unwrap().finished().unwrap();
+                // The loop may have ended already, with only `finished` left to be given.
+                if !over || matches!(outcome.reason, Reason::Interrupted(_)) {
+                    assert_eq!(outcome.reason, Reason::Interrupted(phase));
+                    assert!(outcome.partial);
+                    check_answers(&world.events[cut..], calls, phase);
+                }
+            });
+        }
+    });
+}
+
+/// Behind an interrupt there is an answer for each open call, and nothing else.
+fn check_answers(behind: &[Event], calls: usize, phase: Phase) {
+    let answers: Vec<_> = behind.iter().filter_map(Event::tool_output).collect();
+    assert_eq!(answers.len(), calls);
+    assert!(answers.iter().all(|answer| answer.kind == ResultKind::Interrupted));
+    let rest = behind.iter().filter(|event| {
+        !matches!(event, Event::Tool(ToolEvent::Output(_)) | Event::Appended { .. })
+    });
+    assert_eq!(rest.count(), 1, "only `finished`: {behind:?}");
+    assert_eq!(phase == Phase::Tools, calls > 0);
+}
+
+#[test]
+fn a_hand_written_loop_is_as_lawful_as_the_agent() {
+    use turnstream::Request;
+    use turnstream::provider::Provider;
+    use turnstream::stream::{Steps, TurnEvents, loop_stream};
+
+    over_the_grid("by hand", |case, polls, _| {
+        for at in [polls / 3, polls / 2, polls] {
+            runtime().block_on(async {
+                let tools = Arc::new(Tools::default());
+                let model = Scripted::new(case.replies.clone());
+                let kit = scripts::kit(&tools, case);
+                let journal = Journal::new(History::with_id("h"));
+                let asked = model.clone();
+                let mut turns = 0;
+                let mut events = loop_stream(History::with_id("h"), move |history| {
+                    turns += 1;
+                    let kit = kit.clone();
+                    asked.stream_turn(Request::new(history.clone())).on_turn_complete(
+                        async move |turn| {
+                            Ok(if turn.calls().is_empty() || turns > 3 {
+                                Steps::stop()
+                            } else {
+                                kit.run(&history, &turn).then_next(|history| history)
+                            })
+                        },
+                    )
+                })
+                .journaled(&journal)
+                .finish_with(&journal)
+                .boxed();
+                let mut finished = 0;
+                for _ in 0..at {
+                    match events.next().now_or_never() {
+                        Some(Some(event)) => {
+                            finished += usize::from(event.unwrap().finished().is_some());
+                        }
+                        Some(None) => break,
+                        None => tokio::time::advance(Duration::from_millis(10)).await,
+                    }
+                    assert!(journal.history().settled().is_lawful(), "{}", case.name);
+                }
+                assert!(finished <= 1);
+                if finished == 1 {
+                    assert!(journal.is_answered());
+                }
+                drop(events);
+                assert_eq!((model.in_flight(), tools.running()), (0, 0));
+            });
+        }
+    });
+}

@@ -1,0 +1,113 @@
+//! What a token costs to move: events, steps and the loop itself are small, and stay so.
+//!
+//! An event is moved once for each layer that it passes, so its size is paid for every token. The
+//! numbers are what is there on 64 bits; a larger one wants a reason, or a `Box` around what is
+//! seldom used.
+
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::stream;
+use turnstream::agent::{Agent, body};
+use turnstream::event::{Outcome, ToolEvent};
+use turnstream::item::{ToolCall, ToolResult};
+use turnstream::provider::Scripted;
+use turnstream::stream::{Ended, LoopStream, OnTurnComplete, TurnStream};
+use turnstream::turn::Text;
+use turnstream::{
+    Error, Event, History, Item, Journal, Run, Step, Steps, TurnEvent, TurnEvents, Usage,
+    loop_stream,
+};
+
+#[track_caller]
+fn check<T>(at_most: usize) {
+    let size = size_of::<T>();
+    assert!(size <= at_most, "{} has {size} bytes", std::any::type_name::<T>());
+}
+
+#[test]
+fn events_are_small() {
+    // A string, an index and a tag; `Retracted` with its usage sets the number.
+    check::<TurnEvent>(64);
+    check::<Text>(24);
+    check::<Usage>(40);
+    // A tool's result sets it.
+    check::<ToolEvent>(96);
+    check::<ToolResult>(96);
+    check::<ToolCall>(72);
+    check::<Event>(96);
+}
+
+#[test]
+fn what_wraps_an_event_adds_nothing_to_it() {
+    let event = size_of::<Event>();
+    check::<Result<Event, Error>>(event);
+    check::<Option<Result<Event, Error>>>(event);
+    check::<Step<Event, History>>(event);
+    check::<Option<Result<Step<Event, History>, Error>>>(event);
+    check::<Result<TurnEvent, Error>>(size_of::<TurnEvent>());
+}
+
+#[test]
+fn handles_are_a_few_words() {
+    check::<Error>(8);
+    check::<Journal>(8);
+    check::<TurnStream>(16);
+    check::<Steps<'static, History>>(16);
+    check::<turnstream::task::InTask<Event>>(16);
+    check::<History>(40);
+}
+
+#[test]
+fn what_comes_once_a_turn_is_not_huge() {
+    check::<Item>(120);
+    check::<Outcome>(328);
+    check::<Run>(640);
+}
+
+/// The size of a loop, without what its body and its closure hold.
+fn overhead<F, B, S>(_: &LoopStream<F, B, S>) -> usize {
+    size_of::<LoopStream<F, B, S>>() - size_of::<F>() - size_of::<B>() - size_of::<S>()
+}
+
+#[test]
+fn a_loop_is_its_body_its_state_and_three_words() {
+    let counting = loop_stream(3_u64, |n| stream::iter([Step::Value(n), Step::Next(n - 1)]));
+    assert!(overhead(&counting) <= 24, "{}", overhead(&counting));
+    assert!(size_of::<Option<Ended>>() <= 1);
+
+    let talking = loop_stream(History::with_id("h"), |_: History| {
+        let turn: TurnStream = TurnEvents::seal(stream::empty(), &History::with_id("h"));
+        turn.on_turn_complete(|_| -> Ready<_> { ready(Ok(Steps::<History>::stop())) })
+    });
+    assert!(overhead(&talking) <= 24, "{}", overhead(&talking));
+    assert!(size_of_val(&talking) <= 80, "{}", size_of_val(&talking));
+}
+
+#[test]
+fn a_turn_on_its_way_to_a_step_is_the_turn_and_what_follows_it() {
+    type Then = fn(std::sync::Arc<turnstream::Turn>) -> Ready<Result<Steps<'static, u8>, Error>>;
+    type Following = Ready<Result<Steps<'static, u8>, Error>>;
+    check::<OnTurnComplete<'static, TurnStream, Then, Following, u8>>(56);
+}
+
+#[test]
+fn the_body_of_the_agents_loop_is_one_small_future_for_all_of_a_lap() {
+    let measured = Arc::new(AtomicUsize::new(0));
+    let size = Arc::clone(&measured);
+    let agent = Agent::new(Scripted::new(["hi"]));
+    let run = agent.run_by(
+        move |parts, state| {
+            let body = body(parts, state);
+            size.store(size_of_val(&body), Ordering::Relaxed);
+            body
+        },
+        History::with_id("h"),
+        "go",
+    );
+    assert_eq!(futures::executor::block_on(run.outcome()).text, "hi");
+    let bytes = measured.load(Ordering::Relaxed);
+    println!("the body of the agent's loop has {bytes} bytes");
+    assert!(bytes <= 3584, "{bytes}");
+}

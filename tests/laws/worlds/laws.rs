@@ -1,0 +1,210 @@
+//! The laws, each as a check of one world at one instant.
+
+use turnstream::event::{Phase, Reason, ToolEvent};
+use turnstream::item::ResultKind;
+use turnstream::provider::anthropic;
+use turnstream::turn::StopReason;
+use turnstream::{Event, History, Item, Outcome, Request, TurnEvent, Usage};
+
+use super::world::World;
+
+/// Laws 3, 4, 5 and 7 behind any poll.
+pub(crate) fn at_any_instant(world: &World) {
+    let history = world.handle.history();
+    always_sendable(world, &history);
+    no_phantom_execution(world);
+    nothing_paid_is_lost(world, &history);
+    the_story_is_the_state(world, &history);
+}
+
+/// Law 2: nothing streams and nothing runs.
+pub(crate) fn nothing_runs(world: &World) {
+    world.equal(&world.model.in_flight(), &0, "law 2: a turn streams on");
+    world.equal(&world.tools.running(), &0, "law 2: a tool runs on");
+}
+
+/// Law 3: what a reader sees settles to what can be sent.
+pub(crate) fn always_sendable(world: &World, history: &History) {
+    let settled = history.settled();
+    world.check(is_paired(&settled), "law 3: each call has one result, each result its call");
+    world.check(settled.is_lawful(), "law 3: settled is lawful");
+    world.equal(&settled.settled(), &settled, "law 3: settling twice changes nothing");
+    if history.is_lawful() {
+        world.equal(&settled, history, "law 3: a lawful history stays as it is");
+    }
+}
+
+/// The same told again: each call is answered once, behind it and before the next words.
+fn is_paired(history: &History) -> bool {
+    let mut open: Vec<&str> = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
+    for item in history {
+        if let Some(call) = item.as_tool_call() {
+            if seen.contains(&&*call.call_id) {
+                return false;
+            }
+            seen.push(&call.call_id);
+            open.push(&call.call_id);
+        } else if let Some(result) = item.as_tool_result() {
+            let Some(at) = open.iter().position(|id| *id == result.call_id) else { return false };
+            open.remove(at);
+        } else if !open.is_empty() && item.as_text().is_none() {
+            return false;
+        }
+    }
+    open.is_empty()
+}
+
+/// Law 4: a tool ran only for a call of a complete turn that allows it, once, and said so first.
+fn no_phantom_execution(world: &World) {
+    let ran = world.tools.ran();
+    let all = || world.earlier.iter().chain(&world.events);
+    for (at, call_id) in ran.iter().enumerate() {
+        world.check(!ran[..at].contains(call_id), format!("law 4: {call_id} ran twice"));
+        let allowed = all().filter_map(Event::turn_complete).any(|turn| {
+            let may_run = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);
+            may_run && turn.tool_calls().any(|call| call.call_id == *call_id)
+        });
+        world.check(allowed, format!("law 4: nothing allows that {call_id} runs"));
+        let started = all().any(|event| match event {
+            Event::Tool(ToolEvent::Started { call_id: started, .. }) => started == call_id,
+            _ => false,
+        });
+        world.check(started, format!("law 4: {call_id} ran and nobody was told"));
+    }
+}
+
+/// Law 5: results and turns that were seen are in the history, and all usage counts.
+fn nothing_paid_is_lost(world: &World, history: &History) {
+    let mut held = history.iter();
+    let mut usage = Usage::default();
+    let mut open = Usage::default();
+    for event in &world.events {
+        match event {
+            Event::Turn(TurnEvent::TurnComplete { turn }) => {
+                for item in turn.items() {
+                    let found = held.any(|held| held.kind == item.kind && !held.interrupted);
+                    world.check(found, format!("law 5: {item:?} is lost"));
+                }
+                (usage, open) = (usage + turn.usage(), Usage::default());
+            }
+            Event::Turn(TurnEvent::Retracted { usage: void, .. }) => {
+                world.equal(void, &open, "law 5: a void attempt costs what it did");
+                (usage, open) = (usage + *void, Usage::default());
+            }
+            Event::Turn(TurnEvent::UsageUpdate { usage }) => open = *usage,
+            Event::Tool(ToolEvent::Output(result)) => {
+                let of = |item: &Item| item.as_tool_result() == Some(result);
+                let count = history.iter().filter(|item| of(item)).count();
+                world.equal(&count, &1, "law 5: a result is in the history");
+            }
+            _ => {}
+        }
+    }
+    world.equal(&world.handle.usage(), &(usage + open), "law 5: all usage counts");
+}
+
+/// Law 7: the fold of the events, as a store has them, is the state.
+fn the_story_is_the_state(world: &World, history: &History) {
+    let folded = &world.folded;
+    world.equal(&folded.history(), history, "law 7: the history is the fold");
+    world.equal(&folded.usage(), &world.handle.usage(), "law 7: so is the usage");
+    world.equal(&folded.new_items(), &world.journal.new_items(), "law 7: and what is new");
+    if let Some(outcome) = world.events.last().and_then(Event::finished) {
+        world.equal(&outcome.new_items, &folded.new_items(), "law 7: the outcome's new items");
+        world.equal(&outcome.usage, &folded.usage(), "law 7: the outcome's usage");
+    }
+}
+
+/// Law 7: each request held what was folded when its turn began.
+pub(crate) fn requests_are_the_fold(world: &World) {
+    let requests = world.model.requests();
+    for (request, folded) in requests.iter().skip(world.sent_before).zip(&world.asked_with) {
+        world.equal(&request.history, &folded.settled(), "law 7: a request is the fold, settled");
+        world.check(request.history.is_lawful(), "law 3: a request is lawful");
+    }
+    // A turn that began may not have been asked for yet.
+    let (sent, began) = (world.sent(), world.asked_with.len());
+    world.check(sent == began || sent + 1 == began, format!("{sent} requests, {began} turns"));
+}
+
+/// Law 6: one ending, then nothing for ever; and with it law 2.
+pub(crate) async fn one_ending<'w>(world: &'w mut World<'_>) -> &'w Outcome {
+    let endings = world.events.iter().filter(|event| event.finished().is_some()).count();
+    world.equal(&endings, &1, "law 6: it ends once");
+    let last = world.events.last().and_then(Event::finished);
+    world.check(last.is_some(), "law 6: nothing comes behind the ending");
+    nothing_runs(world);
+    for _ in 0..2 {
+        let over = !world.poll(None).await;
+        world.check(over, "law 6: then it is over for ever");
+    }
+    at_any_instant(world);
+    requests_are_the_fold(world);
+    let Some(outcome) = world.events.last().and_then(Event::finished) else {
+        unreachable!("it was looked at above")
+    };
+    let began = world.events.iter().filter(|event| matches!(event, Event::TurnStarted { .. }));
+    world.equal(&(outcome.turns as usize), &began.count(), "law 6: the turns are counted");
+    let failed = matches!(outcome.reason, Reason::ProviderError | Reason::Incomplete);
+    world.equal(&outcome.error.is_some(), &failed, "law 6: an error says what failed");
+    world.equal(&outcome.partial, &outcome.reason.is_partial(), "law 6: partial");
+    if outcome.reason != Reason::Pending {
+        let open = world.handle.history().unanswered_calls();
+        world.check(open.is_empty(), "law 3: at the end every call has its result");
+    }
+    outcome
+}
+
+/// Law 8: a second run gives the same, byte for byte.
+pub(crate) fn same_bytes(first: &World, second: &World) {
+    first.equal(&lines(second), &lines(first), "law 8: the same events");
+    first.equal(&bodies(second), &bodies(first), "law 8: the same requests");
+}
+
+fn lines(world: &World) -> Vec<String> {
+    let line = |event: &Event| serde_json::to_string(event).expect("an event can be written");
+    world.events.iter().map(line).collect()
+}
+
+fn bodies(world: &World) -> Vec<Vec<u8>> {
+    let encode = |request: &Request| anthropic::encode(request, "m").expect("it can be sent");
+    world.model.requests().iter().map(encode).collect()
+}
+
+/// What an interrupt, which came behind so many events, must lead to: an answer for each open call,
+/// and the ending.
+pub(crate) fn interrupted(world: &World, cut: usize, phase: Phase, open: usize) {
+    let behind = &world.events[cut..];
+    let answers: Vec<_> = behind.iter().filter_map(Event::tool_output).collect();
+    let made_up = answers.iter().all(|answer| answer.kind == ResultKind::Interrupted);
+    world.check(made_up, "an interrupt: nothing more runs");
+    world.equal(&answers.len(), &open, "an interrupt: each open call is answered");
+    let input = usize::from(cut == 0);
+    world.equal(&behind.len(), &(input + open + 1), "an interrupt: nothing else is told");
+    let reason = behind.last().and_then(Event::finished).map(|outcome| outcome.reason);
+    world.equal(&reason, &Some(Reason::Interrupted(phase)), "an interrupt: the reason");
+}
+
+/// Every item of the turn that broke off is marked, and none of its calls ran.
+pub(crate) fn broken_off(world: &World) {
+    let completed = |event: &Event| event.turn_complete().is_some();
+    let from = world.events.iter().rposition(completed).map_or(0, |at| at + 1);
+    let ran = world.events[from..].iter().any(|event| match event {
+        Event::Tool(ToolEvent::Started { call_id, .. }) => world.events[from..]
+            .iter()
+            .any(|event| matches!(event, Event::Turn(TurnEvent::ToolCallStart { call_id: id, .. }) if id == call_id)),
+        _ => false,
+    });
+    world.check(!ran, "law 4: no call of a turn that broke off runs");
+    let history = world.handle.history();
+    let calls = world.events[from..].iter().filter_map(|event| match event {
+        Event::Turn(TurnEvent::ToolCallStart { call_id, .. }) => Some(call_id),
+        _ => None,
+    });
+    for call_id in calls {
+        let of = |item: &&Item| item.as_tool_call().is_some_and(|call| call.call_id == *call_id);
+        let marked = history.iter().find(of).is_none_or(|item| item.interrupted);
+        world.check(marked, "law 3: a call of a turn that broke off is marked");
+    }
+}

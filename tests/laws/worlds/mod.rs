@@ -1,0 +1,246 @@
+//! Exhaustive small worlds: every script of [`script`], undisturbed and with a disturbance at every
+//! poll, and the laws in all of them.
+//!
+//! A world is one run of one script with one disturbance, or none. Undisturbed runs are checked
+//! behind every poll. A run gives the same up to a disturbance as it does without one, which is
+//! checked too, so that a disturbed run is checked from the disturbance on, and disturbed only in
+//! the last turn of its script: before it, it is the world of a shorter script.
+//!
+//! ```text
+//! cargo test --test laws worlds -- --nocapture
+//! ```
+
+mod laws;
+mod oracle;
+mod script;
+mod stage;
+mod talk;
+mod world;
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use turnstream::event::{Reason, Transition};
+use turnstream::provider::anthropic;
+use turnstream::{Event, Request};
+
+use self::oracle::{foretell, wants_more};
+use self::script::Script;
+use self::stage::Stage;
+use self::world::{Disturbance, Fault, How, World};
+
+/// Which disturbances a script is tried with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum With {
+    Breaks,
+    BreaksAndRetries,
+    Talk,
+    Verdicts,
+}
+
+#[test]
+fn the_laws_hold_in_all_small_worlds() {
+    let lists = [
+        (With::Talk, script::to_talk_into(wants_more)),
+        (With::Verdicts, script::that_ask()),
+        (With::BreaksAndRetries, script::of_one_turn()),
+        (With::Breaks, script::of_two_turns(wants_more)),
+        (With::Breaks, script::of_three_turns(wants_more)),
+    ];
+    let mut all = 0;
+    for (with, scripts) in lists {
+        let worlds = worlds_of(&scripts, with);
+        println!("{} scripts, {with:?}: {worlds}", scripts.len());
+        all += worlds;
+    }
+    println!("worlds: {all}");
+    assert!((10_000..1_000_000).contains(&all), "there are {all} worlds");
+}
+
+/// Shares the scripts out among threads. Each has a clock of its own, which stands still.
+fn worlds_of(scripts: &[Script], with: With) -> usize {
+    let threads = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
+    let (next, worlds) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_time()
+                    .start_paused(true)
+                    .build()
+                    .expect("a runtime");
+                let stage = Stage::new();
+                while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let tried = runtime.block_on(every_world_of(&stage, script, with));
+                    worlds.fetch_add(tried, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    worlds.into_inner()
+}
+
+/// Returns how many there were.
+async fn every_world_of(stage: &Stage, script: &Script, with: With) -> usize {
+    let plain = undisturbed(stage, script).await;
+    let last = script.0.len() - 1;
+    // From where the last turn is asked for, to where the next is, or to the end.
+    let from = if last == 0 { 0 } else { plain.starts[last] };
+    let to = plain.starts.get(last + 1).copied().unwrap_or(plain.polls);
+    let mut worlds = 1;
+    match with {
+        With::Breaks | With::BreaksAndRetries => {
+            for at in from..=to {
+                dropped(stage, script, &plain, at).await;
+                interrupted(stage, script, &plain, at).await;
+                worlds += 2;
+            }
+            for how in [How::Cut, How::Error] {
+                for behind in 0..events_of_turn(&plain, last) {
+                    let fault = Fault { turn: last, behind, how, retried: false };
+                    broken(stage, script, &plain, fault).await;
+                    worlds += 1;
+                    if with == With::BreaksAndRetries {
+                        let fault = Fault { retried: true, ..fault };
+                        retried(stage, script, &plain, fault).await;
+                        worlds += 1;
+                    }
+                }
+            }
+        }
+        With::Talk => {
+            for at in from..=to {
+                for what in [
+                    Disturbance::Steer(at),
+                    Disturbance::FollowUp(at),
+                    Disturbance::StopAfterTurn(at),
+                ] {
+                    talk::talked_into(stage, script, &plain, what).await;
+                    worlds += 1;
+                }
+            }
+        }
+        With::Verdicts => worlds += talk::judged(stage, script).await,
+    }
+    worlds
+}
+
+/// How many events the stream of a turn gives before it is complete.
+fn events_of_turn(world: &World, turn: usize) -> usize {
+    let starts = world
+        .events
+        .iter()
+        .enumerate()
+        .filter(|(_, event)| matches!(event, Event::TurnStarted { .. }));
+    let Some((start, _)) = starts.into_iter().nth(turn) else { return 0 };
+    let stream = world.events[start + 1..].iter();
+    stream.take_while(|event| event.turn_complete().is_none()).count()
+}
+
+async fn undisturbed<'a>(stage: &Stage, script: &'a Script) -> World<'a> {
+    let mut again = World::new(stage, script, Disturbance::Nothing);
+    while again.poll(None).await {}
+    let mut world = World::new(stage, script, Disturbance::Nothing);
+    while world.poll(None).await {
+        laws::at_any_instant(&world);
+        if world.events.last().is_some_and(|event| event.finished().is_some()) {
+            laws::nothing_runs(&world);
+        }
+    }
+    laws::same_bytes(&world, &again);
+    let fortune = foretell(script);
+    let outcome = laws::one_ending(&mut world).await.clone();
+    let reason = fortune.reason.unwrap_or(Reason::Completed);
+    world.equal(&outcome.reason, &reason, "the ending is another than what is asked for");
+    let turns = script.0.len() + usize::from(fortune.reason.is_none());
+    world.equal(&(outcome.turns as usize), &turns, "it takes another number of turns");
+    let results = outcome.new_items.iter().filter_map(|item| Some(item.as_tool_result()?.kind));
+    world.equal(&results.collect::<Vec<_>>(), &fortune.results, "the results are others");
+    world
+}
+
+/// Dropped: nothing runs from that call on, and what was seen is there and can be sent.
+async fn dropped(stage: &Stage, script: &Script, plain: &World<'_>, at: usize) {
+    let mut world = World::new(stage, script, Disturbance::Drop(at));
+    world.poll_until(at, plain).await;
+    let (before, new) = (world.handle.history(), world.folded.new_items());
+    world.run = None;
+    laws::nothing_runs(&world);
+    let (sent, ran) = (world.sent(), world.tools.ran());
+    tokio::time::advance(Duration::from_mins(1)).await;
+    world.equal(&world.sent(), &sent, "law 2: a request behind a drop");
+    world.equal(&world.tools.ran(), &ran, "law 2: a tool behind a drop");
+    world.equal(&world.handle.history(), &before, "law 5: a drop loses nothing");
+    world.equal(&world.journal.new_items(), &new, "law 7: a drop changes nothing");
+    laws::at_any_instant(&world);
+    laws::requests_are_the_fold(&world);
+    let request = Request::new(before.settled());
+    world.check(anthropic::encode(&request, "m").is_ok(), "law 3: it can be sent");
+}
+
+/// Interrupted from elsewhere: it is woken, and its next poll drops everything and ends it.
+async fn interrupted(stage: &Stage, script: &Script, plain: &World<'_>, at: usize) {
+    let mut world = World::new(stage, script, Disturbance::Interrupt(at));
+    world.poll_until(at, plain).await;
+    let over = world.events.last().is_some_and(|event| event.finished().is_some());
+    let (phase, cut) = (world.journal.phase(), world.events.len());
+    let open = world.handle.history().unanswered_calls().len();
+    let (sent, ran, wakes) = (world.sent(), world.tools.ran(), world.wakes());
+    world.handle.interrupt();
+    world.handle.interrupt();
+    if world.silent {
+        world.check(world.wakes() > wakes, "law 6: an interrupt wakes a run that waits");
+    }
+    let mut known = (cut == 0).then_some(plain);
+    while world.poll(known.take()).await {
+        world.check(!world.silent, "law 6: behind an interrupt nothing is waited for");
+        laws::nothing_runs(&world);
+        laws::at_any_instant(&world);
+    }
+    world.equal(&world.sent(), &sent, "law 2: a request behind an interrupt");
+    world.equal(&world.tools.ran(), &ran, "law 2: a tool behind an interrupt");
+    laws::one_ending(&mut world).await;
+    match over {
+        true => world.equal(&world.events.len(), &cut, "law 6: a late interrupt changes nothing"),
+        false => laws::interrupted(&world, cut, phase, open),
+    }
+}
+
+/// The wire breaks, and nobody asks again: the run ends with that.
+async fn broken(stage: &Stage, script: &Script, plain: &World<'_>, fault: Fault) {
+    let mut world = World::new(stage, script, Disturbance::Wire(fault));
+    world.poll_until(plain.starts[fault.turn], plain).await;
+    while world.poll(None).await {
+        laws::at_any_instant(&world);
+    }
+    laws::broken_off(&world);
+    let outcome = laws::one_ending(&mut world).await.clone();
+    let reason = match fault.how {
+        How::Cut => Reason::Incomplete,
+        How::Error => Reason::ProviderError,
+    };
+    world.equal(&outcome.reason, &reason, "the ending of a turn that broke off");
+    world.equal(&(outcome.turns as usize), &(fault.turn + 1), "nobody asks again");
+}
+
+/// The wire breaks, and the agent asks again: what came is void and counts, and the run ends as it
+/// would have.
+async fn retried(stage: &Stage, script: &Script, plain: &World<'_>, fault: Fault) {
+    let mut world = World::new(stage, script, Disturbance::Wire(fault));
+    world.poll_until(plain.starts[fault.turn], plain).await;
+    while world.poll(None).await {
+        laws::at_any_instant(&world);
+    }
+    let outcome = laws::one_ending(&mut world).await.clone();
+    let retry = |event: &Event| matches!(event, Event::Continued { reason: Transition::Retry });
+    let again = world.events.iter().any(retry);
+    let said_something = fault.behind > 1;
+    world.check(again || !said_something, "a turn that broke off is asked for again");
+    if again {
+        let ending = plain.events.last().and_then(Event::finished).map(|outcome| outcome.reason);
+        world.equal(&Some(outcome.reason), &ending, "the ending behind a retry");
+    } else {
+        world.check(outcome.error.is_some(), "the ending without a retry");
+    }
+}

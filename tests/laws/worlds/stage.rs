@@ -1,0 +1,172 @@
+//! What a world stands on: its agent, its model behind a wire that can break, its tools.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use serde_json::json;
+use turnstream::agent::Limits;
+use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::context::{Compaction, compact_with};
+use turnstream::env::CountingIds;
+use turnstream::provider::{Provider, Scripted};
+use turnstream::tool::{IntoToolOutput, ToolContext, ToolSpec};
+use turnstream::{
+    Agent, Error, ErrorKind, History, Item, Request, Tool, Toolkit, TurnEvents, TurnStream,
+};
+
+use super::script::{Fate, Script};
+use super::world::{Disturbance, Fault, How};
+
+/// What the worlds of one thread stand on: the clock, which only they move, and the tools.
+pub(crate) struct Stage {
+    pub(crate) tools: Arc<Tools>,
+    kit: Toolkit,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let tools = Arc::new(Tools::default());
+        Self { kit: kit(&tools), tools }
+    }
+
+    /// The agent and its model. Its limits are the oracle's.
+    pub(crate) fn agent(&self, script: &Script, what: Disturbance) -> (Agent, Scripted) {
+        self.tools.forget();
+        let mut replies = script.replies();
+        let mut limits = super::oracle::LIMITS;
+        let mut fault = None;
+        if let Disturbance::Wire(wire) = what {
+            fault = Some(wire);
+            if wire.retried {
+                replies.insert(wire.turn, script.0[wire.turn].reply());
+                limits = Limits { retries: 1, max_turns: limits.max_turns + 1, ..limits };
+            }
+        }
+        let model = Scripted::new(replies);
+        let denied = hook::before_tool(|_, call| async move {
+            match call.name == Fate::Denied.tool() {
+                true => BeforeTool::Deny("no".into()),
+                false => BeforeTool::Run,
+            }
+        });
+        let first = |_: &History| Ok(Some(Compaction::new(0, 1, vec![Item::user("in short")])));
+        let line = Line { model: model.clone(), fault, asked: AtomicUsize::new(0) };
+        let agent = crate::replayed::one_in(50, Agent::new(line))
+            .with_kit(self.kit.clone())
+            .with_limits(limits)
+            .with_hook(denied)
+            .with_compactor(compact_with(first))
+            .with_ids(CountingIds::new("id"));
+        (agent, model)
+    }
+}
+
+/// What a run begins with: an exchange that is over.
+pub(crate) fn before() -> History {
+    History::from_items("h", [Item::user("before"), Item::text("said before")])
+}
+
+/// A model behind a wire that breaks.
+struct Line {
+    model: Scripted,
+    fault: Option<Fault>,
+    asked: AtomicUsize,
+}
+
+impl Provider for Line {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let turn = self.asked.fetch_add(1, Ordering::Relaxed);
+        let history = request.history.clone();
+        let events = self.model.stream_turn(request);
+        let Some(fault) = self.fault.filter(|fault| fault.turn == turn) else { return events };
+        let end = match fault.how {
+            How::Cut => None,
+            How::Error => Some(Err(Error::new(ErrorKind::Overloaded, "busy"))),
+        };
+        // It breaks in the middle of the event behind these.
+        let whole = events.take(fault.behind + 1).enumerate().filter_map(move |(at, event)| {
+            futures::future::ready((at < fault.behind).then_some(event))
+        });
+        whole.chain(stream::iter(end)).seal(&history)
+    }
+
+    fn model(&self) -> &str {
+        self.model.model()
+    }
+}
+
+/// What the tools did.
+#[derive(Default)]
+pub(crate) struct Tools {
+    running: AtomicUsize,
+    ran: Mutex<Vec<String>>,
+}
+
+impl Tools {
+    /// How many run now.
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// The ids of the calls that were run, in order.
+    pub(crate) fn ran(&self) -> Vec<String> {
+        self.ran.lock().unwrap().clone()
+    }
+
+    fn forget(&self) {
+        assert_eq!(self.running(), 0, "law 2: a tool of the world before runs on");
+        self.ran.lock().unwrap().clear();
+    }
+}
+
+/// Counts a tool while it runs, however it ends.
+struct Running(Arc<Tools>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn kit(tools: &Arc<Tools>) -> Toolkit {
+    Toolkit::new([
+        tool(tools, Fate::Ok, async || "fine"),
+        tool(tools, Fate::Late, async || {
+            tokio::task::yield_now().await;
+            "late"
+        }),
+        tool(tools, Fate::Error, async || Err::<&str, _>("broken")),
+        tool(tools, Fate::Timeout, std::future::pending::<&str>)
+            .with_timeout(Duration::from_secs(1)),
+        tool(tools, Fate::Panic, async || -> &str {
+            tokio::task::yield_now().await;
+            std::panic::resume_unwind(Box::new("boom"))
+        }),
+        tool(tools, Fate::Denied, async || "never"),
+        tool(tools, Fate::Asks, async || "allowed").needs_approval(),
+    ])
+}
+
+fn tool<F, Fut, R>(tools: &Arc<Tools>, fate: Fate, run: F) -> Tool
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = R> + Send + 'static,
+    R: IntoToolOutput + 'static,
+{
+    let parameters = json!({ "type": "object" });
+    let spec = ToolSpec { name: fate.tool().into(), description: String::new(), parameters };
+    let tools = Arc::clone(tools);
+    let run = move |_, cx: ToolContext| {
+        tools.ran.lock().unwrap().push(cx.call_id().to_owned());
+        tools.running.fetch_add(1, Ordering::Relaxed);
+        let running = Running(Arc::clone(&tools));
+        let running_tool = run();
+        async move {
+            let _running = running;
+            running_tool.await
+        }
+    };
+    Tool::raw(spec, run).expect("the spec of a tool")
+}

@@ -1,0 +1,140 @@
+//! Worlds in which somebody has a say: who steers, who stops, who allows.
+
+use turnstream::agent::Receipt;
+use turnstream::event::{AppendedWhy, Reason};
+use turnstream::tool::Verdict;
+use turnstream::{Event, Item};
+
+use super::laws;
+use super::script::{Fate, Script};
+use super::stage::{Stage, before};
+use super::world::{Disturbance, World};
+
+/// Somebody says something behind so many polls, or wants the run to stop.
+pub(crate) async fn talked_into(
+    stage: &Stage,
+    script: &Script,
+    plain: &World<'_>,
+    what: Disturbance,
+) {
+    let mut world = World::new(stage, script, what);
+    let at = match what {
+        Disturbance::Steer(at) | Disturbance::FollowUp(at) | Disturbance::StopAfterTurn(at) => at,
+        Disturbance::Nothing
+        | Disturbance::Drop(_)
+        | Disturbance::Interrupt(_)
+        | Disturbance::Wire(_) => unreachable!("that is not said"),
+    };
+    world.poll_until(at, plain).await;
+    let over = world.events.last().is_some_and(|event| event.finished().is_some());
+    let began = world.starts.len();
+    let said = match what {
+        Disturbance::Steer(_) => Some((world.handle.steer("by the way"), AppendedWhy::Steer)),
+        Disturbance::FollowUp(_) => {
+            Some((world.handle.follow_up("by the way"), AppendedWhy::FollowUp))
+        }
+        _ => {
+            world.handle.stop_after_turn();
+            None
+        }
+    };
+    while world.poll(None).await {
+        laws::at_any_instant(&world);
+    }
+    laws::one_ending(&mut world).await;
+    match said {
+        Some((Ok(receipt), why)) => heard_or_given_back(&world, &receipt, why),
+        Some((Err(back), _)) => {
+            world.check(over, "what is said is taken until the run is over");
+            world.equal(&back.items, &vec![Item::user("by the way")], "what is said comes back");
+        }
+        None => world.equal(&world.sent(), &began, "no request behind a stop"),
+    }
+}
+
+/// What was said is in the history once, in its place; or the outcome gives it back.
+fn heard_or_given_back(world: &World, receipt: &Receipt, why: AppendedWhy) {
+    let Some(outcome) = world.events.last().and_then(Event::finished) else { return };
+    let back = outcome.undelivered.iter().filter(|back| back.id == receipt.id).count();
+    let told = world.events.iter().filter(|event| match event {
+        Event::Appended { why: of, id, .. } => *of == why && *id == receipt.id,
+        _ => false,
+    });
+    let told = told.count();
+    let held = world.handle.history();
+    let held = held.iter().filter(|item| **item == Item::user("by the way")).count();
+    world.equal(&(told + back), &1, "what is said is delivered or comes back");
+    world.equal(&held, &told, "what is delivered is in the history");
+    world.equal(&world.handle.delivered(receipt).is_some(), &(told == 1), "the receipt knows");
+}
+
+/// The run of a call that needs an approval ends as pending; then it goes on with each verdict, and
+/// is dropped and interrupted at every poll.
+pub(crate) async fn judged(stage: &Stage, script: &Script) -> usize {
+    let mut worlds = 0;
+    for verdict in [Verdict::Approve, Verdict::Deny("no".into())] {
+        let plain = resumed(stage, script, &verdict, Disturbance::Nothing, None).await;
+        for at in 0..=plain.polls {
+            resumed(stage, script, &verdict, Disturbance::Drop(at), Some(&plain)).await;
+            resumed(stage, script, &verdict, Disturbance::Interrupt(at), Some(&plain)).await;
+            worlds += 2;
+        }
+        worlds += 1;
+    }
+    worlds
+}
+
+async fn resumed<'a>(
+    stage: &Stage,
+    script: &'a Script,
+    verdict: &Verdict,
+    what: Disturbance,
+    plain: Option<&World<'_>>,
+) -> World<'a> {
+    let (agent, model) = stage.agent(script, Disturbance::Nothing);
+    let run = agent.run_from(before(), "go");
+    let parts = (run, model.clone(), before());
+    let mut first = World::of(stage, script, Disturbance::Nothing, parts);
+    while first.poll(None).await {}
+    let outcome = laws::one_ending(&mut first).await.clone();
+    first.equal(&outcome.reason, &Reason::Pending, "a call that nobody judged is pending");
+    let asks = script.0[0].calls.iter().filter(|fate| **fate == Fate::Asks).count();
+    first.equal(&outcome.pending.len(), &asks, "exactly these are pending");
+    let history = first.handle.history();
+    let verdicts = outcome.pending.iter().map(|call| (call.clone(), verdict.clone()));
+    let run = match agent.resume(history.clone(), verdicts) {
+        Ok(run) => run,
+        Err(error) => panic!("{first:?} cannot be resumed: {error}"),
+    };
+    let ran = first.tools.ran().len();
+    let mut world = World::of(stage, script, what, (run, model, history));
+    world.earlier = first.events;
+    match (what, plain) {
+        (Disturbance::Drop(at), Some(plain)) => {
+            world.poll_until(at, plain).await;
+            world.run = None;
+            laws::nothing_runs(&world);
+            laws::at_any_instant(&world);
+        }
+        (Disturbance::Interrupt(at), Some(plain)) => {
+            world.poll_until(at, plain).await;
+            world.handle.interrupt();
+            while world.poll(None).await {
+                laws::nothing_runs(&world);
+                laws::at_any_instant(&world);
+            }
+            laws::one_ending(&mut world).await;
+        }
+        _ => {
+            while world.poll(None).await {
+                laws::at_any_instant(&world);
+            }
+            let ended = laws::one_ending(&mut world).await.reason;
+            world.equal(&ended, &Reason::Completed, "a run that is resumed goes on");
+            let more = if *verdict == Verdict::Approve { asks } else { 0 };
+            let ran_now = world.tools.ran().len() - ran;
+            world.equal(&ran_now, &more, "exactly what was approved runs");
+        }
+    }
+    world
+}

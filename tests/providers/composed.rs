@@ -1,0 +1,263 @@
+//! Providers made of providers over HTTP: every wire, every mishap, in an agent with tools.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::env::CountingIds;
+use turnstream::event::Reason;
+use turnstream::http::HttpClient;
+use turnstream::provider::{
+    Anthropic, Backoff, CircuitBreaker, Fallback, Gemini, OpenAiChat, OpenAiResponses, Provider,
+    Record, Replay, Reply, Retry,
+};
+use turnstream::testing::{After, Answer, LineEnd, Mishap, ModelServer, Noise};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Journal, Run, TurnEvent, Usage};
+
+/// A writer that can be read.
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Paper {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wire {
+    Anthropic,
+    Chat,
+    Responses,
+    Gemini,
+}
+
+const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::Chat, Wire::Responses, Wire::Gemini];
+
+/// A provider of a wire. Another number is another model.
+fn provider(wire: Wire, url: &str, number: u32) -> Arc<dyn Provider> {
+    let http = HttpClient::without_proxy();
+    macro_rules! made {
+        ($name:ident, $model:literal) => {
+            Arc::new(
+                $name::new(format!("{}-{number}", $model))
+                    .with_base_url(url)
+                    .unwrap()
+                    .with_http(http)
+                    .with_api_key("sk-12345678"),
+            )
+        };
+    }
+    match wire {
+        Wire::Anthropic => made!(Anthropic, "claude"),
+        Wire::Chat => made!(OpenAiChat, "gpt"),
+        Wire::Responses => made!(OpenAiResponses, "o9"),
+        Wire::Gemini => made!(Gemini, "gemini-3-pro"),
+    }
+}
+
+/// What goes wrong.
+fn mishaps() -> Vec<Mishap> {
+    let places = [
+        After::Bytes(0),
+        After::Bytes(900),
+        After::Events(3),
+        After::Events(6),
+        After::Events(1000),
+    ];
+    let busy = || Error::new(ErrorKind::Overloaded, "busy").with_status(529);
+    let mut all = vec![
+        Mishap::NoTerminal,
+        Mishap::NoLastWord,
+        Mishap::LineEnds(LineEnd::CrLf),
+        Mishap::LineEnds(LineEnd::Cr),
+        Mishap::NoFinalBlankLine,
+        Mishap::Gzip,
+        Mishap::Pieces(1),
+        Mishap::RandomPieces { seed: 7, most: 50 },
+    ];
+    for noise in [Noise::Comments, Noise::Pings, Noise::UnknownEvents, Noise::BlankLines] {
+        all.push(Mishap::Between(noise));
+    }
+    for place in places {
+        all.extend([
+            Mishap::Cut(place),
+            Mishap::End(place),
+            Mishap::Reset(place),
+            Mishap::Error(place, busy()),
+        ]);
+    }
+    all
+}
+
+fn usage() -> Usage {
+    Usage { input_tokens: 100, output_tokens: 20, ..Usage::default() }
+}
+
+/// Calls two tools, then says it is done. The first answer to each request has the mishap.
+async fn server(mishap: Mishap) -> ModelServer {
+    let asked = Mutex::new([0, 0]);
+    let server = ModelServer::start(move |request| {
+        let second = usize::from(request.body.to_string().contains("it is fine"));
+        let reply = match second {
+            0 => Reply::new()
+                .think("Two calls.")
+                .say("Let me see, ☃.")
+                .call("ok", json!({ "x": "é\n" }))
+                .call("ok", json!({ "x": "b" })),
+            _ => Reply::text("It is done, all of it."),
+        };
+        let n = {
+            let mut asked = asked.lock().unwrap();
+            asked[second] += 1;
+            asked[second]
+        };
+        match n {
+            1 => Answer::reply(reply.usage(usage())).with(mishap.clone()),
+            _ => Answer::reply(reply.usage(usage())),
+        }
+    });
+    server.await.unwrap()
+}
+
+fn fast() -> Backoff {
+    Backoff { base: Duration::ZERO, ..Backoff::default() }
+}
+
+/// The layers, from the inside out.
+fn decorated(order: &str, model: Arc<dyn Provider>, next: &Arc<dyn Provider>) -> Arc<dyn Provider> {
+    order.chars().fold(model, |provider, layer| match layer {
+        'r' => Arc::new(Retry::new(provider).with_retraction().with_backoff(fast())),
+        'f' => Arc::new(Fallback::new(provider).or(next.clone())),
+        'c' => Arc::new(CircuitBreaker::new(provider)),
+        _ => Arc::new(Record::to(provider, io::sink())),
+    })
+}
+
+fn agent(provider: Arc<dyn Provider>, ran: &Arc<AtomicUsize>) -> Agent {
+    let parameters = json!({ "type": "object", "properties": { "x": { "type": "string" } } });
+    let spec = ToolSpec { name: "ok".into(), description: "Does it".into(), parameters };
+    let ran = ran.clone();
+    let tool = Tool::raw(spec, move |_, _| {
+        ran.fetch_add(1, Ordering::Relaxed);
+        async { "it is fine" }
+    });
+    Agent::new(provider).with_tools([tool.unwrap()]).with_ids(CountingIds::new("id"))
+}
+
+async fn events(mut run: Run, name: &str) -> Vec<Event> {
+    let folded = Journal::new(History::with_id("h"));
+    let mut events = Vec::new();
+    let mut counted = Usage::default();
+    while let Some(event) = run.next().await {
+        let event = event.unwrap();
+        let line = serde_json::to_string(&event).unwrap();
+        folded.observe(&serde_json::from_str(&line).unwrap());
+        assert_eq!(folded.history(), run.history(), "{name}");
+        assert_eq!(folded.usage(), run.usage(), "{name}");
+        match &event {
+            Event::Turn(TurnEvent::Retracted { usage, .. }) => counted += *usage,
+            Event::Turn(TurnEvent::TurnComplete { turn }) => counted += turn.usage(),
+            _ => {}
+        }
+        events.push(event);
+    }
+    let last = events.last().and_then(Event::finished).unwrap();
+    assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1, "{name}");
+    assert_eq!(
+        (last.reason, last.text.as_str()),
+        (Reason::Completed, "It is done, all of it."),
+        "{name}: {:?}",
+        last.error
+    );
+    assert_eq!(last.usage, counted, "{name}");
+    assert!(counted.output_tokens >= 40, "{name}");
+    assert!(run.history().is_lawful(), "{name}");
+    events
+}
+
+fn lines(events: &[Event]) -> Vec<String> {
+    events.iter().map(|event| serde_json::to_string(event).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
+    let mut orders = ["r", "f", "wcfr", "rfcw", "rwcf"].into_iter().cycle();
+    for wire in WIRES {
+        for mishap in mishaps() {
+            for order in orders.by_ref().take(1) {
+                let name = format!("{wire:?} {mishap:?} {order}");
+                let server = server(mishap.clone()).await;
+                let model = provider(wire, &server.url(), 0);
+                let next = provider(wire, &server.url(), 0);
+                let (paper, ran) = (Paper::default(), Arc::default());
+                // Gzip and the like are no mishap that passes by itself.
+                let made = decorated(order, model, &next);
+                let made = match mishap {
+                    Mishap::Gzip => {
+                        Arc::new(Retry::new(made).with_backoff(fast()).retry_if(|_| true))
+                    }
+                    _ => made,
+                };
+                let record = Arc::new(Record::to(made, paper.clone()));
+                let run = agent(record, &ran).run_from(History::with_id("h"), "go");
+                let first = events(run, &name).await;
+                assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");
+                assert_eq!(server.complaints(), Vec::<String>::new(), "{name}");
+
+                let again = Paper::default();
+                let replay = Replay::from_text(&paper.text()).unwrap();
+                let record = Arc::new(Record::to(replay, again.clone()));
+                let run = agent(record, &ran).run_from(History::with_id("h"), "go");
+                assert_eq!(lines(&events(run, &name).await), lines(&first), "{name}");
+                assert_eq!(again.text(), paper.text(), "{name}");
+            }
+        }
+    }
+}
+
+/// Signed thoughts and a call.
+fn signed(x: &str) -> Reply {
+    Reply::new().think("Hm.").sign("c2lnbmVk").say("So.").call("ok", json!({ "x": x }))
+}
+
+#[tokio::test]
+async fn a_history_goes_from_wire_to_wire_and_back() {
+    for one in WIRES {
+        for other in WIRES {
+            // The first fails in the second turn, and is back in the third.
+            let first = ModelServer::start(|asked| match asked.n {
+                0 => Answer::reply(signed("a").usage(usage())),
+                1 => Answer::refuse(503),
+                _ => Answer::reply(Reply::text("It is done, all of it.").usage(usage())),
+            });
+            let second = ModelServer::start(|_| signed("b").usage(usage()));
+            let (first, second) = (first.await.unwrap(), second.await.unwrap());
+            let model = provider(one, &first.url(), 0);
+            let next = provider(other, &second.url(), 1);
+            let (name, ran) = (format!("{one:?} to {other:?}"), Arc::default());
+            let run =
+                agent(decorated("f", model, &next), &ran).run_from(History::with_id("h"), "go");
+            events(run, &name).await;
+            let complaints = [first.complaints(), second.complaints()];
+            assert_eq!(complaints, [Vec::<String>::new(), Vec::new()], "{name}");
+            assert_eq!((first.requests().len(), second.requests().len()), (3, 1), "{name}");
+            assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Providers made of providers, and providers over a network.
+//!
+//! | module | claims |
+//! |---|---|
+//! | `retry` | which errors are retried, after which delay, and what the consumer sees |
+//! | `fallback` | `Fallback` and `CircuitBreaker`: which provider is called, and for which errors |
+//! | `record_replay` | `Record` and `Replay`: the files they write and read, and their errors |
+//! | `composed` | every wire and every fault, through a stack of providers, in an agent with tools |
+//! | `transport` | HTTP between a request and its turn: statuses, timeouts, broken bodies |
+//! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
+
+#[cfg(feature = "http")]
+mod composed;
+mod fallback;
+#[cfg(all(feature = "http", feature = "schemars"))]
+mod other_servers;
+mod record_replay;
+mod retry;
+#[cfg(feature = "http")]
+mod transport;

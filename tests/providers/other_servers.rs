@@ -1,0 +1,76 @@
+//! The example `agent` drives every wire against a server that is not this crate's own.
+//!
+//! `TURNSTREAM_OTHER_SERVER` gives the address of one that speaks all four wires and plays
+//! `tests/aimock/fixtures.json`: a turn with words and two parallel calls, then one of words.
+//! `tests/aimock/run.sh` installs and starts such a server; without it the test says so and passes.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+const QUESTION: &str = "How many lines of Rust are in src?";
+
+#[test]
+fn the_example_drives_anthropic_over_two_turns_with_parallel_calls() {
+    check("anthropic", "");
+}
+
+#[test]
+fn the_example_drives_openai_over_two_turns_with_parallel_calls() {
+    check("openai", "/v1");
+}
+
+#[test]
+fn the_example_drives_openai_responses_over_two_turns_with_parallel_calls() {
+    check("openai-responses", "/v1");
+}
+
+#[test]
+fn the_example_drives_gemini_over_two_turns_with_parallel_calls() {
+    check("gemini", "");
+}
+
+fn check(provider: &str, path: &str) {
+    let Ok(server) = std::env::var("TURNSTREAM_OTHER_SERVER") else {
+        println!("skipped: TURNSTREAM_OTHER_SERVER names no server; see tests/aimock/run.sh");
+        return;
+    };
+    let url = format!("{server}{path}");
+    let tests = std::env::current_exe().unwrap();
+    let program = format!("examples/agent{}", std::env::consts::EXE_SUFFIX);
+    let program = tests.parent().and_then(Path::parent).unwrap().join(program);
+    let output = Command::new(&program)
+        .args(["--provider", provider, "--base-url", &url, "--model", "any", "--json", QUESTION])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{provider}: {err}\n{out}");
+    let events: Vec<Value> =
+        out.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect();
+    let of_type = |wanted: &'static str| events.iter().filter(move |e| e["type"] == wanted);
+
+    let turns: Vec<_> = of_type("turn_complete").map(|event| &event["turn"]).collect();
+    assert_eq!(turns.len(), 2, "{provider}: {out}");
+    let calls = |turn: &Value| {
+        let items = turn["items"].as_array().cloned().unwrap_or_default();
+        let calls = items.into_iter().filter(|item| item["type"] == "tool_call");
+        calls.map(|call| call["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(calls(turns[0]), ["list_directory", "count_lines"], "{provider}");
+    assert_eq!(calls(turns[1]), [""; 0], "{provider}");
+
+    let outputs: Vec<_> = of_type("tool_output").collect();
+    assert_eq!(outputs.len(), 2, "{provider}");
+    assert!(outputs.iter().all(|output| output["kind"] == "ok"), "{provider}: {outputs:?}");
+    let text: String = of_type("text_delta").filter_map(|event| event["text"].as_str()).collect();
+    assert!(text.starts_with("I look and count."), "{provider}: {text}");
+
+    let outcome = &events.last().expect("events")["outcome"];
+    assert_eq!(outcome["reason"], "completed", "{provider}: {outcome}");
+    assert_eq!(outcome["text"], "Both tools have answered. That is all I wanted to know.");
+    println!("{provider}: two turns, two parallel calls, {} events", events.len());
+}

@@ -1,0 +1,414 @@
+//! What a network and its servers do between a request and a turn.
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use turnstream::http::{HttpClient, Timeouts};
+use turnstream::provider::{OpenAiChat, Provider};
+use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::turn::PartialTurn;
+use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};
+
+const KEY: &str = "sk-12345678";
+const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+const DONE: &str = "data: [DONE]\n\n";
+
+fn bytes(text: &'static str) -> Part {
+    Part::Bytes(Bytes::from_static(text.as_bytes()))
+}
+
+fn answer(status: u16, headers: &[(&str, &str)], body: Vec<Part>) -> HttpResponse {
+    let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    HttpResponse { status, headers: headers.iter().map(own).collect(), body }
+}
+
+fn stream(body: Vec<Part>) -> HttpResponse {
+    answer(200, &[("content-type", "text/event-stream")], body)
+}
+
+async fn serve(response: HttpResponse) -> LoopbackServer {
+    LoopbackServer::start(move |_| response.clone()).await.unwrap()
+}
+
+fn model(server: &LoopbackServer) -> OpenAiChat {
+    let model = OpenAiChat::new("m").with_base_url(server.url()).unwrap();
+    model.with_http(HttpClient::without_proxy()).with_api_key(KEY)
+}
+
+fn ask(model: &OpenAiChat) -> TurnStream {
+    model.stream_turn(Request::new(History::from_items("h", [Item::user("hi")])))
+}
+
+async fn text(response: HttpResponse) -> Result<String, Error> {
+    let server = serve(response).await;
+    ask(&model(&server)).into_turn().await.map(|turn| turn.text())
+}
+
+/// Stops the clock as soon as the server has the request, so that nothing but waiting is skipped.
+async fn pause_when_asked(server: &LoopbackServer) {
+    while server.requests().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::pause();
+}
+
+/// Asks, and waits for the error without waiting for real.
+async fn error_in_no_time(response: HttpResponse, timeouts: Timeouts) -> (Error, Duration) {
+    let server = serve(response).await;
+    let turn = ask(&model(&server).with_timeouts(timeouts)).into_turn();
+    let began = tokio::time::Instant::now();
+    let (turn, ()) = futures::join!(turn, pause_when_asked(&server));
+    let waited = began.elapsed();
+    tokio::time::resume();
+    (turn.unwrap_err(), waited)
+}
+
+#[track_caller]
+fn check_timeout(error: &Error, words: &str, said: Option<&str>) {
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
+    assert!(error.message().contains(words), "{error}");
+    assert_eq!(PartialTurn::of(error).map(PartialTurn::text).as_deref(), said);
+}
+
+#[tokio::test]
+async fn a_json_error_in_a_fine_answer_is_that_error() {
+    let body = bytes(r#" {"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#);
+    let headers = [("retry-after", "3"), ("x-request-id", "req_1")];
+    let error = text(answer(200, &headers, vec![body])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
+    assert_eq!(error.request_id(), Some("req_1"));
+}
+
+#[tokio::test]
+async fn what_a_body_is_said_to_be_does_not_count() {
+    for kind in ["application/json", "text/html", "text/plain", "application/octet-stream"] {
+        let body = vec![bytes(TEXT), bytes(FINISH), bytes(DONE)];
+        let turn = text(answer(200, &[("content-type", kind)], body)).await;
+        assert_eq!(turn.unwrap(), "hi", "{kind}");
+    }
+    assert_eq!(text(answer(200, &[], vec![bytes(TEXT), bytes(FINISH)])).await.unwrap(), "hi");
+}
+
+#[tokio::test]
+async fn a_page_or_a_document_in_place_of_a_stream_is_a_breach() {
+    for body in ["<!DOCTYPE html><html>", " \n<html>", r#"{"choices":[]}"#, "[]", "{"] {
+        let error = text(stream(vec![bytes(body)])).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{body}: {error}");
+        assert!(error.message().contains("instead of a stream"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_within_a_frame_leaves_the_partial_turn() {
+    for end in [Part::Cut, Part::Reset] {
+        // The delay lets the client read what a reset would take from it.
+        let wait = Part::Delay(Duration::from_millis(20));
+        let body = vec![bytes(TEXT), bytes("data: {\"choi"), wait, end];
+        let server = serve(answer(200, &[("x-request-id", "req_1")], body)).await;
+        let mut turn = ask(&model(&server));
+        assert!(matches!(turn.next().await, Some(Ok(TurnEvent::TextDelta { .. }))));
+        let error = turn.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+        assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+        assert_eq!(error.find_source::<Error>().unwrap().kind(), ErrorKind::Connect);
+        assert_eq!(error.request_id(), Some("req_1"));
+        assert!(turn.next().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_behind_the_stop_reason_costs_nothing() {
+    for end in [Part::Cut, Part::Reset] {
+        let wait = Part::Delay(Duration::from_millis(20));
+        let body = vec![bytes(TEXT), bytes(FINISH), wait, end];
+        assert_eq!(text(stream(body)).await.unwrap(), "hi");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_ends_within_a_frame_is_cut_off() {
+    let server = serve(stream(vec![bytes(TEXT), bytes("data: {\"choi")])).await;
+    let error = ask(&model(&server)).into_turn().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+    assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+    assert_eq!(error.find_source::<Error>().unwrap().kind(), ErrorKind::Protocol);
+    // Behind the stop reason it costs nothing.
+    for half in ["data: {\"choi", "data: [DO"] {
+        assert_eq!(
+            text(stream(vec![bytes(TEXT), bytes(FINISH), bytes(half)])).await.unwrap(),
+            "hi"
+        );
+    }
+    // A whole frame that is no JSON is a breach.
+    let whole = stream(vec![bytes(TEXT), bytes("data: {\"choi\n\n"), bytes(TEXT)]);
+    assert_eq!(text(whole).await.unwrap_err().kind(), ErrorKind::Protocol);
+}
+
+#[tokio::test]
+async fn an_error_within_a_stream_carries_what_had_come() {
+    let broke = "data: {\"error\":{\"message\":\"busy\",\"code\":503}}\n\n";
+    let error = text(stream(vec![bytes(TEXT), bytes(broke)])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+    assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+}
+
+#[tokio::test]
+async fn a_packed_body_that_nobody_asked_for_is_a_breach() {
+    for packing in ["gzip", "br", "deflate, gzip"] {
+        let packed = Part::Bytes(Bytes::from_static(&[0x1f, 0x8b, 8, 0, 0, 0]));
+        let response = answer(200, &[("content-encoding", packing)], vec![packed.clone()]);
+        let error = text(response).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+        assert!(error.message().contains(packing), "{error}");
+        // The status of a refusal says enough.
+        let headers = [("content-encoding", packing), ("retry-after", "1")];
+        let error = text(answer(429, &headers, vec![packed])).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::RateLimited);
+        assert!(error.retry_after().is_some());
+        assert!(error.message().is_ascii(), "{error}");
+    }
+    let plain = answer(200, &[("content-encoding", "identity")], vec![bytes(TEXT), bytes(FINISH)]);
+    let server = serve(plain).await;
+    assert_eq!(ask(&model(&server)).into_turn().await.unwrap().text(), "hi");
+    assert_eq!(server.requests()[0].header("accept-encoding"), Some("identity"));
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_begin_times_out_by_the_first_byte() {
+    let timeouts = Timeouts { first_byte: Duration::from_mins(2), ..Timeouts::default() };
+    let (error, waited) = error_in_no_time(stream(vec![Part::Hang]), timeouts).await;
+    check_timeout(&error, "did not begin", None);
+    assert!((115..125).contains(&waited.as_secs()), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_model_that_says_nothing_times_out_by_the_first_output() {
+    let timeouts = Timeouts { first_output: Duration::from_secs(100), ..Timeouts::default() };
+    let response = stream(vec![bytes(": ping\n\n"), Part::Hang]);
+    let (error, waited) = error_in_no_time(response, timeouts).await;
+    check_timeout(&error, "said nothing", None);
+    assert!((95..105).contains(&waited.as_secs()), "{waited:?}");
+    // Also before there is an answer.
+    let (error, _) = error_in_no_time(stream(vec![Part::Hang]), timeouts).await;
+    check_timeout(&error, "said nothing", None);
+}
+
+/// Takes the first event, and then the error without waiting for real.
+async fn error_behind_the_first_event(timeouts: Timeouts) -> Error {
+    let server = serve(stream(vec![bytes(TEXT), Part::Hang])).await;
+    let mut turn = ask(&model(&server).with_timeouts(timeouts));
+    assert!(turn.next().await.unwrap().is_ok());
+    tokio::time::pause();
+    turn.next().await.unwrap().unwrap_err()
+}
+
+#[tokio::test]
+async fn a_silent_connection_times_out_and_what_was_said_is_kept() {
+    let error = error_behind_the_first_event(Timeouts::default()).await;
+    check_timeout(&error, "silent in the middle", Some("hi"));
+}
+
+#[tokio::test]
+async fn a_silent_model_times_out_and_what_was_said_is_kept() {
+    let timeouts = Timeouts { idle_output: Duration::from_secs(9), ..Timeouts::default() };
+    let error = error_behind_the_first_event(timeouts).await;
+    check_timeout(&error, "the model went silent", Some("hi"));
+}
+
+#[tokio::test]
+async fn a_long_turn_times_out_and_what_was_said_is_kept() {
+    let timeouts = Timeouts { turn: Duration::from_secs(99), ..Timeouts::default() };
+    let error = error_behind_the_first_event(timeouts).await;
+    check_timeout(&error, "not complete within 99s", Some("hi"));
+}
+
+#[tokio::test]
+async fn the_words_of_a_refusal_may_come_late() {
+    let late = Part::Delay(Duration::from_secs(3));
+    let body = vec![late, bytes(r#"{"error":{"message":"slow "#), bytes(r#"down"}}"#)];
+    let (error, _) = error_in_no_time(answer(429, &[], body), Timeouts::default()).await;
+    assert_eq!(error.kind(), ErrorKind::RateLimited);
+    assert!(error.message().ends_with("slow down"), "{error}");
+}
+
+#[tokio::test]
+async fn a_refusal_without_an_end_is_waited_for_a_moment() {
+    let whole = r#"{"error":{"message":"slow down"}}"#;
+    for (body, said, most) in [(whole, ": slow down", 1), ("slow", ": slow", 6), ("", "429", 6)] {
+        let response = answer(429, &[], vec![bytes(body), Part::Hang]);
+        let (error, waited) = error_in_no_time(response, Timeouts::default()).await;
+        assert_eq!(error.kind(), ErrorKind::RateLimited);
+        assert!(error.message().ends_with(said), "{error}");
+        assert!(waited < Duration::from_secs(most), "{waited:?}");
+    }
+    let timeouts = Timeouts { first_byte: Duration::from_secs(2), ..Timeouts::default() };
+    let (error, waited) = error_in_no_time(answer(500, &[], vec![Part::Hang]), timeouts).await;
+    assert_eq!(error.kind(), ErrorKind::Server);
+    assert!(waited < Duration::from_secs(3), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_refused_connection_serves_the_next_request() {
+    let server = serve(answer(429, &[], vec![bytes(r#"{"error":{"message":"m"}}"#)])).await;
+    let model = model(&server);
+    for _ in 0..3 {
+        ask(&model).into_turn().await.unwrap_err();
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_for_a_stream_that_is_never_polled() {
+    let server = serve(stream(vec![bytes(TEXT)])).await;
+    drop(ask(&model(&server)));
+    // The next request is the first that is seen.
+    let _ = ask(&model(&server)).into_turn().await;
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn dropping_the_stream_closes_the_connection_and_leaves_nothing_waiting() {
+    let server = serve(stream(vec![bytes(TEXT), Part::Hang])).await;
+    let mut turn = ask(&model(&server));
+    assert!(turn.next().await.unwrap().is_ok());
+    drop(turn);
+    server.closed().await;
+    assert_eq!((server.requests().len(), server.closed_early()), (1, 1));
+    // While the head is waited for, and while the words of a refusal are.
+    for response in [stream(vec![Part::Hang]), answer(429, &[], vec![bytes("slow"), Part::Hang])] {
+        let server = serve(response).await;
+        let mut turn = ask(&model(&server));
+        while server.requests().is_empty() {
+            let polled = futures::poll!(turn.next());
+            assert!(polled.is_pending());
+            tokio::task::yield_now().await;
+        }
+        drop(turn);
+        server.closed().await;
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_hits_the_cap() {
+    let piece = Part::Bytes(Bytes::from(vec![b'x'; 1 << 20]));
+    let mut body = vec![bytes(TEXT), bytes("data: ")];
+    body.extend(vec![piece; 17]);
+    body.push(Part::Hang);
+    let error = text(stream(body)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+    assert!(error.find_source::<turnstream::sse::FrameTooLarge>().is_some());
+}
+
+/// All that an error can show.
+fn shown(error: &Error) -> String {
+    let mut all = format!("{error}|{error:?}|{error:#?}|{}", serde_json::to_string(error).unwrap());
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        write!(all, "|{error}|{error:?}").unwrap();
+        source = error.source();
+    }
+    all
+}
+
+#[tokio::test]
+async fn a_key_is_shown_nowhere_whatever_echoes_it() {
+    let echo = |request: turnstream::testing::http::HttpRequest| {
+        let all = request.headers.iter().flat_map(|(name, value)| [name.as_str(), " ", value, " "]);
+        let all: String = all.collect();
+        let message = format!("{all} {}", request.path);
+        let body = serde_json::json!({ "error": { "message": message, "param": message } });
+        let id = format!("id-{}", request.header("authorization").unwrap_or_default());
+        let broken = format!("data: {{\"error\":{body}}}\n\n");
+        match request.path.contains("fine") {
+            true => {
+                answer(200, &[("x-request-id", &id)], vec![bytes(TEXT), Part::Bytes(broken.into())])
+            }
+            false => {
+                answer(400, &[("x-request-id", &id)], vec![Part::Bytes(body.to_string().into())])
+            }
+        }
+    };
+    let server = LoopbackServer::start(echo).await.unwrap();
+    let heads = Arc::new(Mutex::new(String::new()));
+    let seen = heads.clone();
+    let http = HttpClient::without_proxy().with_response_hook(move |head| {
+        write!(seen.lock().unwrap(), "{head:?} {:?}", head.request_id()).unwrap();
+    });
+    let inside = server.url().replace("http://", "http://me:hunter22@");
+    for (base, key) in [
+        (server.url(), Some(KEY)),
+        (format!("{}/fine", server.url()), Some(KEY)),
+        (format!("{inside}/v1"), None),
+        (format!("{inside}/fine"), None),
+        (format!("{}/v1?key={KEY}", server.url()), None),
+    ] {
+        let model = OpenAiChat::new("m").with_base_url(base).unwrap().with_http(http.clone());
+        let model = match key {
+            Some(key) => model.with_api_key(key),
+            None => model,
+        };
+        let error = ask(&model).into_turn().await.unwrap_err();
+        let all = shown(&error) + &heads.lock().unwrap();
+        // "me:hunter22" in base64 is "bWU6aHVudGVyMjI".
+        for secret in [KEY, "hunter22", "bWU6aHVudGVyMjI"] {
+            assert!(!all.contains(secret), "{secret} in {all}");
+        }
+    }
+    assert!(heads.lock().unwrap().contains("x-request-id"));
+}
+
+#[tokio::test]
+async fn a_key_in_which_a_long_message_is_cut_off_is_not_shown() {
+    for before in 485..505 {
+        let said = format!("{}{KEY}{}", "x".repeat(before), "y".repeat(100));
+        let refusal = answer(400, &[], vec![Part::Bytes(said.into())]);
+        let shown = shown(&text(refusal).await.unwrap_err());
+        assert!(!shown.contains(&KEY[..4]), "{before}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_sees_the_head_of_every_answer() {
+    let headers = [("x-request-id", "req_1"), ("X-RateLimit-Remaining-Requests", "7")];
+    let server = serve(answer(200, &headers, vec![bytes(TEXT), bytes(FINISH)])).await;
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let heads = seen.clone();
+    let http = HttpClient::without_proxy().with_response_hook(move |head| {
+        let left = head.header("X-RateLimit-Remaining-Requests").map(str::to_owned);
+        let id = head.request_id().map(str::to_owned);
+        heads.lock().unwrap().push((head.status(), head.host().to_owned(), id, left));
+    });
+    ask(&model(&server).with_http(http)).into_turn().await.unwrap();
+    let host = server.url().replace("http://", "");
+    let expected = (200, host, Some("req_1".to_owned()), Some("7".to_owned()));
+    assert_eq!(*seen.lock().unwrap(), [expected]);
+}
+
+#[tokio::test]
+async fn a_panic_in_a_hook_is_an_error_of_the_turn() {
+    let server = serve(stream(vec![bytes(TEXT), bytes(FINISH)])).await;
+    let http = HttpClient::without_proxy().with_response_hook(|_| panic!("no good"));
+    let error = ask(&model(&server).with_http(http)).into_turn().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panic);
+    assert!(error.message().contains("no good"), "{error}");
+}
+
+#[tokio::test]
+async fn a_connect_limit_of_a_provider_is_its_own_and_its_connections_are_kept() {
+    let server = serve(stream(vec![bytes(TEXT), bytes(FINISH), bytes(DONE)])).await;
+    let connect = Some(Duration::from_secs(7));
+    let usual = model(&server);
+    let quick = usual.clone().with_timeouts(Timeouts { connect, ..Timeouts::default() });
+    for model in [&usual, &usual, &quick, &quick] {
+        ask(model).into_turn().await.unwrap();
+    }
+    assert_eq!(server.connections(), 2);
+}

@@ -1,0 +1,308 @@
+//! Stores that do what they must not, and runs that are dropped at any poll.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use turnstream::event::ToolEvent;
+use turnstream::item::ToolCall;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{Entry, Listed, MemoryStore, Session, SessionState, Store};
+use turnstream::tool::{Tool, Verdict};
+use turnstream::{Agent, Error, ErrorKind, Event, Item};
+
+use super::kit::{Keys, open, spec, tool};
+
+/// A store that takes its time before and behind each append, and can be replaced by another one.
+#[derive(Clone, Default)]
+struct Slow {
+    inner: Arc<Mutex<MemoryStore>>,
+    /// What is added to the version that an append gives.
+    adds: Arc<AtomicUsize>,
+}
+
+impl Slow {
+    fn inner(&self) -> MemoryStore {
+        self.inner.lock().unwrap().clone()
+    }
+}
+
+impl Store for Slow {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        async move {
+            tokio::task::yield_now().await;
+            let version = self.inner().append(id, expected, entries).await?;
+            tokio::task::yield_now().await;
+            Ok(version + self.adds.load(Ordering::Relaxed) as u64)
+        }
+        .boxed()
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        async move {
+            tokio::task::yield_now().await;
+            self.inner().load(id, from).await
+        }
+        .boxed()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        async move { self.inner().list().await }.boxed()
+    }
+
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        async move { self.inner().fork(id, at, new).await }.boxed()
+    }
+}
+
+/// A tool that takes its time, too.
+fn slow_tool(name: &'static str, keys: &Keys) -> Tool {
+    let keys = Arc::clone(keys);
+    let tool = Tool::raw(spec(name), move |_args, cx| {
+        keys.lock().unwrap().push(format!("{} {}", name, cx.idempotency_key()));
+        async move {
+            tokio::task::yield_now().await;
+            "done"
+        }
+    });
+    tool.unwrap()
+}
+
+fn agent(keys: &Keys) -> Agent {
+    let model = Scripted::function(|request, _| {
+        let called = request.history.iter().filter_map(Item::as_tool_call).count();
+        match called {
+            0 => Reply::text("See.").call_raw("a", "once", "{}").call_raw("b", "again", "{}"),
+            2 => Reply::new()
+                .call_raw("c", "asked", "{}")
+                .call_raw("d", "once", "{}")
+                .call_raw("e", "again", "{}"),
+            _ => Reply::text("The end."),
+        }
+    });
+    Agent::new(model).with_tools([
+        slow_tool("once", keys),
+        slow_tool("again", keys).idempotent(),
+        slow_tool("asked", keys).needs_approval(),
+    ])
+}
+
+/// Goes on with a session until `polls` are over. Whether it came to the end.
+async fn go_on(session: &Session, agent: &Agent, polls: &mut usize, told: &mut Vec<Item>) -> bool {
+    while session.history().last().and_then(Item::as_text) != Some("The end.") {
+        let run = match session.state() {
+            SessionState::Pending { calls } => {
+                let verdicts = calls.into_iter().map(|call: ToolCall| (call, Verdict::Approve));
+                session.resume(agent, verdicts).await
+            }
+            SessionState::Unfinished { .. } if polls.is_multiple_of(2) => {
+                session.resume(agent, []).await
+            }
+            SessionState::Idle | SessionState::Unfinished { .. } => session.run(agent, "go").await,
+        };
+        let mut run = match run {
+            Ok(run) => run,
+            // It did not know yet what it had left.
+            Err(error) if error.kind() == ErrorKind::InvalidRequest => {
+                session.refresh().await.unwrap();
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        loop {
+            if *polls == 0 {
+                return false;
+            }
+            *polls -= 1;
+            let Some(polled) = run.next().now_or_never() else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let Some(event) = polled else { break };
+            match event.unwrap() {
+                Event::Appended { items, .. } => told.extend(items),
+                Event::Tool(ToolEvent::Output(result)) => told.push(Item::tool_result(result)),
+                event => {
+                    told.extend(
+                        event.turn_complete().into_iter().flat_map(|it| it.to_history_items()),
+                    );
+                }
+            }
+        }
+    }
+    true
+}
+
+async fn check_dropped(first: usize, second: usize) -> bool {
+    let (store, keys, mut told) = (Slow::default(), Keys::default(), Vec::new());
+    let (session, agent) = (open(&store).await, agent(&keys));
+    let (mut left, mut more) = (first, second);
+    let ended = go_on(&session, &agent, &mut left, &mut told).await;
+    if !ended && !go_on(&session, &agent, &mut more, &mut told).await {
+        assert!(go_on(&session, &agent, &mut 10_000, &mut told).await);
+    }
+    let wrong = format!("dropped at {first} and {second} more");
+    let entries = session.entries().await.unwrap();
+    let mut items = entries.iter().filter_map(|entry| match entry {
+        Entry::Item(item) => Some(item),
+        Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Resumed => None,
+    });
+    for told in &told {
+        assert!(items.any(|item| item == told), "{wrong}: {told:?} is lost");
+    }
+    assert!(session.history().is_lawful(), "{wrong}");
+    assert_eq!(session.history(), open(&store).await.history(), "{wrong}");
+    let mut seen = HashSet::new();
+    for key in keys.lock().unwrap().iter() {
+        assert!(seen.insert(key.clone()) || key.starts_with("again"), "{wrong}: {key} ran twice");
+    }
+    ended
+}
+
+#[tokio::test]
+async fn a_run_dropped_at_any_poll_is_gone_on_with_by_the_same_session() {
+    let mut first = 0;
+    while !check_dropped(first, 10_000).await {
+        for second in (first % 3..40).step_by(3) {
+            check_dropped(first, second).await;
+        }
+        first += 1;
+    }
+    assert!(first > 40, "{first}");
+}
+
+#[tokio::test]
+async fn a_session_that_shrank_in_its_store_is_read_again_from_its_beginning() {
+    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    for other in [0, 1] {
+        let store = Slow::default();
+        let session = open(&store).await;
+        for _ in 0..3 {
+            session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+        }
+        // Somebody has put another one in its place.
+        let replaced = MemoryStore::new();
+        for n in 0..other {
+            replaced.append("s", n, vec![Item::user("older").into()]).await.unwrap();
+        }
+        *store.inner.lock().unwrap() = replaced;
+        let error = session.run(&agent, "lost").await.unwrap().outcome().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        let outcome = session.run(&agent, "on").await.unwrap().outcome().await.unwrap();
+        assert_eq!(session.version(), other + 2);
+        assert_eq!(outcome.history, open(&store).await.history());
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_sees_that_a_session_is_gone() {
+    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    let store = Slow::default();
+    let session = open(&store).await;
+    session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+    *store.inner.lock().unwrap() = MemoryStore::new();
+    session.refresh().await.unwrap();
+    assert_eq!((session.version(), session.history().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_version_that_no_append_can_give_is_an_error_and_the_session_goes_on() {
+    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    let store = Slow::default();
+    let session = open(&store).await;
+    store.adds.store(7, Ordering::Relaxed);
+    let error = session.run(&agent, "go").await.unwrap().outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+    store.adds.store(0, Ordering::Relaxed);
+    session.run(&agent, "on").await.unwrap().outcome().await.unwrap();
+    assert_eq!((session.version(), session.history().len()), (3, 3));
+    assert_eq!(session.history(), open(&store).await.history());
+}
+
+#[tokio::test]
+async fn a_panic_of_the_store_before_its_future_is_an_error_as_well() {
+    struct Panics;
+    impl Store for Panics {
+        fn append<'a>(
+            &'a self,
+            _: &'a str,
+            _: u64,
+            _: Vec<Entry>,
+        ) -> BoxFuture<'a, Result<u64, Error>> {
+            panic!("append")
+        }
+        fn load<'a>(
+            &'a self,
+            id: &'a str,
+            _: u64,
+        ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+            match id {
+                "s" => async { Ok(None) }.boxed(),
+                "early" => panic!("load"),
+                _ => async { panic!("load") }.boxed(),
+            }
+        }
+        fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+            panic!("list")
+        }
+        fn fork<'a>(&'a self, _: &'a str, _: u64, _: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+            panic!("fork")
+        }
+    }
+    for id in ["early", "late"] {
+        let error = Session::open(Panics, id).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panic);
+    }
+    let session = Session::open(Panics, "s").await.unwrap();
+    let agent = Agent::new(Scripted::new(["Hello!"]));
+    let error = session.run(&agent, "Hi").await.unwrap().outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panic);
+    assert_eq!(session.fork(0, "f").await.unwrap_err().kind(), ErrorKind::Panic);
+}
+
+/// The calls are the other session's: that one may run them under their key.
+#[tokio::test]
+async fn a_fork_that_was_not_settled_runs_no_call_of_the_session_that_it_came_from() {
+    for says in [false, true] {
+        let (store, keys) = (MemoryStore::new(), Keys::default());
+        let session = open(&store).await;
+        let model = Scripted::function(|request, _| match request.history.len() {
+            1 => Reply::new().call_raw("a", "again", "{}"),
+            _ => Reply::text("Done."),
+        });
+        let hangs = Agent::new(model.clone()).with_tools([tool("again", &keys, true).idempotent()]);
+        let mut run = session.run(&hangs, "go").await.unwrap();
+        while keys.lock().unwrap().is_empty() {
+            let _ = run.next().now_or_never();
+        }
+        // The process ended between the fork and what settles it.
+        store.fork("s", session.version(), "f").await.unwrap();
+        store.fork("f", session.version(), "g").await.unwrap();
+        let agent = Agent::new(model).with_tools([tool("again", &keys, false).idempotent()]);
+        for fork in ["f", "g"] {
+            let fork = Session::open(store.clone(), fork).await.unwrap();
+            let run = match says {
+                true => fork.run(&agent, "on").await,
+                false => fork.resume(&agent, []).await,
+            };
+            let outcome = run.unwrap().outcome().await.unwrap();
+            assert!(outcome.history.is_lawful());
+            assert_eq!(*keys.lock().unwrap(), ["s/a"]);
+        }
+        // Its own session runs it.
+        drop(run);
+        session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+        assert_eq!(*keys.lock().unwrap(), ["s/a", "s/a"]);
+    }
+}

@@ -1,0 +1,171 @@
+//! What is read back is what the fold of the events says, behind each event of drawn runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use turnstream::agent::Pool;
+use turnstream::item::ToolCall;
+use turnstream::session::{MemoryStore, Session, SessionRun, SessionState, Store, restore};
+use turnstream::tool::Verdict;
+use turnstream::{Agent, Event, Item, Journal, Outcome};
+
+use super::cast::{self, Dice, Tools};
+
+#[test]
+fn what_is_read_back_is_the_fold_of_the_events_behind_each_event() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut ends = BTreeMap::new();
+    let mut failed = Vec::new();
+    for seed in 1..=150 {
+        match std::panic::catch_unwind(|| drawn(seed)) {
+            Ok(all) => all.into_iter().for_each(|end| *ends.entry(end).or_insert(0_u32) += 1),
+            Err(payload) => {
+                let what = (payload.downcast_ref::<String>().cloned())
+                    .or_else(|| payload.downcast_ref::<&str>().map(|it| (*it).to_owned()));
+                let what: String = what.unwrap_or_default().chars().take(600).collect();
+                failed.push(format!("seed {seed}: {what}"));
+            }
+        }
+    }
+    let _ = std::panic::take_hook();
+    println!("{ends:?}");
+    assert!(
+        failed.is_empty(),
+        "{} failed: {}",
+        failed.len(),
+        failed[..failed.len().min(3)].join("\n")
+    );
+    assert!(ends.len() > 9, "{ends:?}");
+    assert!(ends["dropped"] > 9 && ends["pending resumed"] + ends["completed resumed"] > 9);
+}
+
+fn drawn(seed: u64) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(runs(seed))
+}
+
+async fn runs(seed: u64) -> Vec<String> {
+    let dice = Dice::new(seed);
+    let tools = Arc::new(Tools::default());
+    let agent = cast::agent(&dice, &tools, &Pool::tokens(u64::MAX), 2);
+    let store = MemoryStore::new();
+    let mut ends = Vec::new();
+    let mut session = Session::open(store.clone(), "h").await.unwrap();
+    for _ in 0..6 {
+        let (run, resumed) = begin(&session, &agent, &dice).await;
+        let before = run.history();
+        *tools.told.lock().unwrap() = Some(run.journal().clone());
+        let folded = Journal::new(before);
+        let outcome = drive(run, &store, &folded, &dice).await;
+        assert_eq!(session.history(), read(&store).await, "the session shows what is durable");
+        let mut end = "dropped".to_owned();
+        if let Some(outcome) = outcome {
+            assert_eq!(session.history(), folded.history(), "at the end nothing is open");
+            assert_eq!(session.history(), outcome.history);
+            let pending = match session.state() {
+                SessionState::Pending { calls } => calls,
+                SessionState::Idle | SessionState::Unfinished { .. } => Vec::new(),
+            };
+            assert_eq!(pending, outcome.pending, "what waits is told");
+            outcome.reason.as_str().clone_into(&mut end);
+        }
+        if resumed {
+            end += " resumed";
+        }
+        ends.push(end);
+        let wrong = tools.wrong.lock().unwrap().clone();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        if dice.one_in(2) {
+            let state = session.state();
+            session = Session::open(store.clone(), "h").await.unwrap();
+            assert_eq!(session.state(), state);
+        }
+        assert!(session.history().settled().is_lawful());
+    }
+    let mut ran: Vec<String> = tools.ran.lock().unwrap().iter().map(|it| it.0.clone()).collect();
+    let all = ran.len();
+    ran.sort();
+    ran.dedup();
+    assert_eq!(ran.len(), all, "no call ran twice");
+    ends
+}
+
+async fn begin(session: &Session, agent: &Agent, dice: &Dice) -> (SessionRun, bool) {
+    if dice.one_in(3) {
+        return (session.run(agent, "go").await.unwrap(), false);
+    }
+    match session.state() {
+        SessionState::Idle => (session.run(agent, "go").await.unwrap(), false),
+        SessionState::Unfinished { .. } => (session.resume(agent, []).await.unwrap(), true),
+        SessionState::Pending { calls } => {
+            let verdict = |call: ToolCall| {
+                let verdict = match dice.roll(4) {
+                    0 => Verdict::deny("no"),
+                    1 => Verdict::Output(cast::output(dice)),
+                    _ if call.name == "out" => Verdict::Output(cast::output(dice)),
+                    _ => Verdict::Approve,
+                };
+                (call, verdict)
+            };
+            let verdicts: Vec<_> = calls.into_iter().map(verdict).collect();
+            (session.resume(agent, verdicts).await.unwrap(), true)
+        }
+    }
+}
+
+async fn read(store: &MemoryStore) -> turnstream::History {
+    restore("h", store.load("h", 0).await.unwrap().unwrap_or_default())
+}
+
+/// Pulls a run and looks behind each event. `None` if it was dropped.
+async fn drive(
+    mut run: SessionRun,
+    store: &MemoryStore,
+    folded: &Journal,
+    dice: &Dice,
+) -> Option<Outcome> {
+    loop {
+        let Ok(event) = tokio::time::timeout(Duration::from_mins(1), run.next()).await else {
+            // It waits for a verdict that does not come.
+            run.interrupt();
+            continue;
+        };
+        let event = event.expect("it ends with `Finished`").unwrap();
+        folded.observe(&event);
+        look(store, folded).await;
+        if let Some(call) = event.approval()
+            && !dice.one_in(3)
+        {
+            let _ = if dice.one_in(3) { run.deny(call, "no") } else { run.approve(call) };
+        }
+        if let Event::Finished(outcome) = event {
+            assert!(run.next().await.is_none());
+            return Some(*outcome);
+        }
+        match dice.roll(300) {
+            0..4 => drop(run.steer("Look here.")),
+            4..6 => drop(run.follow_up("And then?")),
+            6 => run.interrupt(),
+            7..9 => return None,
+            _ => {}
+        }
+    }
+}
+
+/// What is durable is what the events say, up to the turn that is open.
+async fn look(store: &MemoryStore, folded: &Journal) {
+    let (durable, told) = (read(store).await, folded.history());
+    let (durable, told): (Vec<&Item>, Vec<&Item>) =
+        (durable.iter().collect(), told.iter().collect());
+    let same = durable.iter().zip(&told).take_while(|(a, b)| a == b).count();
+    assert_eq!(durable.get(same), None, "durable at {same}, and told is {:?}", told.get(same));
+    let more = &told[durable.len()..];
+    let is_open = folded.is_open() && more.iter().all(|item| item.interrupted);
+    assert!(more.is_empty() || is_open, "it was told before it was durable: {more:?}");
+}

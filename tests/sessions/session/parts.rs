@@ -1,0 +1,147 @@
+//! Checkpoints and forks.
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::context::{Compaction, compact_with};
+use turnstream::item::Mark;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
+use turnstream::{Agent, ErrorKind, History, Item};
+
+use super::kit::{Keys, open, tool};
+
+async fn talked(store: &MemoryStore) -> Session {
+    let session = open(store).await;
+    let agent = Agent::new(Scripted::function(|_, n| Reply::text(&format!("Answer {n}."))));
+    for n in 0..3 {
+        session.run(&agent, format!("Question {n}?")).await.unwrap().outcome().await.unwrap();
+    }
+    session
+}
+
+fn texts(history: &History) -> Vec<String> {
+    let text = |item: &Item| {
+        let said = item.as_user().map(turnstream::item::Content::text);
+        said.or_else(|| item.as_text().map(str::to_owned))
+    };
+    history.iter().filter_map(text).collect()
+}
+
+#[tokio::test]
+async fn a_checkpoint_stands_for_what_was_folded_and_the_originals_stay() {
+    let store = MemoryStore::new();
+    let session = talked(&store).await;
+    let summary = Item::user("Two answers.").marked(Mark::Compacted);
+    session.checkpoint(0..4, [summary.clone()]).await.unwrap();
+    for session in [&session, &open(&store).await] {
+        assert_eq!(texts(&session.history()), ["Two answers.", "Question 2?", "Answer 2."]);
+        assert_eq!(session.entries().await.unwrap()[0], Entry::Item(Item::user("Question 0?")));
+    }
+    assert_eq!(session.version(), 7);
+    // What would part a call from its result is refused, and nothing is written.
+    let error = session.checkpoint(2..9, []).await.unwrap_err();
+    assert_eq!((error.kind(), session.version()), (ErrorKind::InvalidRequest, 7));
+
+    let half = |history: &History| {
+        Ok((history.len() > 2).then(|| Compaction { from: 0, to: 1, ..Compaction::default() }))
+    };
+    assert!(session.compact(&compact_with(half)).await.unwrap().is_some());
+    assert_eq!(session.compact(&compact_with(half)).await.unwrap(), None);
+    assert_eq!(open(&store).await.history(), session.history());
+}
+
+#[tokio::test]
+async fn call_ids_of_what_was_folded_stay_known() {
+    let (store, keys) = (MemoryStore::new(), Keys::default());
+    let session = open(&store).await;
+    let model = Scripted::new([Reply::new().call("look", json!({})), Reply::text("Done.")]);
+    let agent = Agent::new(model).with_tools([tool("look", &keys, false)]);
+    let outcome = session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+    let call = outcome.history.iter().find_map(Item::as_tool_call).unwrap().call_id.clone();
+    session.checkpoint(0..3, [Item::user("in short")]).await.unwrap();
+    let history = open(&store).await.history();
+    assert!(history.holds_call_id(&call) && history.len() == 2);
+}
+
+#[tokio::test]
+async fn a_fork_goes_its_own_way_from_any_entry() {
+    let store = MemoryStore::new();
+    let session = talked(&store).await;
+    for at in 0..=6 {
+        let fork = session.fork(at, format!("fork {at}")).await.unwrap();
+        assert_eq!((fork.id(), fork.version()), (&*format!("fork {at}"), at));
+        assert_eq!(fork.history().id(), fork.id());
+        let agent = Agent::new(Scripted::function(|_, _| "Another way."));
+        let outcome = fork.run(&agent, "And?").await.unwrap().outcome().await.unwrap();
+        assert_eq!(outcome.history.len(), usize::try_from(at).unwrap() + 2);
+        let read = Session::open(store.clone(), fork.id()).await.unwrap();
+        assert_eq!(read.history(), fork.history());
+    }
+    assert_eq!(session.history(), open(&store).await.history());
+    assert_eq!(session.version(), 6);
+    let error = session.fork(1, "fork 1").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let error = session.fork(99, "far").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+}
+
+#[tokio::test]
+async fn a_fork_amid_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
+    let (store, keys) = (MemoryStore::new(), Keys::default());
+    let session = open(&store).await;
+    let model = Scripted::new([Reply::new().call("look", json!({})).call("hang", json!({}))]);
+    let tools = [tool("look", &keys, false), tool("hang", &keys, true).idempotent()];
+    let agent = Agent::new(model).with_tools(tools);
+    let mut run = session.run(&agent, "go").await.unwrap();
+    while let Some(event) = run.next().await {
+        if event.unwrap().tool_output().is_some() {
+            break;
+        }
+    }
+    // The call hangs on in the run, which is still there.
+    let ran = keys.lock().unwrap().len();
+    for at in 0..=session.version() {
+        let fork = session.fork(at, format!("fork {at}")).await.unwrap();
+        assert!(fork.history().is_lawful());
+        assert!(!matches!(fork.state(), SessionState::Pending { .. }));
+        let agent = Agent::new(Scripted::function(|_, _| "On."))
+            .with_tools([tool("hang", &keys, false).idempotent()]);
+        fork.run(&agent, "on").await.unwrap().outcome().await.unwrap();
+    }
+    assert_eq!(keys.lock().unwrap().len(), ran);
+    assert_eq!(session.history().unanswered_calls().len(), 1);
+    drop(run);
+}
+
+#[tokio::test]
+async fn a_fork_of_a_session_that_waits_waits_as_well() {
+    let (store, keys) = (MemoryStore::new(), Keys::default());
+    let session = open(&store).await;
+    let model = Scripted::new([Reply::new().call("look", json!({}))]);
+    let agent = Agent::new(model).with_tools([tool("look", &keys, false).needs_approval()]);
+    session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+    let fork = session.fork(session.version(), "f").await.unwrap();
+    assert_eq!(fork.state(), session.state());
+    assert_eq!(store.load("f", 0).await.unwrap(), store.load("s", 0).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_checkpoint_of_a_session_that_waits_parts_no_call_from_its_result() {
+    let (store, keys) = (MemoryStore::new(), Keys::default());
+    let session = open(&store).await;
+    let model = Scripted::function(|request, _| match request.history.len() {
+        1 => Reply::text("See.").call_raw("a", "look", "{}"),
+        _ => Reply::text("And now.").call_raw("b", "ask", "{}"),
+    });
+    let tools = [tool("look", &keys, false), tool("ask", &keys, false).needs_approval()];
+    session.run(&Agent::new(model).with_tools(tools), "go").await.unwrap().outcome().await.unwrap();
+    let (state, version) = (session.state(), session.version());
+    // A finished call, its result, and the call that waits.
+    for range in [2..3, 3..4, 5..6, 0..6] {
+        let error = session.checkpoint(range, []).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    }
+    assert_eq!((session.state(), session.version()), (state.clone(), version));
+    session.checkpoint(0..4, [Item::user("in short")]).await.unwrap();
+    assert_eq!((session.state(), open(&store).await.state()), (state.clone(), state));
+}

@@ -1,0 +1,187 @@
+//! What is left is told, and gone on with as its tools allow.
+
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use turnstream::agent::hook::{BeforeTool, before_tool};
+use turnstream::event::{Reason, ToolEvent};
+use turnstream::item::{ResultKind, ToolCall};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{MemoryStore, Session, SessionState};
+use turnstream::tool::{Tool, Update, Verdict};
+use turnstream::{Agent, ErrorKind, Event, Item};
+
+use super::kit::{Keys, open, spec, tool};
+
+/// A session whose process ended while these tools ran, side by side.
+async fn broken_off(store: &MemoryStore, agent: &Agent) -> Session {
+    let session = open(store).await;
+    let mut run = session.run(agent, "go").await.unwrap();
+    let mut started = 0;
+    while started < 2 {
+        let event = run.next().await.unwrap().unwrap();
+        started += u32::from(matches!(event, Event::Tool(ToolEvent::Started { .. })));
+    }
+    // They run, and do not end.
+    assert!(run.next().now_or_never().is_none());
+    drop(run);
+    open(store).await
+}
+
+fn calls_then(text: &'static str) -> Scripted {
+    Scripted::function(move |request, _| match request.history.last() {
+        Some(item) if item.as_user().is_some() && request.history.len() == 1 => {
+            Reply::new().call_raw("a", "once", "{}").call_raw("b", "again", "{}")
+        }
+        _ => Reply::text(text),
+    })
+}
+
+fn kinds(session: &Session) -> Vec<(String, ResultKind)> {
+    let results = session.history();
+    let results = results.iter().filter_map(Item::as_tool_result);
+    results.map(|result| (result.call_id.clone(), result.kind)).collect()
+}
+
+#[tokio::test]
+async fn what_a_crash_left_open_is_told_and_only_idempotent_tools_run_again() {
+    for says in [false, true] {
+        let (store, keys) = (MemoryStore::new(), Keys::default());
+        let tools = |hangs| [tool("once", &keys, hangs), tool("again", &keys, hangs).idempotent()];
+        let session =
+            broken_off(&store, &Agent::new(calls_then("x")).with_tools(tools(true))).await;
+        let SessionState::Unfinished { open: calls } = session.state() else { panic!() };
+        assert_eq!(calls.iter().map(|call| &*call.call_id).collect::<Vec<_>>(), ["a", "b"]);
+
+        let agent = Agent::new(calls_then("Done.")).with_tools(tools(false));
+        let run = match says {
+            true => session.run(&agent, "go on").await,
+            false => session.resume(&agent, []).await,
+        };
+        let outcome = run.unwrap().outcome().await.unwrap();
+        assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "Done."));
+        let kinds = kinds(&session);
+        assert_eq!(kinds, [("a".into(), ResultKind::Interrupted), ("b".into(), ResultKind::Ok)]);
+        // Under the old key.
+        keys.lock().unwrap().sort();
+        assert_eq!(*keys.lock().unwrap(), ["s/a", "s/b", "s/b"]);
+        assert_eq!(outcome.history, session.history());
+        assert!(outcome.history.is_lawful());
+        let asked = outcome.history.iter().filter(|item| item.as_user().is_some()).count();
+        assert_eq!(asked, 1 + usize::from(says));
+    }
+}
+
+#[tokio::test]
+async fn a_streaming_tool_runs_again_as_well() {
+    let (store, keys) = (MemoryStore::new(), Keys::default());
+    let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
+    let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
+    let streams = Tool::typed_streaming(spec("again"), |_args: serde_json::Value, _cx| {
+        futures::stream::iter([Update::progress(&1), Update::output("streamed")])
+    });
+    let agent = Agent::new(calls_then("Done.")).with_tools([streams.unwrap().idempotent()]);
+    session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+    assert_eq!(kinds(&session)[1], ("b".into(), ResultKind::Ok));
+}
+
+#[tokio::test]
+async fn hooks_and_approvals_are_asked_again_about_what_runs_again() {
+    let (store, keys) = (MemoryStore::new(), Keys::default());
+    let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
+    let agent = Agent::new(calls_then("x")).with_tools(hanging);
+    let denies = before_tool(|_, _| async { BeforeTool::Deny("not twice".into()) });
+    let again = || tool("again", &keys, false).idempotent();
+    let done = || Agent::new(calls_then("Done."));
+
+    let session = broken_off(&store, &agent).await;
+    let ran = keys.lock().unwrap().len();
+    session.fork(session.version(), "other").await.unwrap();
+    let agent = done().with_tools([again()]).with_hook(denies);
+    session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+    assert_eq!(kinds(&session)[1], ("b".into(), ResultKind::Denied));
+
+    // Nobody is there to be asked: what was said comes back.
+    let store = MemoryStore::new();
+    let agent = Agent::new(calls_then("x"))
+        .with_tools([tool("once", &keys, true), tool("again", &keys, true).idempotent()]);
+    let session = broken_off(&store, &agent).await;
+    let ran = ran + 2;
+    let agent = done().with_tools([again().needs_approval()]);
+    let outcome = session.run(&agent, "go on").await.unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.reason, outcome.undelivered.len()), (Reason::Pending, 1));
+    assert_eq!(keys.lock().unwrap().len(), ran, "it has not run");
+    let SessionState::Pending { calls } = open(&store).await.state() else { panic!() };
+    let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
+    session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    assert_eq!(keys.lock().unwrap().last().unwrap(), "s/b");
+    assert_eq!(keys.lock().unwrap().len(), ran + 1);
+}
+
+#[tokio::test]
+async fn a_result_from_elsewhere_answers_what_was_broken_off() {
+    let (store, keys) = (MemoryStore::new(), Keys::default());
+    let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
+    let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
+    let SessionState::Unfinished { open: calls } = session.state() else { panic!() };
+    let agent = Agent::new(calls_then("Done.")).with_tools([tool("once", &keys, false)]);
+    let other = ToolCall { call_id: "z".into(), ..calls[0].clone() };
+    for wrong in [vec![other.clone()], vec![calls[0].clone(), calls[0].clone()]] {
+        let verdicts = wrong.into_iter().map(|call| (call, Verdict::Approve));
+        let error = session.resume(&agent, verdicts).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    }
+    let verdicts =
+        [(calls[0].clone(), Verdict::output("it is paid")), (calls[1].clone(), Verdict::Approve)];
+    session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    let kinds = kinds(&session);
+    // `again` is no idempotent tool of this agent, so an approval does not run it.
+    assert!(kinds.contains(&("a".into(), ResultKind::Ok)), "{kinds:?}");
+    assert!(kinds.contains(&("b".into(), ResultKind::Interrupted)), "{kinds:?}");
+    assert_eq!(keys.lock().unwrap().len(), 2, "nothing ran again");
+}
+
+#[tokio::test]
+async fn a_question_without_an_answer_is_asked_again_and_nothing_is_left_behind_an_answer() {
+    let store = MemoryStore::new();
+    let session = open(&store).await;
+    let error = session.resume(&Agent::new(Scripted::new(["x"])), []).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    let mut run = session.run(&Agent::new(Scripted::new(["x"])), "Why?").await.unwrap();
+    run.next().await.unwrap().unwrap();
+    drop(run);
+    let session = open(&store).await;
+    assert_eq!(session.state(), SessionState::Unfinished { open: Vec::new() });
+    let agent = Agent::new(Scripted::new(["Because."]));
+    let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.history.len(), session.state()), (2, SessionState::Idle));
+}
+
+#[tokio::test]
+async fn pending_calls_are_resumed_once_and_answered_as_interrupted_by_something_said() {
+    for says in [false, true] {
+        let (store, keys) = (MemoryStore::new(), Keys::default());
+        let model = Scripted::function(|request, _| match request.history.len() {
+            1 => Reply::new().call("once", json!({})),
+            _ => Reply::text("Done."),
+        });
+        let agent = Agent::new(model).with_tools([tool("once", &keys, false).needs_approval()]);
+        let session = open(&store).await;
+        session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+        let SessionState::Pending { calls } = open(&store).await.state() else { panic!() };
+        let session = open(&store).await;
+        let before = session.version();
+        assert!(session.resume(&agent, []).await.is_err(), "a verdict is missing");
+        assert_eq!(session.version(), before, "nothing was written for it");
+        let verdicts = || calls.iter().map(|call| (call.clone(), Verdict::Approve));
+        let outcome = match says {
+            true => session.run(&agent, "never mind").await,
+            false => session.resume(&agent, verdicts()).await,
+        };
+        outcome.unwrap().outcome().await.unwrap();
+        assert_eq!(keys.lock().unwrap().len(), usize::from(!says));
+        let kind = if says { ResultKind::Interrupted } else { ResultKind::Ok };
+        assert_eq!(kinds(&session)[0].1, kind);
+        assert!(open(&store).await.resume(&agent, verdicts()).await.is_err(), "a second time");
+        assert_eq!(keys.lock().unwrap().len(), usize::from(!says));
+    }
+}

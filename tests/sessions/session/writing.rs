@@ -1,0 +1,169 @@
+//! What is written, and what happens when it cannot be.
+
+use std::sync::atomic::Ordering;
+
+use futures::{FutureExt, StreamExt};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{Conflict, Entry, SessionState};
+use turnstream::{Agent, ErrorKind, Event};
+
+use super::kit::{Counting, Keys, open, tool};
+
+#[tokio::test]
+async fn each_entry_is_written_once_and_growth_is_linear() {
+    let store = Counting::default();
+    let session = open(&store).await;
+    let keys = Keys::default();
+    let model = Scripted::function(|request, _| match request.history.last() {
+        Some(item) if item.as_user().is_some() => {
+            Reply::text("Look.").call("look", serde_json::json!({}))
+        }
+        _ => Reply::text("Done."),
+    });
+    let agent = Agent::new(model).with_tools([tool("look", &keys, false)]);
+    for turn in 1..=100 {
+        session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+        // What the user said, the model's words and call, the result, the model's words.
+        assert_eq!(store.entries.load(Ordering::Relaxed), turn * 5);
+        assert_eq!(store.appends.load(Ordering::Relaxed), turn * 4);
+    }
+    assert_eq!(session.version(), 500);
+    assert_eq!(open(&store).await.history(), session.history());
+}
+
+#[tokio::test]
+async fn while_something_is_written_nothing_below_is_polled() {
+    let store = Counting::default();
+    let session = open(&store).await;
+    let model = Scripted::new([Reply::text("Hello!")]);
+    let mut run = session.run(&Agent::new(model.clone()), "Hi").await.unwrap();
+    // The append waits; the request does not begin beside it.
+    assert!(run.next().now_or_never().is_none());
+    assert_eq!((model.requests().len(), session.version()), (0, 0));
+    assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
+    assert_eq!((model.requests().len(), session.version()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_store_that_fails_drops_the_run_in_that_call_and_no_finished_comes() {
+    let store = Counting::default();
+    let session = open(&store).await;
+    let keys = Keys::default();
+    let model = Scripted::new([Reply::new()
+        .call("look", serde_json::json!({}))
+        .call("look", serde_json::json!({}))]);
+    let agent =
+        Agent::new(model).with_tools([tool("look", &keys, false), tool("hang", &keys, true)]);
+    let mut run = session.run(&agent, "go").await.unwrap();
+    let handle = run.handle();
+    let mut last = None;
+    while let Some(event) = run.next().await {
+        if let Ok(event) = &event {
+            assert!(event.finished().is_none());
+            if event.turn_complete().is_some() {
+                store.fails.store(true, Ordering::Relaxed);
+            }
+        }
+        last = Some(event);
+    }
+    let error = last.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::Store, "the disk is full"));
+    assert!(handle.steer("late").is_err(), "the run below is gone");
+    assert!(run.next().await.is_none());
+
+    // What is there is read again, and gone on with.
+    store.fails.store(false, Ordering::Relaxed);
+    let SessionState::Unfinished { open: calls } = session.state() else { panic!() };
+    assert_eq!(calls.len(), 2);
+    let agent = Agent::new(Scripted::new(["On."]));
+    let outcome = session.run(&agent, "again").await.unwrap().outcome().await.unwrap();
+    assert!(outcome.history.is_lawful());
+    assert_eq!(open(&store).await.history(), outcome.history);
+}
+
+#[tokio::test]
+async fn of_two_runs_of_one_session_the_second_to_write_gets_a_conflict() {
+    let store = Counting::default();
+    let (one, other) = (open(&store).await, open(&store).await);
+    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    for (first, second) in [(one.clone(), other), (one.clone(), one.clone())] {
+        second.refresh().await.unwrap();
+        let mut a = first.run(&agent, "a").await.unwrap();
+        let mut b = second.run(&agent, "b").await.unwrap();
+        assert!(matches!(a.next().await, Some(Ok(Event::Appended { .. }))));
+        let error = b.next().await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(Conflict::of(&error).unwrap().found > Conflict::of(&error).unwrap().expected);
+        assert!(b.next().await.is_none());
+        a.outcome().await.unwrap();
+        // The next run of either reads what is there.
+        let outcome = second.run(&agent, "c").await.unwrap().outcome().await.unwrap();
+        assert_eq!(outcome.history, open(&store).await.history());
+        first.refresh().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_append_that_nobody_waited_for_is_looked_up_before_the_next_run() {
+    let store = Counting::default();
+    let session = open(&store).await;
+    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    let mut run = session.run(&agent, "lost?").await.unwrap();
+    assert!(run.next().now_or_never().is_none());
+    drop(run);
+    // It was written after all, by somebody.
+    let item = turnstream::Item::user("lost?");
+    turnstream::session::Store::append(&store.inner, "s", 0, vec![Entry::Item(item)])
+        .await
+        .unwrap();
+    let outcome = session.run(&agent, "and now?").await.unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.history.len(), session.version()), (3, 3));
+}
+
+#[tokio::test]
+async fn a_panic_of_the_store_is_an_error() {
+    struct Panics;
+    impl turnstream::session::Store for Panics {
+        fn append<'a>(
+            &'a self,
+            _: &'a str,
+            _: u64,
+            _: Vec<Entry>,
+        ) -> futures::future::BoxFuture<'a, Result<u64, turnstream::Error>> {
+            async { panic!("the store") }.boxed()
+        }
+        fn load<'a>(
+            &'a self,
+            _: &'a str,
+            _: u64,
+        ) -> futures::future::BoxFuture<'a, Result<Option<Vec<Entry>>, turnstream::Error>> {
+            async { Ok(None) }.boxed()
+        }
+        fn list(
+            &self,
+        ) -> futures::future::BoxFuture<
+            '_,
+            Result<Vec<turnstream::session::Listed>, turnstream::Error>,
+        > {
+            async { Ok(Vec::new()) }.boxed()
+        }
+        fn fork<'a>(
+            &'a self,
+            _: &'a str,
+            _: u64,
+            _: &'a str,
+        ) -> futures::future::BoxFuture<'a, Result<(), turnstream::Error>> {
+            async { Ok(()) }.boxed()
+        }
+    }
+    let session = turnstream::session::Session::open(Panics, "s").await.unwrap();
+    let agent = Agent::new(Scripted::new(["Hello!"]));
+    let error = session.run(&agent, "Hi").await.unwrap().outcome().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panic);
+}
+
+#[tokio::test]
+async fn a_session_needs_an_id() {
+    let opened = turnstream::session::Session::open(Counting::default(), "").await;
+    assert_eq!(opened.unwrap_err().kind(), ErrorKind::InvalidRequest);
+}

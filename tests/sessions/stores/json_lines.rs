@@ -1,0 +1,358 @@
+//! What files of JSON lines survive.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use futures::executor::block_on;
+use turnstream::env::FixedClock;
+use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
+use turnstream::{Error, ErrorKind};
+
+use super::sample::{Folder, every_kind, numbered, said};
+
+fn load(folder: &Path, id: &str) -> Result<Option<Vec<Entry>>, Error> {
+    block_on(JsonLinesStore::open(folder)?.load(id, 0))
+}
+
+#[track_caller]
+fn append(store: &JsonLinesStore, id: &str, version: u64, entries: Vec<Entry>) -> u64 {
+    block_on(store.append(id, version, entries)).unwrap()
+}
+
+/// Cuts the last append at every byte: there is what was before it, or all of it.
+fn check_cut(first: &[Entry], last: &[Entry]) {
+    let folder = Folder::new();
+    let path = folder.join("s.jsonl");
+    let before = match first.is_empty() {
+        true => 0,
+        false => {
+            let store = JsonLinesStore::open(folder.path()).unwrap();
+            append(&store, "s", 0, first.to_vec());
+            fs::metadata(&path).unwrap().len()
+        }
+    };
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    append(&store, "s", first.len() as u64, last.to_vec());
+    let whole = fs::read(&path).unwrap();
+    let old = (!first.is_empty()).then(|| first.to_vec());
+    let new = [first, last].concat();
+
+    for cut in usize::try_from(before).unwrap()..whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let again = JsonLinesStore::open(folder.path()).unwrap();
+        assert!(block_on(again.load("s", 0)).unwrap() == old, "cut at {cut} of {}", whole.len());
+        assert_eq!(block_on(again.list()).unwrap().len(), usize::from(old.is_some()), "{cut}");
+        // Reading changes nothing, and an append puts it right.
+        assert_eq!(fs::read(&path).unwrap(), whole[..cut]);
+        let version = first.len() as u64;
+        // Also by a store that has seen it whole.
+        let writer = if cut % 2 == 0 { &store } else { &again };
+        append(writer, "s", version, last.to_vec());
+        assert!(fs::read(&path).unwrap() == whole, "cut at {cut}");
+    }
+    assert!(load(folder.path(), "s").unwrap() == Some(new));
+}
+
+#[test]
+fn an_append_cut_at_any_byte_never_was() {
+    check_cut(&numbered(0..2), &[said("a\u{2028}😀")]);
+    check_cut(&numbered(0..2), &numbered(2..5));
+    check_cut(&numbered(0..1), &every_kind());
+}
+
+#[test]
+fn a_first_append_cut_at_any_byte_never_was() {
+    check_cut(&[], &[said("one")]);
+    check_cut(&[], &numbered(0..3));
+}
+
+#[test]
+fn a_fork_cut_at_any_byte_never_was() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    append(&store, "s", 0, numbered(0..2));
+    block_on(store.fork("s", 1, "f")).unwrap();
+    let path = folder.join("f.jsonl");
+    let whole = fs::read(&path).unwrap();
+    for cut in 0..whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        assert_eq!(load(folder.path(), "f").unwrap(), None, "{cut}");
+        block_on(store.fork("s", 1, "f")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), whole);
+    }
+    assert_eq!(load(folder.path(), "f").unwrap(), Some(numbered(0..1)));
+}
+
+/// The last line was half on the disk when the power went: it ends well and is no JSON or no text.
+#[test]
+fn a_last_line_that_is_broken_never_was() {
+    for broken in ["{\"type\":\"us\0\0\0\0\0\0\0\0\n", "\0\0\0\0", "\n", "{}}\n"] {
+        let folder = Folder::new();
+        let store = JsonLinesStore::open(folder.path()).unwrap();
+        append(&store, "s", 0, numbered(0..2));
+        let path = folder.join("s.jsonl");
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, [&*whole, broken.as_bytes()].concat()).unwrap();
+        assert_eq!(load(folder.path(), "s").unwrap(), Some(numbered(0..2)), "{broken:?}");
+        append(&store, "s", 2, numbered(2..3));
+        assert_eq!(load(folder.path(), "s").unwrap(), Some(numbered(0..3)), "{broken:?}");
+
+        let invalid = [&*whole, b"{\"type\":\"user\",\"content\":\"\xff\"}\n"].concat();
+        fs::write(&path, invalid).unwrap();
+        assert_eq!(load(folder.path(), "s").unwrap(), Some(numbered(0..2)));
+    }
+}
+
+/// A file that is refused: by reading, by writing, with a reason, and not one byte of it is changed.
+#[track_caller]
+fn check_refused(text: &[u8], reason: &str) {
+    let folder = Folder::new();
+    let path = folder.join("s.jsonl");
+    fs::write(&path, text).unwrap();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    for error in [
+        block_on(store.load("s", 0)).unwrap_err(),
+        block_on(store.append("s", 0, numbered(0..1))).unwrap_err(),
+        block_on(store.fork("s", 0, "f")).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+        assert!(error.message().contains(reason), "{error}");
+        assert!(error.message().contains("s.jsonl"), "{error}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), text);
+    assert!(!folder.join("f.jsonl").exists());
+}
+
+const HEADER: &str = "{\"type\":\"session\",\"version\":1,\"id\":\"s\"}\n";
+const LINE: &str = "{\"type\":\"user\",\"content\":\"x\"}\n";
+
+#[test]
+fn a_broken_line_in_the_middle_is_named_and_nothing_is_changed() {
+    let check = |middle: &str, number: u32| {
+        let text = [HEADER, LINE, middle, LINE].concat();
+        check_refused(text.as_bytes(), &format!("line {number} of the session is broken"));
+    };
+    check("{\"type\":\n", 3);
+    check("\n", 3);
+    check("garbage\n", 3);
+    let mark = "{\"type\":\"append\",\"entries\":2}\n";
+    check(&[mark, LINE, "{]\n"].concat(), 5);
+    // A line of several was taken out by hand.
+    check(&[mark, LINE, mark, LINE].concat(), 5);
+    check("{\"type\":\"append\",\"entries\":-1}\n", 3);
+}
+
+#[test]
+fn what_is_no_session_is_refused_and_left_alone() {
+    check_refused(b"my notes", "does not begin with a header");
+    check_refused(b"{\"type\":\"user\",\"content\":\"x\"}\n", "does not begin with a header");
+    check_refused(&[0; 64], "does not begin with a header");
+    check_refused(b"\xff\xfe\n\n", "does not begin with a header");
+    check_refused(b"{\"type\":\"session\",\"version\":1}\n", "line 1 is no header");
+}
+
+#[test]
+fn a_later_format_is_refused() {
+    let later = HEADER.replace(":1,", ":2,");
+    check_refused(later.as_bytes(), "the session has format 2");
+    check_refused(format!("{later}{LINE}").as_bytes(), "the session has format 2");
+}
+
+#[test]
+fn an_entry_of_a_later_version_is_an_error_of_load_and_is_never_cut() {
+    let folder = Folder::new();
+    let text = format!("{HEADER}{LINE}{{\"type\":\"of tomorrow\"}}\n");
+    fs::write(folder.join("s.jsonl"), &text).unwrap();
+    let error = load(folder.path(), "s").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert!(error.message().contains("line 3 of the session is no entry"), "{error}");
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    append(&store, "s", 2, numbered(0..1));
+    assert!(fs::read_to_string(folder.join("s.jsonl")).unwrap().starts_with(&text));
+}
+
+#[test]
+fn other_files_in_the_folder_are_no_sessions() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    append(&store, "s", 0, numbered(0..1));
+    fs::write(folder.join("record.jsonl"), "{\"type\":\"recording\"}\n").unwrap();
+    fs::write(folder.join("empty.jsonl"), "").unwrap();
+    fs::write(folder.join("README.md"), "hello").unwrap();
+    fs::write(folder.join("S.jsonl"), HEADER).unwrap();
+    fs::create_dir(folder.join("folder.jsonl")).unwrap();
+    fs::write(folder.join("a~b.jsonl"), format!("{HEADER}{LINE}")).unwrap();
+    fs::copy(folder.join("s.jsonl"), folder.join("copy.jsonl")).unwrap();
+    let listed = block_on(store.list()).unwrap();
+    let mut ids: Vec<_> = listed.iter().map(|listed| &*listed.id).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["copy", "s"]);
+    assert_eq!(load(folder.path(), "copy").unwrap(), Some(numbered(0..1)));
+}
+
+#[test]
+fn one_file_is_a_store_of_one_session() {
+    let folder = Folder::new();
+    let path = folder.join("not/yet/My chat.log");
+    let (store, id) = JsonLinesStore::file(&path).unwrap();
+    assert_eq!(id, "My chat");
+    assert!(!path.exists());
+    assert_eq!(block_on(store.load(&id, 0)).unwrap(), None);
+    assert_eq!(block_on(store.list()).unwrap(), []);
+    append(&store, &id, 0, numbered(0..2));
+    assert_eq!(block_on(store.list()).unwrap()[0].id, id);
+
+    let (again, id) = JsonLinesStore::file(&path).unwrap();
+    assert_eq!(block_on(again.load(&id, 0)).unwrap(), Some(numbered(0..2)));
+    assert_eq!(block_on(again.load("other", 0)).unwrap(), None);
+    for error in [
+        block_on(again.append("other", 0, numbered(0..1))).unwrap_err(),
+        block_on(again.fork(&id, 0, "other")).unwrap_err(),
+        JsonLinesStore::file("..").unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
+    }
+}
+
+#[test]
+fn a_file_of_a_folder_is_the_same_session_by_itself() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    append(&store, "My chat", 0, numbered(0..2));
+    block_on(store.fork("My chat", 1, "f")).unwrap();
+    let (file, id) = JsonLinesStore::file(folder.join("%4dy%20chat.jsonl")).unwrap();
+    assert_eq!(id, "My chat");
+    assert_eq!(append(&file, &id, 2, numbered(2..3)), 3);
+    assert_eq!(block_on(store.load(&id, 0)).unwrap(), Some(numbered(0..3)));
+    let (fork, id) = JsonLinesStore::file(folder.join("f.jsonl")).unwrap();
+    assert_eq!(block_on(fork.load(&id, 0)).unwrap(), Some(numbered(0..1)));
+}
+
+#[test]
+fn a_fork_whose_origin_is_gone_is_an_error() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    append(&store, "s", 0, numbered(0..1));
+    append(&store, "s", 1, numbered(1..2));
+    block_on(store.fork("s", 2, "f")).unwrap();
+    append(&store, "f", 2, numbered(2..3));
+    let path = folder.join("s.jsonl");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let reason = "the first 2 entries of `s`, a fork's origin, are not there";
+    assert_eq!(load(folder.path(), "f").unwrap_err().message(), reason);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(load(folder.path(), "f").unwrap_err().message(), reason);
+    // Its own are read.
+    assert_eq!(block_on(store.load("f", 2)).unwrap(), Some(numbered(2..3)));
+
+    // By hand only.
+    let beyond =
+        r#"{"type":"session","version":1,"id":"f","fork":{"id":"s","at":18446744073709551615}}"#;
+    fs::write(folder.join("beyond.jsonl"), format!("{beyond}\n{LINE}")).unwrap();
+    assert_eq!(load(folder.path(), "beyond").unwrap_err().kind(), ErrorKind::Store);
+    fs::write(&path, fs::read_to_string(folder.join("f.jsonl")).unwrap()).unwrap();
+    assert!(load(folder.path(), "f").unwrap_err().message().contains("is a fork of itself"));
+}
+
+#[test]
+fn two_handles_on_one_file_see_each_other() {
+    let folder = Folder::new();
+    let one = JsonLinesStore::open(folder.path()).unwrap();
+    let (two, id) = JsonLinesStore::file(folder.join("s.jsonl")).unwrap();
+    append(&one, "s", 0, numbered(0..1));
+    append(&two, &id, 1, numbered(1..3));
+    let error = block_on(one.append("s", 1, numbered(9..10))).unwrap_err();
+    assert_eq!(Conflict::of(&error).unwrap().found, 3);
+    append(&one, "s", 3, numbered(3..4));
+    assert_eq!(block_on(two.load(&id, 0)).unwrap(), Some(numbered(0..4)));
+}
+
+#[test]
+fn an_append_reads_the_file_only_if_somebody_else_has_written() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path())
+        .unwrap()
+        .with_clock(FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7)));
+    append(&store, "s", 0, numbered(0..2));
+    // The same length and the same time: only a reader would notice.
+    let path = folder.join("s.jsonl");
+    let broken = fs::read_to_string(&path).unwrap().replace("\"0\"}", "\"0\"]");
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::write(&path, broken).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    append(&store, "s", 2, numbered(2..3));
+    assert_eq!(load(folder.path(), "s").unwrap_err().kind(), ErrorKind::Store);
+    assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::from_secs(7));
+}
+
+#[test]
+fn what_is_in_the_way_is_told() {
+    let folder = Folder::new();
+    fs::create_dir(folder.join("s.jsonl")).unwrap();
+    fs::write(folder.join("file"), "").unwrap();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    let error = block_on(store.append("s", 0, numbered(0..1))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert!(error.message().ends_with("s.jsonl` is not a file"), "{error}");
+    assert_eq!(block_on(store.load("s", 0)).unwrap_err().message(), error.message());
+    let error = JsonLinesStore::open(folder.join("file")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert!(error.find_source::<std::io::Error>().is_some());
+    let error = JsonLinesStore::file(folder.join("file/s.jsonl")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_may_only_be_read_is_read_and_not_written() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    append(&store, "s", 0, numbered(0..1));
+    let path = folder.join("s.jsonl");
+    let mut rights = fs::metadata(&path).unwrap().permissions();
+    rights.set_readonly(true);
+    fs::set_permissions(&path, rights).unwrap();
+    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(numbered(0..1)));
+    if fs::File::options().write(true).open(&path).is_ok() {
+        println!("skipped: whoever runs this may write what is read-only");
+        return;
+    }
+    let error = block_on(store.append("s", 1, numbered(1..2))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert!(error.message().contains("cannot open"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() {
+    use futures::FutureExt;
+
+    for is_replaced in [false, true] {
+        let folder = Folder::new();
+        let store = JsonLinesStore::open(folder.path()).unwrap();
+        append(&store, "s", 0, numbered(0..1));
+        append(&store, "other", 0, numbered(5..6));
+        let path = folder.join("s.jsonl");
+        let held = fs::File::open(&path).unwrap();
+        held.lock().unwrap();
+        let mut waits = store.append("s", 1, numbered(1..2));
+        for _ in 0..200_000 {
+            assert!((&mut waits).now_or_never().is_none(), "it is locked");
+            std::thread::yield_now();
+        }
+        match is_replaced {
+            true => fs::rename(folder.join("other.jsonl"), &path).unwrap(),
+            false => fs::remove_file(&path).unwrap(),
+        }
+        drop(held);
+        match (block_on(waits), is_replaced) {
+            (Ok(2), true) => {
+                assert_eq!(load(folder.path(), "s").unwrap().unwrap()[1..], numbered(1..2));
+            }
+            (Err(error), false) => assert_eq!(Conflict::of(&error).unwrap().found, 0),
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Several processes on one session, and a disk that is full. The test binary starts itself again.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use futures::executor::block_on;
+use turnstream::item::ItemKind;
+use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
+use turnstream::{Error, ErrorKind, Item};
+
+use super::sample::{Folder, numbered, said};
+
+const ROLE: &str = "TURNSTREAM_STORES_ROLE";
+const PLACE: &str = "TURNSTREAM_STORES_PLACE";
+const WRITERS: usize = 3;
+const EACH: usize = 40;
+
+type Open = fn(&Path) -> Result<Box<dyn Store>, Error>;
+
+fn json_lines(folder: &Path) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(JsonLinesStore::open(folder)?))
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite(folder: &Path) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(turnstream::session::SqliteStore::open(folder.join("db"))?))
+}
+
+/// Starts a test of this module in a process of its own, with a role.
+fn again(test: &str, role: &str, folder: &Path) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    let (_, module) = module_path!().split_once("::").expect("a module of the binary");
+    command
+        .args([&*format!("{module}::{test}"), "--exact", "--nocapture"])
+        .env(ROLE, role)
+        .env(PLACE, folder);
+    command.stdout(Stdio::null());
+    command
+}
+
+/// Appends, with every third append of two entries, and another try at each conflict.
+fn write(store: &dyn Store, role: &str) {
+    let mut version = 0;
+    for n in 0..EACH {
+        let own: Vec<Entry> = (0..=n % 3 / 2).map(|k| said(&format!("{role} {n} {k}"))).collect();
+        version = loop {
+            match block_on(store.append("s", version, own.clone())) {
+                Ok(version) => break version,
+                Err(error) => match Conflict::of(&error) {
+                    Some(conflict) => version = conflict.found,
+                    None => panic!("{error}"),
+                },
+            }
+        };
+    }
+}
+
+fn text(entry: &Entry) -> String {
+    match entry {
+        Entry::Item(Item { kind: ItemKind::User { content }, .. }) => content.text(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn check_processes(test: &str, open: Open) {
+    if let (Ok(role), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
+        return write(&*open(Path::new(&folder)).unwrap(), &role);
+    }
+    let folder = Folder::new();
+    let start = |n: usize| again(test, &format!("w{n}"), folder.path()).spawn().unwrap();
+    let children: Vec<_> = (0..WRITERS).map(start).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let store = open(folder.path()).unwrap();
+    let entries: Vec<String> =
+        block_on(store.load("s", 0)).unwrap().unwrap().iter().map(text).collect();
+    // Each acknowledged append is there once, in the order of its writer, and nothing else.
+    for n in 0..WRITERS {
+        let own: Vec<_> =
+            (0..EACH).flat_map(|i| (0..=i % 3 / 2).map(move |k| format!("w{n} {i} {k}"))).collect();
+        let found = entries.iter().filter(|text| text.starts_with(&format!("w{n} ")));
+        assert!(found.eq(own.iter()), "of writer {n}");
+    }
+    let own: usize = (0..EACH).map(|n| 1 + n % 3 / 2).sum();
+    assert_eq!(entries.len(), WRITERS * own);
+    // And what belongs to one append stands together.
+    for (at, text) in entries.iter().enumerate().filter(|(_, text)| text.ends_with(" 1")) {
+        assert_eq!(entries[at - 1][..text.len() - 2], text[..text.len() - 2]);
+    }
+}
+
+#[test]
+fn processes_that_write_one_file_of_json_lines_lose_nothing() {
+    check_processes("processes_that_write_one_file_of_json_lines_lose_nothing", json_lines);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn processes_that_write_one_sqlite_session_lose_nothing() {
+    check_processes("processes_that_write_one_sqlite_session_lose_nothing", sqlite);
+}
+
+/// A writer tells what was acknowledged, and is killed after so many words; the next one goes on.
+fn check_killed(test: &str, open: Open) {
+    if let (Ok(_), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
+        let store = open(Path::new(&folder)).unwrap();
+        let mut version = block_on(store.load("s", 0)).unwrap().map_or(0, |e| e.len() as u64);
+        loop {
+            // Some of one entry, some of several, some large.
+            let len = version % 4 + 1;
+            let mut entries = numbered(version..version + len);
+            entries[0] = said(&format!("{version}{}", " ".repeat(1 << (version % 16))));
+            version = block_on(store.append("s", version, entries)).unwrap();
+            eprintln!("{version}");
+        }
+    }
+    let folder = Folder::new();
+    let mut least = 0;
+    for acknowledged in [0, 1, 2, 3, 5, 8, 13, 21] {
+        let mut child =
+            again(test, "killed", folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        for _ in 0..acknowledged {
+            least = said.next().unwrap().unwrap().parse().unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // What it said before it was gone counts, too.
+        least = said.map_while(Result::ok).filter_map(|n| n.parse().ok()).last().unwrap_or(least);
+
+        let store = open(folder.path()).unwrap();
+        let entries = block_on(store.load("s", 0)).unwrap().unwrap_or_default();
+        assert!(entries.len() >= least, "{} of {least}", entries.len());
+        for (n, entry) in entries.iter().enumerate() {
+            assert_eq!(text(entry).trim_end(), n.to_string());
+        }
+    }
+    assert!(least >= 53, "only {least} were written");
+}
+
+#[test]
+fn a_killed_writer_of_json_lines_loses_nothing_that_was_acknowledged() {
+    check_killed("a_killed_writer_of_json_lines_loses_nothing_that_was_acknowledged", json_lines);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_killed_writer_of_sqlite_loses_nothing_that_was_acknowledged() {
+    check_killed("a_killed_writer_of_sqlite_loses_nothing_that_was_acknowledged", sqlite);
+}
+
+/// The bytes in files of JSON lines.
+fn lines_size(folder: &Path) -> u64 {
+    let files = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let lines = files.filter(|file| file.path().extension().is_some_and(|end| end == "jsonl"));
+    lines.map(|file| file.metadata().unwrap().len()).sum()
+}
+
+/// Runs in a process that may write no file beyond 512 KiB (1 MiB in some shells), which a write sees as it sees a full disk:
+/// a part is written, and then no more.
+#[cfg(unix)]
+fn check_full(test: &str, open: Open) {
+    if let (Ok(_), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
+        let folder = Path::new(&folder);
+        let store = open(folder).unwrap();
+        let version = block_on(store.append("s", 0, vec![said("one"), said("two")])).unwrap();
+        let before = lines_size(folder);
+        for _ in 0..2 {
+            let huge = vec![said("three"), said(&"x".repeat(2_000_000)), said("four")];
+            let error = block_on(store.append("s", version, huge.clone())).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+            assert!(std::error::Error::source(&error).is_some());
+            let loaded = block_on(store.load("s", 0)).unwrap().unwrap();
+            assert_eq!(loaded, [said("one"), said("two")]);
+            let error = block_on(store.append("new", 0, huge)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+            assert_eq!(block_on(store.load("new", 0)).unwrap(), None);
+            // What was begun is taken back.
+            assert_eq!(lines_size(folder), before);
+        }
+        // A small one has room.
+        assert_eq!(block_on(store.append("s", version, vec![said("three")])).unwrap(), 3);
+        assert_eq!(block_on(store.append("new", 0, vec![said("one")])).unwrap(), 1);
+        return;
+    }
+    let folder = Folder::new();
+    let child = again(test, "full", folder.path());
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]);
+    limited.arg(child.get_program()).args(child.get_args());
+    limited.envs(child.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = limited.output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let store = open(folder.path()).unwrap();
+    let expected = ["one", "two", "three"].map(said);
+    assert_eq!(block_on(store.load("s", 0)).unwrap().unwrap(), expected);
+    assert_eq!(block_on(store.load("new", 0)).unwrap().unwrap(), [said("one")]);
+    for file in fs::read_dir(folder.path()).unwrap() {
+        assert!(file.unwrap().metadata().unwrap().len() <= 1_048_576);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_loses_nothing_of_json_lines() {
+    check_full("a_full_disk_loses_nothing_of_json_lines", json_lines);
+}
+
+#[cfg(all(unix, feature = "sqlite"))]
+#[test]
+fn a_full_disk_loses_nothing_of_sqlite() {
+    check_full("a_full_disk_loses_nothing_of_sqlite", sqlite);
+}

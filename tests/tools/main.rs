@@ -1,0 +1,13 @@
+//! Tools: how the calls of a turn become results.
+//!
+//! | module | claims |
+//! |---|---|
+//! | `toolkit` | a toolkit runs the calls of a turn: order, concurrency, arguments, panics |
+//! | `runs` | the steps between a call and its result: repair, policy, approval, timeouts, clipping |
+//! | `verdicts` | a verdict applies to one pending call, and none is lost |
+//! | `audited` | tools whose calls state their reason, and where that reason is visible |
+
+mod audited;
+mod runs;
+mod toolkit;
+mod verdicts;

@@ -1,0 +1,209 @@
+//! Calls that wait for somebody.
+
+use futures::FutureExt;
+use futures::stream::{FusedStream, StreamExt};
+use turnstream::item::{ResultKind, ToolCall};
+use turnstream::provider::Reply;
+use turnstream::tool::{Permit, Tool, ToolOutput, ToolRun, Verdict};
+use turnstream::{Step, Toolkit};
+
+use super::{Rules, calls, nap, only_result, run, shape, shapes, spec, turn};
+
+fn kit() -> Toolkit {
+    Toolkit::new([
+        nap("ask").needs_approval(),
+        nap("a"),
+        Tool::external(spec("out")).unwrap(),
+        nap("alone").needs_approval().exclusive(),
+    ])
+}
+
+fn pending(run: ToolRun) -> Vec<String> {
+    run.finish().unwrap().pending.into_iter().map(|call: ToolCall| call.call_id).collect()
+}
+
+#[tokio::test]
+async fn without_a_gate_every_call_gets_its_result() {
+    for (name, kind) in [("ask", ResultKind::Denied), ("out", ResultKind::Skipped)] {
+        let result = only_result(run(&kit(), &calls(&[name]).await)).await;
+        assert_eq!(result.kind, kind);
+    }
+    let steps = run(&kit(), &calls(&["ask", "out", "a"]).await).then_next(|history| history);
+    let Some(Ok(Step::Next(history))) = steps.collect::<Vec<_>>().await.pop() else { panic!() };
+    assert!(history.is_lawful());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_verdict_is_left_pending_when_its_siblings_have_ended() {
+    let rules = Rules::default();
+    let mut tools = run(&kit(), &calls(&["ask", "a", "out"]).await).gated(rules.clone());
+    assert_eq!(shapes(&mut tools).await, ["ask ask {}", "start a", "Ok a"]);
+    assert!(tools.is_terminated());
+    assert_eq!(rules.log()[1], "asked ask");
+    assert!(rules.log().contains(&"asked out".to_owned()));
+    let answered = tools.finish().unwrap();
+    let ids: Vec<_> = answered.pending.iter().map(|call| &*call.call_id).collect();
+    assert_eq!(ids, ["ask", "out"]);
+    let open: Vec<_> = answered.history.unanswered_calls();
+    assert_eq!(open, answered.pending);
+}
+
+#[tokio::test]
+async fn the_poll_behind_the_question_ends_the_stream() {
+    let mut tools = run(&kit(), &calls(&["ask"]).await).gated(Rules::default());
+    assert_eq!(shape(&tools.next().await.unwrap()), "ask ask {}");
+    assert_eq!(tools.next().now_or_never(), Some(None));
+    assert_eq!(pending(tools), ["ask"]);
+}
+
+#[tokio::test]
+async fn a_verdict_between_the_pulls_counts() {
+    for (verdict, expected) in [
+        (Verdict::Approve, &["start ask", "Ok ask"][..]),
+        (Verdict::Deny("no".into()), &["Denied ask"]),
+        (Verdict::Output(ToolOutput::ok("mine")), &["Ok ask"]),
+        (Verdict::Output(ToolOutput::error("mine")), &["Error ask"]),
+    ] {
+        let rules = Rules::default();
+        let mut tools = run(&kit(), &calls(&["ask"]).await).gated(rules.clone());
+        tools.next().await.unwrap();
+        rules.book().verdicts.insert("ask", verdict);
+        assert_eq!(shapes(&mut tools).await, expected);
+        assert!(pending(tools).is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_verdict_that_is_there_already_is_not_asked_for() {
+    let rules = Rules::with(|book| drop(book.verdicts.insert("ask", Verdict::Approve)));
+    let mut tools = run(&kit(), &calls(&["ask"]).await).gated(rules.clone());
+    assert_eq!(shapes(&mut tools).await, ["start ask", "Ok ask"]);
+    assert_eq!(rules.log(), ["before ask", "after ask"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verdict_counts_until_the_last_sibling_has_ended() {
+    let reply = Reply::new().call_raw("ask", "ask", "").call_raw("a", "a", "{\"ms\":50}");
+    let turn = turn(reply).await;
+    for late in [false, true] {
+        let rules = Rules::default();
+        let mut tools = run(&kit(), &turn).gated(rules.clone());
+        for expected in ["ask ask ", "start a", "Ok a"] {
+            assert_eq!(shape(&tools.next().await.unwrap()), expected);
+        }
+        if late {
+            assert_eq!(tools.next().await, None);
+        }
+        rules.book().verdicts.insert("ask", Verdict::Approve);
+        let rest = shapes(&mut tools).await;
+        assert_eq!(rest.is_empty(), late, "{rest:?}");
+        assert_eq!(pending(tools).is_empty(), !late);
+    }
+}
+
+#[tokio::test]
+async fn an_interactive_gate_is_waited_for() {
+    let rules = Rules::with(|book| book.waits = true);
+    let mut tools = run(&kit(), &calls(&["ask", "out"]).await).gated(rules.clone());
+    assert_eq!(shape(&tools.next().await.unwrap()), "ask ask {}");
+    for _ in 0..3 {
+        assert_eq!(tools.next().now_or_never(), None, "it waits");
+    }
+    rules.book().verdicts.insert("ask", Verdict::Approve);
+    assert_eq!(shapes(&mut tools).await, ["start ask", "Ok ask"]);
+    assert_eq!(pending(tools), ["out"], "an external call is never waited for");
+}
+
+#[tokio::test]
+async fn an_external_call_is_answered_by_its_output_or_stays_pending() {
+    for (verdict, expected) in [
+        (Verdict::Approve, &[][..]),
+        (Verdict::Deny("no".into()), &["Denied out"]),
+        (Verdict::Output(ToolOutput::ok("42")), &["Ok out"]),
+    ] {
+        let rules = Rules::with(|book| drop(book.verdicts.insert("out", verdict)));
+        let mut tools = run(&kit(), &calls(&["out"]).await).gated(rules);
+        assert_eq!(shapes(&mut tools).await, expected);
+        assert_eq!(pending(tools).is_empty(), !expected.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_rule_may_ask_about_any_call_and_external_ones_are_not_asked_about() {
+    let rules = Rules::with(|book| {
+        book.permits.insert("a", Permit::ask());
+        book.permits.insert("out", Permit::ask().with_arguments("{\"ms\":1}"));
+    });
+    let mut tools = run(&kit(), &calls(&["a", "out"]).await).gated(rules);
+    assert_eq!(shapes(&mut tools).await, ["ask a {}"]);
+    let pending = tools.finish().unwrap().pending;
+    assert_eq!(pending[1].arguments, "{\"ms\":1}", "what would run");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exclusive_call_that_waits_blocks_nobody_and_then_runs_alone() {
+    let reply = Reply::new()
+        .call_raw("alone", "alone", "{\"ms\":10}")
+        .call_raw("1", "a", "{\"ms\":50}")
+        .call_raw("2", "a", "{\"ms\":80}");
+    let rules = Rules::default();
+    let mut tools = run(&kit(), &turn(reply).await).gated(rules.clone());
+    for expected in ["ask alone {\"ms\":10}", "start a", "start a"] {
+        assert_eq!(shape(&tools.next().await.unwrap()), expected);
+    }
+    rules.book().verdicts.insert("alone", Verdict::Approve);
+    assert_eq!(shapes(&mut tools).await, ["Ok 1", "Ok 2", "start alone", "Ok alone"]);
+    let order: Vec<_> = tools.finish().unwrap().results.into_iter().map(|r| r.call_id).collect();
+    assert_eq!(order, ["alone", "1", "2"], "results are in call order");
+}
+
+#[tokio::test]
+async fn everybody_is_asked_while_an_exclusive_call_runs() {
+    let kit = Toolkit::new([nap("ask").needs_approval(), nap("slow").exclusive()]);
+    let reply = Reply::new().call_raw("1", "slow", "{\"ms\":9}").call_raw("2", "ask", "{}");
+    tokio::time::pause();
+    let mut tools = run(&kit, &turn(reply).await).gated(Rules::default());
+    assert_eq!(shapes(&mut tools).await, ["start slow", "ask ask {}", "Ok 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approved_exclusive_call_is_not_overtaken_by_calls_that_did_not_begin() {
+    let reply =
+        ["1", "2", "3"].iter().fold(Reply::new().call_raw("alone", "alone", "{}"), |reply, id| {
+            reply.call_raw(id, "a", "{\"ms\":50}")
+        });
+    let rules = Rules::default();
+    let two = std::num::NonZeroUsize::new(2).unwrap();
+    let mut tools = run(&kit().at_once(two), &turn(reply).await).gated(rules.clone());
+    for expected in ["ask alone {}", "start a", "start a"] {
+        assert_eq!(shape(&tools.next().await.unwrap()), expected);
+    }
+    rules.book().verdicts.insert("alone", Verdict::Approve);
+    let rest = shapes(&mut tools).await;
+    assert_eq!(rest, ["Ok 1", "Ok 2", "start alone", "Ok alone", "start a", "Ok 3"]);
+    let log = rules.log();
+    let place = |line: &str| log.iter().position(|logged| logged == line).unwrap();
+    assert!(place("after alone") < place("before 3"), "asked when it can start: {log:?}");
+}
+
+#[tokio::test]
+async fn verdicts_that_come_together_each_have_their_event() {
+    let reply =
+        ["1", "2", "3", "4"].iter().fold(Reply::new(), |reply, id| reply.call_raw(id, "ask", "{}"));
+    let rules = Rules::default();
+    let mut tools = run(&kit(), &turn(reply).await).gated(rules.clone());
+    for _ in 0..4 {
+        assert_eq!(shape(&tools.next().await.unwrap()), "ask ask {}");
+    }
+    for (id, verdict) in [
+        ("1", Verdict::Deny("no".into())),
+        ("2", Verdict::Approve),
+        ("3", Verdict::Output(ToolOutput::ok("mine"))),
+        ("4", Verdict::Deny("no".into())),
+    ] {
+        rules.book().verdicts.insert(id, verdict);
+    }
+    let mut rest = shapes(&mut tools).await;
+    rest.sort();
+    assert_eq!(rest, ["Denied 1", "Denied 4", "Ok 2", "Ok 3", "start ask"]);
+}

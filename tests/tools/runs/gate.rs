@@ -1,0 +1,226 @@
+//! Rules before and behind a call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::FutureExt;
+use futures::stream::StreamExt;
+use turnstream::item::ResultKind;
+use turnstream::provider::Reply;
+use turnstream::tool::{Answer, Permit, Tool, ToolOutput, Verdict};
+use turnstream::{ErrorKind, Toolkit};
+
+use super::{Rules, calls, nap, only_result, run, shapes, spec, turn};
+
+#[tokio::test(start_paused = true)]
+async fn the_gate_is_asked_in_call_order_and_once_about_each_call_that_could_run() {
+    let kit = Toolkit::new([nap("a"), nap("b")]);
+    let reply = Reply::new()
+        .call_raw("1", "a", "{\"ms\":5}")
+        .call_raw("2", "nobody", "{}")
+        .call_raw("3", "b", "{\"no\":1}")
+        .call_raw("4", "b", "{");
+    let rules = Rules::with(|book| book.slow = 10);
+    let mut tools = run(&kit, &turn(reply.call_raw("5", "b", "")).await).gated(rules.clone());
+    shapes(&mut tools).await;
+    let log = rules.log();
+    let before: Vec<_> = log.iter().filter(|line| line.starts_with("before")).collect();
+    assert_eq!(before, ["before 1", "before 5"]);
+    assert_eq!(log.iter().filter(|line| line.starts_with("after")).count(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_run_go_on_while_the_gate_takes_its_time() {
+    let kit = Toolkit::new([nap("a"), nap("b")]);
+    let reply = Reply::new().call_raw("1", "a", "{\"ms\":50}").call_raw("2", "b", "{}");
+    let rules = Rules::with(|book| book.slow = 100);
+    let mut tools = run(&kit, &turn(reply).await).gated(rules);
+    assert_eq!(shapes(&mut tools).await, ["start a", "Ok 1", "start b", "Ok 2"]);
+}
+
+#[tokio::test]
+async fn a_denied_call_is_answered_with_the_reason_and_its_siblings_run() {
+    let kit = Toolkit::new([nap("a"), nap("b")]);
+    let rules = Rules::with(|book| {
+        book.permits.insert("a", Permit::deny("not on Sundays"));
+    });
+    let mut tools = run(&kit, &calls(&["a", "b"]).await).gated(rules);
+    assert_eq!(shapes(&mut tools).await, ["Denied a", "start b", "Ok b"]);
+    let denied = &tools.finish().unwrap().results[0];
+    assert_eq!(denied.content.text(), "Denied: not on Sundays");
+    assert!(!denied.kind.is_models_fault());
+}
+
+#[tokio::test(start_paused = true)]
+async fn rewritten_arguments_are_those_that_run_and_those_that_are_asked_about() {
+    let kit = Toolkit::new([nap("a")]);
+    for asks in [false, true] {
+        let rules = Rules::with(|book| {
+            let answer = if asks { Answer::Ask } else { Answer::Run };
+            book.permits.insert("a", Permit { answer, arguments: Some("{\"ms\":7}".into()) });
+        });
+        let mut tools = run(&kit, &calls(&["a"]).await).gated(rules.clone());
+        if asks {
+            let event = tools.next().await.unwrap();
+            let Some(call) = turnstream::Event::from(event).approval().cloned() else { panic!() };
+            assert_eq!(call.arguments, "{\"ms\":7}");
+            rules.book().verdicts.insert("a", Verdict::Approve);
+        }
+        assert_eq!(only_result(tools).await.content.text(), "{\"ms\":7}");
+    }
+}
+
+#[tokio::test]
+async fn rewritten_arguments_that_do_not_fit_are_the_rules_fault() {
+    let kit = Toolkit::new([nap("a")]);
+    for bad in ["{\"ms\":\"x\"}", "[]", "{"] {
+        let rules = Rules::with(|book| {
+            book.permits.insert("a", Permit::ask().with_arguments(bad));
+        });
+        let tools = run(&kit, &calls(&["a"]).await).gated(rules.clone());
+        let result = only_result(tools).await;
+        assert_eq!(result.kind, ResultKind::Error, "{bad}");
+        assert!(result.content.text().contains("a rule rewrote"), "{result:?}");
+        assert!(!rules.log().contains(&"asked a".to_owned()), "nobody is asked about it");
+    }
+}
+
+#[tokio::test]
+async fn a_result_is_rewritten_before_anybody_sees_it() {
+    let kit = Toolkit::new([nap("a")]);
+    let rules = Rules::with(|book| book.rewrites = Some("[redacted]".into()));
+    let mut tools = run(&kit, &calls(&["a"]).await).gated(rules);
+    let events: Vec<_> = tools.by_ref().collect().await;
+    let turnstream::event::ToolEvent::Output(seen) = &events[1] else { panic!("{events:?}") };
+    assert_eq!(seen.content.text(), "[redacted]");
+    assert_eq!(&tools.finish().unwrap().results[0], seen);
+}
+
+/// Never ends, and counts how many of it run.
+fn endless(name: &str, running: &Arc<AtomicUsize>) -> Tool {
+    struct Guard(Arc<AtomicUsize>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let running = Arc::clone(running);
+    Tool::raw(spec(name), move |_, _| {
+        running.fetch_add(1, Ordering::Relaxed);
+        let guard = Guard(Arc::clone(&running));
+        async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        }
+    })
+    .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_or_a_panic_of_the_gate_drops_what_runs_and_ends_the_stream() {
+    for (place, panics) in [
+        ("before c", false),
+        ("before c", true),
+        ("asked c", true),
+        ("verdict", true),
+        ("after b", false),
+        ("after b", true),
+    ] {
+        let running = Arc::default();
+        let kit = Toolkit::new([endless("a", &running), nap("b"), nap("c").needs_approval()]);
+        let rules = Rules::with(|book| match panics {
+            true => assert!(book.panics.insert(place)),
+            false => assert!(book.fails.insert(place)),
+        });
+        let mut tools = run(&kit, &calls(&["a", "b", "c"]).await).gated(rules);
+        let shapes = shapes(&mut tools).await;
+        assert_eq!(shapes[..2], ["start a", "start b"], "{place}");
+        assert_eq!(running.load(Ordering::Relaxed), 0, "{place}");
+        assert!(tools.next().await.is_none());
+        // What was paid for is given out before it fails.
+        assert_eq!(shapes.contains(&"Ok b".into()), place == "after b", "{place}: {shapes:?}");
+        assert_eq!(tools.finish().unwrap_err().kind(), ErrorKind::Hook, "{place}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_the_gate_fails_at_is_given_out_as_it_was() {
+    let kit = Toolkit::new([nap("a")]);
+    let rules = Rules::with(|book| {
+        book.rewrites = Some("half rewritten".into());
+        book.fails.insert("after a");
+    });
+    let tools = run(&kit, &calls(&["a"]).await).gated(rules);
+    let events: Vec<_> = tools.collect().await;
+    let turnstream::event::ToolEvent::Output(seen) = &events[1] else { panic!("{events:?}") };
+    assert_eq!(seen.content.text(), "{}");
+}
+
+#[tokio::test]
+async fn an_error_of_the_gate_is_the_last_step_of_a_loop() {
+    let kit = Toolkit::new([nap("a")]);
+    let rules = Rules::with(|book| {
+        book.fails.insert("before a");
+    });
+    let steps = run(&kit, &calls(&["a"]).await).gated(rules).then_next(|history| history);
+    let steps: Vec<_> = steps.collect().await;
+    assert!(matches!(&steps[..], [Err(error)] if error.kind() == ErrorKind::Hook));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drop_at_any_poll_leaves_nothing_running() {
+    let mut most = 0;
+    for polls in 0..16 {
+        let running = Arc::<AtomicUsize>::default();
+        let kit = Toolkit::new([
+            endless("a", &running),
+            nap("b").needs_approval(),
+            endless("c", &running).exclusive(),
+            endless("d", &running),
+        ]);
+        let rules = Rules::with(|book| {
+            (book.slow, book.waits) = (3, true);
+            let output = Verdict::Output(ToolOutput::ok("fine"));
+            book.verdicts.insert("b", output);
+        });
+        let mut tools = run(&kit, &calls(&["a", "b", "d", "c"]).await).gated(rules);
+        for _ in 0..polls {
+            tokio::time::advance(std::time::Duration::from_millis(2)).await;
+            let _ = tools.next().now_or_never();
+        }
+        most = most.max(running.load(Ordering::Relaxed));
+        drop(tools);
+        assert_eq!(running.load(Ordering::Relaxed), 0, "after {polls} polls");
+    }
+    assert_eq!(most, 2, "some of them ran");
+}
+
+#[tokio::test]
+async fn a_check_that_refuses_is_asked_before_the_gate_and_nothing_runs() {
+    use turnstream::tool::{ToolContext, ToolHandler, ToolSpec, Updates};
+    struct Strict(ToolSpec);
+    impl ToolHandler for Strict {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+        fn check(&self, arguments: &str) -> Result<(), String> {
+            match arguments {
+                "{}" => Err("too empty".into()),
+                _ => std::panic::resume_unwind(Box::new("boom")),
+            }
+        }
+        fn call(&self, _: &str, _: ToolContext) -> Result<Updates, String> {
+            unreachable!()
+        }
+    }
+    let kit = Toolkit::new([Tool::from_handler(Strict(spec("a")))]);
+    for (arguments, kind, asked) in
+        [("{}", ResultKind::InvalidArguments, 1), ("{\"x\":1}", ResultKind::Panic, 0)]
+    {
+        let rules = Rules::default();
+        let reply = Reply::new().call_raw("a", "a", arguments);
+        let result = only_result(run(&kit, &turn(reply).await).gated(rules.clone())).await;
+        assert_eq!(result.kind, kind);
+        assert_eq!(rules.log(), ["repair a", "after a"][1 - asked..]);
+    }
+}

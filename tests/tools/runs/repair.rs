@@ -1,0 +1,194 @@
+//! Arguments that do not fit, and a gate that repairs them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::stream::StreamExt;
+use turnstream::item::{ResultKind, ToolCall, ToolResult};
+use turnstream::provider::Reply;
+use turnstream::tool::{
+    Answered, Permit, Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Updates, Verdict,
+};
+use turnstream::{ErrorKind, Event, Toolkit};
+
+use super::{Rules, nap, only_result, run, shapes, spec, turn};
+
+const FIVE: &str = "{\"ms\":5}";
+
+/// A call of `name` with these arguments, under its name as id.
+fn raw(name: &str, arguments: &str) -> Reply {
+    Reply::new().call_raw(name, name, arguments)
+}
+
+fn rules(repairs: &[(&'static str, &'static str)]) -> Rules {
+    Rules::with(|book| book.repairs.extend(repairs.iter().copied()))
+}
+
+/// The result of one call of `a` under these rules.
+async fn result_of(arguments: &str, rules: &Rules) -> ToolResult {
+    let kit = Toolkit::new([nap("a")]);
+    only_result(run(&kit, &turn(raw("a", arguments)).await).gated(rules.clone())).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn repaired_arguments_run_and_pass_the_rules_and_the_history_keeps_the_raw_ones() {
+    for wrong in ["{\"ms\":", "[5]", "\"{}\"", "{\"ms\":\"5\"}", "{\"more\":1}"] {
+        let rules = rules(&[(wrong, FIVE)]);
+        let kit = Toolkit::new([nap("a")]);
+        let mut tools = run(&kit, &turn(raw("a", wrong)).await).gated(rules.clone());
+        assert_eq!(shapes(&mut tools).await, ["start a", "Ok a"], "{wrong}");
+        assert_eq!(rules.log(), ["repair a", "before a", "after a"]);
+        let Answered { history, results, .. } = tools.finish().unwrap();
+        assert_eq!(results[0].content.text(), FIVE);
+        let call = history.iter().find_map(turnstream::Item::as_tool_call).unwrap();
+        assert_eq!(call.arguments, wrong);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn arguments_that_fit_are_not_asked_about() {
+    for fine in ["", "null", "{}", FIVE] {
+        let rules = rules(&[(fine, "[]")]);
+        assert_eq!(result_of(fine, &rules).await.kind, ResultKind::Ok);
+        assert_eq!(rules.log(), ["before a", "after a"]);
+    }
+}
+
+#[tokio::test]
+async fn without_a_repair_the_model_is_told_what_is_wrong() {
+    let plain = only_result(run(&Toolkit::new([nap("a")]), &turn(raw("a", "[]")).await)).await;
+    let rules = Rules::default();
+    assert_eq!(result_of("[]", &rules).await, plain);
+    assert_eq!(plain.kind, ResultKind::InvalidArguments);
+    assert_eq!(rules.log(), ["repair a", "after a"]);
+}
+
+#[tokio::test]
+async fn a_repair_that_does_not_fit_is_checked_once_and_the_model_is_told_of_its_own_arguments() {
+    for useless in ["{", "{\"ms\":\"x\"}", "[]"] {
+        let rules = rules(&[("[]", useless), ("{", FIVE)]);
+        let result = result_of("[]", &rules).await;
+        assert_eq!(result.kind, ResultKind::InvalidArguments);
+        assert!(result.content.text().contains("not a JSON object"), "{result:?}");
+        assert_eq!(rules.log(), ["repair a", "after a"], "{useless}");
+    }
+}
+
+#[tokio::test]
+async fn only_calls_that_arguments_keep_from_running_are_asked_about() {
+    let kit = Toolkit::new([nap("a")]).single_action();
+    let reply = raw("nobody", "[]").call_raw("a", "a", "[]");
+    let rules = rules(&[("[]", "{}")]);
+    let mut tools = run(&kit, &turn(reply).await).gated(rules.clone());
+    assert_eq!(shapes(&mut tools).await, ["UnknownTool nobody", "Skipped a"]);
+    let mut tools = run(&kit, &turn(raw("a", "[]")).await)
+        .refused(ResultKind::Skipped, "no")
+        .gated(rules.clone());
+    assert_eq!(shapes(&mut tools).await, ["Skipped a"]);
+    assert!(!rules.log().iter().any(|line| line.starts_with("repair")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_is_asked_for_the_repaired_arguments() {
+    let kit = Toolkit::new([nap("a").needs_approval()]);
+    let rules = rules(&[("[]", FIVE)]);
+    let mut tools = run(&kit, &turn(raw("a", "[]")).await).gated(rules.clone());
+    let shown = Event::from(tools.next().await.unwrap()).approval().cloned().unwrap();
+    assert_eq!(shown.arguments, FIVE);
+    rules.book().verdicts.insert("a", Verdict::Approve);
+    assert_eq!(only_result(tools).await.content.text(), FIVE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_pending_has_the_repaired_arguments_and_a_resume_repairs_again() {
+    let kit = Toolkit::new([nap("a").needs_approval(), Tool::external(spec("out")).unwrap()]);
+    let rules = rules(&[("[]", FIVE)]);
+    let reply = raw("a", "[]").call_raw("out", "out", "[]");
+    let mut tools = run(&kit, &turn(reply).await).gated(rules.clone());
+    shapes(&mut tools).await;
+    let Answered { history, pending, .. } = tools.finish().unwrap();
+    assert!(pending.iter().all(|call: &ToolCall| call.arguments == FIVE), "{pending:?}");
+    assert!(history.unanswered_calls().iter().all(|call| call.arguments == "[]"));
+
+    rules.book().log.clear();
+    rules.book().verdicts.insert("a", Verdict::Approve);
+    rules.book().verdicts.insert("out", Verdict::Output(ToolOutput::ok("elsewhere")));
+    let mut tools = kit.resume(&history).unwrap().gated(rules.clone());
+    shapes(&mut tools).await;
+    let texts = tools.finish().unwrap().results.into_iter().map(|result| result.content.text());
+    assert_eq!(texts.collect::<Vec<_>>(), [FIVE, "elsewhere"]);
+    let repaired = rules.log().into_iter().filter(|line| line.starts_with("repair"));
+    assert_eq!(repaired.collect::<Vec<_>>(), ["repair a", "repair out"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_may_rewrite_what_was_repaired() {
+    let rules = rules(&[("[]", FIVE)]);
+    rules.book().permits.insert("a", Permit::run().with_arguments("{\"ms\":6}"));
+    assert_eq!(result_of("[]", &rules).await.content.text(), "{\"ms\":6}");
+    rules.book().permits.insert("a", Permit::run().with_arguments("[]"));
+    let result = result_of("[]", &rules).await;
+    assert_eq!(result.kind, ResultKind::Error, "a rewrite is not repaired: {result:?}");
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_the_repaired_arguments() {
+    let kit = Toolkit::new([nap("a")]).dry_run(true);
+    let tools = run(&kit, &turn(raw("a", "[]")).await).gated(rules(&[("[]", FIVE)]));
+    let result = only_result(tools).await;
+    assert!(result.content.text().contains(FIVE), "{result:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_or_a_panic_in_a_repair_ends_the_run() {
+    let kit = Toolkit::new([nap("a"), nap("b")]);
+    for panics in [false, true] {
+        let rules = rules(&[]);
+        let place = "repair b";
+        if panics {
+            rules.book().panics.insert(place);
+        } else {
+            rules.book().fails.insert(place);
+        }
+        let turn = turn(raw("a", FIVE).call_raw("b", "b", "[]")).await;
+        let mut tools = run(&kit, &turn).gated(rules);
+        assert_eq!(shapes(&mut tools).await, ["start a"], "what runs is dropped");
+        let error = tools.finish().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Hook);
+        assert!(error.message().contains(if panics { "boom" } else { place }), "{error}");
+    }
+}
+
+/// Panics over any arguments but the first, which do not fit.
+struct Touchy(ToolSpec, Arc<AtomicUsize>);
+
+impl ToolHandler for Touchy {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn check(&self, arguments: &str) -> Result<(), String> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        match arguments {
+            "{\"first\":1}" => Err("not this".to_owned()),
+            _ => std::panic::resume_unwind(Box::new("ouch")),
+        }
+    }
+
+    fn call(&self, _: &str, _: ToolContext) -> Result<Updates, String> {
+        Err("never".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_over_arguments_is_not_asked_again() {
+    for (arguments, asked) in [("{}", 1), ("{\"first\":1}", 2)] {
+        let checks = Arc::<AtomicUsize>::default();
+        let kit = Toolkit::new([Tool::from_handler(Touchy(spec("a"), checks.clone()))]);
+        let rules = rules(&[("{\"first\":1}", "{}")]);
+        let tools = run(&kit, &turn(raw("a", arguments)).await).gated(rules);
+        let result = only_result(tools).await;
+        assert_eq!(result.kind, ResultKind::Panic, "{result:?}");
+        assert_eq!(checks.load(Ordering::Relaxed), asked);
+    }
+}

@@ -1,0 +1,180 @@
+//! What becomes of results, and of calls that are answered without running.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::stream::StreamExt;
+use serde_json::json;
+use turnstream::item::{ResultKind, SideEffect};
+use turnstream::provider::Reply;
+use turnstream::tool::{Tool, ToolOutput, Verdict};
+use turnstream::turn::StopReason;
+use turnstream::{Item, Toolkit};
+
+use super::{Rules, calls, nap, only_result, run, shape, shapes, spec, turn};
+
+#[tokio::test]
+async fn what_a_tool_puts_on_record_is_the_report_of_its_result() {
+    for (fate, kind) in
+        [("ok", ResultKind::Ok), ("error", ResultKind::Error), ("panic", ResultKind::Panic)]
+    {
+        let tool = Tool::raw(spec("a"), move |_, cx| async move {
+            cx.changed("a.rs");
+            cx.created("b.rs");
+            cx.side_effect(SideEffect { kind: "sent".into(), target: "mail".into() });
+            cx.evidence(json!({ "exit": 0 }));
+            match fate {
+                "ok" => Ok("fine"),
+                "error" => Err("no"),
+                _ => std::panic::resume_unwind(Box::new("boom")),
+            }
+        });
+        let kit = Toolkit::new([tool.unwrap()]);
+        let result = only_result(run(&kit, &calls(&["a"]).await)).await;
+        assert_eq!(result.kind, kind);
+        let report = result.report.unwrap();
+        let effects: Vec<_> = report.side_effects.iter().map(|e| (&*e.kind, &*e.target)).collect();
+        assert_eq!(effects, [("changed", "a.rs"), ("created", "b.rs"), ("sent", "mail")]);
+        assert_eq!(report.evidence[0].as_str(), "{\"exit\":0}");
+    }
+    let silent = only_result(run(&Toolkit::new([nap("a")]), &calls(&["a"]).await)).await;
+    assert_eq!(silent.report, None);
+}
+
+#[tokio::test]
+async fn what_is_put_on_record_while_the_tool_is_dropped_counts_and_nothing_later() {
+    struct Undo(turnstream::tool::ToolContext);
+    impl Drop for Undo {
+        fn drop(&mut self) {
+            self.0.changed("undone");
+        }
+    }
+    let kept = Arc::new(Mutex::new(None));
+    let keep = Arc::clone(&kept);
+    let tool = Tool::typed_streaming(spec("a"), move |_: serde_json::Value, cx| {
+        *keep.lock().unwrap() = Some(cx.clone());
+        let undo = Undo(cx);
+        futures::stream::once(async { turnstream::tool::Update::output("done") })
+            .chain(futures::stream::pending())
+            .map(move |update| (&undo, update).1)
+    });
+    let kit = Toolkit::new([tool.unwrap()]);
+    let result = only_result(run(&kit, &calls(&["a"]).await)).await;
+    kept.lock().unwrap().take().unwrap().changed("late");
+    assert_eq!(result.report.unwrap().side_effects, [SideEffect::changed("undone")]);
+}
+
+#[tokio::test]
+async fn a_dry_run_calls_only_tools_that_know_it() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ran);
+    let write = Tool::raw(spec("write"), move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async {}
+    });
+    let look = Tool::raw(spec("look"), |_, cx| async move { cx.is_dry_run() });
+    let kit = Toolkit::new([write.unwrap(), look.unwrap().knows_dry_runs()]).dry_run(true);
+    let reply = Reply::new()
+        .call_raw("1", "write", "{\"ms\":1}")
+        .call_raw("2", "write", "{\"x\":1}")
+        .call_raw("3", "look", "{}");
+    let rules = Rules::default();
+    let mut tools = run(&kit, &turn(reply).await).gated(rules.clone());
+    let shapes = shapes(&mut tools).await;
+    assert_eq!(shapes, ["Skipped 1", "InvalidArguments 2", "start look", "Ok 3"]);
+    assert_eq!(rules.log().iter().filter(|line| line.starts_with("before")).count(), 1);
+    let results = tools.finish().unwrap().results;
+    assert!(results[0].content.text().contains("`write`"));
+    assert!(results[0].content.text().contains("{\"ms\":1}"));
+    assert_eq!((results[2].content.text(), ran.load(Ordering::Relaxed)), ("true".into(), 0));
+}
+
+#[tokio::test]
+async fn of_a_single_action_only_the_first_call_runs() {
+    let kit = Toolkit::new([nap("a"), nap("b")]).single_action();
+    assert!(kit.is_single_action() && !Toolkit::default().is_single_action());
+    let mut tools = run(&kit, &calls(&["a", "b", "nobody"]).await);
+    let shapes = shapes(&mut tools).await;
+    assert_eq!(shapes.iter().filter(|shape| shape.starts_with("start")).count(), 1);
+    let results = tools.finish().unwrap().results;
+    let kinds: Vec<_> = results.iter().map(|result| result.kind).collect();
+    assert_eq!(kinds, [ResultKind::Ok, ResultKind::Skipped, ResultKind::Skipped]);
+    assert_eq!(
+        results[1].content.text(),
+        "Not run: one call in a reply, please. Call it again if it is still needed."
+    );
+}
+
+#[tokio::test]
+async fn a_refused_run_answers_every_call_and_a_veto_keeps_its_own_answer() {
+    let kit = Toolkit::new([nap("a")]);
+    let mut tools =
+        run(&kit, &calls(&["a", "nobody"]).await).refused(ResultKind::Budget, "Not run.");
+    let events: Vec<_> = tools.by_ref().map(|event| shape(&event)).collect().await;
+    assert!(events.iter().all(|event| event.starts_with("Budget")) && events.len() == 2);
+    assert_eq!(tools.finish().unwrap().results[0].content.text(), "Not run.");
+
+    let cut = turn(Reply::new().call("a", json!({})).stop(StopReason::MaxTokens)).await;
+    let result = only_result(run(&kit, &cut).refused(ResultKind::Budget, "Not run.")).await;
+    assert_eq!(result.kind, ResultKind::Truncated);
+}
+
+#[tokio::test]
+async fn a_long_result_is_clipped_and_the_whole_is_kept_if_asked_for() {
+    let long = || Tool::raw(spec("a"), |_, _| async { "x".repeat(70_000) }).unwrap();
+    let result = only_result(run(&Toolkit::new([long()]), &calls(&["a"]).await)).await;
+    assert!(result.content.text_len() <= 65_536);
+    assert!(result.content.text().contains("bytes were left out here]"));
+
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&kept);
+    let kit =
+        Toolkit::new([long(), nap("b")]).clip_results(1_000).keep_whole(move |call, whole| {
+            keep.lock().unwrap().push((call.call_id.clone(), whole.content.text_len()));
+            Some("See a.txt.".into())
+        });
+    let mut tools = run(&kit, &calls(&["a", "b"]).await);
+    shapes(&mut tools).await;
+    let answered = tools.finish().unwrap();
+    assert!(answered.results[0].content.text().contains("left out here. See a.txt.]"));
+    assert_eq!(*kept.lock().unwrap(), [("a".to_owned(), 70_000)], "only what is clipped");
+    let held = answered.history.iter().find_map(Item::as_tool_result).unwrap();
+    assert_eq!(held, &answered.results[0], "the history has what was seen");
+}
+
+#[tokio::test]
+async fn what_others_make_of_a_result_is_clipped_too() {
+    let long = "y".repeat(500);
+    let kit = Toolkit::new([nap("a"), Tool::external(spec("out")).unwrap()]).clip_results(100);
+    let rules = Rules::with(|book| {
+        book.verdicts.insert("out", Verdict::Output(ToolOutput::ok(long.clone())));
+    });
+    let output = only_result(run(&kit, &calls(&["out"]).await).gated(rules)).await;
+    assert_eq!(output.content.text_len(), 100);
+    let rules = Rules::with(|book| book.rewrites = Some(long));
+    let rewritten = only_result(run(&kit, &calls(&["a"]).await).gated(rules)).await;
+    assert_eq!(rewritten.content.text_len(), 100);
+}
+
+#[tokio::test]
+async fn a_panic_while_the_whole_is_kept_leaves_a_clipped_result() {
+    let kit = Toolkit::new([Tool::raw(spec("a"), |_, _| async { "x".repeat(500) }).unwrap()])
+        .clip_results(100)
+        .keep_whole(|_, _| std::panic::resume_unwind(Box::new("boom")));
+    let result = only_result(run(&kit, &calls(&["a"]).await)).await;
+    assert_eq!((result.kind, result.content.text_len()), (ResultKind::Ok, 100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_finished_early_has_what_was_there() {
+    let kit = Toolkit::new([nap("a")]);
+    let reply = Reply::new().call_raw("1", "a", "{\"ms\":50}").call_raw("2", "a", "{}");
+    let mut tools = run(&kit, &turn(reply).await);
+    for _ in 0..3 {
+        tools.next().await.unwrap();
+    }
+    let answered = tools.finish().unwrap();
+    assert_eq!(answered.results.len(), 1);
+    assert_eq!(answered.history.unanswered_calls()[0].call_id, "1");
+    assert!(answered.pending.is_empty());
+}

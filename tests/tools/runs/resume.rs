@@ -1,0 +1,150 @@
+//! Running the calls that a history has left open.
+
+use turnstream::item::{Mark, ResultKind};
+use turnstream::provider::Reply;
+use turnstream::tool::{Answered, Tool, Verdict};
+use turnstream::turn::StopReason;
+use turnstream::{ErrorKind, History, Item, Toolkit};
+
+use super::{Rules, calls, nap, run, shapes, spec, turn};
+
+fn kit() -> Toolkit {
+    Toolkit::new([nap("a"), nap("ask").needs_approval(), Tool::external(spec("out")).unwrap()])
+}
+
+/// A run that is left with `ask` and `out` open.
+async fn suspended() -> Answered {
+    let turn = calls(&["ask", "a", "out"]).await;
+    let history = History::from_items("h", [Item::user("go")]);
+    let mut tools = kit().run(&history, &turn).gated(Rules::default());
+    shapes(&mut tools).await;
+    tools.finish().unwrap()
+}
+
+#[track_caller]
+fn refused(history: &History, why: &str) {
+    let error = kit().resume(history).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.message().contains(why), "{error}");
+}
+
+#[tokio::test]
+async fn exactly_the_open_calls_run() {
+    let before = suspended().await;
+    assert_eq!(before.pending.len(), 2);
+    let rules = Rules::with(|book| {
+        book.verdicts.insert("ask", Verdict::Approve);
+        book.verdicts.insert("out", Verdict::Deny("gone".into()));
+    });
+    // What is stored and read back resumes as well.
+    let stored = serde_json::to_string(&before.history).unwrap();
+    let history: History = serde_json::from_str(&stored).unwrap();
+    let mut tools = kit().resume(&history).unwrap().gated(rules.clone());
+    let mut events = shapes(&mut tools).await;
+    events.sort();
+    assert_eq!(events, ["Denied out", "Ok ask", "start ask"]);
+    assert!(!rules.log().iter().any(|line| line.contains(" a") && !line.contains("ask")));
+    let after = tools.finish().unwrap();
+    assert_eq!(after.history.len(), before.history.len() + 2, "the turn is not appended again");
+    assert!(after.history.is_lawful() && after.pending.is_empty());
+    refused(&after.history, "no call is open");
+}
+
+#[tokio::test]
+async fn a_call_without_a_verdict_stays_open_and_can_be_resumed_again() {
+    let before = suspended().await;
+    let mut tools = kit().resume(&before.history).unwrap().gated(Rules::default());
+    assert_eq!(shapes(&mut tools).await, ["ask ask {}"]);
+    let after = tools.finish().unwrap();
+    assert_eq!((&after.history, after.pending), (&before.history, before.pending));
+}
+
+#[tokio::test]
+async fn the_idempotency_key_is_the_same() {
+    let key = || {
+        let tool = Tool::raw(spec("a"), |_, cx| async move { cx.idempotency_key().to_owned() });
+        Toolkit::new([tool.unwrap()])
+    };
+    let turn = calls(&["a"]).await;
+    let mut first = run(&key(), &turn);
+    shapes(&mut first).await;
+    let first = first.finish().unwrap().results;
+    let mut again = key().resume(&History::from_items("h", turn.to_history_items())).unwrap();
+    shapes(&mut again).await;
+    assert_eq!(again.finish().unwrap().results, first);
+}
+
+#[tokio::test]
+async fn calls_are_checked_again() {
+    let turn = turn(
+        Reply::new()
+            .call_raw("1", "a", "{\"x\":1}")
+            .call_raw("2", "gone", "{}")
+            .call_raw("used", "a", "{}"),
+    )
+    .await;
+    let mut history = History::from_items("h", [Item::tool_call("used", "a", "{}")]);
+    history.rewrite(0..1, [Item::user("folded away")]);
+    history.extend(turn.to_history_items());
+    let mut tools = kit().resume(&history).unwrap();
+    assert_eq!(shapes(&mut tools).await, ["InvalidArguments 1", "UnknownTool 2", "Skipped used"]);
+}
+
+#[tokio::test]
+async fn what_is_not_open_at_the_end_is_refused() {
+    let turn = calls(&["a"]).await;
+    let open = || History::from_items("h", turn.to_history_items());
+    refused(&History::with_id("h"), "no call is open");
+
+    let mut followed = open();
+    followed.push(Item::user("and then?"));
+    refused(&followed, "not at the end");
+
+    let mut interrupted = open();
+    interrupted.push(Item::text("hal").marked(Mark::Interrupted));
+    refused(&interrupted, "not at the end");
+
+    // Without the mark of its end the turn may not have been complete.
+    let bare = History::from_items("h", [Item::tool_call("c", "a", "{}")]);
+    refused(&bare, "not at the end");
+
+    let mut earlier = open();
+    earlier.extend(calls(&["ask"]).await.to_history_items());
+    refused(&earlier, "earlier turn");
+
+    let mut shortened = turn.to_history_items();
+    shortened.last_mut().unwrap().compacted = true;
+    refused(&History::from_items("h", shortened), "not at the end");
+}
+
+#[tokio::test]
+async fn a_turn_that_vetoes_its_calls_is_refused() {
+    for reason in [StopReason::MaxTokens, StopReason::Refusal, StopReason::Other("odd".into())] {
+        let turn = turn(Reply::new().call_raw("1", "a", "{}").stop(reason)).await;
+        let history = History::from_items("h", turn.to_history_items());
+        refused(&history, "does not allow");
+    }
+}
+
+#[tokio::test]
+async fn only_the_items_of_the_turn_are_its_turn() {
+    use std::sync::{Arc, Mutex};
+    let seen = Arc::new(Mutex::new(None));
+    let see = Arc::clone(&seen);
+    let tool = Tool::raw(spec("a"), move |_, cx| {
+        *see.lock().unwrap() = Some(cx.turn().clone());
+        async {}
+    });
+    let turn = turn(Reply::text("Let me look.").call_raw("1", "a", "{}")).await;
+    let mut history = History::from_items("h", [Item::text("cut").marked(Mark::Interrupted)]);
+    history.extend(turn.to_history_items());
+    history.push(Item::text("void").marked(Mark::Tombstone));
+    let mut tools = Toolkit::new([tool.unwrap()]).resume(&history).unwrap();
+    shapes(&mut tools).await;
+    let resumed = seen.lock().unwrap().take().unwrap();
+    assert_eq!(resumed.items(), turn.items());
+    assert_eq!((resumed.usage(), resumed.model()), (turn.usage(), turn.model()));
+    let result = tools.finish().unwrap();
+    assert_eq!(result.results[0].kind, ResultKind::Ok);
+    assert!(result.history.is_lawful());
+}

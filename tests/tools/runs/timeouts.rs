@@ -1,0 +1,132 @@
+//! How long a call may take.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::stream::StreamExt;
+use serde_json::Value;
+use tokio::time::{Instant, advance, sleep};
+use turnstream::Toolkit;
+use turnstream::item::ResultKind;
+use turnstream::provider::Reply;
+use turnstream::tool::{Tool, ToolContext, Update};
+
+use super::{calls, nap, only_result, run, shape, shapes, spec, turn};
+
+const LIMIT: Duration = Duration::from_millis(100);
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_takes_too_long_is_dropped_and_answered_and_its_siblings_go_on() {
+    let seen: Arc<Mutex<Option<ToolContext>>> = Arc::default();
+    let kept = Arc::clone(&seen);
+    let stuck = Tool::raw(spec("stuck"), move |_, cx| {
+        cx.changed("half.txt");
+        *kept.lock().unwrap() = Some(cx);
+        std::future::pending::<()>()
+    });
+    let kit = Toolkit::new([stuck.unwrap().with_timeout(LIMIT), nap("a")]);
+    let reply = Reply::new().call_raw("1", "stuck", "").call_raw("2", "a", "{\"ms\":500}");
+    let began = Instant::now();
+    let mut tools = run(&kit, &turn(reply).await);
+    let mut shapes = Vec::new();
+    while let Some(event) = tools.next().await {
+        let shape = shape(&event);
+        if shape == "Timeout 1" {
+            assert_eq!(began.elapsed(), LIMIT);
+            let cx = seen.lock().unwrap().clone().unwrap();
+            assert!(cx.is_cancelled(), "it is gone before anybody reads of it");
+        }
+        shapes.push(shape);
+    }
+    assert_eq!(shapes, ["start stuck", "start a", "Timeout 1", "Ok 2"]);
+    let result = tools.finish().unwrap().results.remove(0);
+    assert!(result.content.text().starts_with("Timed out after 100ms."), "{result:?}");
+    assert_eq!(result.report.unwrap().side_effects[0].target, "half.txt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_ends_in_time_is_not_touched() {
+    for (ms, kind) in [(99, ResultKind::Ok), (100, ResultKind::Ok), (101, ResultKind::Timeout)] {
+        let kit = Toolkit::new([nap("a").with_timeout(LIMIT)]);
+        let reply = Reply::new().call_raw("1", "a", &format!("{{\"ms\":{ms}}}"));
+        assert_eq!(only_result(run(&kit, &turn(reply).await)).await.kind, kind, "{ms}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_beyond_the_end_of_time_is_none() {
+    let kit = Toolkit::new([nap("a").with_timeout(Duration::MAX)]);
+    assert_eq!(only_result(run(&kit, &calls(&["a"]).await)).await.kind, ResultKind::Ok);
+}
+
+/// Tells something after 40 ms, and is done after 40 more of being polled in time.
+fn chatty() -> Tool {
+    Tool::typed_streaming(spec("chatty"), |_: Value, _| {
+        async_stream::stream! {
+            for n in 0..3 {
+                sleep(Duration::from_millis(30)).await;
+                yield Update::progress(&n);
+            }
+            yield Update::output("done");
+        }
+    })
+    .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pauses_of_the_consumer_do_not_count() {
+    for (limit, kind) in [(95, ResultKind::Ok), (85, ResultKind::Timeout)] {
+        let kit = Toolkit::new([chatty().with_timeout(Duration::from_millis(limit))]);
+        let mut tools = run(&kit, &calls(&["chatty"]).await);
+        while tools.next().await.is_some() {
+            // Longer than the limit, behind each event.
+            advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(tools.finish().unwrap().results[0].kind, kind, "{limit}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_between_two_polls_without_an_event_counts() {
+    let kit = Toolkit::new([nap("a").with_timeout(LIMIT)]);
+    let turn = turn(Reply::new().call_raw("1", "a", "{\"ms\":500}")).await;
+    let mut tools = run(&kit, &turn);
+    assert_eq!(shape(&tools.next().await.unwrap()), "start a");
+    advance(Duration::from_secs(9)).await;
+    assert_eq!(tools.next().now_or_never(), None, "it was not polled yet");
+    advance(LIMIT).await;
+    assert_eq!(shapes(&mut tools).await, ["Timeout 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tool_is_polled_before_its_timer_is_looked_at() {
+    let kit = Toolkit::new([nap("a").with_timeout(LIMIT)]);
+    let turn = turn(Reply::new().call_raw("1", "a", "{\"ms\":50}")).await;
+    let mut tools = run(&kit, &turn);
+    tools.next().await.unwrap();
+    assert_eq!(tools.next().now_or_never(), None);
+    advance(Duration::from_secs(9)).await;
+    assert_eq!(shapes(&mut tools).await, ["Ok 1"], "a result that is there counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_always_has_something_to_tell_times_out_too() {
+    let busy = Tool::typed_streaming(spec("busy"), |_: Value, _| {
+        futures::stream::repeat(Update::progress(&0)).take(20)
+    });
+    let kit = Toolkit::new([busy.unwrap().with_timeout(Duration::ZERO)]);
+    let events = shapes(&mut run(&kit, &calls(&["busy"]).await)).await;
+    assert_eq!(events.len(), 3, "what it told is given out, then it is over: {events:?}");
+    assert_eq!(events[2], "Timeout busy");
+}
+
+#[test]
+fn a_tool_without_a_timeout_needs_no_clock() {
+    // No tokio here at all.
+    futures::executor::block_on(async {
+        let tool = Tool::raw(spec("a"), |_, _| async { 1 }).unwrap();
+        let kit = Toolkit::new([tool]);
+        assert_eq!(only_result(run(&kit, &calls(&["a"]).await)).await.kind, ResultKind::Ok);
+    });
+}

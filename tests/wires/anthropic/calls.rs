@@ -1,0 +1,78 @@
+//! Tool calls: where their arguments come from, and which of them may run.
+
+use turnstream::item::ResultKind;
+
+use super::fixture::*;
+
+const CALL: &str = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
+
+#[track_caller]
+fn check(block: &str, deltas: &[&str], arguments: &str) {
+    let deltas: Vec<_> = deltas.iter().map(|piece| input(0, piece)).collect();
+    let turn = one_block(block, &deltas, "tool_use");
+    let call = turn.tool_calls().next().unwrap();
+    assert_eq!((&*call.call_id, &*call.name), ("t1", "f"));
+    assert_eq!(call.arguments_or_empty(), arguments, "{block} {deltas:?}");
+    assert_eq!(turn.calls().veto(), None);
+}
+
+#[test]
+fn an_empty_first_piece_of_input_changes_nothing() {
+    check(CALL, &["", "{\"a\"", ":1}"], r#"{"a":1}"#);
+}
+
+#[test]
+fn empty_pieces_only_are_no_arguments() {
+    check(CALL, &["", ""], "{}");
+    check(CALL, &[], "{}");
+}
+
+#[test]
+fn input_at_the_start_counts_where_no_deltas_follow() {
+    let whole = CALL.replace("{}", r#"{"b":1,"a":[2]}"#);
+    check(&whole, &[], r#"{"b":1,"a":[2]}"#);
+    check(&whole, &[""], r#"{"b":1,"a":[2]}"#);
+    check(&CALL.replace("{}", "null"), &[], "{}");
+}
+
+#[test]
+fn deltas_win_over_the_input_at_the_start() {
+    check(&CALL.replace("{}", r#"{"a":1}"#), &["{\"a\"", ":2}"], r#"{"a":2}"#);
+}
+
+#[test]
+fn input_that_is_not_json_stays_the_text_it_is() {
+    check(CALL, &["{\"path\": \"/x\", unquoted}"], "{\"path\": \"/x\", unquoted}");
+    let turn = one_block(CALL, &[input(0, "{\"path\": \"/x\", unquoted}")], "tool_use");
+    let body = value(&sent(answered(&turn)));
+    let sent = &body["messages"][1]["content"][0]["input"];
+    assert_eq!(sent["INVALID_JSON"], "{\"path\": \"/x\", unquoted}");
+}
+
+#[test]
+fn a_call_that_the_output_limit_cut_off_does_not_run() {
+    for ended in [true, false] {
+        let mut events = vec![START.into(), begin(0, CALL), input(0, "{\"path\":\"/x")];
+        events.extend(ended.then(|| end(0)));
+        events.extend([stop("max_tokens"), STOP.into()]);
+        let turn = read(&events).unwrap();
+        assert_eq!(turn.tool_calls().next().unwrap().arguments, "{\"path\":\"/x");
+        assert_eq!(turn.calls().veto().unwrap().kind, ResultKind::Truncated);
+    }
+}
+
+#[test]
+fn a_call_that_was_never_ended_is_an_error_though_its_text_parses() {
+    let events = [START.into(), begin(0, CALL), input(0, "{}"), stop("tool_use"), STOP.into()];
+    assert!(read(&events).is_err());
+}
+
+#[test]
+fn a_servers_own_tool_is_no_call_whether_it_was_asked_for_or_not() {
+    for kind in ["server_tool_use", "mcp_tool_use", "tool_use_of_tomorrow"] {
+        let call = format!(r#"{{"type":"{kind}","id":"s1","name":"web_search","input":{{}}}}"#);
+        let turn = one_block(&call, &[input(0, "{\"query\":1}")], "end_turn");
+        assert!(turn.calls().is_empty(), "{kind}");
+        assert_eq!(own(&turn), [call.replace("{}", "{\"query\":1}")]);
+    }
+}

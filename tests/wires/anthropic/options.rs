@@ -1,0 +1,213 @@
+//! How the options of a request are written, and which this wire refuses.
+
+use serde_json::{Map, Value, json};
+use turnstream::request::{Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec};
+use turnstream::{ErrorKind, History, Item, Request};
+
+use super::fixture::*;
+
+fn request(options: Options, tools: &[&str]) -> Request {
+    let spec = |name: &&str| ToolSpec {
+        name: (*name).into(),
+        description: "d".into(),
+        parameters: json!({ "type": "object" }),
+    };
+    let tools: Vec<_> = tools.iter().map(spec).collect();
+    Request::new(History::from_items("h", [Item::user("x")]))
+        .with_tools(tools)
+        .with_options(options)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        other => panic!("{other} is no object"),
+    }
+}
+
+/// What the options add to a body that has none, but for the marks.
+#[track_caller]
+fn check_with(tools: &[&str], options: Options, expected: &Value) {
+    let body = |options: Options| {
+        let body = encoded(&request(options, tools), MODEL);
+        object(value(&body.unwrap_or_else(|error| panic!("{error}"))))
+    };
+    let without = body(Options { max_output_tokens: Some(8192), ..Options::default() });
+    let mut with = body(options);
+    with.retain(|name, value| without.get(name) != Some(value));
+    assert_eq!(&Value::Object(with), expected);
+}
+
+#[track_caller]
+#[expect(clippy::needless_pass_by_value, reason = "expectations are written in place")]
+fn check(options: Options, expected: Value) {
+    check_with(&["f"], options, &expected);
+}
+
+#[track_caller]
+fn check_refused(options: &Options, kind: ErrorKind, parameter: &str) {
+    let error = encoded(&request(options.clone(), &["f"]), MODEL).unwrap_err();
+    assert_eq!((error.kind(), error.parameter()), (kind, Some(parameter)), "{options:?}");
+}
+
+fn thinking(reasoning: Reasoning) -> Options {
+    Options { reasoning: Some(reasoning), ..Options::default() }
+}
+
+#[test]
+fn without_options_there_is_the_limit_that_the_wire_demands() {
+    let body = value(&encoded(&request(Options::default(), &[]), MODEL).unwrap());
+    let mut names: Vec<_> = object(body.clone()).into_iter().map(|(name, _)| name).collect();
+    names.sort();
+    assert_eq!(names, ["max_tokens", "messages", "model", "stream"]);
+    assert_eq!(body["max_tokens"], 8192);
+}
+
+#[test]
+fn limits_sampling_and_the_user_are_written() {
+    let options = Options {
+        max_output_tokens: Some(9),
+        temperature: Some(0.5),
+        top_p: Some(0.25),
+        top_k: Some(3),
+        stop_sequences: vec!["END".into()],
+        user: Some("u-1".into()),
+        ..Options::default()
+    };
+    check(
+        options,
+        json!({
+            "max_tokens": 9, "temperature": 0.5, "top_p": 0.25, "top_k": 3,
+            "stop_sequences": ["END"], "metadata": { "user_id": "u-1" },
+        }),
+    );
+}
+
+#[test]
+fn the_choice_of_tools_is_written() {
+    #[track_caller]
+    fn check_choice(tool_choice: ToolChoice, parallel: Option<bool>, expected: Value) {
+        let options = Options { tool_choice, parallel_tool_calls: parallel, ..Options::default() };
+        check(options, expected);
+    }
+    let tool = || ToolChoice::Tool("f".into());
+    check_choice(ToolChoice::Auto, None, json!({}));
+    check_choice(ToolChoice::Auto, Some(true), json!({}));
+    let choice = |choice: Value| json!({ "tool_choice": choice });
+    check_choice(ToolChoice::None, Some(false), choice(json!({ "type": "none" })));
+    check_choice(ToolChoice::Required, None, choice(json!({ "type": "any" })));
+    check_choice(tool(), None, choice(json!({ "type": "tool", "name": "f" })));
+    let alone = |kind: &str| choice(json!({ "type": kind, "disable_parallel_tool_use": true }));
+    check_choice(ToolChoice::Auto, Some(false), alone("auto"));
+    check_choice(ToolChoice::Required, Some(false), alone("any"));
+    let alone = json!({ "type": "tool", "name": "f", "disable_parallel_tool_use": true });
+    check_choice(tool(), Some(false), choice(alone));
+}
+
+#[test]
+fn a_choice_without_tools_is_left_out_or_refused() {
+    let choose = |tool_choice| Options { tool_choice, ..Options::default() };
+    check_with(&[], choose(ToolChoice::None), &json!({}));
+    let error = encoded(&request(choose(ToolChoice::Required), &[]), MODEL).unwrap_err();
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("tool_choice")));
+    // Tools of the server's own are tools.
+    let tools = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
+    let extra = object(json!({ "tools": tools }));
+    let options = Options { extra, ..choose(ToolChoice::Required) };
+    check_with(&[], options, &json!({ "tool_choice": { "type": "any" }, "tools": tools }));
+}
+
+#[test]
+fn a_budget_raises_the_limit_that_it_would_use_up() {
+    #[track_caller]
+    fn check_budget(budget: u32, limit: Option<u32>, expected: Value) {
+        let options = Options { max_output_tokens: limit, ..thinking(Reasoning::Budget(budget)) };
+        let mut fields = object(expected);
+        let thinking = json!({ "type": "enabled", "budget_tokens": budget });
+        fields.insert("thinking".into(), thinking);
+        check(options, Value::Object(fields));
+    }
+    check_budget(1024, None, json!({}));
+    check_budget(8192, None, json!({ "max_tokens": 16384 }));
+    check_budget(2000, Some(2001), json!({ "max_tokens": 2001 }));
+    check_budget(2000, Some(500), json!({ "max_tokens": 2500 }));
+    check_budget(u32::MAX, Some(500), json!({ "max_tokens": u32::MAX }));
+}
+
+#[test]
+fn an_effort_is_adaptive_thinking_that_is_shown() {
+    #[track_caller]
+    fn check_effort(effort: Effort, word: &str) {
+        let thinking_field = json!({ "type": "adaptive", "display": "summarized" });
+        let expected = json!({ "thinking": thinking_field, "output_config": { "effort": word } });
+        check(thinking(Reasoning::Effort(effort)), expected);
+    }
+    check_effort(Effort::Minimal, "low");
+    check_effort(Effort::Low, "low");
+    check_effort(Effort::Medium, "medium");
+    check_effort(Effort::High, "high");
+    check_effort(Effort::Max, "max");
+    check(thinking(Reasoning::Off), json!({ "thinking": { "type": "disabled" } }));
+}
+
+#[test]
+fn what_the_vendor_refuses_beside_thinking_is_refused_at_once() {
+    const INVALID: ErrorKind = ErrorKind::InvalidRequest;
+    for reasoning in [Reasoning::Budget(2000), Reasoning::Effort(Effort::High)] {
+        let with = || thinking(reasoning);
+        check_refused(&Options { temperature: Some(0.5), ..with() }, INVALID, "temperature");
+        check_refused(&Options { top_k: Some(3), ..with() }, INVALID, "top_k");
+        check_refused(&Options { top_p: Some(0.9), ..with() }, INVALID, "top_p");
+        let fine = Options { temperature: Some(1.0), top_p: Some(0.95), ..with() };
+        assert!(encoded(&request(fine, &["f"]), MODEL).is_ok());
+    }
+    for tool_choice in [ToolChoice::Required, ToolChoice::Tool("f".into())] {
+        let with = |reasoning| Options { tool_choice: tool_choice.clone(), ..thinking(reasoning) };
+        check_refused(&with(Reasoning::Budget(2000)), INVALID, "tool_choice");
+        let fine = with(Reasoning::Effort(Effort::Low));
+        assert!(encoded(&request(fine, &["f"]), MODEL).is_ok());
+    }
+    check_refused(&thinking(Reasoning::Budget(1023)), INVALID, "reasoning");
+    let cold = Options { temperature: Some(0.0), top_k: Some(1), ..thinking(Reasoning::Off) };
+    assert!(encoded(&request(cold, &["f"]), MODEL).is_ok());
+}
+
+#[test]
+fn a_schema_is_the_format_of_the_output() {
+    let schema = json!({
+        "type": "object", "properties": { "a": { "type": "string" } },
+        "required": ["a"], "additionalProperties": false,
+    });
+    let output = Output::Schema(OutputSchema { name: "n".into(), schema: schema.clone() });
+    let format = json!({ "type": "json_schema", "schema": schema });
+    let options = Options { output: output.clone(), ..Options::default() };
+    check(options, json!({ "output_config": { "format": format } }));
+    // Beside an effort it stands in the same object.
+    let options = Options { output, ..thinking(Reasoning::Effort(Effort::Low)) };
+    let body = value(&encoded(&request(options, &[]), MODEL).unwrap());
+    assert_eq!(body["output_config"], json!({ "effort": "low", "format": format }));
+}
+
+#[test]
+fn what_the_wire_cannot_express_is_a_typed_error() {
+    let check = |options: Options, parameter: &str| {
+        check_refused(&options, ErrorKind::Unsupported, parameter);
+    };
+    check(Options { seed: Some(1), ..Options::default() }, "seed");
+    check(Options { frequency_penalty: Some(0.1), ..Options::default() }, "frequency_penalty");
+    check(Options { presence_penalty: Some(0.1), ..Options::default() }, "presence_penalty");
+    check(Options { output: Output::Json, ..Options::default() }, "output");
+    let metadata = [("a".to_owned(), "b".to_owned())].into();
+    check(Options { metadata, ..Options::default() }, "metadata");
+}
+
+#[test]
+fn extra_fields_are_merged_last() {
+    let extra = object(json!({
+        "container": "c", "output_config": { "effort": "xhigh" }, "service_tier": "auto",
+    }));
+    let options = Options { extra, ..thinking(Reasoning::Effort(Effort::Max)) };
+    let body = value(&encoded(&request(options, &[]), MODEL).unwrap());
+    assert_eq!(body["output_config"], json!({ "effort": "xhigh" }));
+    assert_eq!((&body["container"], &body["service_tier"]), (&json!("c"), &json!("auto")));
+}

@@ -1,0 +1,374 @@
+//! What holds for any stream and any history.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::{StreamExt, stream};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use serde_json::Value;
+use turnstream::item::{
+    Item, ItemKind, Json, Mark, Part, ProviderData, ResultKind, StopReason, ToolResult, TurnInfo,
+};
+use turnstream::provider::{Decoding, anthropic};
+use turnstream::request::{Cache, Options, System, ToolSpec};
+use turnstream::stream::seal;
+use turnstream::turn::TurnEvent;
+use turnstream::{Error, History, Request, Usage};
+
+use super::fixture::*;
+
+/// A stream that has a bit of everything.
+fn everything() -> Vec<String> {
+    let thought = r#"{"type":"thinking","thinking":"","signature":""}"#;
+    let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
+    let server = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#;
+    let details = r#""container":{"id":"c1"},"stop_sequence":null"#;
+    vec![
+        START.into(),
+        begin(0, thought),
+        delta(0, r#"{"type":"thinking_delta","thinking":"Hm é 👍"}"#),
+        delta(0, r#"{"type":"signature_delta","signature":"c2ln=="}"#),
+        end(0),
+        begin(1, r#"{"type":"text","text":"","citations":[]}"#),
+        text(1, "Hel"),
+        text(1, "lo \\ud83d\\udc4d"),
+        delta(1, r#"{"type":"citations_delta","citation":{"cited_text":"x"}}"#),
+        end(1),
+        begin(2, server),
+        input(2, "{\"query\":"),
+        input(2, "\"q\"}"),
+        end(2),
+        begin(3, call),
+        input(3, ""),
+        input(3, "{\"a\""),
+        input(3, ":\"é\"}"),
+        end(3),
+        format!(
+            r#"{{"type":"message_delta","delta":{{"stop_reason":"tool_use",{details}}},"usage":{{"output_tokens":9}}}}"#
+        ),
+        STOP.into(),
+    ]
+}
+
+/// All events of the stream, as they come of these pieces.
+fn events_of(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
+    let body = stream::iter(pieces.into_iter().map(Ok));
+    let decoding = Decoding::new(body, anthropic::Decoder::new(MODEL));
+    block_on(seal(&History::with_id("h"), decoding).collect())
+}
+
+fn whole() -> Vec<Result<TurnEvent, Error>> {
+    let events = events_of(vec![body(&everything()).into()]);
+    assert!(matches!(events.last(), Some(Ok(TurnEvent::TurnComplete { .. }))), "{events:?}");
+    events
+}
+
+#[test]
+fn every_cut_of_the_bytes_gives_the_same_events() {
+    let (bytes, whole) = (Bytes::from(body(&everything())), whole());
+    for at in 0..=bytes.len() {
+        assert_eq!(events_of(vec![bytes.slice(..at), bytes.slice(at..)]), whole, "cut at {at}");
+    }
+    let single = (0..bytes.len()).map(|at| bytes.slice(at..=at)).collect();
+    assert_eq!(events_of(single), whole);
+}
+
+/// What may stand between any two frames, and means nothing.
+fn noise() -> impl Strategy<Value = &'static str> {
+    select(vec![
+        ": keepalive\n",
+        ":\n\n",
+        "\n",
+        "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+        "data: {\"type\":\"ping\"}\n\n",
+        "event: ping\ndata:\n\n",
+        "event: content_block_hologram\ndata: {\"type\":\"content_block_hologram\",\"index\":1}\n\n",
+        "event: weather\ndata: not even JSON\n\n",
+        "data: {\"type\":\"message_mood\",\"delta\":{\"stop_reason\":\"max_tokens\"}}\n\n",
+        "data: {\"x\":1}\n\n",
+        "id: 7\nretry: 3\n",
+        "data: {\"type\":\"content_block_delta\",\"index\":1,\"delta\":{\"type\":\"new_delta\",\"text\":\"no\"}}\n\n",
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn noise_between_the_frames_and_cuts_anywhere_change_nothing(
+        noise in vec((any::<Index>(), noise()), 0..12),
+        lengths in vec(1_usize..200, 1..6),
+    ) {
+        let mut frames: Vec<String> = everything().iter().map(|e| body(std::slice::from_ref(e))).collect();
+        for (at, noise) in noise {
+            frames.insert(at.index(frames.len() + 1), noise.to_owned());
+        }
+        let mut rest = Bytes::from(frames.concat());
+        let mut pieces = Vec::new();
+        for length in lengths.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            pieces.push(rest.split_to((*length).min(rest.len())));
+        }
+        prop_assert_eq!(events_of(pieces), whole());
+    }
+}
+
+/// What happens in a conversation, in the order it can.
+#[derive(Clone, Debug)]
+enum Scene {
+    User(Vec<Part>),
+    System(String),
+    /// A turn of these items, and what its calls are answered with.
+    Turn(Vec<Said>, Vec<Part>),
+    /// A turn that was cut off.
+    CutOff(Vec<Said>),
+    Void(String),
+}
+
+#[derive(Clone, Debug)]
+enum Said {
+    Text(String, Whose),
+    Thought(String, Whose),
+    Redacted(Whose),
+    Call(String, Whose),
+    Own(Whose),
+    Beside(Whose),
+}
+
+/// Who has written it.
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    Mine,
+    AnotherModels,
+    AnotherWires,
+    Nobodys,
+}
+
+fn words() -> impl Strategy<Value = String> {
+    select(vec!["a", "b \n", "", " \n", " c", "é👍"]).prop_map(str::to_owned)
+}
+
+fn parts() -> impl Strategy<Value = Vec<Part>> {
+    let part = prop_oneof![
+        4 => words().prop_map(|text| Part::Text { text }),
+        1 => Just(Part::image("image/png", "AAAA")),
+    ];
+    vec(part, 0..3)
+}
+
+fn whose() -> impl Strategy<Value = Whose> {
+    select(vec![
+        Whose::Mine,
+        Whose::Mine,
+        Whose::AnotherModels,
+        Whose::AnotherWires,
+        Whose::Nobodys,
+    ])
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        3 => (words(), whose()).prop_map(|(text, whose)| Said::Text(text, whose)),
+        3 => (words(), whose()).prop_map(|(text, whose)| Said::Thought(text, whose)),
+        1 => whose().prop_map(Said::Redacted),
+        3 => (select(vec!["", "{}", "{\"a\":1}", "[1", "{\"a\":"]), whose())
+            .prop_map(|(arguments, whose)| Said::Call(arguments.to_owned(), whose)),
+        1 => whose().prop_map(Said::Own),
+        1 => whose().prop_map(Said::Beside),
+    ]
+}
+
+fn scene() -> impl Strategy<Value = Scene> {
+    prop_oneof![
+        3 => parts().prop_map(Scene::User),
+        1 => words().prop_map(Scene::System),
+        4 => (vec(said(), 1..5), parts()).prop_map(|(said, answer)| Scene::Turn(said, answer)),
+        1 => vec(said(), 1..4).prop_map(Scene::CutOff),
+        1 => words().prop_map(Scene::Void),
+    ]
+}
+
+/// The histories that requests are made of, each the beginning of the next.
+fn histories(scenes: Vec<Scene>) -> Vec<History> {
+    let mut history = History::with_id("h");
+    let mut calls = 0;
+    let mut all = Vec::new();
+    for scene in scenes {
+        match scene {
+            Scene::User(parts) => history.push(Item::user(parts)),
+            Scene::System(text) => history.push(Item::system(text)),
+            Scene::Void(text) => history.push(Item::user(text).marked(Mark::Tombstone)),
+            Scene::CutOff(said) => {
+                let items = said.into_iter().map(|said| item(said, &mut calls));
+                history.extend(items.map(|item| item.marked(Mark::Interrupted)));
+            }
+            Scene::Turn(said, answer) => {
+                let mut items: Vec<_> =
+                    said.into_iter().map(|said| item(said, &mut calls)).collect();
+                let stop_reason = match items.len() % 2 {
+                    0 => StopReason::Pause,
+                    _ => StopReason::Stop,
+                };
+                let usage = Usage::default();
+                let turn = TurnInfo { usage, model: None, response_id: None, stop_reason };
+                items.last_mut().unwrap().turn = Some(Arc::new(turn));
+                let answers: Vec<_> = items
+                    .iter()
+                    .filter_map(Item::as_tool_call)
+                    .map(|call| ToolResult::answering(call, ResultKind::Error, answer.clone()))
+                    .map(Item::tool_result)
+                    .collect();
+                let pauses = answers.is_empty();
+                history.extend(items);
+                if pauses {
+                    all.push(history.clone());
+                }
+                history.extend(answers);
+            }
+        }
+        all.push(history.clone());
+    }
+    all
+}
+
+fn item(said: Said, calls: &mut u32) -> Item {
+    let (kind, value, whose) = match said {
+        Said::Text(text, whose) => {
+            (ItemKind::Text { text }, r#"{"citations":[{"z":1,"a":2}]}"#, whose)
+        }
+        Said::Thought(text, whose) => {
+            (ItemKind::Reasoning { text }, r#"{"signature":"s=="}"#, whose)
+        }
+        Said::Redacted(whose) => {
+            let kind = ItemKind::Reasoning { text: String::new() };
+            (kind, r#"{"type":"redacted_thinking","data":"d=="}"#, whose)
+        }
+        Said::Call(arguments, whose) => {
+            *calls += 1;
+            let call = Item::tool_call(format!("c{calls}"), "f", arguments);
+            (call.kind, r#"{"caller":{"type":"direct"}}"#, whose)
+        }
+        Said::Own(whose) => (ItemKind::Other, r#"{"type":"server_tool_use","id":"s"}"#, whose),
+        Said::Beside(whose) => {
+            (ItemKind::Other, r#"{"type":"message","container":{"id":"c"}}"#, whose)
+        }
+    };
+    let (provider, model) = match whose {
+        Whose::Mine => ("anthropic", MODEL),
+        Whose::AnotherModels => ("anthropic", "another"),
+        Whose::AnotherWires => ("gemini", MODEL),
+        Whose::Nobodys => return Item::new(kind),
+    };
+    let value = Json::parse(value).unwrap();
+    let data = ProviderData { provider: provider.into(), model: model.into(), value };
+    Item { provider_data: Some(Arc::new(data)), ..Item::new(kind) }
+}
+
+/// A request of the conversation; what is volatile is another each time.
+fn request(history: &History, n: usize, cache: Cache) -> Request {
+    let spec = |name: &str| ToolSpec {
+        name: name.into(),
+        description: "d".into(),
+        parameters: serde_json::json!({ "type": "object" }),
+    };
+    let mut request = Request::new(history.clone())
+        .with_tools(vec![spec("f"), spec("g")])
+        .with_options(Options { cache, ..Options::default() });
+    request.system = System { stable: "stable".into(), volatile: format!("volatile {n}") };
+    request
+}
+
+/// The text of every block, in order, each with the role of its message, its mark taken out.
+fn flat(body: &str) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Body<'a> {
+        #[serde(borrow)]
+        tools: Vec<&'a serde_json::value::RawValue>,
+        system: Vec<&'a serde_json::value::RawValue>,
+        messages: Vec<Message<'a>>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Message<'a> {
+        role: &'a str,
+        #[serde(borrow)]
+        content: Vec<&'a serde_json::value::RawValue>,
+    }
+    let body: Body<'_> = serde_json::from_str(body).unwrap();
+    let unmarked = |text: &str| text.replace(r#","cache_control":{"type":"ephemeral"}"#, "");
+    let tools = body.tools.iter().map(|tool| format!("tool {}", unmarked(tool.get())));
+    let system = body.system[..1].iter().map(|zone| format!("system {}", unmarked(zone.get())));
+    let blocks = body.messages.iter().flat_map(|message| {
+        message.content.iter().map(|block| format!("{} {}", message.role, unmarked(block.get())))
+    });
+    tools.chain(system).chain(blocks).collect()
+}
+
+/// What the vendor refuses whatever else is asked.
+fn check_lawful(body: &str, most_marks: usize) -> Result<(), TestCaseError> {
+    prop_assert!(body.matches("\"cache_control\"").count() <= most_marks, "{}", body);
+    let body: Value = serde_json::from_str(body).unwrap();
+    prop_assert_eq!(body["system"][1].get("cache_control"), None);
+    let messages = body["messages"].as_array().unwrap();
+    for (at, message) in messages.iter().enumerate() {
+        let role = ["user", "assistant"][at % 2];
+        prop_assert_eq!(&message["role"], role, "{}", body);
+        let blocks = message["content"].as_array().unwrap();
+        prop_assert!(!blocks.is_empty());
+        let mut results_are_over = false;
+        for block in blocks {
+            let kind = block["type"].as_str().unwrap();
+            if let Some(text) = block["text"].as_str() {
+                prop_assert!(!text.trim().is_empty(), "{}", message);
+            }
+            prop_assert!(!results_are_over || kind != "tool_result", "{}", message);
+            results_are_over |= kind != "tool_result";
+            let markable = matches!(kind, "text" | "image" | "tool_result") && role == "user";
+            prop_assert!(markable || block.get("cache_control").is_none(), "{}", message);
+            prop_assert!(kind != "tool_result" || role == "user", "{}", message);
+        }
+        prop_assert_ne!(&blocks.last().unwrap()["type"], "thinking");
+    }
+    check_pairs(messages)
+}
+
+/// Every call is answered in the next message, and every result answers one.
+fn check_pairs(messages: &[Value]) -> Result<(), TestCaseError> {
+    let ids = |message: Option<&Value>, kind: &str, id: &str| -> Vec<Value> {
+        let blocks = message.and_then(|message| message["content"].as_array());
+        let blocks = blocks.into_iter().flatten().filter(|block| block["type"] == kind);
+        blocks.map(|block| block[id].clone()).collect()
+    };
+    for (at, message) in messages.iter().enumerate() {
+        let calls = ids(Some(message), "tool_use", "id");
+        let results = ids(messages.get(at + 1), "tool_result", "tool_use_id");
+        prop_assert_eq!(calls, results);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// Law 9, and that what is sent is taken.
+    #[test]
+    fn each_request_begins_with_the_blocks_of_the_one_before(
+        scenes in vec(scene(), 1..8),
+        cache in select(vec![Cache::Off, Cache::Short]),
+    ) {
+        let most_marks = if cache == Cache::Off { 0 } else { 3 };
+        let mut before: Vec<String> = Vec::new();
+        for (n, history) in histories(scenes).iter().enumerate() {
+            // Nothing but empty messages is nothing to send.
+            let Ok(body) = encoded(&request(history, n, cache), MODEL) else { continue };
+            check_lawful(&body, most_marks)?;
+            let blocks = flat(&body);
+            prop_assert_eq!(Some(&before[..]), blocks.get(..before.len()));
+            before = blocks;
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! How a request is written: messages, media, marks.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use turnstream::item::{
+    Item, Mark, MediaSource, Part, ResultKind, StopReason, ToolResult, TurnInfo,
+};
+use turnstream::request::{Cache, Options, System, ToolSpec};
+use turnstream::{ErrorKind, History, Request, Usage};
+
+use super::fixture::*;
+
+/// An item that ends its turn.
+fn last(mut item: Item) -> Item {
+    let (usage, stop_reason) = (Usage::default(), StopReason::Stop);
+    item.turn = Some(Arc::new(TurnInfo { usage, model: None, response_id: None, stop_reason }));
+    item
+}
+
+fn result(id: &str) -> Item {
+    let (call_id, name, content) = (id.into(), "f".into(), "r".into());
+    Item::tool_result(ToolResult { call_id, name, content, kind: ResultKind::Ok, report: None })
+}
+
+fn messages(items: Vec<Item>) -> Vec<Value> {
+    value(&sent(items))["messages"].as_array().unwrap().clone()
+}
+
+/// Each message as its role and the types of its blocks.
+fn shape(items: Vec<Item>) -> Vec<String> {
+    let types = |message: &Value| {
+        let blocks = message["content"].as_array().unwrap().iter();
+        blocks.map(|block| block["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    let role = |message: &Value| message["role"].as_str().unwrap().to_owned();
+    messages(items).iter().map(|message| role(message) + ": " + &types(message)).collect()
+}
+
+#[test]
+fn results_stand_first_and_together_right_behind_their_calls() {
+    let mut items = vec![Item::user("x"), Item::tool_call("a", "f", "{}")];
+    items.extend([last(Item::tool_call("b", "f", "{}")), result("a"), result("b")]);
+    items.extend([Item::user("and"), Item::system("be brief")]);
+    let expected =
+        ["user: text", "assistant: tool_use tool_use", "user: tool_result tool_result text text"];
+    assert_eq!(shape(items), expected);
+}
+
+#[test]
+fn calls_stand_last_in_the_message_of_the_assistant() {
+    let items = vec![
+        Item::user("x"),
+        Item::tool_call("a", "f", "{}"),
+        last(Item::text("said behind the call")),
+        result("a"),
+    ];
+    assert_eq!(shape(items), ["user: text", "assistant: text tool_use", "user: tool_result"]);
+}
+
+#[test]
+fn messages_of_one_role_are_one_message() {
+    let mut items = vec![Item::user("a"), Item::user("b"), last(Item::text("c"))];
+    items.extend([last(Item::text("d")), Item::user("e")]);
+    assert_eq!(shape(items), ["user: text text", "assistant: text text", "user: text"]);
+}
+
+#[test]
+fn empty_text_is_not_sent() {
+    let parts: Vec<Part> = vec![" \n".into(), "a".into(), "".into()];
+    let items = vec![Item::user(parts), last(Item::text("\n")), Item::user("b")];
+    assert_eq!(shape(items), ["user: text text"]);
+}
+
+#[test]
+fn text_that_may_come_to_stand_last_does_not_end_in_white_space() {
+    let texts = |items: Vec<Item>| {
+        let messages = messages(items);
+        let blocks = messages[1]["content"].as_array().unwrap().clone();
+        blocks.iter().map(|b| b["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let x = || Item::user("x");
+    assert_eq!(texts(vec![x(), last(Item::text("a \n"))]), ["a"]);
+    assert_eq!(texts(vec![x(), Item::text("a ").marked(Mark::Interrupted), x()]), ["a"]);
+    assert_eq!(texts(vec![x(), Item::text("begin with ")]), ["begin with"]);
+    // What the turn goes on behind is left as it is.
+    assert_eq!(
+        texts(vec![x(), Item::text("As "), last(Item::text("said. ")), x()]),
+        ["As ", "said."]
+    );
+}
+
+#[test]
+fn ids_and_names_are_made_legal_and_results_find_their_calls() {
+    let id = "call.1:x y".to_owned() + &"z".repeat(80);
+    let mut call = Item::tool_call(&*id, "functions.get weather", "{}");
+    call = last(call);
+    let messages = messages(vec![Item::user("x"), call, result(&id)]);
+    let (call, result) = (&messages[1]["content"][0], &messages[2]["content"][0]);
+    for name in [&call["id"], &call["name"]] {
+        let name = name.as_str().unwrap();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        assert!((1..=64).contains(&name.len()) && name.chars().all(plain), "{name}");
+    }
+    assert_eq!(call["id"], result["tool_use_id"]);
+}
+
+#[test]
+fn tools_are_declared_as_long_as_the_history_has_calls() {
+    let items = vec![Item::user("x"), last(Item::tool_call("a", "f", "{}")), result("a")];
+    assert_eq!(value(&sent(items))["tools"][0]["name"], "f");
+    assert_eq!(value(&sent(vec![Item::user("x")])).get("tools"), None);
+}
+
+/// What is sent for one part, in what a user says and in what a tool returns.
+fn part(part: Part) -> Result<Value, (ErrorKind, Option<String>)> {
+    let mut in_result = result("a");
+    let of_user = Item::user(vec![part.clone(), "end".into()]);
+    if let turnstream::item::ItemKind::ToolResult(result) = &mut in_result.kind {
+        result.content = vec![part, "end".into()].into();
+    }
+    let items = vec![of_user, last(Item::tool_call("a", "f", "{}")), in_result];
+    let body = encoded(&Request::new(History::from_items("h", items)), MODEL);
+    let body = body.map_err(|error| (error.kind(), error.parameter().map(str::to_owned)))?;
+    let body = value(&body);
+    let sent = body["messages"][0]["content"][0].clone();
+    assert_eq!(body["messages"][2]["content"][0]["content"][0], sent);
+    Ok(sent)
+}
+
+fn data(base64: &str) -> MediaSource {
+    MediaSource::Data(base64.into())
+}
+
+fn url() -> MediaSource {
+    MediaSource::Url("https://x.example/a".into())
+}
+
+#[test]
+fn images_and_documents_are_sent_in_both_directions_as_the_wire_takes_them() {
+    #[track_caller]
+    fn check(given: Part, kind: &str, source: &Value) {
+        assert_eq!(part(given), Ok(json!({ "type": kind, "source": source })));
+    }
+    let base64 = |kind: &str| json!({ "type": "base64", "media_type": kind, "data": "AAAA" });
+    let fetched = json!({ "type": "url", "url": "https://x.example/a" });
+    check(Part::image("image/png", "AAAA"), "image", &base64("image/png"));
+    check(Part::image("IMAGE/JPG", "AAAA"), "image", &base64("image/jpeg"));
+    check(file("image/webp", data("AAAA")), "image", &base64("image/webp"));
+    check(Part::image_url("image/gif", "https://x.example/a"), "image", &fetched);
+    check(file("application/pdf", data("AAAA")), "document", &base64("application/pdf"));
+    check(file("application/pdf", url()), "document", &fetched);
+    let text = |data: &str| json!({ "type": "text", "media_type": "text/plain", "data": data });
+    check(file("text/plain; charset=utf-8", data("w6k=")), "document", &text("é"));
+    check(file("text/csv", data("YSxi")), "document", &text("a,b"));
+    check(file("application/json", data("e30=")), "document", &text("{}"));
+}
+
+#[test]
+fn media_that_the_wire_cannot_carry_are_a_typed_error() {
+    #[track_caller]
+    fn check(given: Part) {
+        let expected = (ErrorKind::Unsupported, Some("media_type".to_owned()));
+        assert_eq!(part(given), Err(expected));
+    }
+    check(Part::image("image/svg+xml", "AAAA"));
+    check(file("audio/wav", data("AAAA")));
+    check(file("application/zip", url()));
+    check(file("text/plain", url()));
+    check(file("", data("AAAA")));
+    assert_eq!(part(file("text/plain", data("gA=="))), Err((ErrorKind::InvalidRequest, None)));
+}
+
+#[test]
+fn a_document_without_a_word_is_left_out_as_empty_text_is() {
+    assert_eq!(part(file("text/plain", data("IAo="))).unwrap()["text"], "end");
+}
+
+fn tool(name: &str) -> ToolSpec {
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: "d".into(), parameters }
+}
+
+/// A request with two tools, both zones, and a loop in progress.
+fn in_a_loop() -> Request {
+    let calls = vec![Item::user("x"), last(Item::tool_call("a", "f", "{}")), result("a")];
+    let mut request = Request::new(History::from_items("h", calls));
+    request.tools = vec![tool("f"), tool("g")].into();
+    request.system = System { stable: "stable".into(), volatile: "volatile".into() };
+    request
+}
+
+/// Where the marks are, and what they say.
+fn marks(request: &Request) -> Vec<(String, Value)> {
+    fn walk(at: &str, value: &Value, found: &mut Vec<(String, Value)>) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match name.as_str() {
+                        "cache_control" => found.push((at.to_owned(), value.clone())),
+                        _ => walk(&format!("{at}/{name}"), value, found),
+                    }
+                }
+            }
+            Value::Array(elements) => {
+                for (n, element) in elements.iter().enumerate() {
+                    walk(&format!("{at}/{n}"), element, found);
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    walk("", &value(&encoded(request, MODEL).unwrap()), &mut found);
+    found
+}
+
+#[test]
+fn marks_stand_on_the_tools_the_stable_zone_and_the_last_word_of_the_user() {
+    let request = in_a_loop();
+    let at: Vec<_> = marks(&request).into_iter().map(|(at, _)| at).collect();
+    assert_eq!(at, ["/messages/2/content/0", "/system/0", "/tools/1"]);
+    let mut request = request;
+    request.system.stable.clear();
+    request.tools = Arc::default();
+    request.context.push(Item::user(vec!["look".into(), Part::image("image/png", "AAAA")]));
+    let at: Vec<_> = marks(&request).into_iter().map(|(at, _)| at).collect();
+    assert_eq!(at, ["/messages/2/content/2", "/tools/0"]);
+}
+
+#[test]
+fn marks_say_how_long() {
+    let marked =
+        |cache: Cache| marks(&in_a_loop().with_options(Options { cache, ..Options::default() }));
+    assert!(marked(Cache::Off).is_empty());
+    let short = json!({ "type": "ephemeral" });
+    assert!(marked(Cache::Short).iter().all(|(_, mark)| *mark == short));
+    let long = json!({ "type": "ephemeral", "ttl": "1h" });
+    assert_eq!(marked(Cache::Long).len(), 3);
+    assert!(marked(Cache::Long).iter().all(|(_, mark)| *mark == long));
+}
+
+#[test]
+fn the_last_message_of_the_user_is_marked_also_when_the_assistant_speaks_last() {
+    let thought = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
+    let own = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#;
+    let turn = blocks(&[thought, own], "pause_turn");
+    let mut items = vec![Item::user("x")];
+    items.extend(turn.to_history_items());
+    let request = Request::new(History::from_items("h", items));
+    let at: Vec<_> = marks(&request).into_iter().map(|(at, _)| at).collect();
+    assert_eq!(at, ["/messages/0/content/0"]);
+}
+
+#[test]
+fn the_volatile_zone_stands_behind_the_stable_one_and_changes_nothing_before_it() {
+    let encode = |volatile: &str| {
+        let mut request = in_a_loop();
+        request.system.volatile = volatile.into();
+        value(&encoded(&request, MODEL).unwrap())
+    };
+    let (one, two, none) = (encode("one"), encode("two"), encode(" "));
+    assert_eq!(one["system"][1], json!({ "type": "text", "text": "one" }));
+    assert_eq!(none["system"].as_array().unwrap().len(), 1);
+    for field in ["tools", "messages"] {
+        assert_eq!((&one[field], &one[field]), (&two[field], &none[field]));
+    }
+    assert_eq!((&one["system"][0], &one["system"][0]), (&two["system"][0], &none["system"][0]));
+}

@@ -1,0 +1,306 @@
+//! What a model wrote goes back to it as it came, and to no other.
+
+use turnstream::Event;
+use turnstream::item::{Item, ItemKind, ResultKind, ToolResult};
+use turnstream::turn::{Turn, TurnEvent};
+
+use super::fixture::*;
+
+const OPAQUE: &str = "EqQBCgIYAhIk+/Zm9v==";
+
+/// What the turn is in the next request to its own model and to another.
+fn next(turn: &Turn) -> (String, String) {
+    (sent(then_more(turn)), sent_to("another", then_more(turn)))
+}
+
+/// The block comes back byte for byte, to its own model only.
+#[track_caller]
+fn check_bound(block: &str, turn: &Turn) {
+    let (own, other) = next(turn);
+    assert!(own.contains(block), "{block} is not in {own}");
+    assert!(!other.contains(block), "{block} is in {other}");
+}
+
+/// A turn of this block and some words.
+fn beside_words(block: &str) -> std::sync::Arc<Turn> {
+    blocks(&[block, r#"{"type":"text","text":"So."}"#], "pause_turn")
+}
+
+#[test]
+fn thinking_goes_back_with_its_signature() {
+    let signature =
+        |piece: &str| delta(0, &format!(r#"{{"type":"signature_delta","signature":"{piece}"}}"#));
+    let thought = delta(0, r#"{"type":"thinking_delta","thinking":"Hm \"é\"."}"#);
+    let (first, rest) = OPAQUE.split_at(7);
+    for signed in [vec![signature(OPAQUE)], vec![signature(first), signature(rest)]] {
+        let block = r#"{"type":"thinking","thinking":"","signature":""}"#;
+        let mut events = vec![begin(0, block), thought.clone()];
+        events.extend(signed);
+        events.extend([end(0), begin(1, r#"{"type":"text","text":"So."}"#), end(1)]);
+        let turn = message(&events, "end_turn");
+        assert_eq!(turn.reasoning(), "Hm \"é\".");
+        let sent =
+            format!(r#"{{"type":"thinking","thinking":"Hm \"é\".","signature":"{OPAQUE}"}}"#);
+        check_bound(&sent, &turn);
+    }
+}
+
+#[test]
+fn thinking_that_is_not_shown_goes_back_too() {
+    let block = format!(r#"{{"type":"thinking","thinking":"","signature":"{OPAQUE}"}}"#);
+    let turn = beside_words(&block);
+    assert!(matches!(&turn.items()[0].kind, ItemKind::Reasoning { text } if text.is_empty()));
+    check_bound(&block, &turn);
+}
+
+#[test]
+fn redacted_thinking_goes_back_byte_for_byte() {
+    let block = format!(r#"{{"type":"redacted_thinking","data":"{OPAQUE}","a":1}}"#);
+    check_bound(&block, &beside_words(&block));
+}
+
+#[test]
+fn a_signature_on_a_text_block_says_nothing() {
+    let signature = delta(0, r#"{"type":"signature_delta","signature":"no"}"#);
+    let events = [text(0, "a"), signature, text(0, "b")];
+    let turn = one_block(r#"{"type":"text","text":""}"#, &events, "end_turn");
+    assert_eq!(turn.text(), "ab");
+    assert_eq!(turn.items()[0].provider_data, None);
+}
+
+#[test]
+fn thinking_without_a_signature_is_not_sent() {
+    let (own, other) = next(&beside_words(r#"{"type":"thinking","thinking":"Unsigned."}"#));
+    assert!(!own.contains("Unsigned") && !other.contains("Unsigned"));
+}
+
+#[test]
+fn thoughts_between_calls_keep_their_places_in_a_tool_loop() {
+    let thought = |n: u32| format!(r#"{{"type":"thinking","thinking":"{n}","signature":"s{n}"}}"#);
+    let call = |id: &str| format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}"#);
+    let told = r#"{"type":"text","text":" Looking. "}"#;
+    let came = [&*thought(1), told, &call("a"), &thought(2), &call("b")];
+    let body = sent(answered(&blocks(&came, "tool_use")));
+    assert!(body.contains(&came.join(",")), "{body}");
+}
+
+#[test]
+fn citations_go_back_in_their_order_byte_for_byte() {
+    let cite = |n: u32| {
+        let citation = format!(r#"{{"type":"char_location","cited_text":"é","a":{n},"Z":[{n}]}}"#);
+        (delta(0, &format!(r#"{{"type":"citations_delta","citation":{citation}}}"#)), citation)
+    };
+    let ((first, one), (second, two)) = (cite(1), cite(2));
+    let events = [text(0, "It "), first, text(0, "is "), second];
+    let block = r#"{"type":"text","text":"","citations":[]}"#;
+    let events = [&[begin(0, block)], &events[..], &[end(0)]].concat();
+    let words = [begin(1, r#"{"type":"text","text":"so."}"#), end(1)];
+    let turn = message(&[&events[..], &words].concat(), "end_turn");
+    let sent = format!(r#"{{"type":"text","text":"It is ","citations":[{one},{two}]}}"#);
+    check_bound(&sent, &turn);
+    // The words alone go to another.
+    assert!(next(&turn).1.contains(r#"{"type":"text","text":"It is "}"#));
+}
+
+#[test]
+fn blocks_of_the_servers_own_tools_go_back_byte_for_byte() {
+    for block in [
+        r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}}"#,
+        r#"{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[{"url":"u","encrypted_content":"x=="}]}"#,
+        r#"{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":{"type":"web_search_tool_result_error","error_code":"max_uses_exceeded"}}"#,
+        r#"{"type":"web_fetch_tool_result","tool_use_id":"s","content":{"type":"web_fetch_result","url":"u"}}"#,
+        r#"{"type":"code_execution_tool_result","tool_use_id":"s","content":{"type":"code_execution_result","stdout":"1\n","return_code":0}}"#,
+        r#"{"type":"bash_code_execution_tool_result","tool_use_id":"s","content":{"type":"bash_code_execution_tool_result_error","error_code":"unavailable"}}"#,
+        r#"{"type":"text_editor_code_execution_tool_result","tool_use_id":"s","content":{"is_file_update":false}}"#,
+        r#"{"type":"tool_search_tool_result","tool_use_id":"s","content":{"tool_references":[]}}"#,
+        r#"{"type":"mcp_tool_use","id":"mcptoolu_1","name":"n","server_name":"s","input":{}}"#,
+        r#"{"type":"mcp_tool_result","tool_use_id":"mcptoolu_1","is_error":true,"content":[]}"#,
+        r#"{"type":"advisor_tool_result","tool_use_id":"s","content":{"type":"advisor_redacted_result","encrypted_content":"o=="}}"#,
+        r#"{"type":"fallback","from":{"model":"a"},"to":{"model":"b"}}"#,
+        r#"{"type":"container_upload","file_id":"file_1"}"#,
+        r#"{"type":"compaction","content":"It was said that …"}"#,
+    ] {
+        check_bound(block, &beside_words(block));
+    }
+}
+
+#[test]
+fn the_pieces_of_an_own_block_are_put_where_they_belong() {
+    let turn = one_block(
+        r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{},"caller":{"type":"direct"}}"#,
+        &[input(0, ""), input(0, "{\"query\":"), input(0, "\"q\"}")],
+        "pause_turn",
+    );
+    let whole = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{"query":"q"},"caller":{"type":"direct"}}"#;
+    assert_eq!(own(&turn), [whole]);
+
+    let piece =
+        |piece: &str| delta(0, &format!(r#"{{"type":"compaction_delta","content":"{piece}"}}"#));
+    let block = r#"{"type":"compaction","content":null}"#;
+    let turn = one_block(block, &[piece("It was "), piece("said.")], "compaction");
+    assert_eq!(own(&turn), [r#"{"type":"compaction","content":"It was said."}"#]);
+}
+
+#[test]
+fn an_odd_block_of_the_servers_own_is_kept_and_not_dropped() {
+    let deep = "[".repeat(3000) + &"]".repeat(3000);
+    for input in [
+        deep.as_str(),
+        r#"{"a":1,"a":2}"#,
+        r#"{"n":123456789012345678901234567890}"#,
+        &format!(r#"{{"a":{deep},"b":"\"["}}"#),
+    ] {
+        let block =
+            format!(r#"{{"type":"server_tool_use","id":"s","name":"web_search","input":{input}}}"#);
+        let turn = beside_words(&block);
+        assert_eq!(own(&turn).len(), 1);
+        // It is read again from its record.
+        let record = serde_json::to_string(&turn).unwrap();
+        assert_eq!(serde_json::from_str::<Turn>(&record).unwrap(), *turn);
+        let sent = sent(then_more(&turn));
+        let is_float = input.contains("1234567890");
+        assert!(sent.contains(&block) || is_float, "{sent:.200}");
+        assert!(sent.contains("server_tool_use"));
+    }
+    // Also from the record of a run that was another's tool.
+    for depth in 50..135 {
+        let deep = "[".repeat(depth) + &"]".repeat(depth);
+        let block = format!(r#"{{"type":"server_tool_use","id":"s","name":"n","input":{deep}}}"#);
+        let turn = beside_words(&block);
+        assert!(sent(then_more(&turn)).contains(&block), "{depth}");
+        let event = Event::Turn(TurnEvent::TurnComplete { turn });
+        let (call_id, name) = (String::new(), String::new());
+        let nested = Event::Nested { call_id, name, event: Box::new(event) };
+        let record = serde_json::to_string(&nested).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&record).unwrap(), nested, "{depth}");
+    }
+    // The deltas are not lost, however deep.
+    let block = r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#;
+    let turn = one_block(block, &[input(0, &deep)], "pause_turn");
+    assert!(sent(then_more(&turn)).contains(&block.replace("{}", &deep)));
+    // Half an emoji is made whole: no vendor takes it back.
+    let block = r#"{"type":"server_tool_use","id":"s","name":"n","input":{"q":"\ud83d"}}"#;
+    assert!(sent(then_more(&beside_words(block))).contains("{\"q\":\"\u{fffd}\"}"));
+}
+
+#[test]
+fn what_was_cut_off_inside_an_own_block_is_kept_as_text_and_not_sent() {
+    let block = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#;
+    let turn = one_block(block, &[input(0, "{\"query\":\"q")], "max_tokens");
+    assert_eq!(own(&turn), [block.replace("{}", r#""{\"query\":\"q""#)]);
+    assert!(!sent(then_more(&turn)).contains("server_tool_use"));
+}
+
+#[test]
+fn a_use_without_its_result_is_sent_only_where_the_turn_was_to_go_on() {
+    let words = r#"{"type":"text","text":"Let me see."}"#;
+    let thought = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
+    let server = |id: &str| {
+        format!(r#"{{"type":"server_tool_use","id":"{id}","name":"web_search","input":{{}}}}"#)
+    };
+    let result = r#"{"type":"web_search_tool_result","tool_use_id":"s1","content":[]}"#;
+    let came = [words, &server("s1"), result, thought, &server("s2")];
+    for (reason, goes_on) in [("max_tokens", false), ("pause_turn", true)] {
+        let turn = blocks(&came, reason);
+        let mut items = vec![Item::user("x")];
+        items.extend(turn.to_history_items());
+        let body = sent(items);
+        assert!(body.contains(&came[..3].join(",")), "{body}");
+        assert_eq!(body.contains(&came[3..].join(",")), goes_on, "{body}");
+        assert_eq!(body.contains("thinking"), goes_on, "{body}");
+    }
+}
+
+#[test]
+fn a_deferred_result_of_the_server_comes_in_a_later_response() {
+    let server = r#"{"type":"server_tool_use","id":"s1","name":"code_execution","input":{}}"#;
+    let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{"a":1},"caller":{"type":"code_execution_20260120","tool_id":"s1"}}"#;
+    let result = r#"{"type":"code_execution_tool_result","tool_use_id":"s1","content":{}}"#;
+    let first = blocks(&[server, call], "tool_use");
+    let second = blocks(&[result, r#"{"type":"text","text":"Done."}"#], "end_turn");
+    let mut items = answered(&first);
+    items.extend(second.to_history_items());
+    items.push(Item::user("y"));
+    let body = sent(items);
+    assert!(body.contains(&format!("{server},{call}")), "{body}");
+    assert!(body.contains(&format!(r#""content":[{result},{{"type":"text""#)), "{body}");
+    let roles = |body: &str| {
+        let messages = value(body)["messages"].as_array().unwrap().clone();
+        messages.iter().map(|m| m["role"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(roles(&body), ["user", "assistant", "user", "assistant", "user"]);
+}
+
+/// A turn whose code ran in this container, said at its start or at its end.
+fn ran_in(container: &str, at_start: bool) -> std::sync::Arc<Turn> {
+    let container = format!(r#""container":{{"id":"{container}","expires_at":"2030-01-01"}}"#);
+    let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{},"caller":{"tool_id":"s1","type":"code_execution_20260120"}}"#;
+    let start = START.replace(r#""content":[]"#, &format!(r#""content":[{call}],{container}"#));
+    let delta = format!(r#"{{"stop_reason":"tool_use",{container}}}"#);
+    let end_with = format!(r#"{{"type":"message_delta","delta":{delta}}}"#);
+    let events = match at_start {
+        true => vec![start, stop("tool_use"), STOP.into()],
+        false => vec![START.into(), begin(0, call), end(0), end_with, STOP.into()],
+    };
+    read(&events).unwrap()
+}
+
+#[test]
+fn the_container_and_the_caller_of_a_programmatic_call_go_back() {
+    for at_start in [true, false] {
+        let turn = ran_in("container_1", at_start);
+        assert_eq!(turn.tool_calls().count(), 1);
+        let body = sent(answered(&turn));
+        assert_eq!(value(&body)["container"], "container_1");
+        let caller = r#""caller":{"tool_id":"s1","type":"code_execution_20260120"}"#;
+        assert!(body.contains(caller), "{body}");
+        // The message of the results holds nothing else, as the wire demands.
+        assert_eq!(value(&body)["messages"][2]["content"].as_array().unwrap().len(), 1);
+        let other = sent_to("another", answered(&turn));
+        assert!(!other.contains("container") && !other.contains("caller"), "{other}");
+    }
+}
+
+#[test]
+fn the_newest_container_is_named_until_another_is() {
+    let mut items = then_more(&ran_in("container_1", true));
+    items.extend(beside_words(r#"{"type":"fallback"}"#).to_history_items());
+    items.push(Item::user("z"));
+    assert_eq!(value(&sent(items.clone()))["container"], "container_1");
+    let call = ran_in("container_2", false);
+    items.extend(call.to_history_items());
+    items.push(Item::tool_result(ToolResult {
+        call_id: "t1".into(),
+        name: "f".into(),
+        content: "r".into(),
+        kind: ResultKind::Ok,
+        report: None,
+    }));
+    assert_eq!(value(&sent(items))["container"], "container_2");
+}
+
+#[test]
+fn the_caller_of_a_call_that_got_a_new_id_goes_back_as_it_came() {
+    let call = |input: &str| {
+        format!(
+            r#"{{"type":"tool_use","id":"t1","name":"f","input":{input},"caller":{{"type":"z","b":{{"y":1,"x":2}},"a":1}}}}"#
+        )
+    };
+    let turn = blocks(&[&call(r#"{"n":1}"#), &call(r#"{"n":2}"#)], "tool_use");
+    assert_eq!(turn.tool_calls().nth(1).unwrap().call_id, "t1_dup1");
+    let body = sent(answered(&turn));
+    assert_eq!(body.matches(r#""caller":{"type":"z","b":{"y":1,"x":2},"a":1}"#).count(), 2);
+}
+
+#[test]
+fn a_paused_turn_is_sent_back_as_it_is_and_last() {
+    let server = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{"q":1}}"#;
+    let turn = blocks(&[r#"{"type":"text","text":"Wait. "}"#, server], "pause_turn");
+    let mut items = vec![Item::user("x")];
+    items.extend(turn.to_history_items());
+    let body = sent(items);
+    let last = format!(
+        r#"{{"role":"assistant","content":[{{"type":"text","text":"Wait. "}},{server}]}}]}}"#
+    );
+    assert!(body.ends_with(&last), "{body}");
+}

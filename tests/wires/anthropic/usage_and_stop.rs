@@ -1,0 +1,110 @@
+//! What a message says beside its blocks: usage, why it stopped, where its code ran.
+
+use turnstream::Usage;
+use turnstream::item::StopReason;
+
+use super::fixture::*;
+
+fn ends(delta: &str, beside: &str) -> Vec<String> {
+    let end = format!(r#"{{"type":"message_delta","delta":{delta}{beside}}}"#);
+    vec![START.into(), end, STOP.into()]
+}
+
+#[test]
+fn usage_is_cumulative_and_what_is_not_said_again_stays() {
+    #[track_caller]
+    fn check(end: &str, expected: [u64; 5]) {
+        let start = START.replace(
+            r#""input_tokens":10"#,
+            r#""input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":1000"#,
+        );
+        let mut events = ends(r#"{"stop_reason":"end_turn"}"#, end);
+        events[0] = start;
+        let usage = read(&events).unwrap().usage();
+        let [input_tokens, output_tokens, read, written, reasoning_tokens] = expected;
+        let expected = Usage {
+            input_tokens,
+            output_tokens,
+            cache_read_input_tokens: read,
+            cache_write_input_tokens: written,
+            reasoning_tokens,
+        };
+        assert_eq!(usage, expected, "{end}");
+    }
+    check(r#","usage":{"output_tokens":7}"#, [1110, 7, 100, 1000, 0]);
+    check("", [1110, 1, 100, 1000, 0]);
+    check(r#","usage":null"#, [1110, 1, 100, 1000, 0]);
+    check(r#","usage":{"input_tokens":20,"output_tokens":7}"#, [1120, 7, 100, 1000, 0]);
+    check(
+        r#","usage":{"output_tokens":7,"output_tokens_details":{"thinking_tokens":4}}"#,
+        [1110, 7, 100, 1000, 4],
+    );
+}
+
+#[test]
+fn passes_of_another_model_are_kept_and_not_counted() {
+    let passes = r#"[{"type":"compaction","input_tokens":500,"output_tokens":80},{"type":"message","input_tokens":10,"output_tokens":7}]"#;
+    let usage = format!(r#","usage":{{"output_tokens":7,"iterations":{passes}}}"#);
+    let turn = read(&ends(r#"{"stop_reason":"end_turn"}"#, &usage)).unwrap();
+    assert_eq!(turn.usage().total(), 17);
+    assert_eq!(own(&turn), [format!(r#"{{"type":"message","usage":{{"iterations":{passes}}}}}"#)]);
+    // What the usage says anyhow is not kept twice.
+    let usage = r#","usage":{"output_tokens":7,"iterations":[{"type":"message"}],"server_tool_use":{"web_search_requests":0}}"#;
+    let turn = read(&ends(r#"{"stop_reason":"end_turn"}"#, usage)).unwrap();
+    assert_eq!(own(&turn), Vec::<String>::new());
+}
+
+#[test]
+fn the_uses_of_the_servers_own_tools_are_kept() {
+    let usage = r#","usage":{"server_tool_use":{"web_search_requests":2,"web_fetch_requests":0}}"#;
+    let turn = read(&ends(r#"{"stop_reason":"end_turn"}"#, usage)).unwrap();
+    let kept = r#"{"server_tool_use":{"web_search_requests":2,"web_fetch_requests":0}}"#;
+    assert_eq!(own(&turn), [format!(r#"{{"type":"message","usage":{kept}}}"#)]);
+}
+
+#[test]
+fn every_stop_reason_is_read_and_its_word_kept() {
+    #[track_caller]
+    fn check(word: &str, expected: &StopReason) {
+        let turn = read(&ends(&format!(r#"{{"stop_reason":"{word}"}}"#), "")).unwrap();
+        assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (expected, Some(word)));
+    }
+    check("end_turn", &StopReason::Stop);
+    check("max_tokens", &StopReason::MaxTokens);
+    check("stop_sequence", &StopReason::Stop);
+    check("tool_use", &StopReason::ToolCalls);
+    check("pause_turn", &StopReason::Pause);
+    check("compaction", &StopReason::Pause);
+    check("refusal", &StopReason::Refusal);
+    check("model_context_window_exceeded", &StopReason::ContextWindow);
+    check("sensitive", &StopReason::ContentFilter);
+    check("moon_phase", &StopReason::Other("moon_phase".into()));
+}
+
+#[test]
+fn a_stop_without_a_reason_runs_no_calls() {
+    let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
+    let null = r#"{"type":"message_delta","delta":{"stop_reason":null}}"#;
+    let events = [START.into(), begin(0, call), end(0), null.into(), STOP.into()];
+    let turn = read(&events).unwrap();
+    assert_eq!(turn.stop_reason(), &StopReason::Other("message_stop".into()));
+    assert!(turn.calls().veto().is_some());
+}
+
+#[test]
+fn the_sequence_that_stopped_it_is_kept() {
+    let delta = r#"{"stop_reason":"stop_sequence","stop_sequence":"🌊\n"}"#;
+    let turn = read(&ends(delta, "")).unwrap();
+    assert_eq!(own(&turn), ["{\"type\":\"message\",\"stop_sequence\":\"🌊\\n\"}"]);
+    assert_eq!(turn.raw_stop_reason(), Some("stop_sequence"));
+}
+
+#[test]
+fn the_details_of_a_refusal_are_kept_and_not_sent() {
+    let details = r#"{"type":"refusal","category":"cyber","explanation":"No."}"#;
+    let delta = format!(r#"{{"stop_reason":"refusal","stop_details":{details}}}"#);
+    let turn = read(&ends(&delta, "")).unwrap();
+    assert_eq!(turn.stop_reason(), &StopReason::Refusal);
+    assert_eq!(own(&turn), [format!(r#"{{"type":"message","stop_details":{details}}}"#)]);
+    assert!(!sent(then_more(&turn)).contains("cyber"));
+}

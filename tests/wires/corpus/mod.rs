@@ -1,0 +1,214 @@
+//! Recorded streams of real models, read by the decoders, agree with what the vendors' own SDKs
+//! make of them.
+//!
+//! The recordings are not part of the crate. `TURNSTREAM_CORPUS` names their folder, by default
+//! `../shared/corpus`; where it is absent the tests say so and pass. Any folder of the form
+//! `<api>/<name>/{stream.sse,expect.json,meta.json}` will do. A release build reads every recording
+//! in thousands of cuts, a debug build in some.
+
+mod disagreements;
+mod partial_args;
+mod recording;
+mod sdk;
+
+use std::iter;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use turnstream::Error;
+use turnstream::item::{Item, ItemKind};
+use turnstream::turn::{PartialTurn, TurnEvent};
+
+use self::disagreements::DISAGREEMENTS;
+use self::recording::{Recording, Wire, read, read_whole, recordings};
+use self::sdk::unlike_fields;
+
+#[test]
+fn recordings_read_as_the_vendors_sdk_reads_them() {
+    report("agreement with the vendor's SDK", &recordings(), differences);
+}
+
+#[test]
+fn a_turn_is_the_sum_of_its_events() {
+    report("the sum of the events", &recordings(), breaches);
+}
+
+#[test]
+fn every_cut_of_the_bytes_gives_the_same_events() {
+    if cfg!(debug_assertions) {
+        println!("a debug build cuts at 50 places only; --release cuts everywhere");
+    }
+    report("the same events in every cut", &recordings(), unlike_readings);
+}
+
+/// The comparison is worth something only if each of its fields can fail.
+#[test]
+fn a_wrong_value_in_any_field_is_a_difference() {
+    let call = json!({ "index": 0, "id": "1", "function": { "name": "f", "arguments": "{}" } });
+    let chunk = json!({
+        "choices": [{
+            "delta": {
+                "content": "a", "reasoning_content": "hm", "refusal": "no", "tool_calls": [call],
+            },
+            "finish_reason": "stop",
+        }],
+        "usage": { "prompt_tokens": 3, "completion_tokens": 2 },
+    });
+    let bytes = Bytes::from(format!("data: {chunk}\n\ndata: [DONE]\n\n"));
+    let expect = json!({
+        "complete": true, "text": "a", "reasoning": "hm", "refusal": "no", "finish_reason": "stop",
+        "tool_calls": [{ "id": "1", "name": "f", "arguments_raw": "{}", "arguments": {} }],
+        "usage": { "prompt_tokens": 3, "completion_tokens": 2 },
+    });
+    let check = |expect: Value| {
+        let (wire, name) = (Wire::OpenAiChat, String::new());
+        let (vendor, bytes) = ("openai".to_owned(), bytes.clone());
+        let recording = Recording { wire, vendor, name, bytes, expect };
+        let unlike = unlike_fields(&recording, &read_whole(&recording));
+        unlike.into_iter().map(|(field, ..)| field).collect::<Vec<_>>()
+    };
+    assert_eq!(check(expect.clone()), Vec::<String>::new());
+    for (field, pointer, wrong) in [
+        ("complete", "/complete", json!(false)),
+        ("text", "/text", json!("b")),
+        ("reasoning", "/reasoning", json!("")),
+        ("refusal", "/refusal", json!("yes")),
+        ("finish_reason", "/finish_reason", json!("length")),
+        ("tool_calls", "/tool_calls/0/id", json!("2")),
+        ("tool_calls", "/tool_calls/0/name", json!("g")),
+        ("tool_calls", "/tool_calls/0/arguments", json!({ "a": 1 })),
+        ("tool_calls", "/tool_calls/0/arguments_raw", json!("{ }")),
+        ("usage", "/usage/prompt_tokens", json!(4)),
+    ] {
+        let mut changed = expect.clone();
+        *changed.pointer_mut(pointer).unwrap() = wrong;
+        assert_eq!(check(changed), [field], "{pointer}");
+    }
+}
+
+/// Says what is wrong with how a recording is read.
+type Check = fn(&Recording) -> Vec<String>;
+
+/// Checks every recording and fails with all that is wrong.
+fn report(claim: &str, recordings: &[Recording], check: Check) {
+    let problems: Vec<String> = recordings
+        .iter()
+        .flat_map(|recording| {
+            check(recording).into_iter().map(|problem| format!("{}: {problem}", recording.name))
+        })
+        .collect();
+    assert!(problems.is_empty(), "{claim}:\n{}", problems.join("\n"));
+    println!("{claim}: {} recordings", recordings.len());
+}
+
+/// What is read differently than by the vendor's SDK, and not listed so.
+fn differences(recording: &Recording) -> Vec<String> {
+    let reading = read_whole(recording);
+    if let Some(error) = recording.expect.get("oracle_error") {
+        println!("{}: the SDK refuses it, so nothing is expected: {error}", recording.name);
+        return Vec::new();
+    }
+    let unlike = unlike_fields(recording, &reading);
+    let fields: Vec<&str> = unlike.iter().map(|(field, ..)| field.as_str()).collect();
+    if fields.is_empty() {
+        return Vec::new();
+    }
+    let listed = DISAGREEMENTS.iter().find(|listed| (listed.applies)(recording));
+    match listed {
+        Some(listed) if fields.iter().all(|field| listed.fields.contains(field)) => {
+            (listed.ours)(&reading);
+            println!("{}, in {fields:?}: {}", recording.name, listed.why);
+            Vec::new()
+        }
+        Some(listed) => {
+            let (expected, why) = (listed.fields, listed.why);
+            vec![format!("differs in {fields:?}, and may in {expected:?} only: {why}")]
+        }
+        None => {
+            let error = reading.error().map(|error| format!(" ({error})")).unwrap_or_default();
+            let told = unlike.iter().map(|(field, found, expected)| {
+                format!("{field} is {found}{error}, and {expected} to the SDK")
+            });
+            told.collect()
+        }
+    }
+}
+
+/// How the events break the laws of a turn.
+fn breaches(recording: &Recording) -> Vec<String> {
+    let reading = read_whole(recording);
+    let mut breaches = Vec::new();
+    let is_last = |event: &Result<TurnEvent, Error>| {
+        matches!(event, Err(_) | Ok(TurnEvent::TurnComplete { .. }))
+    };
+    if reading.0.iter().position(is_last) != reading.0.len().checked_sub(1) {
+        breaches.push("its last event or error is not the last, or not there".to_owned());
+    }
+    let fold = reading.fold();
+    let partial = reading.error().and_then(PartialTurn::of);
+    let said = reading.turn().map(|turn| (turn.items().to_vec(), turn.usage()));
+    let said = said.or_else(|| partial.map(|partial| (partial.items(), partial.usage())));
+    if let Some((items, usage)) = said {
+        let (folded, items) = (said_in(fold.items()), said_in(items));
+        if folded != items {
+            breaches.push(format!("its events add up to {folded:?}, and its turn is {items:?}"));
+        }
+        if fold.usage() != usage {
+            breaches.push(format!("its events count {:?}, and its turn {usage:?}", fold.usage()));
+        }
+    }
+    breaches
+}
+
+/// What no event carries is left out: provider data, the provider's own items, empty ones.
+fn said_in(items: Vec<Item>) -> Vec<ItemKind> {
+    let kinds = items.into_iter().map(|item| item.kind);
+    kinds
+        .filter(|kind| match kind {
+            ItemKind::Text { text } | ItemKind::Reasoning { text } => !text.is_empty(),
+            kind => *kind != ItemKind::Other,
+        })
+        .collect()
+}
+
+/// The ways to cut the bytes that give other events than the whole.
+fn unlike_readings(recording: &Recording) -> Vec<String> {
+    let bytes = &recording.bytes;
+    let whole = read_whole(recording);
+    let mut unlike = Vec::new();
+    let single = (0..bytes.len()).map(|at| bytes.slice(at..=at)).collect();
+    if read(recording, single) != whole {
+        unlike.push("read byte by byte it gives other events than as a whole".to_owned());
+    }
+    let mut at = cuts(bytes.len());
+    at.retain(|&at| read(recording, vec![bytes.slice(..at), bytes.slice(at..)]) != whole);
+    if let Some(first) = at.first() {
+        let places = at.len();
+        unlike.push(format!(
+            "cut at byte {first} it gives other events than as a whole ({places} such places)"
+        ));
+    }
+    unlike
+}
+
+/// Where bytes are cut in two: at each of the first 4 KiB and at 500 places behind them; in a
+/// debug build at 50 places in all.
+fn cuts(len: usize) -> Vec<usize> {
+    let (dense, places) = if cfg!(debug_assertions) { (0, 50) } else { (4 << 10, 500) };
+    let mut cuts: Vec<usize> = (1..=dense.min(len.saturating_sub(1))).collect();
+    let behind = dense + 1..len;
+    if behind.len() <= places {
+        cuts.extend(behind);
+        return cuts;
+    }
+    // xorshift64: the same places in every run.
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let seeded = iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        behind.start + usize::try_from(state % behind.len() as u64).unwrap_or_default()
+    });
+    cuts.extend(seeded.take(places));
+    cuts
+}

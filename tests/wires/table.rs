@@ -1,0 +1,309 @@
+//! The table of the guide that says which option and which content each wire carries is made here,
+//! by asking the encoders. It fails when the guide says something else;
+//! `UPDATE_GUIDE=1 cargo test --test wires table` writes it anew.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use turnstream::item::{
+    Content, ItemKind, Json, Mark, Media, MediaSource, Part, ProviderData, ResultKind, ToolResult,
+};
+use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
+use turnstream::request::{
+    Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec,
+};
+use turnstream::{Error, ErrorKind, History, Item, Request};
+
+const MODEL: &str = "any";
+const BEGIN: &str = "<!-- the table below is made by tests/wires/table.rs -->";
+const END: &str = "<!-- end of the table -->";
+
+type Encode = fn(&Request) -> Result<Vec<u8>, Error>;
+
+/// The wires as the table names them, as provider data does, and their encoders.
+const WIRES: &[(&str, &str, Encode)] = &[
+    ("Messages", "anthropic", |request| anthropic::encode(request, MODEL)),
+    ("Chat", "openai_chat", |request| {
+        openai_chat::encode(request, MODEL, &openai_chat::Dialect::OPENAI)
+    }),
+    ("Chat, strict", "openai_compatible", |request| {
+        openai_chat::encode(request, MODEL, &openai_chat::Dialect::STRICT)
+    }),
+    ("Responses", "openai_responses", |request| openai_responses::encode(request, MODEL)),
+    ("Gemini", "gemini", |request| gemini::encode(request, MODEL)),
+];
+
+#[test]
+fn the_guide_says_what_the_encoders_do() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/wires.md");
+    let text = fs::read_to_string(&guide).unwrap();
+    let (head, rest) = text.split_once(BEGIN).expect("the table has its begin");
+    let (said, tail) = rest.split_once(END).expect("the table has its end");
+    let made = format!("\n\n{}\n{}\n", table("Option", &options()), table("Content", &contents()));
+    if std::env::var_os("UPDATE_GUIDE").is_some() {
+        fs::write(&guide, format!("{head}{BEGIN}{made}{END}{tail}")).unwrap();
+        return;
+    }
+    assert!(said == made, "the guide says:\n{said}\nand the encoders do:\n{made}");
+}
+
+/// An option that does nothing must say so where it is declared.
+#[test]
+fn no_option_is_passed_over_but_the_one_that_says_so() {
+    for (option, cells) in options() {
+        for ((wire, ..), cell) in WIRES.iter().zip(cells) {
+            let may_do_nothing = option.starts_with("`cache`");
+            assert!(cell != "nothing" || may_do_nothing, "{option} does nothing on {wire}");
+        }
+    }
+}
+
+/// One row: its name, and what each wire makes of it.
+type Row = (String, Vec<String>);
+
+fn table(head: &str, rows: &[Row]) -> String {
+    let mut out = format!("| {head} |");
+    for (name, ..) in WIRES {
+        write!(out, " {name} |").unwrap();
+    }
+    writeln!(out, "\n|---|{}", "---|".repeat(WIRES.len())).unwrap();
+    for (name, cells) in rows {
+        writeln!(out, "| {name} | {} |", cells.join(" | ")).unwrap();
+    }
+    out
+}
+
+fn asked() -> Request {
+    let mut history = History::with_id("table");
+    history.push(Item::user("hello"));
+    let tool = ToolSpec {
+        name: "add".into(),
+        description: "adds".into(),
+        parameters: json!({ "type": "object", "properties": { "a": { "type": "integer" } } }),
+    };
+    Request::new(history).with_tools([tool])
+}
+
+fn options() -> Vec<Row> {
+    let schema = OutputSchema {
+        name: "answer".into(),
+        schema: json!({ "type": "object", "properties": { "n": { "type": "integer" } },
+            "required": ["n"], "additionalProperties": false }),
+    };
+    let set: Vec<(&str, Options)> = vec![
+        ("`max_output_tokens`", Options { max_output_tokens: Some(77), ..Options::default() }),
+        ("`temperature`", Options { temperature: Some(0.5), ..Options::default() }),
+        ("`top_p`", Options { top_p: Some(0.5), ..Options::default() }),
+        ("`top_k`", Options { top_k: Some(5), ..Options::default() }),
+        ("`seed`", Options { seed: Some(5), ..Options::default() }),
+        ("`frequency_penalty`", Options { frequency_penalty: Some(0.5), ..Options::default() }),
+        ("`presence_penalty`", Options { presence_penalty: Some(0.5), ..Options::default() }),
+        ("`stop_sequences`", Options { stop_sequences: vec!["END".into()], ..Options::default() }),
+        ("`tool_choice`: none", tool_choice(ToolChoice::None)),
+        ("`tool_choice`: required", tool_choice(ToolChoice::Required)),
+        ("`tool_choice`: one tool", tool_choice(ToolChoice::Tool("add".into()))),
+        (
+            "`parallel_tool_calls`: off",
+            Options { parallel_tool_calls: Some(false), ..Options::default() },
+        ),
+        ("`reasoning`: off", reasoning(Reasoning::Off)),
+        ("`reasoning`: effort, minimal", reasoning(Reasoning::Effort(Effort::Minimal))),
+        ("`reasoning`: effort, high", reasoning(Reasoning::Effort(Effort::High))),
+        ("`reasoning`: effort, max", reasoning(Reasoning::Effort(Effort::Max))),
+        ("`reasoning`: budget", reasoning(Reasoning::Budget(2_000))),
+        ("`output`: JSON", Options { output: Output::Json, ..Options::default() }),
+        ("`output`: schema", Options { output: Output::Schema(schema), ..Options::default() }),
+        ("`cache`: off", Options { cache: Cache::Off, ..Options::default() }),
+        ("`cache`: long", Options { cache: Cache::Long, ..Options::default() }),
+        ("`user`", Options { user: Some("u-1".into()), ..Options::default() }),
+        (
+            "`metadata`",
+            Options { metadata: BTreeMap::from([("k".into(), "v".into())]), ..Options::default() },
+        ),
+        (
+            "`extra`",
+            Options {
+                extra: json!({ "x": 1 }).as_object().cloned().unwrap_or_default(),
+                ..Options::default()
+            },
+        ),
+    ];
+    set.into_iter()
+        .map(|(name, options)| {
+            let cells = WIRES.iter().map(|(_, _, encode)| {
+                let without = encode(&asked()).expect("the plain request");
+                match encode(&asked().with_options(options.clone())) {
+                    Err(error) => refused(&error),
+                    Ok(body) if body == without => "nothing".to_owned(),
+                    Ok(_) => "carried".to_owned(),
+                }
+            });
+            (name.to_owned(), cells.collect())
+        })
+        .collect()
+}
+
+fn tool_choice(tool_choice: ToolChoice) -> Options {
+    Options { tool_choice, ..Options::default() }
+}
+
+fn reasoning(reasoning: Reasoning) -> Options {
+    Options { reasoning: Some(reasoning), ..Options::default() }
+}
+
+fn refused(error: &Error) -> String {
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.parameter().is_some(), "it says which: {error}");
+    "refused".to_owned()
+}
+
+/// What is looked for in a body: `MARK` in base64 and as it is.
+const MARK: &str = "TUFSSw==";
+const WORD: &str = "MARK";
+
+const INSTRUCTION: &str = "an instruction between messages";
+const FAILED: &str = "a failed result";
+
+/// The items of a row, for the wire that they go to.
+type Items = Box<dyn Fn(&str) -> Vec<Item>>;
+
+fn contents() -> Vec<Row> {
+    let image = || Part::image("image/png", MARK);
+    let image_url = || Part::image_url("image/png", "https://a.example/MARK.png");
+    let file = |media_type: &str| {
+        let source = MediaSource::Data(MARK.into());
+        Part::File(Media { media_type: media_type.into(), source })
+    };
+    let file_url = || {
+        let source = MediaSource::Url("https://a.example/MARK.pdf".into());
+        Part::File(Media { media_type: "application/pdf".into(), source })
+    };
+    let user = |part: Part| vec![Item::user(vec!["look".into(), part])];
+    let result = |kind, content: Content| {
+        vec![
+            Item::user("hello"),
+            Item::tool_call("c1", "add", "{}"),
+            Item::tool_result(ToolResult {
+                call_id: "c1".into(),
+                name: "add".into(),
+                content,
+                kind,
+                report: None,
+            }),
+        ]
+    };
+    let turn = |item: Item| vec![Item::user("hello"), item, Item::text("so"), Item::user("on")];
+    let rows: Vec<(&str, Items)> = vec![
+        (INSTRUCTION, Box::new(move |_| turn(Item::system(WORD)))),
+        ("an image", Box::new(move |_| user(image()))),
+        ("an image by its address", Box::new(move |_| user(image_url()))),
+        ("a PDF", Box::new(move |_| user(file("application/pdf")))),
+        ("a PDF by its address", Box::new(move |_| user(file_url()))),
+        ("a text file", Box::new(move |_| user(file("text/plain")))),
+        ("audio", Box::new(move |_| user(file("audio/wav")))),
+        ("a result", Box::new(move |_| result(ResultKind::Ok, WORD.into()))),
+        (FAILED, Box::new(move |_| result(ResultKind::Error, WORD.into()))),
+        ("an image in a result", Box::new(move |_| result(ResultKind::Ok, vec![image()].into()))),
+        (
+            "a PDF in a result",
+            Box::new(move |_| result(ResultKind::Ok, vec![file("application/pdf")].into())),
+        ),
+        ("unsigned reasoning", Box::new(move |_| turn(Item::reasoning(WORD)))),
+        (
+            "words of a turn that was cut off",
+            Box::new(move |_| turn(Item::text(WORD).marked(Mark::Interrupted))),
+        ),
+        (
+            "arguments that are not JSON",
+            Box::new(move |_| {
+                let mut items = result(ResultKind::InvalidArguments, "no".into());
+                items[1] = Item::tool_call("c1", "add", "{MARK");
+                items
+            }),
+        ),
+        ("the provider's own item", Box::new(move |wire| turn(Item::other(own(wire, MODEL))))),
+        ("another model's own item", Box::new(move |wire| turn(Item::other(own(wire, "other"))))),
+    ];
+    rows.into_iter()
+        .map(|(name, items)| {
+            let cells = WIRES.iter().map(|(_, wire, encode)| {
+                let items = items(wire);
+                match encode(&about(items.clone())) {
+                    Err(error) => refused(&error),
+                    Ok(body) => {
+                        let body = json_of(&body);
+                        as_such(name, &items, &body, *encode).unwrap_or_else(|| place(&body))
+                    }
+                }
+            });
+            (name.to_owned(), cells.collect())
+        })
+        .collect()
+}
+
+fn own(wire: &str, model: &str) -> ProviderData {
+    let value = Json::from(json!({ "type": "web_search_call", "id": "ws", "status": WORD }));
+    ProviderData { provider: wire.into(), model: model.into(), value }
+}
+
+/// How the mark stands in a body.
+fn place(body: &Value) -> String {
+    let holds = |value: &Value| {
+        let text = value.to_string();
+        text.contains(WORD) || text.contains(MARK)
+    };
+    if !holds(body) {
+        return "left out".to_owned();
+    }
+    if body.to_string().contains("INVALID_JSON") {
+        return "wrapped".to_owned();
+    }
+    let messages = ["messages", "input", "contents"].iter().find_map(|name| body[name].as_array());
+    let Some(messages) = messages else { return "carried".to_owned() };
+    let answers = |message: &&Value| {
+        ["tool_result", "\"tool\"", "function_call_output", "functionResponse"]
+            .iter()
+            .any(|word| message.to_string().contains(word))
+    };
+    let last = messages.iter().rfind(|message| holds(message));
+    let is_behind = messages.iter().any(|message| answers(&message))
+        && last.is_some_and(|last| !answers(&last) && last["role"] == "user");
+    if is_behind { "behind the results" } else { "carried" }.to_owned()
+}
+
+/// Whether what is said between messages, or that a call failed, is said as such.
+fn as_such(name: &str, items: &[Item], body: &Value, encode: Encode) -> Option<String> {
+    let said_by = |role: &str| {
+        let messages =
+            ["messages", "input", "contents"].iter().find_map(|name| body[name].as_array());
+        let mut of_role = messages.into_iter().flatten().filter(|message| message["role"] == role);
+        of_role.any(|message| message.to_string().contains(WORD))
+    };
+    match name {
+        INSTRUCTION if said_by("user") => Some("as the user's words".to_owned()),
+        FAILED => {
+            let succeeded = items.iter().cloned().map(|item| match item.kind {
+                ItemKind::ToolResult(result) => {
+                    Item::tool_result(ToolResult { kind: ResultKind::Ok, ..result })
+                }
+                _ => item,
+            });
+            let same = encode(&about(succeeded)).is_ok_and(|bytes| &json_of(&bytes) == body);
+            same.then(|| "its words".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn about(items: impl IntoIterator<Item = Item>) -> Request {
+    let mut history = History::with_id("table");
+    history.extend(items);
+    Request::new(history).with_tools(asked().tools)
+}
+
+fn json_of(body: &[u8]) -> Value {
+    serde_json::from_slice(body).expect("a body is JSON")
+}
