@@ -1,41 +1,27 @@
 //! What holds at every boundary of a run, whatever the model, the tools, the hooks and the holders
 //! do: the history that is sent is the fold of the events so far, and everything is counted once.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 use futures::StreamExt;
 use futures::future::{BoxFuture, ready};
 use serde_json::json;
-use turnstream::agent::hook::{self, OnStop};
 use turnstream::agent::{Budget, Limits, Pool, RunHandle, Target};
 use turnstream::context::{Compaction, Compactor};
 use turnstream::event::Reason;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnStream;
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome, Request, Usage};
 
-/// Numbers that look random and are the same each time.
-struct Dice(AtomicU64);
-
-impl Dice {
-    fn new(seed: u64) -> Arc<Self> {
-        Arc::new(Self(AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)))
-    }
-
-    /// One of `0..sides`.
-    fn roll(&self, sides: u64) -> u64 {
-        let mut x = self.0.load(Ordering::Relaxed);
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.0.store(x, Ordering::Relaxed);
-        (x >> 11) % sides
-    }
-}
+use crate::support::cast::with_notes_and_objections;
+use crate::support::dice::Dice;
+use crate::support::replays;
+use crate::support::seeds;
+use crate::support::tools::spec;
 
 fn error(kind: ErrorKind) -> Error {
     Error::new(kind, "it failed")
@@ -111,13 +97,8 @@ impl Compactor for Forgetful {
 }
 
 fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -> Agent {
-    let spec = ToolSpec {
-        name: "t".into(),
-        description: String::new(),
-        parameters: json!({ "type": "object" }),
-    };
     let at = Arc::clone(dice);
-    let tool = Tool::raw(spec, move |_, _| {
+    let tool = Tool::raw(spec("t"), move |_, _| {
         let fate = at.roll(8);
         async move {
             match fate {
@@ -152,29 +133,15 @@ fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -
     if dice.roll(3) == 0 {
         budget = budget.target(Target::output_tokens(80));
     }
-    let (noting, stopping) = (Arc::clone(dice), Arc::clone(dice));
-    Agent::new(script())
-        .with_recorder(crate::replayed::recorder())
+    let agent = Agent::new(script())
+        .with_recorder(replays::recorder())
         .with_fallback(script())
         .with_fallback(script())
         .with_tools([tool.unwrap()])
         .with_limits(limits)
         .with_budget(budget)
-        .with_compactor(Forgetful(Arc::clone(dice)))
-        .with_hook(hook::after_sampling(move |_, _| {
-            let notes = match noting.roll(5) {
-                0 => vec![Item::user("A note.")],
-                _ => Vec::new(),
-            };
-            async move { notes }
-        }))
-        .with_hook(hook::stop(move |_, _| {
-            let said = match stopping.roll(4) {
-                0 => OnStop::Block("Not yet.".into()),
-                _ => OnStop::LetGo,
-            };
-            async move { said }
-        }))
+        .with_compactor(Forgetful(Arc::clone(dice)));
+    with_notes_and_objections(agent, dice)
 }
 
 /// How it ended; `None` if it was dropped.
@@ -248,18 +215,6 @@ fn check(seed: u64) -> Option<Reason> {
 
 #[test]
 fn at_every_boundary_the_history_is_the_fold_of_the_events_and_all_is_counted_once() {
-    std::panic::set_hook(Box::new(|_| {}));
-    let mut reasons = std::collections::BTreeMap::new();
-    for seed in 1..1_500 {
-        let reason = std::panic::catch_unwind(|| check(seed)).unwrap_or_else(|payload| {
-            let what = payload.downcast_ref::<String>().cloned().unwrap_or_default();
-            let what: String = what.chars().take(1_500).collect();
-            let _ = std::panic::take_hook();
-            panic!("seed {seed}: {what}");
-        });
-        *reasons.entry(format!("{reason:?}")).or_insert(0_u32) += 1;
-    }
-    let _ = std::panic::take_hook();
-    println!("{reasons:?}");
+    let reasons = seeds::endings(1..1_500, |seed| vec![format!("{:?}", check(seed))]);
     assert!(reasons.len() > 11, "{reasons:?}");
 }

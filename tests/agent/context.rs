@@ -6,36 +6,24 @@ use futures::executor::block_on;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use turnstream::context::{Compaction, Compactor, Shorten, compact_with, reactive, was_compacted};
-use turnstream::item::{
-    Content, ItemKind, Json, Mark, Part, ProviderData, ResultKind, StopReason, ToolCall,
-    ToolResult, TurnInfo,
-};
+use turnstream::item::{Content, ItemKind, Json, Mark, Part, ProviderData, StopReason};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
 use turnstream::testing::{Wire, lint};
 use turnstream::tool::ToolSpec;
 use turnstream::{ErrorKind, History, Item, Request, Usage};
 
-const NOTE: &str = "The conversation up to here was shortened to fit the context window.";
+use crate::support::items::{applied, ends_with, history, result, session, turn};
 
-fn history(items: impl IntoIterator<Item = Item>) -> History {
-    History::from_items("h", items)
-}
+const NOTE: &str = "The conversation up to here was shortened to fit the context window.";
 
 fn call(id: &str, arguments: &str) -> Item {
     Item::tool_call(id, "look", arguments)
 }
 
-fn result(id: &str, content: impl Into<Content>) -> Item {
-    let call = ToolCall { call_id: id.into(), name: "look".into(), arguments: String::new() };
-    Item::tool_result(ToolResult::answering(&call, ResultKind::Ok, content))
-}
-
 /// The item as the last of a completed turn.
 fn ends(item: Item) -> Item {
-    let stop_reason = StopReason::Stop;
-    let info = TurnInfo { usage: Usage::default(), model: None, response_id: None, stop_reason };
-    Item { turn: Some(Arc::new(info)), ..item }
+    ends_with(StopReason::Stop, item, Usage::default())
 }
 
 fn signed(item: Item, provider: &str, value: Value) -> Item {
@@ -43,33 +31,8 @@ fn signed(item: Item, provider: &str, value: Value) -> Item {
     Item { provider_data: Some(Arc::new(data)), ..item }
 }
 
-/// One turn with a call: four entries.
-fn turn(n: usize) -> Vec<Item> {
-    let id = format!("c{n}");
-    vec![
-        Item::reasoning(format!("thought {n}")),
-        Item::text(format!("text {n}")),
-        ends(call(&id, "{}")),
-        result(&id, format!("result {n}")),
-    ]
-}
-
-/// A user's words, and turns with calls behind them.
-fn session(turns: usize) -> Vec<Item> {
-    let mut items = vec![Item::user("Begin.")];
-    items.extend((0..turns).flat_map(turn));
-    items
-}
-
 fn items(history: &History) -> Vec<Item> {
     history.iter().cloned().collect()
-}
-
-fn applied(compaction: &Compaction, to: &History) -> History {
-    compaction.check(to).unwrap();
-    let mut history = to.clone();
-    compaction.apply(&mut history);
-    history
 }
 
 // What may be replaced.

@@ -12,16 +12,16 @@ use turnstream::agent::evidence::RequireEvidence;
 use turnstream::agent::hook::{self, OnStop};
 use turnstream::item::{Evidence, SideEffect};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, ToolContext, ToolSpec};
+use turnstream::tool::{Tool, ToolContext};
 use turnstream::{Agent, Item, Outcome, Usage};
+
+use crate::support::tools::spec;
 
 /// A tool that does what its arguments say: `changed`, `created`, `sent` (targets), `check`
 /// (`[command, code, complaint]`), `fails`.
 fn tool(name: &str) -> Tool {
-    let parameters = json!({ "type": "object" });
-    let spec = ToolSpec { name: name.into(), description: String::new(), parameters };
     let calls = Arc::new(AtomicU64::new(0));
-    Tool::raw(spec, move |args: Value, cx: ToolContext| {
+    Tool::raw(spec(name), move |args: Value, cx: ToolContext| {
         let number = calls.fetch_add(1, Ordering::Relaxed) + 1;
         async move {
             let target = |key: &str| {

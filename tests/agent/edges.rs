@@ -12,20 +12,17 @@ use turnstream::event::{BudgetKind, Reason, Transition};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::request::ToolChoice;
 use turnstream::stream::{Step, TurnStream};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::usage::{Price, Prices};
 use turnstream::{
     Agent, Error, ErrorKind, Event, History, Outcome, Request, Run, TurnEvent, TurnEvents, Usage,
 };
 
-fn spec(name: &str) -> ToolSpec {
-    let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
-}
+use crate::support::tools::constant;
 
 fn tool() -> Tool {
-    Tool::raw(spec("t"), |_, _| async { "done" }).unwrap()
+    constant("t", "done")
 }
 
 fn call() -> Reply {

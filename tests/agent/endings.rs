@@ -8,9 +8,10 @@ use turnstream::agent::hook::{self, BeforeTool, OnStop};
 use turnstream::agent::{Agent, Budget, Limits};
 use turnstream::event::{Phase, Reason};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, Outcome, Usage};
+
+use crate::support::tools::tool;
 
 const USED: Usage = Usage {
     input_tokens: 10,
@@ -19,12 +20,6 @@ const USED: Usage = Usage {
     cache_write_input_tokens: 0,
     reasoning_tokens: 0,
 };
-
-fn tool(name: &str) -> Tool {
-    let parameters = json!({ "type": "object" });
-    let spec = ToolSpec { name: name.into(), description: String::new(), parameters };
-    Tool::raw(spec, |_, _| async { "fine" }).unwrap()
-}
 
 fn call() -> Reply {
     Reply::text("so").call("t", json!({})).usage(USED)

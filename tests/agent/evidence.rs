@@ -11,15 +11,12 @@ use turnstream::env::CountingIds;
 use turnstream::event::{Reason, Transition};
 use turnstream::item::{Evidence, SideEffect};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, ToolContext, ToolSpec, Toolkit, Verdict};
+use turnstream::tool::{Tool, ToolContext, Toolkit, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome};
 
 use futures::StreamExt;
 
-fn spec(name: &str) -> ToolSpec {
-    let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
-}
+use crate::support::tools::spec;
 
 /// Changes a file.
 fn edit() -> Tool {

@@ -29,7 +29,7 @@ mod money;
 mod outcomes;
 mod own_body;
 mod replay;
-#[path = "../replayed/mod.rs"]
-mod replayed;
 mod structured_output;
+#[path = "../support/mod.rs"]
+mod support;
 mod trace;

@@ -4,9 +4,11 @@ use serde_json::json;
 use turnstream::agent::{Budget, hook};
 use turnstream::event::{BudgetKind, Reason};
 use turnstream::provider::{Fallback, Reply, Scripted};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Usage};
+
+use crate::support::tools::spec;
 
 const TOKENS: Usage = Usage {
     input_tokens: 1_000,
@@ -26,9 +28,7 @@ fn insatiable(model: &'static str) -> Scripted {
 
 /// Runs until the money is spent, and gives what was.
 async fn spends(agent: Agent, expected: u64) {
-    let parameters = json!({ "type": "object" });
-    let spec = ToolSpec { name: "t".into(), description: String::new(), parameters };
-    let tool = Tool::raw(spec, |_, _| async { "fine" }).unwrap();
+    let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap();
     let prices = Prices::new().with("cheap", price(1.0)).with("dear", price(100.0));
     let budget = Budget::new().money(0.15, prices);
     let outcome = agent.with_tools([tool]).with_budget(budget).run("go").outcome().await;

@@ -11,15 +11,12 @@ use turnstream::event::{AppendedWhy, Phase, Reason, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnStream;
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Run, RunHandle};
 
-fn tool(name: &str) -> Tool {
-    let parameters = json!({ "type": "object" });
-    let spec = ToolSpec { name: name.into(), description: String::new(), parameters };
-    Tool::raw(spec, |_, _| async { "fine" }).unwrap()
-}
+use crate::support::tools::spec;
+use crate::support::tools::tool;
 
 fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
@@ -317,11 +314,7 @@ async fn interrupted_before_the_first_poll_sends_nothing() {
 
 #[tokio::test]
 async fn interrupted_during_tools_keeps_results_and_says_which_had_started() {
-    let slow = {
-        let parameters = json!({ "type": "object" });
-        let spec = ToolSpec { name: "slow".into(), description: String::new(), parameters };
-        Tool::raw(spec, |_, _| std::future::pending::<()>()).unwrap()
-    };
+    let slow = { Tool::raw(spec("slow"), |_, _| std::future::pending::<()>()).unwrap() };
     let reply = Reply::new().call("t", json!({})).call("slow", json!({})).call("t", json!({}));
     let one_at_once = std::num::NonZeroUsize::MIN;
     let kit = turnstream::Toolkit::new([tool("t"), slow]).at_once(one_at_once);

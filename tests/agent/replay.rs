@@ -12,34 +12,11 @@ use turnstream::agent::replay::{Recorder, Recording, ReplayMismatch, Rerun};
 use turnstream::env::CountingIds;
 use turnstream::event::Reason;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
+use turnstream::tool::{Tool, ToolOutput, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Run};
 
-/// A file in memory.
-#[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Page {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-fn spec(name: &str) -> ToolSpec {
-    let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
-}
+use crate::support::buffer::Buffer;
+use crate::support::tools::spec;
 
 /// A tool that counts how often it ran.
 fn counting(name: &str, ran: &Arc<Mutex<u32>>) -> Tool {
@@ -74,7 +51,7 @@ fn agent() -> (Agent, Arc<Mutex<u32>>, Scripted) {
 
 /// What is written of a run that is driven so.
 fn lines(agent: &Agent, drive: impl FnOnce(Run)) -> String {
-    let page = Page::default();
+    let page = Buffer::new();
     drive(agent.clone().with_recorder(&Recorder::to(page.clone())).run("How is it?"));
     page.text()
 }
@@ -298,7 +275,7 @@ async fn calls_that_were_resumed_are_played_as_they_came_out() {
     let ran = Arc::default();
     let model = Scripted::new([Reply::new().call_raw("c", "danger", "{}"), "Done.".into()]);
     let agent = Agent::new(model).with_tools([counting("danger", &ran).needs_approval()]);
-    let page = Page::default();
+    let page = Buffer::new();
     let recording_agent = agent.clone().with_recorder(&Recorder::to(page.clone()));
     let first = recording_agent.run("Do it").outcome().await;
     let verdicts = first.pending.into_iter().map(|call| (call, Verdict::Approve));
@@ -317,7 +294,7 @@ async fn calls_that_were_resumed_are_played_as_they_came_out() {
 #[test]
 fn runs_that_go_on_at_once_share_a_file() {
     let (agent, ..) = agent();
-    let page = Page::default();
+    let page = Buffer::new();
     let writing = agent.clone().with_recorder(&Recorder::to(page.clone()));
     let mut runs = [writing.run("one"), writing.run("two")];
     while runs.iter_mut().any(|run| run.next().now_or_never().flatten().is_some()) {}

@@ -16,6 +16,9 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Turn, TurnEvent, TurnEvents,
 };
 
+#[cfg(feature = "schemars")]
+use crate::support::programs;
+
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 struct City {
     name: String,
@@ -454,13 +457,7 @@ proptest! {
 #[cfg(feature = "schemars")]
 #[test]
 fn the_example_corrects_twice_and_prints_the_review() {
-    let tests = std::env::current_exe().unwrap();
-    let program = format!("structured_output{}", std::env::consts::EXE_SUFFIX);
-    let example = tests.ancestors().nth(2).unwrap().join("examples").join(program);
-    if !example.exists() {
-        eprintln!("skipped: {} is not built, as when only this test is", example.display());
-        return;
-    }
+    let Some(example) = programs::example("structured_output") else { return };
     let output = std::process::Command::new(example).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}");

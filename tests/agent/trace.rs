@@ -15,16 +15,13 @@ use turnstream::story::trace::{
     Action, BudgetsLeft, FailureKind, ToolExit, TraceEvent, read_lines,
 };
 use turnstream::stream::{Steps, TurnEvents, loop_stream};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{
     Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Trace, Usage,
 };
 
-fn spec(name: &str) -> ToolSpec {
-    let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.to_owned(), description: String::new(), parameters }
-}
+use crate::support::tools::spec;
 
 /// Puts on record what its arguments say, and fails if they say so.
 fn act() -> Tool {

@@ -14,6 +14,8 @@ use turnstream::testing::ModelServer;
 use turnstream::turn::Text;
 use turnstream::{Error, ErrorKind, Event, Outcome};
 
+use crate::support::programs::example;
+
 const QUESTION: &str = "How many lines of Rust are in src, and which file is the longest?";
 
 /// A directory to ask about, gone when dropped.
@@ -47,14 +49,7 @@ impl Drop for Temp {
 
 /// The program, without a key; `None` if it is not built, as when only this test is.
 fn agent(directory: &Path, args: &[&str]) -> Option<Command> {
-    let tests = std::env::current_exe().unwrap();
-    let program = format!("agent{}", std::env::consts::EXE_SUFFIX);
-    let program = tests.parent()?.parent()?.join("examples").join(program);
-    if !program.exists() {
-        eprintln!("skipped: {} is not built", program.display());
-        return None;
-    }
-    let mut command = Command::new(program);
+    let mut command = Command::new(example("agent")?);
     command.current_dir(directory).args(args).stdin(Stdio::null());
     for name in ["ANTHROPIC", "OPENAI", "GEMINI"] {
         command.env_remove(format!("{name}_API_KEY")).env_remove(format!("{name}_BASE_URL"));

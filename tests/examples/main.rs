@@ -18,6 +18,8 @@ mod minimal_loop;
 mod patterns;
 #[cfg(feature = "schemars")]
 mod small;
+#[path = "../support/mod.rs"]
+mod support;
 
 #[cfg(all(feature = "http", feature = "schemars"))]
 #[expect(dead_code, reason = "only its tests are wanted")]

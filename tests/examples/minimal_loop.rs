@@ -1,25 +1,14 @@
 //! The smallest loop as a program: its steps, for people and for machines, and how it exits.
 
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use turnstream::story::trace::{Action, ToolExit, TraceEvent, read_lines};
 
-/// The program of an example; `None` if it is not built, as when only this test is.
-fn program(name: &str) -> Option<PathBuf> {
-    let tests = std::env::current_exe().unwrap();
-    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-    let program = tests.parent()?.parent()?.join("examples").join(file);
-    if !program.exists() {
-        eprintln!("skipped: {} is not built", program.display());
-        return None;
-    }
-    Some(program)
-}
+use crate::support::programs::example;
 
 #[track_caller]
 fn run(name: &str, args: &[&str]) -> Option<Output> {
-    Some(Command::new(program(name)?).args(args).stdin(Stdio::null()).output().unwrap())
+    Some(Command::new(example(name)?).args(args).stdin(Stdio::null()).output().unwrap())
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -2,17 +2,13 @@
 
 use std::process::{Command, Stdio};
 
+use crate::support::programs::example;
+
 /// Runs an example, which exits with 0, has nothing to complain about and says these lines in this
 /// order, maybe with others between. It is passed over if it is not built, as when only this test is.
 #[track_caller]
 fn check(name: &str, lines: &[&str]) {
-    let tests = std::env::current_exe().unwrap();
-    let examples = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
-    let program = examples.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    if !program.exists() {
-        eprintln!("skipped: {} is not built", program.display());
-        return;
-    }
+    let Some(program) = example(name) else { return };
     let mut command = Command::new(program);
     for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
         command.env_remove(name);

@@ -3,18 +3,13 @@
 
 use std::process::{Command, Stdio};
 
+use crate::support::programs::example;
+
 /// What an example prints, without anybody at its stdin; `None` if it is not built, as when only
 /// this test is.
 #[track_caller]
 fn run(name: &str, args: &[&str]) -> Option<String> {
-    let tests = std::env::current_exe().unwrap();
-    let program = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-    let program = tests.parent()?.parent()?.join("examples").join(program);
-    if !program.exists() {
-        eprintln!("skipped: {} is not built", program.display());
-        return None;
-    }
-    let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
+    let output = Command::new(example(name)?).args(args).stdin(Stdio::null()).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{name}: {out}\n{err}");

@@ -12,10 +12,13 @@ use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Outcome, Toolkit};
 
-use crate::kit::{
-    Bodies, Counter, answering, answers, call_of, calls, check, ending, fine, frame, kinds, pull,
-    results, scripted, sendable, spec, strict, until,
+use crate::support::models::Bodies;
+use crate::support::replays;
+use crate::support::runs::{
+    answers, call_of, calls, check, ending, kinds, pull, results, scripted, until,
 };
+use crate::support::tools::{Counter, answering, fine, spec, strict};
+use crate::support::wires::{frame, sendable};
 
 // H25: an approval that is denied.
 
@@ -245,7 +248,7 @@ async fn over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcome, H
     let model = Bodies::new(bodies, Wire::Anthropic);
     let asked = Arc::clone(&model.asked);
     let run = Agent::new(model)
-        .with_recorder(crate::replayed::recorder())
+        .with_recorder(replays::recorder())
         .with_tools([fine("web_search", counter)])
         .run_from(History::with_id("h"), "go");
     let handle = run.handle();

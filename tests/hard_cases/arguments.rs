@@ -10,10 +10,13 @@ use turnstream::testing::Wire;
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Event, History, Outcome};
 
-use crate::kit::{
-    Bodies, Counter, answers, calls, check, echo, ending, frame, is_started, kinds, outcome, rest,
-    results, scripted, sendable, spec, story, strict,
+use crate::support::models::Bodies;
+use crate::support::replays;
+use crate::support::runs::{
+    answers, calls, check, ending, is_started, kinds, outcome, rest, results, scripted, story,
 };
+use crate::support::tools::{Counter, echo, spec, strict};
+use crate::support::wires::{frame, sendable};
 
 // H18: arguments that are no JSON.
 
@@ -199,7 +202,7 @@ async fn over_chat(frames: &[&str], tools: Vec<Tool>) -> (Outcome, History) {
     };
     let model = Bodies::new(vec![body(frames), body(&[done])], Wire::OpenAiChat);
     let run = Agent::new(model)
-        .with_recorder(crate::replayed::recorder())
+        .with_recorder(replays::recorder())
         .with_tools(tools)
         .run_from(History::with_id("h"), "go");
     let handle = run.handle();

@@ -14,7 +14,12 @@ use turnstream::testing::{Answer, LineEnd, Mishap, Noise, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, TurnEvent};
 
-use crate::kit::{OnWire, agent, decode, encode, on_wire, spec, tokens, told, tool};
+use crate::support::items::tokens;
+use crate::support::models::OnWire;
+use crate::support::runs::agent;
+use crate::support::tools::{spec, tool};
+use crate::support::wires::{decode, encode, on_wire};
+use crate::support::world::told;
 
 /// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
 /// count.

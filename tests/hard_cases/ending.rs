@@ -10,7 +10,12 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::Wire;
 use turnstream::turn::StopReason;
 
-use crate::kit::{OnWire, World, agent, call, read_frames, tokens, told, tool};
+use crate::support::items::tokens;
+use crate::support::models::OnWire;
+use crate::support::runs::{agent, call};
+use crate::support::tools::tool;
+use crate::support::wires::read_frames;
+use crate::support::world::{World, told};
 
 #[tokio::test]
 async fn h38_calls_that_the_output_limit_cut_off_never_run_and_are_asked_for_once_more() {

@@ -16,10 +16,11 @@ use turnstream::provider::Reply;
 use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolContext, ToolOutput, Update};
 
-use crate::kit::{
-    Counter, answering, answers, call_of, check, endless, fine, is_started, kinds, outcome, pull,
-    results, scripted, sendable, spec, story, until,
+use crate::support::runs::{
+    answers, call_of, check, is_started, kinds, outcome, pull, results, scripted, story, until,
 };
+use crate::support::tools::{Counter, answering, endless, fine, spec};
+use crate::support::wires::sendable;
 
 fn panics(name: &str) -> Tool {
     answering(name, &Counter::default(), |_| async { std::panic::resume_unwind(Box::new("boom")) })

@@ -3,18 +3,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use serde_json::json;
 use turnstream::agent::hook::{self, OnStop};
 use turnstream::event::{AppendedWhy, Reason, Transition};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, RunHandle};
 
-use crate::kit::{World, agent, call, events_until, nap, told, told_from};
-
-fn naps(times: &[u64]) -> Reply {
-    times.iter().fold(Reply::new(), |reply, ms| reply.call("nap", json!({ "ms": ms })))
-}
+use crate::support::runs::{agent, call, events_until};
+use crate::support::tools::{nap, naps};
+use crate::support::world::{World, told, told_from};
 
 #[tokio::test(start_paused = true)]
 async fn h55_what_is_steered_during_tools_comes_behind_all_results_and_skips_no_call() {

@@ -15,9 +15,11 @@ use turnstream::tool::{Tool, Verdict};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
-use crate::kit::{
-    OnWire, Told, World, agent, call, events_until, nap, spec, tokens, told, told_from, tool,
-};
+use crate::support::items::tokens;
+use crate::support::models::OnWire;
+use crate::support::runs::{agent, call, events_until};
+use crate::support::tools::{nap, spec, tool};
+use crate::support::world::{Told, World, told, told_from};
 
 fn overflow() -> Error {
     Error::new(ErrorKind::ContextWindow, "the prompt is too long").with_status(400)

@@ -15,9 +15,10 @@ use turnstream::provider::Reply;
 use turnstream::turn::Turn;
 use turnstream::{Error, ErrorKind, Event, History, Item, Outcome, Request, Toolkit};
 
-use crate::kit::{
-    Counter, answers, call_of, check, ending, endless, fine, kinds, rest, results, scripted, until,
+use crate::support::runs::{
+    answers, call_of, check, ending, kinds, rest, results, scripted, until,
 };
+use crate::support::tools::{Counter, endless, fine};
 
 // H30: hooks that fail.
 

@@ -11,10 +11,11 @@ use turnstream::testing::Wire;
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Event, History, Item, Outcome, Run};
 
-use crate::kit::{
-    Counter, answers, call_of, calls, check, encoded, ending, endless, fine, kinds, pull, rest,
-    results, scripted, sendable, spec, types, until,
+use crate::support::runs::{
+    answers, call_of, calls, check, ending, kinds, pull, rest, results, scripted, types, until,
 };
+use crate::support::tools::{Counter, endless, fine, spec};
+use crate::support::wires::{encoded, sendable};
 
 const STREAMING: Reason = Reason::Interrupted(Phase::Streaming);
 const TOOLS: Reason = Reason::Interrupted(Phase::Tools);

@@ -13,10 +13,11 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, Run, RunHandle};
 
-use crate::kit::{
-    Counter, answering, answers, call_of, calls, check, ending, fine, is_started, kinds, pull,
-    rest, scripted, spec, until,
+use crate::support::replays;
+use crate::support::runs::{
+    answers, call_of, calls, check, ending, is_started, kinds, pull, rest, scripted, until,
 };
+use crate::support::tools::{Counter, answering, fine, spec};
 
 const STREAMING: Reason = Reason::Interrupted(Phase::Streaming);
 const TOOLS: Reason = Reason::Interrupted(Phase::Tools);
@@ -92,7 +93,7 @@ async fn h09_a_tool_that_interrupts_its_run_and_answers_keeps_its_answer() {
 
 fn with_child(child: &Scripted) -> (Agent, Scripted) {
     let tool = Agent::new(child.clone())
-        .with_recorder(crate::replayed::recorder())
+        .with_recorder(replays::recorder())
         .as_tool("child", "Looks")
         .unwrap();
     let asks = Reply::new().call_raw("c1", "child", r#"{"prompt":"look"}"#);

@@ -15,7 +15,9 @@ use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::turn::Turn;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Outcome, Request, Run};
 
-use crate::kit::{Counter, call_of, calls, ending, fine, kinds, pull, rest, scripted};
+use crate::support::replays;
+use crate::support::runs::{call_of, calls, ending, kinds, pull, rest, scripted};
+use crate::support::tools::{Counter, fine};
 
 const STREAMING: Reason = Reason::Interrupted(Phase::Streaming);
 const TOOLS: Reason = Reason::Interrupted(Phase::Tools);
@@ -41,8 +43,7 @@ async fn ends_at_once(run: Run, reason: Reason) -> Outcome {
 async fn h12_an_interrupt_in_a_backoff_ends_at_once_and_sends_nothing_more() {
     let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
     let model = Scripted::new([Reply::error(busy), "never".into()]);
-    let run =
-        Agent::new(Retry::new(model.clone())).with_recorder(crate::replayed::recorder()).run("go");
+    let run = Agent::new(Retry::new(model.clone())).with_recorder(replays::recorder()).run("go");
     let outcome = ends_at_once(run, STREAMING).await;
     assert_eq!(outcome.error, None);
     sleep(Duration::from_hours(1)).await;

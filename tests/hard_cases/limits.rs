@@ -17,11 +17,12 @@ use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Toolkit, Usage};
 
-use crate::kit::{OnWire, Told, World, agent, call, encode, nap, spec, tokens, told, tool};
-
-fn naps(times: &[u64]) -> Reply {
-    times.iter().fold(Reply::new(), |reply, ms| reply.call("nap", json!({ "ms": ms })))
-}
+use crate::support::items::tokens;
+use crate::support::models::OnWire;
+use crate::support::runs::{agent, call};
+use crate::support::tools::{nap, naps, spec, tool};
+use crate::support::wires::encode;
+use crate::support::world::{Told, World, told};
 
 #[tokio::test(start_paused = true)]
 async fn h49_results_come_as_they_are_ready_and_stand_in_call_order() {

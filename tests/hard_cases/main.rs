@@ -29,12 +29,11 @@ mod hooks;
 mod interrupt;
 mod interrupt_beside;
 mod interrupt_waits;
-mod kit;
 mod limits;
 mod repair;
-#[path = "../replayed/mod.rs"]
-mod replayed;
 mod stop_and_drop;
+#[path = "../support/mod.rs"]
+mod support;
 mod terminal;
 
 /// The files with tests, in the order of their rows.

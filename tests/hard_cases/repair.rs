@@ -10,7 +10,11 @@ use turnstream::testing::{Wire, lint};
 use turnstream::turn::StopReason;
 use turnstream::{History, Item, Request, Usage};
 
-use crate::kit::{OnWire, agent, call, encode, spec, told, tool, words};
+use crate::support::models::OnWire;
+use crate::support::runs::{agent, call};
+use crate::support::tools::{spec, tool};
+use crate::support::wires::encode;
+use crate::support::world::{told, words};
 
 fn user() -> Item {
     Item::user("u")

@@ -13,10 +13,11 @@ use turnstream::testing::Wire;
 use turnstream::tool::{Tool, Update};
 use turnstream::{Agent, Event, Outcome, Usage};
 
-use crate::kit::{
-    Bodies, Counter, call_of, check, endless, fine, frame, is_started, kinds, pull, scripted, spec,
-    types, until,
-};
+use crate::support::models::Bodies;
+use crate::support::replays;
+use crate::support::runs::{call_of, check, is_started, kinds, pull, scripted, types, until};
+use crate::support::tools::{Counter, endless, fine, spec};
+use crate::support::wires::frame;
 
 // H06: a stop behind the turn.
 
@@ -105,7 +106,7 @@ async fn h07_a_drop_at_any_poll_drops_the_body_and_the_tools_in_that_call() {
         let (open, read) = (model.open.clone(), Arc::clone(&model.read));
         let kit = [telling(&tools, &steps), endless("endless", &tools)];
         let mut run =
-            Agent::new(model).with_recorder(crate::replayed::recorder()).with_tools(kit).run("go");
+            Agent::new(model).with_recorder(replays::recorder()).with_tools(kit).run("go");
         for _ in 0..polls {
             run.next().now_or_never();
         }
@@ -149,7 +150,7 @@ async fn h07_a_drop_drops_timers_hooks_and_sub_agents_too() {
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
     let tools = vec![
         Agent::new(child.clone())
-            .with_recorder(crate::replayed::recorder())
+            .with_recorder(replays::recorder())
             .as_tool("child", "Looks")
             .unwrap(),
     ];
@@ -170,8 +171,7 @@ async fn h08_no_more_is_read_than_was_pulled() {
     let read = Arc::clone(&model.read);
     let (tools, steps) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
     let kit = [telling(&tools, &steps), endless("endless", &tools)];
-    let mut run =
-        Agent::new(model).with_recorder(crate::replayed::recorder()).with_tools(kit).run("go");
+    let mut run = Agent::new(model).with_recorder(replays::recorder()).with_tools(kit).run("go");
     let (mut pulled, mut told) = (0, 0);
     while let Some(Some(event)) = run.next().now_or_never() {
         pulled += 1;

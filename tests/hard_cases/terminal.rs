@@ -11,7 +11,12 @@ use turnstream::testing::{After, Answer, Mishap, Wire};
 use turnstream::turn::{PartialTurn, StopReason};
 use turnstream::{Error, ErrorKind, Event, History};
 
-use crate::kit::{OnWire, World, agent, call, read, read_frames, tokens, told, tool};
+use crate::support::items::tokens;
+use crate::support::models::OnWire;
+use crate::support::runs::{agent, call};
+use crate::support::tools::tool;
+use crate::support::wires::{read, read_frames};
+use crate::support::world::{self, World, told};
 
 fn overloaded() -> Error {
     Error::new(ErrorKind::Overloaded, "busy").with_status(529)
@@ -96,7 +101,7 @@ async fn h35_complete_calls_of_a_turn_that_broke_off_never_run() {
     assert!(settled.iter().all(|item| item.as_tool_call().is_none()), "nothing dangles");
     // The next run goes on from there.
     let next = agent(Scripted::new(["hello"])).run_from(told.handle.history(), "again");
-    crate::kit::told(next).await.check(Reason::Completed, 1);
+    world::told(next).await.check(Reason::Completed, 1);
 }
 
 #[test]

@@ -14,17 +14,14 @@ use turnstream::event::{AppendedWhy, Reason, ToolEvent};
 use turnstream::item::{Mark, ResultKind, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{Step, TurnSource, TurnStream, loop_stream, seal};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::turn::{StopReason, TurnBuilder};
 use turnstream::{
     Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Run, Toolkit, Turn,
     TurnEvent, TurnEvents,
 };
 
-fn spec(name: &str) -> ToolSpec {
-    let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
-}
+use crate::support::tools::spec;
 
 /// Sleeps for as many milliseconds as it is told; without a number for ever.
 fn nap() -> Tool {

@@ -13,8 +13,8 @@ mod edges;
 mod floors;
 mod grid;
 mod one_law;
-#[path = "../replayed/mod.rs"]
-mod replayed;
 #[cfg(target_pointer_width = "64")]
 mod sizes;
+#[path = "../support/mod.rs"]
+mod support;
 mod worlds;

@@ -1,6 +1,6 @@
 //! Providers made of providers over HTTP: every wire, every mishap, in an agent with tools.
 
-use std::io::{self, Write};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,26 +18,7 @@ use turnstream::testing::{After, Answer, LineEnd, Mishap, ModelServer, Noise};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Journal, Run, TurnEvent, Usage};
 
-/// A writer that can be read.
-#[derive(Clone, Default)]
-struct Paper(Arc<Mutex<Vec<u8>>>);
-
-impl Paper {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Paper {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::support::buffer::Buffer;
 
 #[derive(Clone, Copy, Debug)]
 enum Wire {
@@ -205,7 +186,7 @@ async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
                 let server = server(mishap.clone()).await;
                 let model = provider(wire, &server.url(), 0);
                 let next = provider(wire, &server.url(), 0);
-                let (paper, ran) = (Paper::default(), Arc::default());
+                let (paper, ran) = (Buffer::new(), Arc::default());
                 // Gzip and the like are no mishap that passes by itself.
                 let made = decorated(order, model, &next);
                 let made = match mishap {
@@ -220,7 +201,7 @@ async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
                 assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");
                 assert_eq!(server.complaints(), Vec::<String>::new(), "{name}");
 
-                let again = Paper::default();
+                let again = Buffer::new();
                 let replay = Replay::from_text(&paper.text()).unwrap();
                 let record = Arc::new(Record::to(replay, again.clone()));
                 let run = agent(record, &ran).run_from(History::with_id("h"), "go");

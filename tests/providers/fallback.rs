@@ -11,13 +11,12 @@ use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Record, Reply, Retry, Scripted,
 };
 use turnstream::stream::{TurnEvents, TurnStream};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};
 
-fn error(kind: ErrorKind) -> Error {
-    Error::new(kind, kind.as_str())
-}
+use crate::support::providers::{error, request, spent};
+use crate::support::tools::spec;
 
 fn fails(kind: ErrorKind) -> Scripted {
     Scripted::function(move |_, _| Reply::error(error(kind)))
@@ -26,14 +25,6 @@ fn fails(kind: ErrorKind) -> Scripted {
 fn says(text: &str) -> Scripted {
     let text = text.to_owned();
     Scripted::function(move |_, _| text.clone()).with_model("second")
-}
-
-fn spent(output_tokens: u64) -> Usage {
-    Usage { input_tokens: 10, output_tokens, ..Usage::default() }
-}
-
-fn request() -> Request {
-    Request::new(History::from_items("h", [Item::user("hi")]))
 }
 
 async fn ask(provider: &dyn Provider) -> Result<Arc<Turn>, Error> {
@@ -323,9 +314,8 @@ async fn in_any_order_calls_run_and_a_drop_at_every_poll_leaves_nothing_behind()
                 Reply::text("done"),
             ]);
             let ran = Arc::new(AtomicUsize::new(0));
-            let (spec, count) = (serde_json::json!({ "type": "object" }), ran.clone());
-            let spec = ToolSpec { name: "t".into(), description: String::new(), parameters: spec };
-            let tool = Tool::raw(spec, move |_, _| {
+            let count = ran.clone();
+            let tool = Tool::raw(spec("t"), move |_, _| {
                 count.fetch_add(1, Ordering::Relaxed);
                 async { "ran" }
             });

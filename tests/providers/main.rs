@@ -16,5 +16,7 @@ mod fallback;
 mod other_servers;
 mod record_replay;
 mod retry;
+#[path = "../support/mod.rs"]
+mod support;
 #[cfg(feature = "http")]
 mod transport;

@@ -4,10 +4,11 @@
 //! `tests/aimock/fixtures.json`: a turn with words and two parallel calls, then one of words.
 //! `tests/aimock/run.sh` installs and starts such a server; without it the test says so and passes.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+
+use crate::support::programs::example;
 
 const QUESTION: &str = "How many lines of Rust are in src?";
 
@@ -37,9 +38,7 @@ fn check(provider: &str, path: &str) {
         return;
     };
     let url = format!("{server}{path}");
-    let tests = std::env::current_exe().unwrap();
-    let program = format!("examples/agent{}", std::env::consts::EXE_SUFFIX);
-    let program = tests.parent().and_then(Path::parent).unwrap().join(program);
+    let program = example("agent").expect("`cargo build --example agent` builds it");
     let output = Command::new(&program)
         .args(["--provider", provider, "--base-url", &url, "--model", "any", "--json", QUESTION])
         .current_dir(env!("CARGO_MANIFEST_DIR"))

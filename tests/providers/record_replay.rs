@@ -1,6 +1,5 @@
 //! `Record` and `Replay`: what is written, what is played, and what goes wrong.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -17,43 +16,8 @@ use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::{PartialTurn, StopReason, TurnBuilder, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};
 
-/// A writer that can be read, and that takes so many bytes.
-#[derive(Clone)]
-struct Paper(Arc<Mutex<(Vec<u8>, usize)>>);
-
-impl Paper {
-    fn new() -> Self {
-        Self::of(usize::MAX)
-    }
-
-    fn of(bytes: usize) -> Self {
-        Self(Arc::new(Mutex::new((Vec::new(), bytes))))
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().0.clone()).unwrap()
-    }
-
-    fn lines(&self) -> Vec<Value> {
-        self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
-
-impl Write for Paper {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut paper = self.0.lock().unwrap();
-        let taken = bytes.len().min(paper.1 - paper.0.len());
-        if taken == 0 {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, "no space left"));
-        }
-        paper.0.extend(&bytes[..taken]);
-        Ok(taken)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::support::buffer::Buffer;
+use crate::support::providers::error;
 
 /// A path in the temporary folder, removed at the end.
 struct TempFile(PathBuf);
@@ -69,10 +33,6 @@ impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
-}
-
-fn error(kind: ErrorKind) -> Error {
-    Error::new(kind, kind.as_str())
 }
 
 fn ask(text: &str) -> Request {
@@ -99,7 +59,7 @@ fn turn_of(events: &[TurnEvent]) -> &Arc<Turn> {
 
 /// Records one request, plays it, checks that both say the same, and gives that.
 async fn check(provider: impl Provider + 'static) -> (Vec<TurnEvent>, Option<Error>) {
-    let paper = Paper::new();
+    let paper = Buffer::new();
     let record = Record::to(provider, paper.clone());
     let said = read(record.stream_turn(ask("hi"))).await;
     assert_eq!(record.failure(), None);
@@ -280,7 +240,7 @@ async fn an_agent_runs_over_a_replay_as_it_ran() {
 
 #[tokio::test]
 async fn the_first_difference_is_told_by_its_path() {
-    let paper = Paper::new();
+    let paper = Buffer::new();
     let options = Options { temperature: Some(0.5), ..Options::default() };
     let spec = ToolSpec { name: "t".into(), description: "d".into(), parameters: json!({}) };
     let asked = || {
@@ -323,7 +283,7 @@ async fn the_first_difference_is_told_by_its_path() {
 
 #[tokio::test]
 async fn turns_that_stream_at_once_share_a_record_and_are_played_in_any_order() {
-    let paper = Paper::new();
+    let paper = Buffer::new();
     let model = Scripted::function(|request, _| match request.context.last().map(|i| &i.kind) {
         Some(turnstream::item::ItemKind::User { content }) => {
             Reply::text(&format!("you said {}", content.text()))
@@ -349,7 +309,7 @@ async fn turns_that_stream_at_once_share_a_record_and_are_played_in_any_order() 
 
 #[tokio::test(start_paused = true)]
 async fn the_same_request_twice_is_played_in_its_order() {
-    let paper = Paper::new();
+    let paper = Buffer::new();
     let busy = Reply::error(error(ErrorKind::Overloaded));
     let record = Record::to(Scripted::new([busy, "fine".into()]), paper.clone());
     let retry = |provider: Arc<dyn Provider>| {
@@ -367,7 +327,7 @@ async fn a_drop_at_every_poll_leaves_a_record_that_plays_up_to_there() {
     let whole = read(model().stream_turn(ask("hi"))).await.0;
     for secret in [None, Some("a b c d e")] {
         for at in 0..=whole.len() {
-            let paper = Paper::new();
+            let paper = Buffer::new();
             let mut record = Record::to(model(), paper.clone());
             if let Some(secret) = secret {
                 record = record.with_secret(secret);
@@ -397,7 +357,7 @@ async fn a_drop_at_every_poll_leaves_a_record_that_plays_up_to_there() {
 
 #[tokio::test]
 async fn a_record_that_is_cut_at_any_byte_concerns_its_last_turn_alone() {
-    let paper = Paper::new();
+    let paper = Buffer::new();
     let record = Record::to(Scripted::new(["first ☃", "second"]), paper.clone());
     read(record.stream_turn(ask("1"))).await;
     let first = paper.text().len();
@@ -463,7 +423,7 @@ fn what_is_no_record_is_refused_with_its_line() {
 #[tokio::test]
 async fn a_secret_is_in_no_line_however_it_comes() {
     const SECRET: &str = "s3cr\"et";
-    let paper = Paper::new();
+    let paper = Buffer::new();
     let arguments = json!({ "key": SECRET, "n": 1 }).to_string();
     let letters: Vec<String> = SECRET.chars().map(String::from).collect();
     let mut said = Reply::new().think(&format!("it is {SECRET} then"));
@@ -522,20 +482,20 @@ fn a_path_that_cannot_be_written_is_told_before_anything_is_asked() {
 #[tokio::test]
 async fn a_full_disk_never_breaks_a_turn_and_is_told_once() {
     let whole = {
-        let paper = Paper::new();
+        let paper = Buffer::new();
         let record = Record::to(Scripted::new(["a few words"]), paper.clone());
         read(record.stream_turn(ask("hi"))).await;
         paper.text().len()
     };
     let asked = {
-        let paper = Paper::new();
+        let paper = Buffer::new();
         let record = Record::to(Scripted::new([Reply::new().hang()]), paper.clone());
         assert!(record.stream_turn(ask("hi")).next().now_or_never().is_none());
         paper.text().len()
     };
     for room in 0..whole {
         let model = Scripted::function(|_, _| "a few words");
-        let record = Record::to(model.clone(), Paper::of(room));
+        let record = Record::to(model.clone(), Buffer::with_capacity(room));
         let (events, failed) = read(record.stream_turn(ask("hi"))).await;
         assert_eq!(record.failure().unwrap().kind(), ErrorKind::Store, "{room}");
         if room < asked {
@@ -555,7 +515,7 @@ async fn a_full_disk_never_breaks_a_turn_and_is_told_once() {
 
 #[tokio::test]
 async fn each_line_is_one_object_in_a_form_that_stays() {
-    let paper = Paper::new();
+    let paper = Buffer::new();
     let record = Record::to(Scripted::new(["Hi"]), paper.clone());
     let mut asked = ask("hi");
     asked.context.push(Item::user("more"));
@@ -585,7 +545,7 @@ async fn a_record_grows_with_what_is_said_and_one_that_is_whole_is_read_as_well(
             true => Reply::new().call("add", json!({ "a": 1, "b": turn })),
             false => "Done.".into(),
         });
-        let paper = Paper::new();
+        let paper = Buffer::new();
         let ran = Arc::default();
         let agent = Agent::new(Record::to(model, paper.clone())).with_tools([add(&ran)]);
         agent.with_max_turns(500).run("go").outcome().await;

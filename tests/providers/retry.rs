@@ -10,9 +10,13 @@ use turnstream::env::{Random, SeededRandom};
 use turnstream::event::Reason;
 use turnstream::provider::{Backoff, Provider, Reply, Retry, Scripted, anthropic};
 use turnstream::stream::{TurnEvents, TurnStream};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
+
+use crate::support::clock;
+use crate::support::providers::{error, request, spent};
+use crate::support::tools::spec;
 
 /// Waits the longest time there is.
 struct Longest;
@@ -23,20 +27,8 @@ impl Random for Longest {
     }
 }
 
-fn error(kind: ErrorKind) -> Error {
-    Error::new(kind, kind.as_str())
-}
-
 fn busy() -> Reply {
     Reply::error(error(ErrorKind::Overloaded))
-}
-
-fn spent(output_tokens: u64) -> Usage {
-    Usage { input_tokens: 10, output_tokens, ..Usage::default() }
-}
-
-fn request() -> Request {
-    Request::new(History::from_items("h", [Item::user("hi")]))
 }
 
 async fn read(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
@@ -328,10 +320,8 @@ async fn an_id_of_a_void_try_is_free_again() {
 }
 
 fn counting_tool(ran: &std::sync::Arc<std::sync::atomic::AtomicUsize>) -> Tool {
-    let parameters = json!({ "type": "object" });
-    let spec = ToolSpec { name: "t".into(), description: String::new(), parameters };
     let ran = ran.clone();
-    Tool::raw(spec, move |_, _| {
+    Tool::raw(spec("t"), move |_, _| {
         ran.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         async { "ran" }
     })
@@ -472,10 +462,6 @@ impl World {
     }
 }
 
-fn paused() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
-}
-
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
     #[test]
@@ -484,7 +470,7 @@ proptest! {
         retracts in any::<bool>(),
         attempts in 1_u32..4,
     ) {
-        let polls = paused().block_on(async {
+        let polls = clock::paused().block_on(async {
             let mut world = World::new(&tries, retracts, attempts);
             let polls = world.poll(10_000).await;
             let finished = world.events.iter().filter(|event| event.finished().is_some()).count();
@@ -502,7 +488,7 @@ proptest! {
             Ok(polls)
         })?;
         for at in 0..polls {
-            paused().block_on(async {
+            clock::paused().block_on(async {
                 let mut world = World::new(&tries, retracts, attempts);
                 world.poll(at).await;
                 let handle = world.run.handle();

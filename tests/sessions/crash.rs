@@ -3,16 +3,11 @@
 
 use std::process::{Command, Output};
 
+use crate::support::programs::example;
+
 /// What it prints; `None` if it is not built, as when only this test is.
 fn crash(args: &[&str]) -> Option<Output> {
-    let tests = std::env::current_exe().unwrap();
-    let program = format!("crash{}", std::env::consts::EXE_SUFFIX);
-    let program = tests.parent()?.parent()?.join("examples").join(program);
-    if !program.exists() {
-        eprintln!("skipped: {} is not built", program.display());
-        return None;
-    }
-    Some(Command::new(program).args(args).output().unwrap())
+    Some(Command::new(example("crash")?).args(args).output().unwrap())
 }
 
 fn check_store(store: &str) {

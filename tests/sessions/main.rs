@@ -11,3 +11,5 @@ mod crash;
 mod growth;
 mod session;
 mod stores;
+#[path = "../support/mod.rs"]
+mod support;

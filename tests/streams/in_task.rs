@@ -15,8 +15,10 @@ use tokio::runtime::{Builder, Runtime};
 use turnstream::event::{Reason, ToolEvent};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::task::{InTask, InTaskExt};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event};
+
+use crate::support::tools::spec;
 
 type Item = Result<usize, Error>;
 
@@ -254,9 +256,7 @@ fn the_end_of_the_runtime_is_told() {
 /// A model that calls a tool, and the tool, which takes a second and then counts up.
 fn agent(done: &Arc<AtomicUsize>) -> Agent {
     let done = Arc::clone(done);
-    let parameters = json!({ "type": "object" });
-    let spec = ToolSpec { name: "t".into(), description: String::new(), parameters };
-    let tool = Tool::raw(spec, move |_, _| {
+    let tool = Tool::raw(spec("t"), move |_, _| {
         let done = Arc::clone(&done);
         async move {
             tokio::time::sleep(Duration::from_secs(1)).await;

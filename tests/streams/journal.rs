@@ -2,13 +2,14 @@
 
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
-use serde_json::json;
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Outcome, Phase, Reason, ToolEvent, Transition};
 use turnstream::item::{Json, Report, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Usage};
+
+use crate::support::tools::spec;
 
 fn usage(input_tokens: u64) -> Usage {
     Usage { input_tokens, ..Usage::default() }
@@ -271,9 +272,7 @@ fn a_hand_written_loop_that_leaves_calls_pending_is_stopped_and_answers_them() {
 fn a_run_keeps_what_its_sub_agent_said_also_when_it_is_dropped_or_interrupted() {
     let agent = || {
         let child = Agent::new(Scripted::new([Reply::text("one two three").usage(usage(5))]));
-        let parameters = json!({ "type": "object" });
-        let spec = ToolSpec { name: "child".into(), description: String::new(), parameters };
-        let tool = Tool::typed_streaming(spec, move |_: serde_json::Value, _| {
+        let tool = Tool::typed_streaming(spec("child"), move |_: serde_json::Value, _| {
             child.run("read").map(|event| {
                 turnstream::tool::Update::Nested(Box::new(event.expect("a run gives no error")))
             })

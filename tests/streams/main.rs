@@ -13,3 +13,5 @@ mod journal;
 mod loop_stream;
 mod scripted;
 mod stop_after_turn;
+#[path = "../support/mod.rs"]
+mod support;

@@ -9,5 +9,7 @@
 
 mod audited;
 mod runs;
+#[path = "../support/mod.rs"]
+mod support;
 mod toolkit;
 mod verdicts;

@@ -11,20 +11,14 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use turnstream::event::ToolEvent;
 use turnstream::item::{Content, Part, ResultKind, ToolResult};
-use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::stream::{Step, TurnEvents};
+use turnstream::provider::Reply;
+use turnstream::stream::Step;
 use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Update};
 use turnstream::turn::StopReason;
-use turnstream::{Event, History, Item, Request, Toolkit, Turn};
+use turnstream::{Event, History, Item, Toolkit};
 
-fn spec(name: &str) -> ToolSpec {
-    let parameters = json!({
-        "type": "object",
-        "properties": { "ms": { "type": "integer" } },
-        "additionalProperties": false,
-    });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
-}
+use super::runs::{spec, turn};
+use crate::support::tools::naps;
 
 /// Sleeps for as many milliseconds as it is told, and counts how many of it run.
 fn nap(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
@@ -40,16 +34,6 @@ fn nap(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
         }
     })
     .unwrap()
-}
-
-async fn turn(reply: Reply) -> Arc<Turn> {
-    let request = Request::new(History::with_id("h"));
-    Scripted::new([reply]).stream_turn(request).into_turn().await.unwrap()
-}
-
-fn naps(times: &[u64]) -> Reply {
-    let call = |reply: Reply, ms: &u64| reply.call("nap", json!({ "ms": ms }));
-    times.iter().fold(Reply::new(), call)
 }
 
 /// Runs a turn's calls and gives each event with the time at which it came.

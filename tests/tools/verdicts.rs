@@ -2,20 +2,18 @@
 
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt};
+use futures::StreamExt;
 use serde_json::json;
 use tokio::time::sleep;
 use turnstream::agent::hook::{self, BeforeTool};
 use turnstream::event::{Reason, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
-use turnstream::{Agent, ErrorKind, Event, Item, Outcome, Run, Toolkit};
+use turnstream::tool::{Tool, ToolOutput, Verdict};
+use turnstream::{Agent, ErrorKind, Event, Item, Outcome, Toolkit};
 
-fn spec(name: &str) -> ToolSpec {
-    let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
-}
+use crate::support::runs::pull;
+use crate::support::tools::spec;
 
 fn results(outcome: &Outcome) -> Vec<&ToolResult> {
     outcome.new_items.iter().filter_map(Item::as_tool_result).collect()
@@ -39,15 +37,6 @@ async fn an_external_call_whose_arguments_were_rewritten_is_pending_with_these()
     assert_eq!(outcome.reason, Reason::Completed);
     let [result] = results(&outcome)[..] else { panic!("not one result") };
     assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, "42"));
-}
-
-/// Pulls until the run waits or is over.
-fn pull(run: &mut Run) -> Vec<Event> {
-    let mut events = Vec::new();
-    while let Some(Some(event)) = run.next().now_or_never() {
-        events.push(event.unwrap());
-    }
-    events
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,25 +7,18 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream;
 use serde_json::{Value, json};
+use turnstream::provider::Reply;
 use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{Decoding, Reply, anthropic, gemini, openai_chat, openai_responses};
-use turnstream::stream::{TurnEvents, seal};
+use turnstream::stream::TurnEvents;
 use turnstream::testing::{Answer, Wire};
 use turnstream::turn::Turn;
 use turnstream::{Error, History, Usage};
 
+use crate::support::wires::in_dialect;
+
 fn read(wire: Wire, body: String) -> Result<Turn, Error> {
-    let (body, after) = (stream::iter([Ok(Bytes::from(body))]), &History::with_id("h"));
-    let turn = match wire {
-        Wire::Anthropic => seal(after, Decoding::new(body, anthropic::Decoder::new("m"))),
-        Wire::OpenAiChat => {
-            seal(after, Decoding::new(body, openai_chat::Decoder::new("m", &Dialect::OPENROUTER)))
-        }
-        Wire::OpenAiResponses => {
-            seal(after, Decoding::new(body, openai_responses::Decoder::new("m")))
-        }
-        _ => seal(after, Decoding::new(body, gemini::Decoder::new("m"))),
-    };
+    let (body, after) = (stream::iter([Ok(Bytes::from(body))]), History::with_id("h"));
+    let turn = in_dialect(&Dialect::OPENROUTER, wire, "m", &after, body);
     block_on(turn.into_turn()).map(|turn| (*turn).clone())
 }
 

@@ -4,14 +4,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use serde_json::Value;
-use turnstream::item::{Json, Mark, ProviderData, ResultKind, StopReason, ToolResult, TurnInfo};
-use turnstream::provider::{Decode, Decoding, anthropic, openai_chat};
+use turnstream::item::{Json, Mark, ProviderData, ResultKind, StopReason, ToolResult};
+use turnstream::provider::{Decoding, anthropic, openai_chat};
 use turnstream::stream::{TurnEvents, seal};
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, Usage};
+
+use crate::support::items::ends_with;
+use crate::support::wires::{frames, turn_of};
 
 const FINISHED: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 const CALLED: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#;
@@ -22,24 +24,14 @@ const END_TURN: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_tu
 const TOOL_USE: &str = r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#;
 const STOP: &str = r#"{"type":"message_stop"}"#;
 
-fn read(body: impl Into<Bytes>, decoder: impl Decode + Send + 'static) -> Result<Turn, Error> {
-    let body = stream::iter([Ok(body.into())]);
-    let turn = seal(&History::with_id("h"), Decoding::new(body, decoder)).into_turn();
-    block_on(turn).map(|turn| (*turn).clone())
-}
-
-fn frames(data: &[&str]) -> String {
-    data.iter().flat_map(|data| ["data: ", data, "\n\n"]).collect()
-}
-
 /// A Chat Completions stream.
 fn chat(data: &[&str]) -> Result<Turn, Error> {
-    read(frames(data), openai_chat::Decoder::new("m", &openai_chat::Dialect::OPENAI))
+    turn_of(frames(data), openai_chat::Decoder::new("m", &openai_chat::Dialect::OPENAI))
 }
 
 /// A Messages stream.
 fn messages(data: &[&str]) -> Result<Turn, Error> {
-    read(frames(data), anthropic::Decoder::new("m"))
+    turn_of(frames(data), anthropic::Decoder::new("m"))
 }
 
 /// A Messages stream with one block, whose start and deltas are given.
@@ -89,14 +81,8 @@ fn sent_to_chat(items: Vec<Item>) -> Value {
 }
 
 /// An item that ends its turn.
-fn last(mut item: Item) -> Item {
-    item.turn = Some(Arc::new(TurnInfo {
-        usage: Usage::default(),
-        model: None,
-        response_id: None,
-        stop_reason: StopReason::Pause,
-    }));
-    item
+fn last(item: Item) -> Item {
+    ends_with(StopReason::Pause, item, Usage::default())
 }
 
 /// A call of `f` and its result.
@@ -185,7 +171,7 @@ fn a_message_block_with_odd_fields_loses_no_text() {
 fn a_message_stream_is_read_through_idle_frames_and_ends_without_its_last_event() {
     let idle = "event: ping\ndata:\n\nevent: keepalive\ndata: still here\n\n".to_owned();
     let body = idle + &frames(&[START, END_TURN, STOP]);
-    assert_eq!(text_of(read(body, anthropic::Decoder::new("m"))), Ok(String::new()));
+    assert_eq!(text_of(turn_of(body, anthropic::Decoder::new("m"))), Ok(String::new()));
     assert_eq!(text_of(messages(&[START, END_TURN, "[DONE]"])), Ok(String::new()));
 }
 

@@ -7,27 +7,20 @@ use futures::stream;
 use serde_json::{Value, json};
 use turnstream::item::{Part, ResultKind, ToolResult};
 use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{Decoding, Reply, anthropic, gemini, openai_chat, openai_responses};
-use turnstream::stream::{TurnEvents, seal};
+use turnstream::provider::{Reply, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::stream::TurnEvents;
 use turnstream::testing::{Answer, Wire, lint};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::{PartialTurn, Turn};
 use turnstream::{Error, History, Item, Request};
 
+use crate::support::wires::in_dialect;
+
 const MODEL: &str = "gemini-3-pro";
 
 fn read(wire: Wire, body: Vec<u8>, after: &History) -> Result<Turn, Error> {
     let body = stream::iter([Ok(Bytes::from(body))]);
-    let turn = match wire {
-        Wire::Anthropic => seal(after, Decoding::new(body, anthropic::Decoder::new(MODEL))),
-        Wire::OpenAiChat => {
-            seal(after, Decoding::new(body, openai_chat::Decoder::new(MODEL, &Dialect::OPENROUTER)))
-        }
-        Wire::OpenAiResponses => {
-            seal(after, Decoding::new(body, openai_responses::Decoder::new(MODEL)))
-        }
-        _ => seal(after, Decoding::new(body, gemini::Decoder::new(MODEL))),
-    };
+    let turn = in_dialect(&Dialect::OPENROUTER, wire, MODEL, after, body);
     block_on(turn.into_turn()).map(|turn| (*turn).clone())
 }
 

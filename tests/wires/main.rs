@@ -33,6 +33,8 @@ mod openai_chat;
 mod openai_responses;
 mod overfull;
 mod phantom;
+#[path = "../support/mod.rs"]
+mod support;
 mod table;
 mod testing_corpus;
 mod testing_encoders;

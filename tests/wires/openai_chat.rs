@@ -1,27 +1,21 @@
 //! The Chat Completions wire: what servers send, and what is sent to them.
 
-use bytes::Bytes;
-use futures::{executor::block_on, stream};
 use serde_json::{Value, json};
 use turnstream::item::{Content, Media, MediaSource, Part, ResultKind, ToolResult};
-use turnstream::provider::Decoding;
 use turnstream::provider::openai_chat::{Decoder, Dialect, encode};
 use turnstream::request::ToolSpec;
 use turnstream::sse::write_frame;
-use turnstream::stream::{TurnEvents, seal};
 use turnstream::turn::{StopReason, Turn};
 use turnstream::{Error, ErrorKind, History, Item, Request};
+
+use crate::support::wires::turn_of;
 
 fn read(chunks: &[&str]) -> Result<Turn, Error> {
     let mut body = Vec::new();
     for chunk in chunks {
         write_frame(&mut body, None, chunk);
     }
-    let body = stream::iter([Ok(Bytes::from(body))]);
-    let turn =
-        seal(&History::with_id("h"), Decoding::new(body, Decoder::new("m", &Dialect::OPENAI)))
-            .into_turn();
-    block_on(turn).map(|turn| (*turn).clone())
+    turn_of(body, Decoder::new("m", &Dialect::OPENAI))
 }
 
 /// A chunk with one choice.
@@ -286,10 +280,12 @@ mod over_http {
     use turnstream::event::Reason;
     use turnstream::http::HttpClient;
     use turnstream::provider::OpenAiChat;
+    use turnstream::stream::TurnEvents;
     use turnstream::testing::http::Part as Piece;
     use turnstream::testing::http::{HttpResponse, LoopbackServer};
-    use turnstream::tool::{Tool, ToolSpec};
     use turnstream::{Agent, provider::Provider};
+
+    use crate::support::tools::adds;
 
     fn sse(chunks: &[String]) -> HttpResponse {
         let frames = chunks.iter().map(|chunk| Piece::Bytes(format!("data: {chunk}\n\n").into()));
@@ -328,16 +324,8 @@ mod over_http {
         })
         .await
         .unwrap();
-        let spec = ToolSpec {
-            name: "add".into(),
-            description: "Adds".into(),
-            parameters: json!({ "type": "object" }),
-        };
-        let add = Tool::raw(spec, |args, _cx| async move {
-            format!("sum {}", args["a"].as_i64().unwrap() + args["b"].as_i64().unwrap())
-        })
-        .unwrap();
-        let outcome = Agent::new(model(&server)).with_tools([add]).run("2 + 3?").outcome().await;
+        let outcome =
+            Agent::new(model(&server)).with_tools([adds("add")]).run("2 + 3?").outcome().await;
         assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "sum 5"));
         assert_eq!(server.connections(), 1);
         assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-key"));

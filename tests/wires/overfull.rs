@@ -3,22 +3,13 @@
 
 use std::fmt::Write as _;
 
-use bytes::Bytes;
-use futures::executor::block_on;
-use futures::stream;
+use turnstream::ErrorKind;
 use turnstream::provider::openai_chat::{Dialect, ThinkTags};
-use turnstream::provider::{Decode, Decoding, anthropic, gemini, openai_chat, openai_responses};
-use turnstream::stream::{TurnEvents, seal};
-use turnstream::turn::Turn;
-use turnstream::{Error, ErrorKind, History};
+use turnstream::provider::{Decode, anthropic, gemini, openai_chat, openai_responses};
+
+use crate::support::wires::turn_of;
 
 const MANY: usize = 200_000;
-
-fn read(body: String, decoder: impl Decode + Send + 'static) -> Result<Turn, Error> {
-    let body = stream::iter([Ok(Bytes::from(body))]);
-    let turn = seal(&History::with_id("h"), Decoding::new(body, decoder)).into_turn();
-    block_on(turn).map(|turn| (*turn).clone())
-}
 
 /// One frame with a list.
 fn list(head: &str, tail: &str, many: usize, element: impl Fn(usize) -> String) -> String {
@@ -36,7 +27,7 @@ fn frames(many: usize, frame: impl Fn(usize) -> String) -> String {
 
 #[track_caller]
 fn check(body: String, decoder: impl Decode + Send + 'static) {
-    assert_eq!(read(body, decoder).unwrap_err().kind(), ErrorKind::TooLarge);
+    assert_eq!(turn_of(body, decoder).unwrap_err().kind(), ErrorKind::TooLarge);
 }
 
 fn chat() -> openai_chat::Decoder {
@@ -66,7 +57,7 @@ fn chat_calls_under_one_id_are_told_apart() {
             "{{\"index\":{n},\"id\":\"a\",\"function\":{{\"name\":\"f\",\"arguments\":\"{n}\"}}}}"
         )
     };
-    let turn = read(list(head, tail, 4000, same), chat()).unwrap();
+    let turn = turn_of(list(head, tail, 4000, same), chat()).unwrap();
     assert_eq!(turn.calls().len(), 4000);
     assert_eq!(turn.tool_calls().last().unwrap().call_id, "a_dup3999");
 }
@@ -77,12 +68,12 @@ fn chat_reasoning_details_are_put_together_however_many_there_are() {
         ("{\"choices\":[{\"delta\":{\"reasoning_details\":[", "]},\"finish_reason\":\"stop\"}]}");
     let each =
         |n| format!("{{\"type\":\"reasoning.text\",\"text\":\"x\",\"index\":{}}}", n % 100_000);
-    let turn = read(list(head, tail, MANY, each), chat()).unwrap();
+    let turn = turn_of(list(head, tail, MANY, each), chat()).unwrap();
     let data = turn.items()[0].provider_data.as_ref().unwrap();
     assert_eq!(data.value.as_str().matches("\"xx\"").count(), 100_000);
     let fields: Vec<String> = (0..MANY).map(|n| format!("\"{n}\":1")).collect();
     let wide = |_| format!("{{\"type\":\"reasoning.text\",{}}}", fields.join(","));
-    assert!(read(list(head, tail, 2, wide), chat()).is_ok());
+    assert!(turn_of(list(head, tail, 2, wide), chat()).is_ok());
 }
 
 #[test]

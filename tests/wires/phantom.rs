@@ -1,24 +1,16 @@
 //! No call runs whose arguments are not known whole, on any wire: what a broken server may send.
 
-use bytes::Bytes;
-use futures::executor::block_on;
-use futures::stream;
-use turnstream::provider::{Decode, Decoding, anthropic, gemini, openai_chat, openai_responses};
-use turnstream::stream::{TurnEvents, seal};
-use turnstream::{ErrorKind, History};
+use turnstream::ErrorKind;
+use turnstream::provider::{Decode, anthropic, gemini, openai_chat, openai_responses};
+
+use crate::support::wires::{frames, turn_of};
 
 /// What runs, or the kind of the error.
 fn runs(body: String, decoder: impl Decode + Send + 'static) -> Result<Vec<String>, ErrorKind> {
-    let body = stream::iter([Ok(Bytes::from(body))]);
-    let turn = seal(&History::with_id("h"), Decoding::new(body, decoder)).into_turn();
-    let turn = block_on(turn).map_err(|error| error.kind())?;
+    let turn = turn_of(body, decoder).map_err(|error| error.kind())?;
     let calls = turn.calls();
     let runs = calls.iter().filter(|_| calls.veto().is_none());
     Ok(runs.map(|call| format!("{} {}", call.name, call.arguments_or_empty())).collect())
-}
-
-fn frames(data: &[&str]) -> String {
-    data.iter().flat_map(|data| ["data: ", data, "\n\n"]).collect()
 }
 
 #[track_caller]

@@ -1,9 +1,9 @@
 //! Requests that vendors took: the lints let them pass.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::Value;
 use turnstream::testing::{Wire, lint};
+
+use crate::support::corpus;
 
 /// Requests that others took who speak the same wire, and that its own vendor refuses.
 const TAKEN_BY_OTHERS: &[&str] = &[
@@ -13,18 +13,9 @@ const TAKEN_BY_OTHERS: &[&str] = &[
     "pydantic__test_deepseek_responses_test_deepseek_responses_function_tool_stream___1",
 ];
 
-fn corpus() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = match std::env::var_os("TURNSTREAM_CORPUS") {
-        Some(path) => PathBuf::from(path),
-        None => root.join("../shared/corpus"),
-    };
-    path.is_dir().then_some(path)
-}
-
 #[test]
 fn what_a_vendor_took_the_lint_lets_pass() {
-    let Some(corpus) = corpus() else { return println!("skipped: there is no corpus here") };
+    let Some(corpus) = corpus::folder() else { return };
     let mut refused = Vec::new();
     let mut seen = 0;
     for (folder, wire) in

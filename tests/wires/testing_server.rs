@@ -1,7 +1,5 @@
 //! The loopback server over HTTP: every wire, every mishap, and what a strict vendor refuses.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -364,6 +362,7 @@ async fn status_and_headers_of_an_answer_are_those_of_the_script() {
 #[cfg(feature = "http")]
 mod over_http {
     use std::sync::{Arc, LazyLock};
+    use std::time::Duration;
 
     use futures::StreamExt;
     use turnstream::event::Reason;

@@ -16,7 +16,8 @@ use turnstream::turn::StopReason;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
-use super::kit::{failures, history, look, looks, order, session, stored, tokens, told, words};
+use super::{failures, look, looks, order, told};
+use crate::support::items::{history, session, stored, tokens, words};
 
 /// Its requests are near the window from 800 tokens on.
 fn agent(model: &Scripted, compactor: impl Compactor + 'static) -> Agent {

@@ -9,7 +9,7 @@ use turnstream::item::{Mark, Part, ProviderData};
 use turnstream::tool::ToolSpec;
 use turnstream::{History, Item, Request, Usage};
 
-use super::kit::{applied, ends, history, result, session, stored, tokens, turn};
+use crate::support::items::{applied, ends, history, result, session, stored, tokens, turn};
 
 #[track_caller]
 fn check(history: &History, expected: u64) {

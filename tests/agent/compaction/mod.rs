@@ -3,7 +3,63 @@
 
 mod automatic;
 mod estimate;
-mod kit;
 mod narrow;
 mod summarize;
 mod window;
+
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::agent::hook::{self, Hook};
+use turnstream::event::RewrittenWhy;
+use turnstream::provider::Reply;
+use turnstream::tool::Tool;
+use turnstream::{ErrorKind, Event, Journal, Outcome, Run, Usage};
+
+use crate::support::tools::spec;
+
+/// A tool `look` whose results have so many bytes.
+fn look(bytes: usize) -> Tool {
+    Tool::raw(spec("look"), move |_, _| async move { "x".repeat(bytes) }).unwrap()
+}
+
+/// A turn that calls `look` and used so many tokens.
+fn looks(usage: Usage) -> Reply {
+    Reply::text("Let me look.").call("look", json!({})).usage(usage)
+}
+
+/// A hook that notes what failed.
+fn failures() -> (Arc<Mutex<Vec<ErrorKind>>>, impl Hook + 'static) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    (seen, hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind())))
+}
+
+/// A run to its end: what was told, and how it ended. Its events fold to its history and its usage.
+async fn told(mut run: Run) -> (Vec<Event>, Outcome) {
+    let journal = Journal::new(run.history());
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        let event = event.unwrap();
+        journal.observe(&event);
+        assert!(run.history().settled().is_lawful());
+        events.push(event);
+    }
+    let outcome = events.last().and_then(Event::finished).unwrap().clone();
+    assert!(journal.history() == outcome.history, "the events fold to the history");
+    assert_eq!(journal.usage(), outcome.usage);
+    (events, outcome)
+}
+
+/// The places of the compactions: `c` for one, `0` for one that came to nothing, `t` for a request.
+fn order(events: &[Event]) -> String {
+    let sign = |event: &Event| match event {
+        Event::Rewritten { why: RewrittenWhy::Compacted, from, to, items, .. } => {
+            Some(if from == to && items.is_empty() { '0' } else { 'c' })
+        }
+        Event::TurnStarted { .. } => Some('t'),
+        _ => None,
+    };
+    events.iter().filter_map(sign).collect()
+}

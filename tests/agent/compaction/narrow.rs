@@ -6,7 +6,8 @@ use turnstream::context::{Candidate, Chosen, LeftOut, Narrow, Selection};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, History, Item};
 
-use super::kit::{history, look, looks, session, tokens, turn, words};
+use super::{look, looks};
+use crate::support::items::{history, session, tokens, turn, words};
 
 fn candidate(source: &str, text: &str, why: &str) -> Candidate {
     Candidate { source: source.into(), text: text.into(), why: why.into() }

@@ -14,7 +14,7 @@ use turnstream::request::Options;
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, History, Item};
 
-use super::kit::{applied, history, result, session, tokens, turn, words};
+use crate::support::items::{applied, history, result, session, tokens, turn, words};
 
 const HEAD: &str = "Summary of the conversation up to here, which was too long to be kept:";
 

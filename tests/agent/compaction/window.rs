@@ -4,7 +4,7 @@ use turnstream::context::Window;
 use turnstream::request::Options;
 use turnstream::{Item, Request};
 
-use super::kit::{ends, history, tokens};
+use crate::support::items::{ends, history, tokens};
 
 #[track_caller]
 fn check(window: &Window, max_output_tokens: Option<u32>, expected: u64) {

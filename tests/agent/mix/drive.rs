@@ -17,8 +17,10 @@ use turnstream::task::InTaskExt;
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, Event, History, Item, Journal, Outcome, Run, Usage};
 
-use super::cast::{self, Dice, Tools};
-use crate::replayed;
+use crate::support::cast::{self, Tools};
+use crate::support::clock;
+use crate::support::dice::Dice;
+use crate::support::replays;
 
 /// All that is known of one seed.
 pub(crate) struct Mix {
@@ -49,12 +51,7 @@ impl Wake for Bell {
 
 /// How the runs of the seed ended.
 pub(crate) fn check(seed: u64) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(runs(seed))
+    clock::paused().block_on(runs(seed))
 }
 
 async fn runs(seed: u64) -> Vec<String> {
@@ -150,7 +147,7 @@ pub(crate) fn recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
         Recorder::each(|run| {
             let is_lap = |event: &Event| matches!(event, Event::Appended { items, .. } if items[..] == [Item::user("Lap.")]);
-            replayed::check(
+            replays::check(
                 &run,
                 match run.recording.events().any(is_lap) {
                     true => run.recording.replay_by(&run.agent, talkative),

@@ -13,13 +13,16 @@ use turnstream::item::ResultKind;
 use turnstream::provider::Scripted;
 use turnstream::{Agent, Event, Events, History, Journal, Run};
 
-use self::scripts::{Case, Tools};
+use self::scripts::Case;
+use crate::support::clock;
+use crate::support::replays;
+use crate::support::tools::Executions;
 
 /// A run of a case, its model and its tools.
 struct World {
     run: Run,
     model: Scripted,
-    tools: Arc<Tools>,
+    tools: Arc<Executions>,
     events: Vec<Event>,
     polls: usize,
     /// Looks at the fold behind every event, not only where the world is left.
@@ -31,9 +34,9 @@ const HANGS: usize = 40;
 
 impl World {
     fn new(case: &Case) -> Self {
-        let tools = Arc::new(Tools::default());
+        let tools = Arc::new(Executions::default());
         let model = Scripted::new(case.replies.clone());
-        let agent = crate::replayed::one_in(12, Agent::new(model.clone()))
+        let agent = replays::one_in(12, Agent::new(model.clone()))
             .with_kit(scripts::kit(&tools, case))
             .with_max_turns(3)
             .with_ids(CountingIds::new("id"));
@@ -139,16 +142,12 @@ impl World {
     }
 }
 
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
-}
-
 /// Runs `check` on every case, with how many polls it takes to its end or to where it hangs.
 fn over_the_grid(name: &str, mut check: impl FnMut(&Case, usize, bool)) {
     let cases = scripts::cases();
     let mut worlds = 0;
     for case in &cases {
-        let (polls, over) = runtime().block_on(async {
+        let (polls, over) = clock::paused().block_on(async {
             let mut world = World { looks: true, ..World::new(case) };
             let over = world.poll_until(usize::MAX).await;
             if over {
@@ -177,7 +176,7 @@ fn every_script_ends_lawfully() {
 fn a_drop_at_every_poll_leaves_a_lawful_history_and_nothing_running() {
     over_the_grid("a drop at every poll", |case, polls, _| {
         for at in 0..polls {
-            runtime().block_on(async {
+            clock::paused().block_on(async {
                 let mut world = World::new(case);
                 world.poll_until(at).await;
                 world.check_fold();
@@ -202,7 +201,7 @@ fn a_drop_at_every_poll_leaves_a_lawful_history_and_nothing_running() {
 fn an_interrupt_at_every_poll_ends_the_run_paired() {
     over_the_grid("an interrupt at every poll", |case, polls, over| {
         for at in 0..polls {
-            runtime().block_on(async {
+            clock::paused().block_on(async {
                 let mut world = World::new(case);
                 world.poll_until(at).await;
                 let finished = world.events.last().is_some_and(|event| event.finished().is_some());
@@ -251,8 +250,8 @@ fn a_hand_written_loop_is_as_lawful_as_the_agent() {
 
     over_the_grid("by hand", |case, polls, _| {
         for at in [polls / 3, polls / 2, polls] {
-            runtime().block_on(async {
-                let tools = Arc::new(Tools::default());
+            clock::paused().block_on(async {
+                let tools = Arc::new(Executions::default());
                 let model = Scripted::new(case.replies.clone());
                 let kit = scripts::kit(&tools, case);
                 let journal = Journal::new(History::with_id("h"));

@@ -1,15 +1,16 @@
 //! The scripts, and tools that count.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::provider::Reply;
-use turnstream::tool::{Tool, ToolContext, ToolSpec, Update};
+use turnstream::tool::{Tool, ToolSpec, Update};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Toolkit, Usage};
+
+use crate::support::tools::Executions;
 
 /// One script.
 pub(crate) struct Case {
@@ -19,39 +20,6 @@ pub(crate) struct Case {
     pub(crate) at_once: usize,
     /// It never ends by itself.
     pub(crate) hangs: bool,
-}
-
-/// What the tools of a world did.
-#[derive(Default)]
-pub(crate) struct Tools {
-    running: AtomicUsize,
-    ran: Mutex<Vec<String>>,
-}
-
-impl Tools {
-    pub(crate) fn running(&self) -> usize {
-        self.running.load(Ordering::Relaxed)
-    }
-
-    /// The ids of the calls that were run.
-    pub(crate) fn ran(&self) -> Vec<String> {
-        self.ran.lock().unwrap().clone()
-    }
-
-    fn enter(self: &Arc<Self>, cx: &ToolContext) -> Running {
-        self.ran.lock().unwrap().push(cx.call_id().to_owned());
-        self.running.fetch_add(1, Ordering::Relaxed);
-        Running(Arc::clone(self))
-    }
-}
-
-/// Counts a tool while it runs, however it ends.
-struct Running(Arc<Tools>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 fn boom() {
@@ -67,12 +35,12 @@ fn spec(name: &str) -> ToolSpec {
     ToolSpec { name: name.into(), description: String::new(), parameters }
 }
 
-pub(crate) fn kit(seen: &Arc<Tools>, case: &Case) -> Toolkit {
+pub(crate) fn kit(seen: &Arc<Executions>, case: &Case) -> Toolkit {
     let at_once = std::num::NonZeroUsize::new(case.at_once).unwrap();
     Toolkit::new(tools(seen)).at_once(at_once)
 }
 
-fn tools(seen: &Arc<Tools>) -> Vec<Tool> {
+fn tools(seen: &Arc<Executions>) -> Vec<Tool> {
     let (ok, slow, bad, wild) = (seen.clone(), seen.clone(), seen.clone(), seen.clone());
     let chatty = seen.clone();
     vec![

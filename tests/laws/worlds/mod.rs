@@ -30,6 +30,8 @@ use self::script::Script;
 use self::stage::Stage;
 use self::world::{Disturbance, Fault, How, World};
 
+use crate::support::clock;
+
 /// Which disturbances a script is tried with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum With {
@@ -65,11 +67,7 @@ fn worlds_of(scripts: &[Script], with: With) -> usize {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_time()
-                    .start_paused(true)
-                    .build()
-                    .expect("a runtime");
+                let runtime = clock::paused();
                 let stage = Stage::new();
                 while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let tried = runtime.block_on(every_world_of(&stage, script, with));

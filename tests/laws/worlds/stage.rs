@@ -1,39 +1,40 @@
 //! What a world stands on: its agent, its model behind a wire that can break, its tools.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use serde_json::json;
 use turnstream::agent::Limits;
 use turnstream::agent::hook::{self, BeforeTool};
 use turnstream::context::{Compaction, compact_with};
 use turnstream::env::CountingIds;
 use turnstream::provider::{Provider, Scripted};
-use turnstream::tool::{IntoToolOutput, ToolContext, ToolSpec};
+use turnstream::tool::{IntoToolOutput, ToolContext};
 use turnstream::{
     Agent, Error, ErrorKind, History, Item, Request, Tool, Toolkit, TurnEvents, TurnStream,
 };
 
 use super::script::{Fate, Script};
 use super::world::{Disturbance, Fault, How};
+use crate::support::replays;
+use crate::support::tools::{Executions, spec};
 
 /// What the worlds of one thread stand on: the clock, which only they move, and the tools.
 pub(crate) struct Stage {
-    pub(crate) tools: Arc<Tools>,
+    pub(crate) tools: Arc<Executions>,
     kit: Toolkit,
 }
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let tools = Arc::new(Tools::default());
+        let tools = Arc::new(Executions::default());
         Self { kit: kit(&tools), tools }
     }
 
     /// The agent and its model. Its limits are the oracle's.
     pub(crate) fn agent(&self, script: &Script, what: Disturbance) -> (Agent, Scripted) {
-        self.tools.forget();
+        self.tools.clear();
         let mut replies = script.replies();
         let mut limits = super::oracle::LIMITS;
         let mut fault = None;
@@ -53,7 +54,7 @@ impl Stage {
         });
         let first = |_: &History| Ok(Some(Compaction::new(0, 1, vec![Item::user("in short")])));
         let line = Line { model: model.clone(), fault, asked: AtomicUsize::new(0) };
-        let agent = crate::replayed::one_in(50, Agent::new(line))
+        let agent = replays::one_in(50, Agent::new(line))
             .with_kit(self.kit.clone())
             .with_limits(limits)
             .with_hook(denied)
@@ -97,40 +98,7 @@ impl Provider for Line {
     }
 }
 
-/// What the tools did.
-#[derive(Default)]
-pub(crate) struct Tools {
-    running: AtomicUsize,
-    ran: Mutex<Vec<String>>,
-}
-
-impl Tools {
-    /// How many run now.
-    pub(crate) fn running(&self) -> usize {
-        self.running.load(Ordering::Relaxed)
-    }
-
-    /// The ids of the calls that were run, in order.
-    pub(crate) fn ran(&self) -> Vec<String> {
-        self.ran.lock().unwrap().clone()
-    }
-
-    fn forget(&self) {
-        assert_eq!(self.running(), 0, "law 2: a tool of the world before runs on");
-        self.ran.lock().unwrap().clear();
-    }
-}
-
-/// Counts a tool while it runs, however it ends.
-struct Running(Arc<Tools>);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn kit(tools: &Arc<Tools>) -> Toolkit {
+fn kit(tools: &Arc<Executions>) -> Toolkit {
     Toolkit::new([
         tool(tools, Fate::Ok, async || "fine"),
         tool(tools, Fate::Late, async || {
@@ -149,24 +117,20 @@ fn kit(tools: &Arc<Tools>) -> Toolkit {
     ])
 }
 
-fn tool<F, Fut, R>(tools: &Arc<Tools>, fate: Fate, run: F) -> Tool
+fn tool<F, Fut, R>(tools: &Arc<Executions>, fate: Fate, run: F) -> Tool
 where
     F: Fn() -> Fut + Send + Sync + 'static,
     Fut: Future<Output = R> + Send + 'static,
     R: IntoToolOutput + 'static,
 {
-    let parameters = json!({ "type": "object" });
-    let spec = ToolSpec { name: fate.tool().into(), description: String::new(), parameters };
     let tools = Arc::clone(tools);
     let run = move |_, cx: ToolContext| {
-        tools.ran.lock().unwrap().push(cx.call_id().to_owned());
-        tools.running.fetch_add(1, Ordering::Relaxed);
-        let running = Running(Arc::clone(&tools));
+        let running = tools.enter(&cx);
         let running_tool = run();
         async move {
             let _running = running;
             running_tool.await
         }
     };
-    Tool::raw(spec, run).expect("the spec of a tool")
+    Tool::raw(spec(fate.tool()), run).expect("the spec of a tool")
 }

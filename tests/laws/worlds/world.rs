@@ -13,7 +13,8 @@ use turnstream::provider::Scripted;
 use turnstream::{Event, History, Journal, Run};
 
 use super::script::Script;
-use super::stage::{Stage, Tools, before};
+use super::stage::{Stage, before};
+use crate::support::tools::Executions;
 
 /// What happens to a run that it did not ask for. Polls are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ pub(crate) struct World<'a> {
     pub(crate) handle: RunHandle,
     pub(crate) journal: Journal,
     pub(crate) model: Scripted,
-    pub(crate) tools: Arc<Tools>,
+    pub(crate) tools: Arc<Executions>,
     /// What runs before this one gave.
     pub(crate) earlier: Vec<Event>,
     pub(crate) events: Vec<Event>,

@@ -13,7 +13,8 @@ use turnstream::session::{Entry, Listed, MemoryStore, Session, SessionState, Sto
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, Item};
 
-use super::kit::{Keys, open, spec, tool};
+use crate::support::stores::{Keys, open, tool};
+use crate::support::tools::spec;
 
 /// A store that takes its time before and behind each append, and can be replaced by another one.
 #[derive(Clone, Default)]

@@ -9,15 +9,17 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::executor::block_on;
 use futures::future::{BoxFuture, FutureExt, pending};
-use serde_json::json;
 use tokio::sync::Notify;
 use turnstream::context::{Compaction, compact_with};
 use turnstream::event::ToolEvent;
 use turnstream::item::ToolCall;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::session::{Entry, Listed, MemoryStore, Session, SessionState, Store, restore};
-use turnstream::tool::{Tool, ToolSpec, Verdict};
+use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store, restore};
+use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
+
+use crate::support::stores::forward_to_inner;
+use crate::support::tools::spec;
 
 /// When a process dies, by the number of its appends.
 #[derive(Clone, Copy, Debug)]
@@ -60,21 +62,7 @@ impl Store for Mortal {
         .boxed()
     }
 
-    fn load<'a>(
-        &'a self,
-        id: &'a str,
-        from: u64,
-    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
-        self.inner.load(id, from)
-    }
-
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        self.inner.list()
-    }
-
-    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        self.inner.fork(id, at, new)
-    }
+    forward_to_inner!();
 }
 
 /// All that outlives a process.
@@ -89,11 +77,6 @@ struct World {
     wrong: Arc<Mutex<Vec<String>>>,
     /// How a session that was broken off is gone on with: by a resume, or by something said.
     says: bool,
-}
-
-fn spec(name: &str) -> ToolSpec {
-    let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
 }
 
 /// What comes next, by the last call that was made.

@@ -1,6 +1,5 @@
 //! What is read back is what the fold of the events says, behind each event of drawn runs.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,43 +10,20 @@ use turnstream::session::{MemoryStore, Session, SessionRun, SessionState, Store,
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Event, Item, Journal, Outcome};
 
-use super::cast::{self, Dice, Tools};
+use crate::support::cast::{self, Tools};
+use crate::support::clock;
+use crate::support::dice::Dice;
+use crate::support::seeds;
 
 #[test]
 fn what_is_read_back_is_the_fold_of_the_events_behind_each_event() {
-    std::panic::set_hook(Box::new(|_| {}));
-    let mut ends = BTreeMap::new();
-    let mut failed = Vec::new();
-    for seed in 1..=150 {
-        match std::panic::catch_unwind(|| drawn(seed)) {
-            Ok(all) => all.into_iter().for_each(|end| *ends.entry(end).or_insert(0_u32) += 1),
-            Err(payload) => {
-                let what = (payload.downcast_ref::<String>().cloned())
-                    .or_else(|| payload.downcast_ref::<&str>().map(|it| (*it).to_owned()));
-                let what: String = what.unwrap_or_default().chars().take(600).collect();
-                failed.push(format!("seed {seed}: {what}"));
-            }
-        }
-    }
-    let _ = std::panic::take_hook();
-    println!("{ends:?}");
-    assert!(
-        failed.is_empty(),
-        "{} failed: {}",
-        failed.len(),
-        failed[..failed.len().min(3)].join("\n")
-    );
+    let ends = seeds::endings(1..=150, drawn);
     assert!(ends.len() > 9, "{ends:?}");
     assert!(ends["dropped"] > 9 && ends["pending resumed"] + ends["completed resumed"] > 9);
 }
 
 fn drawn(seed: u64) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(runs(seed))
+    clock::paused().block_on(runs(seed))
 }
 
 async fn runs(seed: u64) -> Vec<String> {

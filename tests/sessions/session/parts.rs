@@ -8,7 +8,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
 use turnstream::{Agent, ErrorKind, History, Item};
 
-use super::kit::{Keys, open, tool};
+use crate::support::stores::{Keys, open, tool};
 
 async fn talked(store: &MemoryStore) -> Session {
     let session = open(store).await;

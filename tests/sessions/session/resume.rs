@@ -10,7 +10,8 @@ use turnstream::session::{MemoryStore, Session, SessionState};
 use turnstream::tool::{Tool, Update, Verdict};
 use turnstream::{Agent, ErrorKind, Event, Item};
 
-use super::kit::{Keys, open, spec, tool};
+use crate::support::stores::{Keys, open, tool};
+use crate::support::tools::spec;
 
 /// A session whose process ended while these tools ran, side by side.
 async fn broken_off(store: &MemoryStore, agent: &Agent) -> Session {

@@ -7,7 +7,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Conflict, Entry, SessionState};
 use turnstream::{Agent, ErrorKind, Event};
 
-use super::kit::{Counting, Keys, open, tool};
+use crate::support::stores::{Counting, Keys, open, tool};
 
 #[tokio::test]
 async fn each_entry_is_written_once_and_growth_is_linear() {

@@ -12,8 +12,10 @@ use turnstream::item::{
     Json, Mark, Part, ProviderData, Report, ResultKind, SideEffect, StopReason, ToolCall,
     ToolResult, TurnInfo,
 };
-use turnstream::session::{Entry, Listed, Store};
+use turnstream::session::{Entry, Store};
 use turnstream::{Error, Item, Usage};
+
+use crate::support::stores::forward_to_inner;
 
 pub(crate) fn said(text: &str) -> Entry {
     Item::user(text).into()
@@ -93,14 +95,14 @@ impl Drop for Folder {
 /// A store whose folder goes with it.
 #[derive(Clone)]
 pub(crate) struct InFolder<S> {
-    store: S,
+    inner: S,
     _folder: Arc<Folder>,
 }
 
 impl<S> InFolder<S> {
     pub(crate) fn new(open: impl FnOnce(&Folder) -> Result<S, Error>) -> Self {
         let folder = Folder::new();
-        Self { store: open(&folder).unwrap(), _folder: Arc::new(folder) }
+        Self { inner: open(&folder).unwrap(), _folder: Arc::new(folder) }
     }
 }
 
@@ -111,22 +113,8 @@ impl<S: Store> Store for InFolder<S> {
         expected: u64,
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>> {
-        self.store.append(id, expected, entries)
+        self.inner.append(id, expected, entries)
     }
 
-    fn load<'a>(
-        &'a self,
-        id: &'a str,
-        from: u64,
-    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
-        self.store.load(id, from)
-    }
-
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        self.store.list()
-    }
-
-    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        self.store.fork(id, at, new)
-    }
+    forward_to_inner!();
 }

@@ -13,6 +13,7 @@ use turnstream::tool::Tool;
 use turnstream::{History, Toolkit};
 
 use super::{Rules, shapes, spec, turn};
+use crate::support::clock;
 
 /// When each call ran, in ms: from, to.
 type Spans = Arc<Mutex<Vec<(usize, u128, u128)>>>;
@@ -85,11 +86,7 @@ proptest! {
         at_once in 1_usize..6,
         gated in any::<bool>(),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
+        let runtime = clock::paused();
         runtime.block_on(check(&sequence, at_once, gated));
     }
 }

@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use turnstream::item::{
-    Item, Mark, MediaSource, Part, ResultKind, StopReason, ToolResult, TurnInfo,
-};
+use turnstream::item::{Item, Mark, MediaSource, Part, ResultKind, StopReason, ToolResult};
 use turnstream::request::{Cache, Options, System, ToolSpec};
 use turnstream::{ErrorKind, History, Request, Usage};
 
 use super::fixture::*;
+use crate::support::items::ends_with;
 
 /// An item that ends its turn.
-fn last(mut item: Item) -> Item {
-    let (usage, stop_reason) = (Usage::default(), StopReason::Stop);
-    item.turn = Some(Arc::new(TurnInfo { usage, model: None, response_id: None, stop_reason }));
-    item
+fn last(item: Item) -> Item {
+    ends_with(StopReason::Stop, item, Usage::default())
 }
 
 fn result(id: &str) -> Item {

@@ -16,16 +16,13 @@ use turnstream::item::{Json, ProviderData, ResultKind, ToolResult};
 use turnstream::provider::Decoding;
 use turnstream::provider::openai_chat::{Decoder, Dialect, encode};
 use turnstream::request::{Options, ToolSpec};
-use turnstream::stream::{TurnEvents, seal};
+use turnstream::stream::seal;
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, History, Item, Request};
 
-const MODEL: &str = "m";
+use crate::support::wires::{frames, turn_of};
 
-/// A body of frames.
-fn frames(chunks: &[String]) -> String {
-    chunks.iter().flat_map(|chunk| ["data: ", chunk, "\n\n"]).collect()
-}
+const MODEL: &str = "m";
 
 fn events(body: impl Into<Bytes>, dialect: &Dialect) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter([Ok(body.into())]);
@@ -34,10 +31,7 @@ fn events(body: impl Into<Bytes>, dialect: &Dialect) -> Vec<Result<TurnEvent, Er
 }
 
 fn read_in(dialect: &Dialect, chunks: &[String]) -> Result<Turn, Error> {
-    let body = stream::iter([Ok(Bytes::from(frames(chunks)))]);
-    let decoder = Decoder::new(MODEL, dialect);
-    let turn = seal(&History::with_id("h"), Decoding::new(body, decoder)).into_turn();
-    block_on(turn).map(|turn| (*turn).clone())
+    turn_of(frames(chunks), Decoder::new(MODEL, dialect))
 }
 
 fn read(chunks: &[String]) -> Result<Turn, Error> {

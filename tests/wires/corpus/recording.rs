@@ -1,6 +1,5 @@
 //! A recording, and what is read from it.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,8 @@ use turnstream::provider::openai_chat::{Dialect, TurnEnd};
 use turnstream::provider::{Decoding, anthropic, gemini, openai_chat, openai_responses};
 use turnstream::stream::seal;
 use turnstream::turn::{PartialTurn, Turn, TurnEvent};
+
+use crate::support::corpus;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
@@ -64,17 +65,9 @@ impl Recording {
     }
 }
 
-/// The recordings of the folder that `TURNSTREAM_CORPUS` names, by default `../shared/corpus`, or
-/// none where there is no folder.
+/// The recordings of the corpus, or none without it.
 pub(crate) fn recordings() -> Vec<Recording> {
-    let folder = env::var_os("TURNSTREAM_CORPUS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/corpus"),
-        PathBuf::from,
-    );
-    if !folder.is_dir() {
-        println!("skipped: there are no recordings at {}", folder.display());
-        return Vec::new();
-    }
+    let Some(folder) = corpus::folder() else { return Vec::new() };
     let all = WIRES.into_iter().flat_map(|(api, wire)| {
         let mut folders: Vec<PathBuf> = fs::read_dir(folder.join(api))
             .map(|entries| entries.flatten().map(|entry| entry.path()).collect())

@@ -10,18 +10,19 @@ mod properties;
 mod requests;
 mod round_trip;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use serde_json::Value;
-use turnstream::item::{ItemKind, StopReason, ToolResult, TurnInfo};
+use turnstream::item::{ItemKind, ToolResult};
 use turnstream::provider::{Decoding, gemini};
 use turnstream::request::Options;
-use turnstream::stream::{TurnEvents, seal};
+use turnstream::stream::seal;
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, History, Item, Request, Usage};
+
+use crate::support::items::ends;
+use crate::support::wires;
 
 /// The model that is asked.
 const MODEL: &str = "gemini-3-flash";
@@ -32,9 +33,7 @@ fn framed(chunks: &[&str]) -> String {
 }
 
 fn turn_of(body: impl Into<Bytes>) -> Result<Turn, Error> {
-    let body = stream::iter([Ok(body.into())]);
-    let decoding = Decoding::new(body, gemini::Decoder::new(MODEL));
-    block_on(seal(&History::with_id("h"), decoding).into_turn()).map(|turn| (*turn).clone())
+    wires::turn_of(body, gemini::Decoder::new(MODEL))
 }
 
 fn events_of(chunks: &[&str]) -> Vec<Result<TurnEvent, Error>> {
@@ -110,14 +109,8 @@ fn contents(items: Vec<Item>) -> Value {
 }
 
 /// An item that ends its turn.
-fn last(mut item: Item) -> Item {
-    item.turn = Some(Arc::new(TurnInfo {
-        usage: Usage::default(),
-        model: None,
-        response_id: None,
-        stop_reason: StopReason::ToolCalls,
-    }));
-    item
+fn last(item: Item) -> Item {
+    ends(item, Usage::default())
 }
 
 fn answer(call_id: &str, kind: turnstream::item::ResultKind, text: &str) -> Item {

@@ -7,8 +7,9 @@ use turnstream::provider::{OpenAiResponses, Provider};
 use turnstream::stream::TurnEvents;
 use turnstream::testing::http::Part as Piece;
 use turnstream::testing::http::{HttpResponse, LoopbackServer};
-use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, ErrorKind};
+
+use crate::support::tools::adds;
 
 fn answer(status: u16, media_type: &str, body: impl Into<Bytes>) -> HttpResponse {
     HttpResponse {
@@ -53,16 +54,7 @@ async fn a_tool_loop_runs_through_the_agent_and_sends_its_reasoning_back() {
     })
     .await
     .unwrap();
-    let spec = ToolSpec {
-        name: "f".into(),
-        description: "Adds".into(),
-        parameters: json!({ "type": "object" }),
-    };
-    let add = Tool::raw(spec, |args, _cx| async move {
-        format!("sum {}", args["a"].as_i64().unwrap() + args["b"].as_i64().unwrap())
-    })
-    .unwrap();
-    let outcome = Agent::new(model(&server)).with_tools([add]).run("2 + 3?").outcome().await;
+    let outcome = Agent::new(model(&server)).with_tools([adds("f")]).run("2 + 3?").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "sum 5"));
     assert_eq!(server.connections(), 1);
     assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-key"));

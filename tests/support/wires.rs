@@ -1,4 +1,4 @@
-//! What the wires make of requests and bodies.
+//! Encoding, decoding and framing on every wire.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use futures::executor::block_on;
 use futures::{Stream, stream};
 use serde_json::Value;
 use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{Decoding, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::provider::{Decode, Decoding, anthropic, gemini, openai_chat, openai_responses};
 use turnstream::stream::{TurnEvents, TurnStream, seal};
 use turnstream::testing::{Answer, Wire, lint};
 use turnstream::{Error, History, Request, Turn};
@@ -60,16 +60,42 @@ pub(crate) fn on_wire(
     after: &History,
     body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
 ) -> TurnStream {
+    in_dialect(&Dialect::OPENAI, wire, model, after, body)
+}
+
+/// The same in a dialect of Chat Completions, which the other wires ignore.
+pub(crate) fn in_dialect(
+    dialect: &Dialect,
+    wire: Wire,
+    model: &str,
+    after: &History,
+    body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
+) -> TurnStream {
     match wire {
         Wire::Anthropic => seal(after, Decoding::new(body, anthropic::Decoder::new(model))),
         Wire::OpenAiChat => {
-            seal(after, Decoding::new(body, openai_chat::Decoder::new(model, &Dialect::OPENAI)))
+            seal(after, Decoding::new(body, openai_chat::Decoder::new(model, dialect)))
         }
         Wire::OpenAiResponses => {
             seal(after, Decoding::new(body, openai_responses::Decoder::new(model)))
         }
         _ => seal(after, Decoding::new(body, gemini::Decoder::new(model))),
     }
+}
+
+/// The turn that a decoder reads from a whole body.
+pub(crate) fn turn_of(
+    body: impl Into<Bytes>,
+    decoder: impl Decode + Send + 'static,
+) -> Result<Turn, Error> {
+    let body = stream::iter([Ok(body.into())]);
+    let turn = seal(&History::with_id("h"), Decoding::new(body, decoder)).into_turn();
+    block_on(turn).map(|turn| (*turn).clone())
+}
+
+/// The body of these frames.
+pub(crate) fn frames<T: AsRef<str>>(data: &[T]) -> String {
+    data.iter().map(|data| frame(data.as_ref())).collect()
 }
 
 /// One frame of a stream of server-sent events.
@@ -84,8 +110,7 @@ pub(crate) fn read(wire: Wire, answer: impl Into<Answer>) -> Result<Arc<Turn>, E
 
 /// The turn that these frames are on a wire.
 pub(crate) fn read_frames(wire: Wire, frames: &[&str]) -> Result<Arc<Turn>, Error> {
-    let body: String = frames.iter().map(|data| frame(data)).collect();
-    read_body(wire, body.into_bytes())
+    read_body(wire, self::frames(frames).into_bytes())
 }
 
 fn read_body(wire: Wire, body: Vec<u8>) -> Result<Arc<Turn>, Error> {

@@ -8,7 +8,7 @@ use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Event, History, Item, Outcome, Request, Run};
 
-use crate::replayed;
+use super::replays;
 
 /// An agent with a model that answers so.
 pub(crate) fn scripted(
@@ -20,7 +20,7 @@ pub(crate) fn scripted(
 }
 
 pub(crate) fn agent(model: impl Provider + 'static) -> Agent {
-    Agent::new(model).with_ids(CountingIds::new("id")).with_recorder(replayed::recorder())
+    Agent::new(model).with_ids(CountingIds::new("id")).with_recorder(replays::recorder())
 }
 
 pub(crate) async fn outcome(replies: impl IntoIterator<Item = Reply>, tools: Vec<Tool>) -> Outcome {

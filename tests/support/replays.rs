@@ -15,7 +15,6 @@ static REQUESTS: AtomicUsize = AtomicUsize::new(0);
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Replays every run, where it is dropped.
-#[allow(dead_code, reason = "each suite takes what it needs")]
 pub(crate) fn recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> =
         LazyLock::new(|| Recorder::each(|run| check(&run, run.recording.replay(&run.agent))));
@@ -23,7 +22,6 @@ pub(crate) fn recorder() -> &'static Recorder {
 }
 
 /// Replays the runs of one agent in so many, where there are more than can be waited for.
-#[allow(dead_code, reason = "each suite takes what it needs")]
 pub(crate) fn one_in(n: usize, agent: Agent) -> Agent {
     match SEEN.fetch_add(1, Ordering::Relaxed).is_multiple_of(n) {
         true => agent.with_recorder(recorder()),

@@ -12,7 +12,8 @@ use turnstream::provider::Provider;
 use turnstream::stream::TurnStream;
 use turnstream::testing::{Answer, Wire, lint};
 
-use crate::kit::{Counter, decode, encode, on_wire};
+use super::tools::Counter;
+use super::wires::{decode, encode, on_wire};
 
 /// A model behind a wire: each request is answered with the next body, piece by piece.
 pub(crate) struct Bodies {

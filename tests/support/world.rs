@@ -1,4 +1,4 @@
-//! A world with one tool, and a run that is over.
+//! An agent with one tool, and a run that has ended.
 
 use futures::StreamExt;
 use turnstream::event::{AppendedWhy, Reason, Transition};
@@ -6,11 +6,8 @@ use turnstream::item::{ItemKind, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Event, History, Item, Journal, Outcome, Run, RunHandle, TurnEvent, Usage};
 
-use crate::kit::{Counter, agent, ending, fine, is_started, kinds, results};
-
-pub(crate) fn tokens(input_tokens: u64, output_tokens: u64) -> Usage {
-    Usage { input_tokens, output_tokens, ..Usage::default() }
-}
+use super::runs::{agent, ending, is_started, kinds, results};
+use super::tools::{Counter, fine};
 
 /// A world with the tool `t`, which counts how often it ran.
 pub(crate) struct World {

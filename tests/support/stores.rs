@@ -1,14 +1,51 @@
-//! What the tests of sessions share.
+//! Stores that count and fail, and tools that record their keys.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use serde_json::json;
-use turnstream::session::{Entry, Listed, MemoryStore, Session, Store};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::session::{Entry, MemoryStore, Session, Store};
+use turnstream::tool::Tool;
 use turnstream::{Error, ErrorKind};
+
+use super::tools::spec;
+
+/// The methods of a store that only its field `inner` answers: `load`, `list` and `fork`.
+macro_rules! forward_to_inner {
+    () => {
+        fn load<'a>(
+            &'a self,
+            id: &'a str,
+            from: u64,
+        ) -> futures::future::BoxFuture<
+            'a,
+            Result<Option<Vec<turnstream::session::Entry>>, turnstream::Error>,
+        > {
+            self.inner.load(id, from)
+        }
+
+        fn list(
+            &self,
+        ) -> futures::future::BoxFuture<
+            '_,
+            Result<Vec<turnstream::session::Listed>, turnstream::Error>,
+        > {
+            self.inner.list()
+        }
+
+        fn fork<'a>(
+            &'a self,
+            id: &'a str,
+            at: u64,
+            new: &'a str,
+        ) -> futures::future::BoxFuture<'a, Result<(), turnstream::Error>> {
+            self.inner.fork(id, at, new)
+        }
+    };
+}
+#[allow(unused_imports, reason = "only the tests of sessions define stores")]
+pub(crate) use forward_to_inner;
 
 /// A store that counts what is written, and fails when it is told to.
 #[derive(Clone, Default)]
@@ -39,30 +76,11 @@ impl Store for Counting {
         .boxed()
     }
 
-    fn load<'a>(
-        &'a self,
-        id: &'a str,
-        from: u64,
-    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
-        self.inner.load(id, from)
-    }
-
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        self.inner.list()
-    }
-
-    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        self.inner.fork(id, at, new)
-    }
+    forward_to_inner!();
 }
 
 pub(crate) async fn open(store: &(impl Store + Clone + 'static)) -> Session {
     Session::open(store.clone(), "s").await.unwrap()
-}
-
-pub(crate) fn spec(name: &str) -> ToolSpec {
-    let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
 }
 
 /// The keys under which calls ran.

@@ -1,12 +1,13 @@
-//! Tools that are counted.
+//! Tools that return a constant, and tools whose executions are counted.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::ready;
 use serde_json::{Value, json};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::provider::Reply;
+use turnstream::tool::{Tool, ToolContext, ToolSpec};
 
 /// How many of something began, and how many are there now.
 #[derive(Clone, Default)]
@@ -40,11 +41,54 @@ impl Drop for Counted {
     }
 }
 
-/// What the model is told of a tool: it may be given a number.
+/// The calls that ran, and the number of those that are running.
+#[derive(Default)]
+pub(crate) struct Executions {
+    running: AtomicUsize,
+    ran: Mutex<Vec<String>>,
+}
+
+/// Counts as running until it is dropped, however the call ends.
+pub(crate) struct Running(Arc<Executions>);
+
+impl Executions {
+    pub(crate) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    /// The ids of the calls that ran, in order.
+    pub(crate) fn ran(&self) -> Vec<String> {
+        self.ran.lock().unwrap().clone()
+    }
+
+    pub(crate) fn enter(self: &Arc<Self>, cx: &ToolContext) -> Running {
+        self.ran.lock().unwrap().push(cx.call_id().to_owned());
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Running(Arc::clone(self))
+    }
+
+    /// Forgets the calls that ran, none of which may still run.
+    pub(crate) fn clear(&self) {
+        assert_eq!(self.running(), 0, "law 2: a tool of an earlier run still runs");
+        self.ran.lock().unwrap().clear();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The spec of a tool that accepts any object.
 pub(crate) fn spec(name: &str) -> ToolSpec {
-    let properties = json!({ "ms": { "type": "integer" } });
-    let parameters = json!({ "type": "object", "properties": properties });
-    ToolSpec { name: name.into(), description: "A tool of a test".into(), parameters }
+    let parameters = json!({ "type": "object" });
+    ToolSpec { name: name.into(), description: String::new(), parameters }
+}
+
+/// A tool that always returns `answer`.
+pub(crate) fn constant(name: &str, answer: &'static str) -> Tool {
+    Tool::raw(spec(name), move |_, _| ready(answer)).unwrap()
 }
 
 /// A tool that takes what `steps` says to answer, and is counted while it runs.
@@ -102,6 +146,19 @@ pub(crate) fn strict(counter: &Counter) -> Tool {
         ready(args.to_string())
     })
     .unwrap()
+}
+
+/// A reply with a call of `nap` for each duration, in milliseconds.
+pub(crate) fn naps(times: &[u64]) -> Reply {
+    times.iter().fold(Reply::new(), |reply, ms| reply.call("nap", json!({ "ms": ms })))
+}
+
+/// A tool that returns `sum` and the sum of its arguments `a` and `b`.
+pub(crate) fn adds(name: &str) -> Tool {
+    let sum = |args: Value, _| async move {
+        format!("sum {}", args["a"].as_i64().unwrap() + args["b"].as_i64().unwrap())
+    };
+    Tool::raw(spec(name), sum).unwrap()
 }
 
 /// A tool that takes as many milliseconds as it is told, and says so.

@@ -1,7 +1,7 @@
-//! Who plays: the dice, the model, the tools, the hooks.
+//! An agent whose model, tools, hooks and sub-agents behave at random, by seed.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,32 +17,8 @@ use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Toolkit};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Journal, Usage};
 
-/// Numbers that look random and are the same each time.
-pub(crate) struct Dice(AtomicU64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Arc<Self> {
-        Arc::new(Self(AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)))
-    }
-
-    /// One of `0..sides`.
-    pub(crate) fn roll(&self, sides: u64) -> u64 {
-        let mut x = self.0.load(Ordering::Relaxed);
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.0.store(x, Ordering::Relaxed);
-        (x >> 11) % sides
-    }
-
-    pub(crate) fn one_in(&self, sides: u64) -> bool {
-        self.roll(sides) == 0
-    }
-
-    fn small(&self, sides: u64) -> u32 {
-        u32::try_from(self.roll(sides)).unwrap()
-    }
-}
+use super::dice::Dice;
+use super::tools;
 
 /// What the tools did, by idempotency key.
 #[derive(Default)]
@@ -81,11 +57,13 @@ impl Drop for Running {
 }
 
 fn spec(name: &str) -> ToolSpec {
-    let mut parameters = json!({ "type": "object" });
-    if name == "strict" {
-        parameters = json!({ "type": "object", "required": ["on"] });
+    match name {
+        "strict" => {
+            let parameters = json!({ "type": "object", "required": ["on"] });
+            ToolSpec { parameters, ..tools::spec(name) }
+        }
+        name => tools::spec(name),
     }
-    ToolSpec { name: name.into(), description: String::new(), parameters }
 }
 
 fn tool(name: &'static str, dice: &Arc<Dice>, tools: &Arc<Tools>) -> Tool {
@@ -330,24 +308,29 @@ fn with_other_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
         }));
     }
     if dice.one_in(3) {
-        let (noting, stopping) = (Arc::clone(dice), Arc::clone(dice));
-        agent = agent
-            .with_hook(hook::after_sampling(move |_, _| {
-                let notes = match noting.roll(5) {
-                    0 => vec![Item::user("A note.")],
-                    _ => Vec::new(),
-                };
-                async move { notes }
-            }))
-            .with_hook(hook::stop(move |_, _| {
-                let said = match stopping.roll(4) {
-                    0 => OnStop::Block("Not yet.".into()),
-                    _ => OnStop::LetGo,
-                };
-                async move { said }
-            }));
+        agent = with_notes_and_objections(agent, dice);
     }
     agent
+}
+
+/// An agent with hooks that add notes after a turn and object to its end.
+pub(crate) fn with_notes_and_objections(agent: Agent, dice: &Arc<Dice>) -> Agent {
+    let (noting, stopping) = (Arc::clone(dice), Arc::clone(dice));
+    agent
+        .with_hook(hook::after_sampling(move |_, _| {
+            let notes = match noting.roll(5) {
+                0 => vec![Item::user("A note.")],
+                _ => Vec::new(),
+            };
+            async move { notes }
+        }))
+        .with_hook(hook::stop(move |_, _| {
+            let answer = match stopping.roll(4) {
+                0 => OnStop::Block("Not yet.".into()),
+                _ => OnStop::LetGo,
+            };
+            async move { answer }
+        }))
 }
 
 /// A result from elsewhere.

@@ -1,0 +1,31 @@
+//! Random numbers that are the same for the same seed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A xorshift generator that can be shared.
+pub(crate) struct Dice(AtomicU64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)))
+    }
+
+    /// One of `0..sides`.
+    pub(crate) fn roll(&self, sides: u64) -> u64 {
+        let mut x = self.0.load(Ordering::Relaxed);
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.0.store(x, Ordering::Relaxed);
+        (x >> 11) % sides
+    }
+
+    pub(crate) fn one_in(&self, sides: u64) -> bool {
+        self.roll(sides) == 0
+    }
+
+    pub(crate) fn small(&self, sides: u64) -> u32 {
+        u32::try_from(self.roll(sides)).unwrap()
+    }
+}

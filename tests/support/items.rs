@@ -1,0 +1,67 @@
+//! Histories with turns, calls and results, and compactions of them.
+
+use std::sync::Arc;
+
+use turnstream::context::Compaction;
+use turnstream::item::{Content, ResultKind, StopReason, ToolCall, ToolResult, TurnInfo};
+use turnstream::{History, Item, Usage};
+
+pub(crate) fn tokens(input_tokens: u64, output_tokens: u64) -> Usage {
+    Usage { input_tokens, output_tokens, ..Usage::default() }
+}
+
+pub(crate) fn history(items: impl IntoIterator<Item = Item>) -> History {
+    History::from_items("h", items)
+}
+
+/// The item as the last of a completed turn with calls.
+pub(crate) fn ends(item: Item, usage: Usage) -> Item {
+    ends_with(StopReason::ToolCalls, item, usage)
+}
+
+/// The item as the last of a completed turn.
+pub(crate) fn ends_with(stop_reason: StopReason, item: Item, usage: Usage) -> Item {
+    let info = TurnInfo { usage, model: None, response_id: None, stop_reason };
+    Item { turn: Some(Arc::new(info)), ..item }
+}
+
+pub(crate) fn result(id: &str, content: impl Into<Content>) -> Item {
+    let call = ToolCall { call_id: id.into(), name: "look".into(), arguments: String::new() };
+    Item::tool_result(ToolResult::answering(&call, ResultKind::Ok, content))
+}
+
+/// One turn with a call: a thought, words, the call, its result.
+pub(crate) fn turn(n: usize) -> Vec<Item> {
+    let id = format!("c{n}");
+    vec![
+        Item::reasoning(format!("thought {n}")),
+        Item::text(format!("text {n}")),
+        ends(Item::tool_call(&id, "look", format!("{{\"n\":{n}}}")), tokens(100, 10)),
+        result(&id, format!("result {n}")),
+    ]
+}
+
+/// A user's words, and turns with calls behind them.
+pub(crate) fn session(turns: usize) -> Vec<Item> {
+    let mut items = vec![Item::user("Begin.")];
+    items.extend((0..turns).flat_map(turn));
+    items
+}
+
+pub(crate) fn applied(compaction: &Compaction, to: &History) -> History {
+    compaction.check(to).unwrap();
+    let mut history = to.clone();
+    compaction.apply(&mut history);
+    history
+}
+
+/// Read back from a store.
+pub(crate) fn stored(history: &History) -> History {
+    serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap()
+}
+
+/// The words of users and of the model, in order.
+pub(crate) fn words(history: &History) -> Vec<String> {
+    let said = |item: &Item| item.as_user().map(Content::text).or(item.as_text().map(Into::into));
+    history.iter().filter_map(said).collect()
+}

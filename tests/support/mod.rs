@@ -1,0 +1,39 @@
+//! What the test binaries share: each of them includes this module by its path.
+//!
+//! | module | helpers |
+//! |---|---|
+//! | `items` | histories with turns, calls and results, and compactions of them |
+//! | `tools` | tool specs, tools that return a constant, counted tools |
+//! | `providers` | requests, errors and usage for tests of providers |
+//! | `models` | models that speak a wire without a network |
+//! | `wires` | encoding, decoding and framing on every wire |
+//! | `runs` | runs pulled to an event or to their end |
+//! | `world` | an agent with one tool, and a run that has ended |
+//! | `cast` | a model, tools and hooks that behave at random, by seed |
+//! | `clock` | a runtime whose clock is paused |
+//! | `dice` | the random numbers of a seed |
+//! | `seeds` | one check for many seeds, with all its failures |
+//! | `replays` | every run of a suite is replayed when it has ended |
+//! | `stores` | stores that count and fail, and tools that record their keys |
+//! | `buffer` | a writer that can be read |
+//! | `programs` | the examples as programs |
+//! | `corpus` | the folder of recorded streams |
+
+#![allow(dead_code, reason = "each binary uses some of these helpers")]
+
+pub(crate) mod buffer;
+pub(crate) mod cast;
+pub(crate) mod clock;
+pub(crate) mod corpus;
+pub(crate) mod dice;
+pub(crate) mod items;
+pub(crate) mod models;
+pub(crate) mod programs;
+pub(crate) mod providers;
+pub(crate) mod replays;
+pub(crate) mod runs;
+pub(crate) mod seeds;
+pub(crate) mod stores;
+pub(crate) mod tools;
+pub(crate) mod wires;
+pub(crate) mod world;
