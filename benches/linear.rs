@@ -2,7 +2,7 @@
 //! byte by byte. And an endless line ends at the cap.
 //!
 //! ```text
-//! cargo bench --bench linear
+//! cargo bench -p turnstream-properties --bench linear
 //! ```
 //!
 //! Each row is a stream of 64 MiB on one wire. `pieces` is what it costs to cut the bytes and to pull

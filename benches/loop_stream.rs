@@ -1,6 +1,6 @@
 //! What an item costs on its way through the loop: 1,000 turns of 1,000 ready items.
 //!
-//! `cargo bench --no-default-features --bench loop_stream`
+//! `cargo bench -p turnstream-properties --bench loop_stream`
 
 use std::hint::black_box;
 use std::pin::{Pin, pin};

@@ -1,7 +1,7 @@
 //! What a session costs to load, and one more entry to write.
 //!
 //! ```text
-//! cargo bench --bench session --features sqlite
+//! cargo bench -p turnstream-properties --bench session --features sqlite
 //! ```
 //!
 //! An append waits for the disk, and that is most of it.

@@ -1,7 +1,7 @@
 //! What a token costs on each wire, and what a request costs as the history grows.
 //!
 //! ```text
-//! cargo bench --bench wire
+//! cargo bench -p turnstream-properties --bench wire
 //! ```
 //!
 //! The columns of allocations are for the whole sample: divide by the number of events.

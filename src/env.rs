@@ -128,6 +128,8 @@ impl Random for SeededRandom {
 }
 
 #[cfg(test)]
+pub(crate) mod draw;
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;

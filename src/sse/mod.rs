@@ -28,8 +28,6 @@ mod read;
 mod write;
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;
 
 pub use frame::{Frame, FrameTooLarge};

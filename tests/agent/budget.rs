@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use proptest::prelude::*;
 use turnstream::agent::{Budget, Nudging, Pool, Spent, Target, Tracker};
 use turnstream::event::{BudgetKind, Exceeded};
 use turnstream::usage::{Price, Prices};
@@ -224,39 +223,4 @@ fn a_nudge_says_how_much_of_the_target_is_used() {
         Nudging::Stop { .. } => panic!("it stops"),
     };
     assert!(text.contains("33%") && text.contains("1000 of 3000"), "{text}");
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
-
-    /// Each nudge past the given number comes with a step, at least every second one, and the steps
-    /// are at least as large as the number that counts as little.
-    #[test]
-    fn nudging_always_stops(
-        tokens in 0_u64..20_000,
-        threshold in prop_oneof![Just(f64::NAN), -1.0..2.0_f64],
-        little in 0_u64..2_000,
-        continuations in 0_u32..6,
-        steps in prop::collection::vec(prop_oneof![Just(0), Just(499), Just(500), 0_u64..3_000], 1..20),
-    ) {
-        let target = Target::output_tokens(tokens)
-            .threshold(threshold)
-            .diminishing(little)
-            .continuations(continuations);
-        let most = u64::from(continuations) + 2 + 2 * (tokens / little.max(1) + 1);
-        let (mut tracker, mut used) = (Tracker::default(), 0);
-        let mut nudges = 0;
-        for step in steps.iter().cycle() {
-            used += step;
-            match target.decide(tracker, used) {
-                Nudging::GoOn { tracker: next, .. } => tracker = next,
-                Nudging::Stop { diminishing_returns } => {
-                    prop_assert!(!diminishing_returns || used < tokens);
-                    break;
-                }
-            }
-            nudges += 1;
-            prop_assert!(nudges <= most, "{nudges} nudges");
-        }
-    }
 }

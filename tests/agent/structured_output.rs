@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use futures::{StreamExt, stream};
-use proptest::prelude::*;
 use serde::Deserialize;
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Reason, Transition};
@@ -427,31 +426,6 @@ async fn a_list_that_may_be_short_ends_with_an_error() {
     let found: Rows = stream::iter(parts).json_lines().collect().await;
     assert_eq!((found.len(), &found[0]), (2, &Ok(row(1))));
     assert_eq!(found[1].as_ref().unwrap_err().kind(), ErrorKind::Server);
-}
-
-proptest! {
-    #[test]
-    fn every_cut_of_the_text_gives_the_same_lines(
-        parts in prop::collection::vec(
-            prop::sample::select(vec![
-                "{\"n\":1}", "\n", "\r\n", "{\"n\":2,\"s\":\"é\u{2028}\"}", "oh", " ", "```",
-                "{\"n\":", "3}", "\"012345678901234567890123456789\"", "\u{feff}",
-            ]),
-            0..12,
-        ),
-        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
-    ) {
-        let text: String = parts.concat();
-        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
-        at.retain(|at| text.is_char_boundary(*at));
-        at.extend([0, text.len()]);
-        at.sort_unstable();
-        let pieces: Vec<&str> = at.windows(2).map(|two| &text[two[0]..two[1]]).collect();
-        let (whole, cut) = futures::executor::block_on(async {
-            (lines(&[&text]).await, lines(&pieces).await)
-        });
-        prop_assert_eq!(whole, cut);
-    }
 }
 
 #[cfg(feature = "schemars")]

@@ -4,21 +4,19 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
-use proptest::prelude::*;
 use serde_json::{Value, json};
 use turnstream::event::Reason;
 use turnstream::provider::openai_chat::{Decoder, Dialect, ThinkTags};
 use turnstream::provider::{Decoding, Provider, Reply, Scripted};
 use turnstream::stream::{TurnEvents, TurnStream, seal};
-use turnstream::testing::{Answer, LineEnd, Mishap, Noise, Wire};
+use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, TurnEvent};
 
-use crate::support::items::tokens;
 use crate::support::models::OnWire;
 use crate::support::runs::agent;
 use crate::support::tools::{spec, tool};
-use crate::support::wires::{decode, encode, on_wire};
+use crate::support::wires::{bodies, encode, events, on_wire};
 use crate::support::world::told;
 
 /// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
@@ -193,32 +191,6 @@ fn h64_thoughts_told_apart_from_text_keep_the_order() {
     }
 }
 
-/// Says something with characters that take several bytes, or look like line ends, and calls.
-fn reply() -> Reply {
-    let odd = "\u{e9}\u{1f44d}\u{2028} \u{feff}data:\n\n";
-    Reply::new().say(odd).call_raw("c", "t", "{\"s\":\"\u{e9}\u{2028}\"}").usage(tokens(3, 2))
-}
-
-fn events(wire: Wire, chunks: impl IntoIterator<Item = Vec<u8>>) -> Vec<TurnEvent> {
-    let events = decode(wire, "m", &History::with_id("h"), chunks);
-    block_on(events.map(|event| event.expect("a lawful body")).collect())
-}
-
-/// The same answer in all the ways in which it may be framed.
-fn bodies(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
-    let plain = || Answer::reply(reply.clone());
-    let mut bodies = vec![plain(), plain().with(Mishap::NoLastWord)];
-    for end in [LineEnd::Lf, LineEnd::CrLf, LineEnd::Cr] {
-        let ended = plain().with(Mishap::LineEnds(end));
-        bodies.push(ended.clone());
-        bodies.push(ended.clone().with(Mishap::Between(Noise::Comments)));
-        bodies.push(ended.with(Mishap::NoFinalBlankLine));
-    }
-    let bytes = bodies.iter().map(|body| body.bytes(wire));
-    let marked = |body: Vec<u8>| [body.clone(), [b"\xef\xbb\xbf".as_slice(), &body].concat()];
-    bytes.flat_map(marked).collect()
-}
-
 #[test]
 fn h65_a_body_is_the_same_turn_wherever_it_is_cut_in_two() {
     let reply = || Reply::text("\u{e9}\u{1f44d}\u{2028}");
@@ -234,32 +206,6 @@ fn h65_a_body_is_the_same_turn_wherever_it_is_cut_in_two() {
                 assert!(found == expected, "{wire}, body {n}, cut at {at}");
             }
         }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
-    #[test]
-    fn h65_a_body_is_the_same_turn_however_it_is_cut(
-        wire in 0..4_usize,
-        body in any::<proptest::sample::Index>(),
-        lengths in prop::collection::vec(1..40_usize, 1..8),
-    ) {
-        let wire = Wire::ALL[wire];
-        let bodies = bodies(wire, &reply());
-        let expected = events(wire, [bodies[0].clone()]);
-        let mut rest = body.get(&bodies).as_slice();
-        let mut chunks = Vec::new();
-        for length in lengths.iter().cycle() {
-            if rest.is_empty() {
-                break;
-            }
-            let (chunk, behind) = rest.split_at((*length).min(rest.len()));
-            chunks.push(chunk.to_vec());
-            rest = behind;
-        }
-        prop_assert!(events(wire, chunks) == expected);
     }
 }
 

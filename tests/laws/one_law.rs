@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::env::CountingIds;
-use turnstream::item::{Mark, ResultKind, ToolResult};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Provider, Reply, Scripted, anthropic, openai_chat};
 use turnstream::stream::{TurnEvents, TurnStream};
 use turnstream::turn::{TurnBuilder, TurnEvent};
-use turnstream::{Agent, Error, History, Item, Request, Usage};
+use turnstream::{Agent, Error, Request, Usage};
 
 /// Counts what is read from upstream.
 struct Endless(Arc<AtomicUsize>);
@@ -136,75 +135,6 @@ async fn law_9_a_request_begins_with_the_blocks_of_the_one_before() {
             assert!(pair[1].len() > pair[0].len());
             assert_eq!(pair[1][..pair[0].len()], pair[0][..]);
         }
-    }
-}
-
-/// Small random histories, lawful or not.
-fn any_history() -> impl proptest::strategy::Strategy<Value = History> {
-    use proptest::prelude::*;
-    let call = |id: &str, interrupted: bool| {
-        let item = Item::tool_call(id, "t", "{}");
-        if interrupted { item.marked(Mark::Interrupted) } else { item }
-    };
-    let result = |id: &str| {
-        Item::tool_result(ToolResult {
-            call_id: id.into(),
-            name: "t".into(),
-            content: "r".into(),
-            kind: ResultKind::Ok,
-            report: None,
-        })
-    };
-    let ids = || prop::sample::select(vec!["a", "b", "a_dup1"]);
-    let item = prop_oneof![
-        Just(Item::user("u")),
-        Just(Item::text("x")),
-        Just(Item::reasoning("r")),
-        Just(Item::system("s")),
-        (ids(), any::<bool>()).prop_map(move |(id, interrupted)| call(id, interrupted)),
-        ids().prop_map(result),
-        ids().prop_map(move |id| result(id).marked(Mark::Tombstone)),
-    ];
-    prop::collection::vec(item, 0..10).prop_map(|items| History::from_items("h", items))
-}
-
-/// Law 3, told again without looking at how `settled` does it.
-fn is_paired(history: &History) -> bool {
-    let items: Vec<_> = history.iter().filter(|item| !item.tombstone).collect();
-    let calls: Vec<_> = items.iter().filter_map(|item| item.as_tool_call()).collect();
-    let results: Vec<_> = items.iter().filter_map(|item| item.as_tool_result()).collect();
-    let place = |id: &str, result: bool| {
-        items.iter().position(|item| match result {
-            true => item.as_tool_result().is_some_and(|r| r.call_id == id),
-            false => item.as_tool_call().is_some_and(|c| c.call_id == id),
-        })
-    };
-    calls.len() == results.len()
-        && calls.iter().all(|call| {
-            let id = &call.call_id;
-            calls.iter().filter(|other| other.call_id == *id).count() == 1
-                && results.iter().filter(|result| result.call_id == *id).count() == 1
-                && place(id, false) < place(id, true)
-        })
-}
-
-proptest::proptest! {
-    #[test]
-    fn law_3_settling_pairs_any_history_and_changes_nothing_twice(history in any_history()) {
-        let settled = history.settled();
-        proptest::prop_assert!(is_paired(&settled), "{settled:?}");
-        proptest::prop_assert!(settled.is_lawful());
-        proptest::prop_assert_eq!(&settled.settled(), &settled);
-        if history.is_lawful() {
-            proptest::prop_assert!(is_paired(&history));
-            proptest::prop_assert_eq!(&settled, &history);
-        }
-        // What was said and what was done is all still there.
-        let said = |h: &History| h.iter().filter(|i| i.as_text().is_some()).count();
-        proptest::prop_assert_eq!(said(&settled), said(&history));
-        let mut sent = history;
-        sent.push(Item::user("go on"));
-        proptest::prop_assert!(anthropic::encode(&Request::new(sent), "m").is_ok());
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, proptest};
 use turnstream::event::Reason;
 use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Record, Reply, Retry, Scripted,
@@ -13,7 +12,7 @@ use turnstream::provider::{
 use turnstream::stream::{TurnEvents, TurnStream};
 use turnstream::tool::Tool;
 use turnstream::turn::{PartialTurn, TurnEvent};
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn};
 
 use crate::support::providers::{error, request, spent};
 use crate::support::tools::spec;
@@ -340,91 +339,6 @@ async fn in_any_order_calls_run_and_a_drop_at_every_poll_leaves_nothing_behind()
             assert_eq!(model.in_flight(), 0);
             tokio::time::advance(Duration::from_hours(1)).await;
             assert_eq!((model.requests().len(), ran.load(Ordering::Relaxed)), before);
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Try {
-    words: u32,
-    counted: Option<u64>,
-    fails: Option<ErrorKind>,
-}
-
-impl Try {
-    fn text(&self, who: usize) -> String {
-        let words: Vec<String> = (0..self.words).map(|word| format!("{who}.{word} ")).collect();
-        words.concat()
-    }
-
-    fn reply(&self, who: usize) -> Reply {
-        let reply = self.counted.map_or_else(Reply::new, |n| Reply::new().usage(spent(n)));
-        let reply = reply.say(&self.text(who));
-        match self.fails {
-            Some(ErrorKind::IncompleteTurn) => reply.cut(),
-            Some(kind) => reply.fail(error(kind)),
-            None => reply.say("done"),
-        }
-    }
-}
-
-fn tries() -> impl Strategy<Value = Vec<Try>> {
-    let kinds = [ErrorKind::Overloaded, ErrorKind::InvalidRequest, ErrorKind::IncompleteTurn];
-    let fails = proptest::option::weighted(0.8, proptest::sample::select(kinds.to_vec()));
-    let one = (0_u32..3, proptest::option::of(1_u64..100), fails)
-        .prop_map(|(words, counted, fails)| Try { words, counted, fails });
-    proptest::collection::vec(one, 1..5)
-}
-
-/// The text, the usage, how many are asked, and whether the last one completes.
-fn expected(tries: &[Try]) -> (String, Usage, usize, bool) {
-    let mut usage = Usage::default();
-    for (who, one) in tries.iter().enumerate() {
-        usage += one.counted.map(spent).unwrap_or_default();
-        match one.fails {
-            None => return (one.text(who) + "done", usage, who + 1, true),
-            Some(ErrorKind::InvalidRequest) => return (one.text(who), usage, who + 1, false),
-            Some(_) if who + 1 == tries.len() => return (one.text(who), usage, who + 1, false),
-            Some(_) => {}
-        }
-    }
-    unreachable!("there is at least one")
-}
-
-proptest! {
-    #![proptest_config(proptest::test_runner::Config::with_cases(64))]
-    #[test]
-    fn a_run_over_a_fallback_ends_once_says_what_survived_and_counts_every_try(tries in tries()) {
-        let world = || {
-            let models: Vec<Scripted> = tries
-                .iter()
-                .enumerate()
-                .map(|(who, one)| Scripted::new([one.reply(who)]))
-                .collect();
-            let first = Fallback::new(models[0].clone());
-            let fallback = models[1..].iter().cloned().fold(first, Fallback::or);
-            (Agent::new(fallback).run_from(History::with_id("h"), "go"), models)
-        };
-        let asked = |models: &[Scripted]| models.iter().map(|model| model.requests().len()).sum::<usize>();
-        let (mut run, models) = world();
-        let mut events = Vec::new();
-        while let Some(Some(event)) = run.next().now_or_never() {
-            events.push(event.unwrap());
-        }
-        prop_assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1);
-        let outcome = events.last().unwrap().finished().unwrap();
-        let completed = outcome.reason == Reason::Completed;
-        let told = (outcome.text.clone(), outcome.usage, asked(&models), completed);
-        prop_assert_eq!(told, expected(&tries));
-        for at in 0..events.len() {
-            let (mut run, models) = world();
-            for _ in 0..at {
-                run.next().now_or_never();
-            }
-            drop(run);
-            let sent = asked(&models);
-            prop_assert!(models.iter().all(|model| model.in_flight() == 0));
-            prop_assert!(sent <= expected(&tries).2);
         }
     }
 }

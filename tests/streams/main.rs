@@ -11,6 +11,7 @@
 mod in_task;
 mod journal;
 mod loop_stream;
+mod script;
 mod scripted;
 mod stop_after_turn;
 #[path = "../support/mod.rs"]

@@ -3,6 +3,7 @@
 //! | module | helpers |
 //! |---|---|
 //! | `items` | histories with turns, calls and results, and compactions of them |
+//! | `compaction` | compactors, and histories for them |
 //! | `tools` | tool specs, tools that return a constant, counted tools |
 //! | `providers` | requests, errors and usage for tests of providers |
 //! | `models` | models that speak a wire without a network |
@@ -24,6 +25,7 @@
 pub(crate) mod buffer;
 pub(crate) mod cast;
 pub(crate) mod clock;
+pub(crate) mod compaction;
 pub(crate) mod corpus;
 pub(crate) mod dice;
 pub(crate) mod items;

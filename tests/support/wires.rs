@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::executor::block_on;
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt, stream};
 use serde_json::Value;
 use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{Decode, Decoding, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::provider::{
+    Decode, Decoding, Reply, anthropic, gemini, openai_chat, openai_responses,
+};
 use turnstream::stream::{TurnEvents, TurnStream, seal};
-use turnstream::testing::{Answer, Wire, lint};
-use turnstream::{Error, History, Request, Turn};
+use turnstream::testing::{Answer, LineEnd, Mishap, Noise, Wire, lint};
+use turnstream::{Error, History, Request, Turn, TurnEvent};
 
 /// What the encoder of a wire makes of a request.
 pub(crate) fn encode(wire: Wire, model: &str, request: &Request) -> Value {
@@ -115,4 +117,25 @@ pub(crate) fn read_frames(wire: Wire, frames: &[&str]) -> Result<Arc<Turn>, Erro
 
 fn read_body(wire: Wire, body: Vec<u8>) -> Result<Arc<Turn>, Error> {
     block_on(decode(wire, "m", &History::with_id("h"), [body]).into_turn())
+}
+
+/// The events of a lawful body.
+pub(crate) fn events(wire: Wire, chunks: impl IntoIterator<Item = Vec<u8>>) -> Vec<TurnEvent> {
+    let events = decode(wire, "m", &History::with_id("h"), chunks);
+    block_on(events.map(|event| event.expect("a lawful body")).collect())
+}
+
+/// The same answer in all the ways in which it may be framed.
+pub(crate) fn bodies(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
+    let plain = || Answer::reply(reply.clone());
+    let mut bodies = vec![plain(), plain().with(Mishap::NoLastWord)];
+    for end in [LineEnd::Lf, LineEnd::CrLf, LineEnd::Cr] {
+        let ended = plain().with(Mishap::LineEnds(end));
+        bodies.push(ended.clone());
+        bodies.push(ended.clone().with(Mishap::Between(Noise::Comments)));
+        bodies.push(ended.with(Mishap::NoFinalBlankLine));
+    }
+    let bytes = bodies.iter().map(|body| body.bytes(wire));
+    let marked = |body: Vec<u8>| [body.clone(), [b"\xef\xbb\xbf".as_slice(), &body].concat()];
+    bytes.flat_map(marked).collect()
 }

@@ -17,7 +17,7 @@ use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Update};
 use turnstream::turn::StopReason;
 use turnstream::{Event, History, Item, Toolkit};
 
-use super::runs::{spec, turn};
+use super::runs::fixture::{spec, turn};
 use crate::support::tools::naps;
 
 /// Sleeps for as many milliseconds as it is told, and counts how many of it run.

@@ -11,20 +11,17 @@
 //! | `failures` | the error that each vendor's failure becomes, one test per wording |
 //! | `overfull` | a turn with too many items is an error, returned without delay |
 //! | `phantom` | no call runs unless its arguments are known in full |
-//! | `any_bytes`, `any_field` | damaged bytes and unexpected values on any wire |
+//! | `any_field` | a field with an unexpected value costs no turn, with few exceptions |
 //! | `handoff` | a history moves from one wire's model to another wire's model |
-//! | `encoded_once` | encoding a history in steps yields the same bytes as encoding it at once |
-//! | `testing_encoders`, `testing_corpus` | the lints of `testing` accept what a vendor accepts |
+//! | `testing_corpus` | the lints of `testing` accept the requests that vendors accepted |
 //! | `testing_wires`, `testing_server` | the loopback server, without and with a network |
 //! | `corpus` | recorded streams are decoded as the vendors' SDKs decode them |
 
 mod anthropic;
-mod any_bytes;
 mod any_field;
 mod chat;
 mod corpus;
 mod edges;
-mod encoded_once;
 #[cfg(feature = "http")]
 mod failures;
 mod gemini;
@@ -37,6 +34,5 @@ mod phantom;
 mod support;
 mod table;
 mod testing_corpus;
-mod testing_encoders;
 mod testing_server;
 mod testing_wires;

@@ -1,6 +1,5 @@
-use proptest::prelude::*;
-
 use super::*;
+use crate::env::draw::Draw;
 use crate::item::settle::Before;
 use crate::item::{Mark, ResultKind, StopReason, ToolResult, TurnInfo};
 use crate::usage::Usage;
@@ -58,31 +57,29 @@ fn a_range_beyond_the_end_rewrites_up_to_the_end() {
 }
 
 /// Everything that can be wrong with calls and results, from few ids.
-fn items() -> impl Strategy<Value = Vec<Item>> {
-    let ended = |item: Item| Item { turn: Some(Arc::new(ended())), ..item };
-    let item =
-        (0..9_u8, 0..3_u8, any::<bool>(), 0..8_u8).prop_map(move |(kind, id, ends, mark)| {
-            let id = format!("c{id}");
-            let item = match kind {
-                0..=3 => Item::tool_call(id, "t", "{}"),
-                4..=6 => Item::tool_result(ToolResult {
-                    call_id: id,
-                    name: "t".into(),
-                    content: "ok".into(),
-                    kind: ResultKind::Ok,
-                    report: None,
-                }),
-                7 => Item::user("go"),
-                _ => Item::text("so"),
-            };
-            let item = if ends { ended(item) } else { item };
-            match mark {
-                0 => item.marked(Mark::Interrupted),
-                1 => item.marked(Mark::Tombstone),
-                _ => item,
-            }
-        });
-    proptest::collection::vec(item, 0..9)
+fn items(draw: &Draw) -> Vec<Item> {
+    draw.list(8, || {
+        let id = format!("c{}", draw.number(3));
+        let item = match draw.number(9) {
+            0..=3 => Item::tool_call(id, "t", "{}"),
+            4..=6 => Item::tool_result(ToolResult {
+                call_id: id,
+                name: "t".into(),
+                content: "ok".into(),
+                kind: ResultKind::Ok,
+                report: None,
+            }),
+            7 => Item::user("go"),
+            _ => Item::text("so"),
+        };
+        let turn = draw.flag().then(|| Arc::new(ended()));
+        let item = Item { turn, ..item };
+        match draw.number(8) {
+            0 => item.marked(Mark::Interrupted),
+            1 => item.marked(Mark::Tombstone),
+            _ => item,
+        }
+    })
 }
 
 fn ended() -> TurnInfo {
@@ -90,34 +87,31 @@ fn ended() -> TurnInfo {
     TurnInfo { usage: Usage::default(), model: None, response_id: None, stop_reason }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-    #[test]
-    fn what_is_known_entry_by_entry_is_what_a_look_at_all_of_them_tells(
-        first in items(),
-        cut in 0..9_usize,
-        more in items(),
-        rewritten in 0..9_usize,
-    ) {
-        let mut history = History::from_items("h", first);
-        history = history.truncated(cut);
+#[test]
+fn what_is_known_entry_by_entry_is_what_a_look_at_all_of_them_tells() {
+    for seed in 0..4_000 {
+        let draw = Draw::new(seed);
+        let mut history = History::from_items("h", items(&draw));
+        history = history.truncated(draw.number(9));
+        let more = items(&draw);
         history.extend(more.clone());
+        let rewritten = draw.number(9);
         if rewritten < history.len() {
             history.rewrite(rewritten..rewritten + 2, more.into_iter().take(2));
         }
         let all: Vec<&Item> = history.iter().collect();
         let is_lawful = settle::is_lawful(&all);
-        prop_assert_eq!(history.is_lawful(), is_lawful);
-        prop_assert_eq!(history.unanswered_calls(), settle::unanswered(&all, &Before::default()));
+        assert_eq!(history.is_lawful(), is_lawful, "seed {seed}");
+        let unanswered = settle::unanswered(&all, &Before::default());
+        assert_eq!(history.unanswered_calls(), unanswered, "seed {seed}");
         let before = Before { taken: history.ids.retired().collect(), ..Before::default() };
         let expected = match is_lawful {
             true => all.into_iter().cloned().collect(),
             false => settle::settle(&all, &before),
         };
         let settled = history.settled();
-        prop_assert!(settled.is_lawful());
-        prop_assert_eq!(settled.iter().cloned().collect::<Vec<_>>(), expected);
+        assert!(settled.is_lawful(), "seed {seed}");
+        assert_eq!(settled.iter().cloned().collect::<Vec<_>>(), expected, "seed {seed}");
     }
 }
 

@@ -162,6 +162,7 @@ fn string_len(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::env::draw::Draw;
 
     fn masker(secrets: &[&str]) -> Masker {
         let mut masker = Masker::default();
@@ -184,37 +185,41 @@ mod tests {
         check(r#""cut off in 1234"#, r#""cut off in 1234"#);
     }
 
-    proptest::proptest! {
-        #[test]
-        fn in_pieces_it_is_masked_as_it_is_whole(
-            text in "[aäbc]{0,30}",
-            cuts in proptest::collection::vec(0_usize..40, 0..6),
-        ) {
-            let masker = masker(&["abab", "äabc", "cabäc"]);
+    #[test]
+    fn in_pieces_it_is_masked_as_it_is_whole() {
+        let masker = masker(&["abab", "äabc", "cabäc"]);
+        for seed in 0..2_000 {
+            let draw = Draw::new(seed);
+            let text = draw.text(&['a', 'ä', 'b', 'c'], 30);
             let whole = masker.text(&text).unwrap_or_else(|| text.clone());
-            let mut cuts: Vec<usize> = cuts.into_iter().filter(|at| text.is_char_boundary(*at)).collect();
+            let mut cuts = draw.list(5, || draw.number(40));
+            cuts.retain(|at| text.is_char_boundary(*at));
             cuts.push(text.len());
             cuts.sort_unstable();
             let mut pieces = Vec::new();
             let mut from = 0;
-            for at in cuts.into_iter().filter(|at| *at <= text.len()) {
+            for at in cuts {
                 pieces.push(text[from..at].to_owned());
                 from = at;
             }
             masker.pieces(&mut pieces, 0);
-            proptest::prop_assert_eq!(pieces.concat(), whole);
+            assert_eq!(pieces.concat(), whole, "seed {seed}");
         }
+    }
 
-        #[test]
-        fn what_may_begin_a_secret_is_found_also_piece_by_piece(text in "[ab ]{0,20}") {
-            let masker = masker(&["abab b", "bbbb"]);
+    #[test]
+    fn what_may_begin_a_secret_is_found_also_piece_by_piece() {
+        let masker = masker(&["abab b", "bbbb"]);
+        for seed in 0..2_000 {
+            let text = Draw::new(seed).text(&['a', 'b', ' '], 20);
             let mut tail = String::new();
             for c in text.chars() {
                 tail.push(c);
                 tail = masker.open_end(&tail).to_owned();
             }
-            proptest::prop_assert_eq!(tail.as_str(), masker.open_end(&text));
-            proptest::prop_assert!(text.is_empty() || "abab b".starts_with(&*tail) || "bbbb".starts_with(&*tail));
+            assert_eq!(tail.as_str(), masker.open_end(&text), "seed {seed}");
+            let begins = "abab b".starts_with(&*tail) || "bbbb".starts_with(&*tail);
+            assert!(text.is_empty() || begins, "seed {seed}: {tail}");
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use futures::executor::block_on;
-use proptest::prelude::*;
 use serde_json::json;
 use turnstream::context::{
     Compaction, CompactionFailure, Compactor, Shorten, Summarize, compact_with, recorded,
@@ -14,18 +13,10 @@ use turnstream::request::Options;
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, History, Item};
 
+use crate::support::compaction::{compact, summarizing};
 use crate::support::items::{applied, history, result, session, tokens, turn, words};
 
 const HEAD: &str = "Summary of the conversation up to here, which was too long to be kept:";
-
-fn compact(compactor: &impl Compactor, history: &History) -> Option<Compaction> {
-    block_on(compactor.compact(history)).unwrap()
-}
-
-fn summarizing(turns: usize) -> (Summarize, Scripted) {
-    let model = Scripted::function(|_, n| Reply::text(&format!("summary {}", n + 1)));
-    (Summarize::new(model.clone()).keep_turns(turns), model)
-}
 
 #[test]
 fn old_turns_become_one_marked_item_and_the_newest_stay_whole() {
@@ -224,55 +215,6 @@ fn what_a_failed_first_has_used_counts_with_the_second() {
     assert_eq!(compact(&chain, &before).unwrap().usage, tokens(70, 7));
     let error = block_on(cut().or(cut()).compact(&before)).unwrap_err();
     assert_eq!(CompactionFailure::usage_of(&error), tokens(60, 6));
-}
-
-/// Turns, words, instructions, summaries, in any order and with any marks.
-fn any_session() -> impl Strategy<Value = History> {
-    let piece = (0_usize..8, 0_usize..100);
-    prop::collection::vec(piece, 0..14).prop_map(|pieces| {
-        let items = pieces.into_iter().enumerate().flat_map(|(n, (kind, mark))| {
-            let items = match kind {
-                0 => vec![Item::user(format!("user {n}"))],
-                1 => vec![Item::system(format!("rule {n}"))],
-                2 => vec![Item::user("sum").marked(Mark::Compacted)],
-                3 => vec![Item::text(format!("half {n}")).marked(Mark::Interrupted)],
-                4 => vec![Item::text(format!("said {n}"))],
-                _ => turn(n),
-            };
-            let void =
-                move |item: Item| if mark == 0 { item.marked(Mark::Tombstone) } else { item };
-            items.into_iter().map(void)
-        });
-        history(items).settled()
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
-
-    #[test]
-    fn h58_a_summary_never_parts_a_call_from_its_result(before in any_session(), keep in 1_usize..4) {
-        let (compactor, _) = summarizing(keep);
-        let Some(compaction) = compact(&compactor, &before) else { return Ok(()) };
-        compaction.check(&before).unwrap();
-        let compaction = recorded(compaction, &before);
-        let after = applied(&compaction, &before);
-        prop_assert!(after.is_lawful());
-        let live = |it: &History, f: fn(&Item) -> bool| -> Vec<Item> {
-            it.iter().filter(|item| !item.tombstone && f(item)).cloned().collect()
-        };
-        let system = |item: &Item| matches!(item.kind, turnstream::item::ItemKind::System { .. });
-        prop_assert_eq!(live(&after, system), live(&before, system));
-        let user = |item: &Item| item.as_user().is_some() && !item.compacted;
-        let (kept, said) = (live(&after, user), live(&before, user));
-        prop_assert_eq!(kept.last(), said.last());
-        let summaries = |it: &History| live(it, |item| item.compacted).len();
-        let stay = history(before.iter().skip(compaction.to).cloned());
-        prop_assert_eq!(summaries(&after), 1 + summaries(&stay));
-        // Summarised once more, it is the same turns that stay.
-        let again = compact(&compactor, &after);
-        prop_assert_eq!(again, None);
-    }
 }
 
 #[test]

@@ -3,7 +3,6 @@
 mod breaks;
 mod crash;
 mod law;
-mod odd;
 mod parts;
 mod resume;
 mod writing;

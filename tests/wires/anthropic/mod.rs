@@ -7,7 +7,6 @@ mod life_cycle;
 mod options;
 #[cfg(feature = "http")]
 mod over_http;
-mod properties;
 mod requests;
 mod round_trip;
 mod usage_and_stop;

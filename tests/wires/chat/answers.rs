@@ -5,7 +5,8 @@ use turnstream::provider::openai_chat::{Dialect, ThinkTags, TurnEnd};
 use turnstream::turn::{StopReason, Turn};
 use turnstream::{Error, ErrorKind, Usage};
 
-use super::{answer, data_of, delta, done, events, finish, frames, read, read_in};
+use super::{answer, data_of, delta, done, events, finish, read, read_in};
+use crate::support::wires::frames;
 
 fn text(turn: Result<Turn, Error>) -> Result<String, ErrorKind> {
     turn.map(|turn| turn.text()).map_err(|error| error.kind())

@@ -2,10 +2,10 @@
 
 mod calls;
 mod encode;
+mod fixture;
 mod hosted;
 #[cfg(feature = "http")]
 mod over_http;
-mod properties;
 mod replay;
 mod terminal;
 mod words;
@@ -14,164 +14,12 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use turnstream::item::{ItemKind, ResultKind, ToolResult};
+use turnstream::item::{ItemKind, ResultKind};
 use turnstream::provider::Decoding;
 use turnstream::provider::openai_responses::{Decoder, encode};
 use turnstream::sse::write_frame;
 use turnstream::stream::seal;
-use turnstream::turn::{PartialTurn, Turn, TurnEvent};
+use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Error, History, Item, Request};
 
-/// The model that is asked in all of these tests.
-const MODEL: &str = "gpt-5.1";
-
-/// The body of a stream of these events, the type of each on its `event:` line, too.
-fn body(events: &[Value]) -> Vec<u8> {
-    let mut body = Vec::new();
-    for event in events {
-        write_frame(&mut body, event["type"].as_str(), &event.to_string());
-    }
-    body
-}
-
-fn read_with(decoder: Decoder, body: impl Into<Bytes>) -> Vec<Result<TurnEvent, Error>> {
-    let body = stream::iter([Ok(body.into())]);
-    block_on(seal(&History::with_id("h"), Decoding::new(body, decoder)).collect())
-}
-
-fn events(events: &[Value]) -> Vec<Result<TurnEvent, Error>> {
-    read_with(Decoder::new(MODEL), body(events))
-}
-
-/// The turn, checked to be the sum of its events.
-fn turn_of(events: Vec<Result<TurnEvent, Error>>) -> Result<Turn, Error> {
-    let mut fold = PartialTurn::default();
-    for event in events {
-        let event = event?;
-        fold.absorb(&event);
-        if let TurnEvent::TurnComplete { turn } = event {
-            assert_eq!(said(&fold.items()), said(turn.items()), "the fold of the events");
-            assert_eq!(fold.usage(), turn.usage());
-            return Ok((*turn).clone());
-        }
-    }
-    panic!("a stream ends with a turn or an error")
-}
-
-fn read(list: &[Value]) -> Result<Turn, Error> {
-    turn_of(events(list))
-}
-
-/// What events carry.
-fn said(items: &[Item]) -> Vec<ItemKind> {
-    let kinds = items.iter().map(|item| item.kind.clone());
-    kinds
-        .filter(|kind| match kind {
-            ItemKind::Reasoning { text } => !text.is_empty(),
-            kind => *kind != ItemKind::Other,
-        })
-        .collect()
-}
-
-/// The items of a turn in short.
-fn items(turn: &Turn) -> Vec<String> {
-    let short = |item: &Item| match &item.kind {
-        ItemKind::Text { text } => format!("text {text}"),
-        ItemKind::Reasoning { text } => format!("reasoning {text}"),
-        ItemKind::ToolCall(call) => format!("{} {} {}", call.call_id, call.name, call.arguments),
-        ItemKind::Other => format!("own {}", data(item)["type"].as_str().unwrap_or_default()),
-        kind => format!("{kind:?}"),
-    };
-    turn.items().iter().map(short).collect()
-}
-
-fn data(item: &Item) -> Value {
-    item.provider_data.as_ref().map(|data| data.value.to_value()).unwrap_or_default()
-}
-
-/// The calls that may run.
-fn runs(turn: Result<Turn, Error>) -> Vec<String> {
-    let Ok(turn) = turn else { return Vec::new() };
-    let calls = turn.calls();
-    match calls.veto() {
-        Some(_) => Vec::new(),
-        None => calls.iter().map(|call| format!("{} {}", call.name, call.arguments)).collect(),
-    }
-}
-
-fn created() -> Value {
-    json!({ "type": "response.created", "response":
-        { "id": "resp_1", "model": "gpt-5.1-2025", "status": "in_progress", "output": [] } })
-}
-
-fn completed(output: impl Into<Value>) -> Value {
-    terminal("completed", output)
-}
-
-fn terminal(status: &str, output: impl Into<Value>) -> Value {
-    let output = output.into();
-    json!({ "type": format!("response.{status}"), "response":
-        { "id": "resp_1", "model": "gpt-5.1-2025", "status": status, "output": output } })
-}
-
-fn added(index: u64, item: impl Into<Value>) -> Value {
-    let item = item.into();
-    json!({ "type": "response.output_item.added", "output_index": index, "item": item })
-}
-
-fn done(index: u64, item: impl Into<Value>) -> Value {
-    let item = item.into();
-    json!({ "type": "response.output_item.done", "output_index": index, "item": item })
-}
-
-/// A function call as an item.
-fn call(id: &str, call_id: &str, arguments: &str) -> Value {
-    json!({ "type": "function_call", "id": id, "call_id": call_id, "name": "f",
-        "arguments": arguments, "status": "completed" })
-}
-
-fn arguments_delta(index: u64, delta: impl Into<Value>) -> Value {
-    json!({ "type": "response.function_call_arguments.delta", "output_index": index,
-        "item_id": "fc", "delta": delta.into() })
-}
-
-fn arguments_done(index: u64, arguments: impl Into<Value>) -> Value {
-    json!({ "type": "response.function_call_arguments.done", "output_index": index,
-        "item_id": "fc", "arguments": arguments.into() })
-}
-
-/// A message as an item.
-fn message(id: &str, text: &str) -> Value {
-    json!({ "type": "message", "id": id, "role": "assistant", "status": "completed",
-        "content": [{ "type": "output_text", "text": text, "annotations": [] }] })
-}
-
-fn text_delta(index: u64, delta: impl Into<Value>) -> Value {
-    json!({ "type": "response.output_text.delta", "output_index": index, "item_id": "msg",
-        "content_index": 0, "delta": delta.into() })
-}
-
-fn reasoning(id: &str, encrypted: &str) -> Value {
-    json!({ "type": "reasoning", "id": id, "summary": [], "encrypted_content": encrypted })
-}
-
-fn result(call_id: &str, content: impl Into<turnstream::item::Content>) -> Item {
-    Item::tool_result(ToolResult {
-        call_id: call_id.into(),
-        name: "f".into(),
-        content: content.into(),
-        kind: ResultKind::Ok,
-        report: None,
-    })
-}
-
-/// The body that is sent for a request.
-fn sent(request: &Request, model: &str) -> Result<Value, Error> {
-    encode(request, model).map(|bytes| serde_json::from_slice(&bytes).unwrap())
-}
-
-/// The input that is sent for a history.
-fn input(items: impl IntoIterator<Item = Item>, model: &str) -> Vec<Value> {
-    let request = Request::new(History::from_items("h", items));
-    sent(&request, model).unwrap()["input"].as_array().unwrap().clone()
-}
+use self::fixture::*;

@@ -101,7 +101,7 @@ fn harmed(mut bytes: Vec<u8>, harm: &Harm) -> Vec<u8> {
 
 /// The streams to begin from, written by hand.
 fn seeds(folder: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(folder);
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
     paths.into_iter().map(|path| fs::read(path).unwrap()).collect()

@@ -1,9 +1,24 @@
 //! What holds for all cuts of the bytes and for all histories.
 
-use super::*;
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::{StreamExt, stream};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use serde_json::{Value, json};
+use turnstream::item::ItemKind;
+use turnstream::provider::Decoding;
+use turnstream::provider::openai_responses::Decoder;
 use turnstream::request::ToolSpec;
+use turnstream::stream::seal;
+use turnstream::turn::{PartialTurn, TurnEvent};
+use turnstream::{Error, History, Item, Request};
+
+#[path = "../wires/openai_responses/fixture.rs"]
+#[allow(dead_code, reason = "the tests of the wire use all of it")]
+mod fixture;
+
+use self::fixture::*;
 
 /// A response with an item of every kind, and one that contradicts itself.
 fn rich() -> Vec<Vec<Value>> {
@@ -164,7 +179,7 @@ proptest! {
             let output = round.output(nth);
             let items = [vec![Item::user("x")], round.items(nth).split_off(1)].concat();
             let input = |model: &str| -> Vec<Value> {
-                let input = super::input(items.clone(), model);
+                let input = fixture::input(items.clone(), model);
                 let own = |item: &Value| item["role"] != "user" && item["type"] != "function_call_output";
                 input.into_iter().filter(own).collect()
             };

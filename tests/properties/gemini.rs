@@ -12,7 +12,11 @@ use turnstream::stream::seal;
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, History, Item};
 
-use super::{answer, end, history, last, parts, sent_to};
+#[path = "../wires/gemini/fixture.rs"]
+#[allow(dead_code, reason = "the tests of the wire use all of it")]
+mod fixture;
+
+use self::fixture::{answer, end, framed, history, last, parts, sent_to, slices};
 
 fn stream() -> Vec<String> {
     let call = |fields: &str| parts(&format!(r#"{{"functionCall":{{{fields}}}}}"#));
@@ -37,14 +41,14 @@ fn read(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
 }
 
 fn expected() -> Vec<Result<TurnEvent, Error>> {
-    let events = read(vec![Bytes::from(super::framed(&super::slices(&stream())))]);
+    let events = read(vec![Bytes::from(framed(&slices(&stream())))]);
     assert!(matches!(events.last(), Some(Ok(TurnEvent::TurnComplete { .. }))), "{events:?}");
     events
 }
 
 #[test]
 fn every_cut_of_the_bytes_gives_the_same_events() {
-    let bytes = Bytes::from(super::framed(&super::slices(&stream())));
+    let bytes = Bytes::from(framed(&slices(&stream())));
     let expected = expected();
     for at in 0..bytes.len() {
         assert_eq!(read(vec![bytes.slice(..at), bytes.slice(at..)]), expected, "cut at {at}");
@@ -111,7 +115,7 @@ proptest! {
     fn no_bytes_make_it_panic(chunks in vec("[{}\\[\\]\":,a-z0-9. $]{0,40}", 0..6), cut in 0_usize..80) {
         let mut all: Vec<String> = stream();
         all.extend(chunks);
-        let body = super::framed(&super::slices(&all));
+        let body = framed(&slices(&all));
         let cut = body.floor_char_boundary(body.len().saturating_sub(cut));
         drop(read(vec![Bytes::from(body[..cut].to_owned())]));
     }

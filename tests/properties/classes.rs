@@ -12,8 +12,13 @@ use turnstream::provider::Reply;
 use turnstream::tool::Tool;
 use turnstream::{History, Toolkit};
 
-use super::{Rules, shapes, spec, turn};
 use crate::support::clock;
+
+#[path = "../tools/runs/fixture.rs"]
+#[allow(dead_code, reason = "the tests of `tools` use all of it")]
+mod fixture;
+
+use self::fixture::{Rules, shapes, spec, turn};
 
 /// When each call ran, in ms: from, to.
 type Spans = Arc<Mutex<Vec<(usize, u128, u128)>>>;

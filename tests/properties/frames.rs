@@ -2,14 +2,34 @@
 
 use std::convert::Infallible;
 
+use bytes::Bytes;
 use eventsource_stream::EventStream;
 use futures::{FutureExt, StreamExt, stream};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::sse::tests::{Read, read};
-use crate::sse::{FrameReader, write_frame};
+use turnstream::sse::{FrameReader, FrameTooLarge, write_frame};
+
+type Read = Result<(String, String), FrameTooLarge>;
+
+/// The event and the data of each frame of a body that arrives in these chunks.
+fn read<C: AsRef<[u8]>>(
+    reader: &mut FrameReader,
+    chunks: impl IntoIterator<Item = C>,
+) -> Vec<Read> {
+    let mut frames = Vec::new();
+    for chunk in chunks {
+        reader.feed(Bytes::copy_from_slice(chunk.as_ref()));
+        while let Some(frame) = reader.next_frame() {
+            frames.push(frame.map(|frame| (frame.event.to_owned(), frame.data.to_owned())));
+        }
+    }
+    while let Some(frame) = reader.finish() {
+        frames.push(frame.map(|frame| (frame.event.to_owned(), frame.data.to_owned())));
+    }
+    frames
+}
 
 /// Pieces of which streams are made, the awkward ones above all.
 fn pieces() -> impl Strategy<Value = String> {

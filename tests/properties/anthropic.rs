@@ -18,7 +18,11 @@ use turnstream::stream::seal;
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, History, Request, Usage};
 
-use super::fixture::*;
+#[path = "../wires/anthropic/fixture.rs"]
+#[allow(dead_code, reason = "the tests of the wire use all of it")]
+mod fixture;
+
+use self::fixture::*;
 
 /// A stream that has a bit of everything.
 fn everything() -> Vec<String> {

@@ -15,7 +15,13 @@ use turnstream::request::System;
 use turnstream::stream::seal;
 use turnstream::{Error, History, Item, Request, Usage};
 
-use super::{MODEL, answer, events, frames, spec, with_data};
+use crate::support::wires::frames;
+
+#[path = "../wires/chat/fixture.rs"]
+#[allow(dead_code, reason = "the tests of the wire use all of it")]
+mod fixture;
+
+use self::fixture::{MODEL, answer, events, read_in, sent, spec, with_data};
 
 /// Deltas of every kind, in an order that is as good as any.
 fn deltas() -> Vec<Value> {
@@ -206,8 +212,8 @@ fn what_a_dialect_reads_it_sends_back_and_reads_its_own_form_again() {
     for dialect in Dialect::ALL {
         let call = json!([{ "index": 0, "id": "abcdefghi", "function": { "name": "f", "arguments": "{\"x\": 1}" } }]);
         let said = [json!({ "content": "I look." }), json!({ "tool_calls": call })];
-        let turn = super::read_in(dialect, &answer(&said, "tool_calls")).unwrap();
-        let message = super::sent(turn.to_history_items(), dialect).remove(0);
+        let turn = read_in(dialect, &answer(&said, "tool_calls")).unwrap();
+        let message = sent(turn.to_history_items(), dialect).remove(0);
         let words = message["content"].as_str().or_else(|| message["content"][0]["text"].as_str());
         assert_eq!(words, Some("I look."), "{}", dialect.name);
         let calls = &message["tool_calls"];

@@ -1,0 +1,40 @@
+//! A body is the same turn on every wire, however it is framed and cut.
+
+use proptest::prelude::*;
+use turnstream::provider::Reply;
+use turnstream::testing::Wire;
+
+use crate::support::items::tokens;
+use crate::support::wires::{bodies, events};
+
+/// Says something with characters that take several bytes, or look like line ends, and calls.
+fn reply() -> Reply {
+    let odd = "\u{e9}\u{1f44d}\u{2028} \u{feff}data:\n\n";
+    Reply::new().say(odd).call_raw("c", "t", "{\"s\":\"\u{e9}\u{2028}\"}").usage(tokens(3, 2))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn h65_a_body_is_the_same_turn_however_it_is_cut(
+        wire in 0..4_usize,
+        body in any::<proptest::sample::Index>(),
+        lengths in prop::collection::vec(1..40_usize, 1..8),
+    ) {
+        let wire = Wire::ALL[wire];
+        let bodies = bodies(wire, &reply());
+        let expected = events(wire, [bodies[0].clone()]);
+        let mut rest = body.get(&bodies).as_slice();
+        let mut chunks = Vec::new();
+        for length in lengths.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (chunk, behind) = rest.split_at((*length).min(rest.len()));
+            chunks.push(chunk.to_vec());
+            rest = behind;
+        }
+        prop_assert!(events(wire, chunks) == expected);
+    }
+}

@@ -1,0 +1,198 @@
+//! A compaction leaves a lawful history lawful, and a shortened one as it is.
+
+use proptest::prelude::*;
+use serde_json::json;
+use turnstream::context::{Compaction, Shorten, reactive, recorded, was_compacted};
+use turnstream::item::{Content, ItemKind, Mark, Part};
+use turnstream::testing::{Wire, lint};
+use turnstream::{History, Item};
+
+use crate::support::compaction::{call, compact, encoded, ends, signed, summarizing};
+use crate::support::items::{applied, history, result, session, turn};
+
+/// Turns, words, instructions, summaries, in any order and with any marks.
+fn any_session() -> impl Strategy<Value = History> {
+    let piece = (0_usize..8, 0_usize..100);
+    prop::collection::vec(piece, 0..14).prop_map(|pieces| {
+        let items = pieces.into_iter().enumerate().flat_map(|(n, (kind, mark))| {
+            let items = match kind {
+                0 => vec![Item::user(format!("user {n}"))],
+                1 => vec![Item::system(format!("rule {n}"))],
+                2 => vec![Item::user("sum").marked(Mark::Compacted)],
+                3 => vec![Item::text(format!("half {n}")).marked(Mark::Interrupted)],
+                4 => vec![Item::text(format!("said {n}"))],
+                _ => turn(n),
+            };
+            let void =
+                move |item: Item| if mark == 0 { item.marked(Mark::Tombstone) } else { item };
+            items.into_iter().map(void)
+        });
+        history(items).settled()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn h58_a_summary_never_parts_a_call_from_its_result(before in any_session(), keep in 1_usize..4) {
+        let (compactor, _) = summarizing(keep);
+        let Some(compaction) = compact(&compactor, &before) else { return Ok(()) };
+        compaction.check(&before).unwrap();
+        let compaction = recorded(compaction, &before);
+        let after = applied(&compaction, &before);
+        prop_assert!(after.is_lawful());
+        let live = |it: &History, f: fn(&Item) -> bool| -> Vec<Item> {
+            it.iter().filter(|item| !item.tombstone && f(item)).cloned().collect()
+        };
+        let system = |item: &Item| matches!(item.kind, turnstream::item::ItemKind::System { .. });
+        prop_assert_eq!(live(&after, system), live(&before, system));
+        let user = |item: &Item| item.as_user().is_some() && !item.compacted;
+        let (kept, said) = (live(&after, user), live(&before, user));
+        prop_assert_eq!(kept.last(), said.last());
+        let summaries = |it: &History| live(it, |item| item.compacted).len();
+        let stay = history(before.iter().skip(compaction.to).cloned());
+        prop_assert_eq!(summaries(&after), 1 + summaries(&stay));
+        // Summarised once more, it is the same turns that stay.
+        let again = compact(&compactor, &after);
+        prop_assert_eq!(again, None);
+    }
+}
+
+/// The bytes that a model reads of an item.
+fn size(item: &Item) -> usize {
+    let media = |part: &Part| serde_json::to_string(part).unwrap().len();
+    let content = |content: &Content| match content {
+        Content::Text(text) => text.len(),
+        Content::Parts(parts) => {
+            parts.iter().map(|p| p.as_text().map_or_else(|| media(p), str::len)).sum()
+        }
+    };
+    let data = item.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
+    data + match &item.kind {
+        ItemKind::System { text } | ItemKind::Text { text } | ItemKind::Reasoning { text } => {
+            text.len()
+        }
+        ItemKind::User { content: said } => content(said),
+        ItemKind::ToolCall(call) => call.arguments.len(),
+        ItemKind::ToolResult(result) => content(&result.content),
+        _ => 0,
+    }
+}
+
+fn any_content() -> impl Strategy<Value = Content> {
+    let text = || "[aü\n]{0,80}";
+    prop_oneof![
+        text().prop_map(Content::from),
+        (text(), text()).prop_map(|(text, data)| {
+            Content::from(vec![text.as_str().into(), Part::image("image/png", data)])
+        }),
+    ]
+}
+
+/// Any entry at all, with few call ids, so that they meet.
+fn any_item() -> impl Strategy<Value = Item> {
+    let id = || prop::sample::select(vec!["a", "b", "c", "d", "e"]);
+    let text = || "[aü]{0,40}";
+    let kind = prop_oneof![
+        1 => text().prop_map(Item::user),
+        1 => text().prop_map(Item::system),
+        2 => text().prop_map(Item::text),
+        3 => text().prop_map(Item::reasoning),
+        5 => (id(), text()).prop_map(|(id, text)| call(id, &json!({ "a": text }).to_string())),
+        5 => (id(), any_content()).prop_map(|(id, content)| result(id, content)),
+        1 => Just(signed(Item::new(ItemKind::Other), "x", json!({ "own": 1 }))),
+    ];
+    let mark = prop::option::weighted(
+        0.1,
+        prop::sample::select(vec![Mark::Interrupted, Mark::Compacted, Mark::Tombstone]),
+    );
+    (kind, mark, prop::bool::weighted(0.3), prop::bool::weighted(0.2)).prop_map(
+        |(item, mark, last, sign)| {
+            let outside = matches!(
+                item.kind,
+                ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::ToolResult(_)
+            );
+            let item = if last && !outside { ends(item) } else { item };
+            let item =
+                if sign { signed(item, "anthropic", json!({ "signature": "s" })) } else { item };
+            match mark {
+                Some(mark) => item.marked(mark),
+                None => item,
+            }
+        },
+    )
+}
+
+/// A lawful history: anything, settled, or a session as agents have it.
+fn lawful() -> impl Strategy<Value = History> {
+    let settled =
+        prop::collection::vec(any_item(), 0..40).prop_map(|items| history(items).settled());
+    prop_oneof![3 => settled, 1 => (0_usize..9).prop_map(|turns| history(session(turns)))]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn h58_a_lawful_history_stays_lawful_and_gets_shorter_once(
+        before in lawful(),
+        keep in 0_usize..4,
+        max in prop_oneof![0_usize..60, Just(1_024)],
+        arguments in 0_usize..40,
+    ) {
+        let shorten = Shorten::new().keep_turns(keep).max_result_bytes(max).max_arguments_bytes(arguments);
+        prop_assert!(before.is_lawful());
+        let Some(compaction) = shorten.shorten(&before) else { return Ok(()) };
+        let after = applied(&compaction, &before);
+        prop_assert!(after.is_lawful());
+        prop_assert_eq!(&after.settled(), &after);
+        prop_assert_eq!(shorten.shorten(&after), None);
+
+        let total = |history: &History| history.iter().map(size).sum::<usize>();
+        prop_assert!(total(&after) < total(&before) || after.len() < before.len());
+        prop_assert!(total(&after) <= total(&before));
+        let ids = |history: &History| -> Vec<(bool, String)> {
+            let id = |item: &Item| match &item.kind {
+                ItemKind::ToolCall(call) => Some((true, call.call_id.clone())),
+                ItemKind::ToolResult(result) => Some((false, result.call_id.clone())),
+                _ => None,
+            };
+            history.iter().filter_map(id).collect()
+        };
+        prop_assert_eq!(ids(&after), ids(&before));
+        prop_assert_eq!(after.completed_turns(), before.completed_turns());
+        let said = |history: &History| -> Vec<Item> {
+            let said = |item: &&Item| matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::Text { .. } | ItemKind::Other);
+            history.iter().filter(said).cloned().collect()
+        };
+        prop_assert_eq!(said(&after), said(&before));
+    }
+
+    #[test]
+    fn h58_whatever_a_compactor_says_a_lawful_history_stays_lawful(
+        before in lawful(),
+        from in 0_usize..45,
+        len in 0_usize..45,
+        items in prop::collection::vec(any_item(), 0..6),
+    ) {
+        let compaction = Compaction::new(from, from + len, items);
+        let with_note = reactive(compaction.clone(), &before);
+        if compaction.check(&before).is_ok() {
+            prop_assert!(applied(&compaction, &before).is_lawful());
+            // The note is never what makes it unlawful.
+            let after = applied(&with_note, &before);
+            prop_assert!(after.is_lawful() && was_compacted(&after));
+        }
+    }
+
+    #[test]
+    fn what_every_wire_takes_it_takes_shortened_and_with_the_note(turns in 5_usize..9, keep in 1_usize..4) {
+        let before = history(session(turns));
+        let compaction = Shorten::new().keep_turns(keep).max_result_bytes(4).shorten(&before).unwrap();
+        let after = applied(&reactive(compaction, &before), &before);
+        for wire in Wire::ALL {
+            prop_assert_eq!(lint::request(wire, &encoded(wire, &after)), [""; 0]);
+        }
+    }
+}

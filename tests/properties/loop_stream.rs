@@ -1,0 +1,30 @@
+//! Every form of the loop yields for any script the values of the same loop over vectors.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+#[path = "../streams/script.rs"]
+#[allow(dead_code, reason = "the tests of `streams` use all of it")]
+mod script;
+
+use self::script::{Fail, Next, Stop, StopWith, Value, Wait, Word, check};
+
+fn word() -> impl Strategy<Value = Word> {
+    prop_oneof![
+        6 => any::<u32>().prop_map(Value),
+        3 => any::<u32>().prop_map(Next),
+        2 => Just(Wait),
+        1 => Just(Stop),
+        1 => any::<u32>().prop_map(StopWith),
+        1 => any::<u32>().prop_map(Fail),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_script_comes_to_what_plain_vectors_say(script in vec(vec(word(), 0..6), 0..8)) {
+        check(&script);
+    }
+}

@@ -1,0 +1,41 @@
+//! What holds for all inputs: properties, each checked with random cases.
+//!
+//! | module | the property |
+//! |---|---|
+//! | `loop_stream` | every form of the loop agrees with a loop over vectors |
+//! | `frames` | frames of server-sent events agree with `eventsource-stream`, in any chunks |
+//! | `any_bytes` | damaged streams break no law, on any wire |
+//! | `bodies` | a body is the same turn on every wire, however it is framed and cut |
+//! | `anthropic`, `chat`, `gemini`, `openai_responses` | each wire: cuts, noise, stable prefixes |
+//! | `encoders` | an encoder's output is accepted by its vendor, for any history |
+//! | `encoded_once` | encoding a history in steps yields the same bytes as encoding it at once |
+//! | `settle` | settling pairs calls and results of any history |
+//! | `compaction` | a compaction leaves a lawful history lawful |
+//! | `sessions` | a session reads back the fold of any events |
+//! | `retry`, `fallback` | a run ends once and counts every attempt |
+//! | `classes` | an exclusive call runs alone and in its order |
+//! | `clip` | clipped content keeps its head, its tail and its media |
+//! | `budget` | nudging stops |
+//! | `json_lines` | JSON lines are the same in any cut |
+
+mod anthropic;
+mod any_bytes;
+mod bodies;
+mod budget;
+mod chat;
+mod classes;
+mod clip;
+mod compaction;
+mod encoded_once;
+mod encoders;
+mod fallback;
+mod frames;
+mod gemini;
+mod json_lines;
+mod loop_stream;
+mod openai_responses;
+mod retry;
+mod sessions;
+mod settle;
+#[path = "../support/mod.rs"]
+mod support;

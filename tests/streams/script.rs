@@ -1,0 +1,220 @@
+//! Scripts for the bodies of a loop, their players, and a reference for the result.
+
+use std::collections::VecDeque;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures::stream::{self, FusedStream, Stream, StreamExt};
+use turnstream::stream::{Ended, Step, loop_over, loop_stream, loop_with_state};
+
+pub(crate) fn poll<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
+    stream.poll_next_unpin(&mut Context::from_waker(Waker::noop()))
+}
+
+#[derive(Default)]
+pub(crate) struct Wakes(pub(crate) AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Polls to the end. What is pending without having woken its task would hang, and fails.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let wakes = Arc::new(Wakes::default());
+    let counting = Waker::from(Arc::clone(&wakes));
+    loop {
+        let before = wakes.0.load(Ordering::Relaxed);
+        match future.as_mut().poll(&mut Context::from_waker(&counting)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => {
+                assert!(wakes.0.load(Ordering::Relaxed) > before, "pending without a wake");
+            }
+        }
+    }
+}
+
+/// One thing that a scripted body does when it is polled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Word {
+    Value(u32),
+    Next(u32),
+    Stop,
+    StopWith(u32),
+    Fail(u32),
+    /// Wakes and is pending, once.
+    Wait,
+}
+pub(crate) use Word::{Fail, Next, Stop, StopWith, Value, Wait};
+
+/// Which body of the script it is, and a number that every value of it is added to.
+pub(crate) type State = (usize, u32);
+
+/// What a script must come to.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) items: Vec<Result<u32, u32>>,
+    pub(crate) ended: Ended,
+    /// The states that bodies were built with.
+    pub(crate) built: Vec<State>,
+    /// The last state that was seen: the last one built with, or the one left behind.
+    pub(crate) last: State,
+    /// How many words were played in all.
+    pub(crate) played: usize,
+}
+
+/// The loop over plain vectors: what all forms of the loop are held against. With `inputs`, there
+/// are so many bodies at most.
+pub(crate) fn reference(script: &[Vec<Word>], inputs: Option<usize>) -> Told {
+    let mut told =
+        Told { items: vec![], ended: Ended::NoDecision, built: vec![], last: (0, 0), played: 0 };
+    let mut state = (0, 0);
+    'bodies: loop {
+        if Some(state.0) == inputs {
+            told.ended = Ended::InputEnded;
+            told.last = state;
+            return told;
+        }
+        told.built.push(state);
+        told.last = state;
+        for word in script.get(state.0).map_or(&[][..], Vec::as_slice) {
+            told.played += 1;
+            match *word {
+                Wait => {}
+                Value(value) => told.items.push(Ok(value.wrapping_add(state.1))),
+                Next(with) => {
+                    state = (state.0 + 1, with);
+                    continue 'bodies;
+                }
+                Stop => told.ended = Ended::Stop,
+                StopWith(with) => {
+                    told.ended = Ended::StopWith;
+                    told.last = (state.0 + 1, with);
+                }
+                Fail(error) => {
+                    told.items.push(Err(error));
+                    told.ended = Ended::Failed;
+                }
+            }
+            if told.ended != Ended::NoDecision {
+                return told;
+            }
+        }
+        return told;
+    }
+}
+
+pub(crate) type Body<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
+
+/// Plays scripts and writes down what was asked of it.
+#[derive(Clone, Default)]
+pub(crate) struct Player {
+    pub(crate) script: Arc<Vec<Vec<Word>>>,
+    pub(crate) built: Arc<Mutex<Vec<State>>>,
+    pub(crate) played: Arc<AtomicUsize>,
+}
+
+impl Player {
+    pub(crate) fn new(script: &[Vec<Word>]) -> Self {
+        Self { script: Arc::new(script.to_vec()), ..Self::default() }
+    }
+
+    pub(crate) fn body(&self, state: State) -> Body<Result<Step<u32, State>, u32>> {
+        self.built.lock().unwrap().push(state);
+        let (n, with) = state;
+        let mut words: VecDeque<Word> = self.script.get(n).cloned().unwrap_or_default().into();
+        let played = Arc::clone(&self.played);
+        Box::pin(stream::poll_fn(move |cx| {
+            let Some(word) = words.pop_front() else { return Poll::Ready(None) };
+            played.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(Some(match word {
+                Value(value) => Ok(Step::Value(value.wrapping_add(with))),
+                Next(with) => Ok(Step::Next((n + 1, with))),
+                Stop => Ok(Step::Stop),
+                StopWith(with) => Ok(Step::StopWith((n + 1, with))),
+                Fail(error) => Err(error),
+                Wait => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }))
+        }))
+    }
+
+    /// The same without errors: a body of bare steps.
+    pub(crate) fn bare_body(&self, state: State) -> Body<Step<u32, State>> {
+        self.body(state).map(|step| step.expect("the script does not fail")).boxed()
+    }
+
+    pub(crate) fn told(
+        self,
+        items: Vec<Result<u32, u32>>,
+        ended: Option<Ended>,
+        last: State,
+    ) -> Told {
+        let built = std::mem::take(&mut *self.built.lock().unwrap());
+        let played = self.played.load(Ordering::Relaxed);
+        Told { items, ended: ended.expect("it has ended"), built, last, played }
+    }
+}
+
+/// Drains a stream, and looks whether it stays over.
+pub(crate) fn drain<S: FusedStream + Unpin>(stream: &mut S) -> Vec<S::Item> {
+    // A stream without an end fails below instead of going on for ever.
+    let items = block_on(stream.by_ref().take(1000).collect());
+    for _ in 0..3 {
+        assert!(stream.is_terminated());
+        assert!(matches!(poll(stream), Poll::Ready(None)), "it goes on after its end");
+    }
+    items
+}
+
+/// Runs a script through every form of the loop.
+pub(crate) fn check(script: &[Vec<Word>]) -> Told {
+    let expected = reference(script, None);
+
+    let player = Player::new(script);
+    let mut stream = loop_stream((0, 0), |state| player.body(state));
+    let items = drain(&mut stream);
+    let ended = stream.ended();
+    drop(stream);
+    assert_eq!(player.told(items, ended, expected.last), expected, "loop_stream");
+
+    let player = Player::new(script);
+    let (mut stream, cell) = loop_with_state((0, 0), |state| player.body(state));
+    let items = drain(&mut stream);
+    assert_eq!(stream.ended(), cell.ended());
+    drop(stream);
+    assert_eq!(player.told(items, cell.ended(), cell.get()), expected, "loop_with_state");
+
+    if !script.iter().flatten().any(|word| matches!(word, Fail(_))) {
+        let player = Player::new(script);
+        let mut stream = loop_stream((0, 0), |state| player.bare_body(state));
+        let items = drain(&mut stream).into_iter().map(Ok).collect();
+        let ended = stream.ended();
+        drop(stream);
+        assert_eq!(player.told(items, ended, expected.last), expected, "a body of bare steps");
+    }
+
+    for inputs in 0..script.len() + 2 {
+        let expected = reference(script, Some(inputs));
+        let player = Player::new(script);
+        let input = stream::iter(0..inputs);
+        let mut stream = loop_over(input, (0, 0), |state: State, n| {
+            assert_eq!(state.0, n, "each body has the state that the one before left");
+            player.body(state)
+        });
+        let items = drain(&mut stream);
+        let ended = stream.ended();
+        if expected.ended == Ended::InputEnded {
+            assert_eq!(stream.state(), Some(&expected.last));
+        }
+        drop(stream);
+        assert_eq!(player.told(items, ended, expected.last), expected, "loop_over");
+    }
+    expected
+}
