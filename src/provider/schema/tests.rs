@@ -406,7 +406,7 @@ fn a_small_schema_that_grows_without_end_is_refused() {
 
 /// A schema with any of the keywords, often a sensible one, of at most this depth.
 fn schema(draw: &Draw, depth: usize) -> Value {
-    if depth == 0 || draw.number(4) == 0 {
+    if depth == 0 || draw.flag() {
         return leaf(draw.number(14));
     }
     let inner = || schema(draw, depth - 1);
@@ -453,7 +453,7 @@ fn leaf(number: usize) -> Value {
 #[test]
 fn a_rewritten_schema_is_not_changed_again() {
     let mut rewritten = [0; ALL.len()];
-    for seed in 0..1_000 {
+    for seed in 0..300 {
         let draw = Draw::new(seed);
         let mut schema = schema(&draw, 4);
         if let Some(root) = schema.as_object_mut() {
@@ -468,5 +468,5 @@ fn a_rewritten_schema_is_not_changed_again() {
             *rewritten += 1;
         }
     }
-    assert!(rewritten.iter().all(|rewritten| *rewritten >= 100), "{rewritten:?}");
+    assert!(rewritten.iter().all(|rewritten| *rewritten >= 30), "{rewritten:?}");
 }
