@@ -3,6 +3,7 @@
 //! | module | claims |
 //! |---|---|
 //! | `agent` | the example `agent`, as other programs drive it |
+//! | `crash` | a process that is killed during a session loses nothing and repeats nothing |
 //! | `minimal_loop` | the smallest loop: its steps, in both output formats, and its exit codes |
 //! | `small` | the small examples, as a reader runs them who tries them out |
 //! | `patterns` | the examples of patterns |
@@ -12,6 +13,7 @@
 
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod agent;
+mod crash;
 #[cfg(feature = "schemars")]
 mod minimal_loop;
 #[cfg(all(feature = "http", feature = "schemars"))]

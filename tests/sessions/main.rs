@@ -5,9 +5,7 @@
 //! | `session` | when entries are written, what is read back, and what survives a crash |
 //! | `stores` | the contract of every store, and the failures that the durable ones survive |
 //! | `growth` | a stored session grows in proportion to its content |
-//! | `crash` | the example `crash`: a process that is killed loses nothing and repeats nothing |
 
-mod crash;
 mod growth;
 mod session;
 mod stores;
