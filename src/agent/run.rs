@@ -29,8 +29,13 @@ pub(super) struct Begin {
 
 /// One run of an agent: a stream of its events, the last of which is `Finished`.
 ///
-/// It never gives `Err`; a failure is in the outcome. Between two pulls its holder can look at it
-/// and act on it.
+/// If the run failed, [`Outcome::error`] is set, and the stream yields that error once more as
+/// `Err`, after `Finished` and before `None`: `while let Some(event) = run.try_next().await?` ends
+/// with it. A run that ended for another reason than its own, such as `max_turns`, `budget`,
+/// `stopped` or `pending`, has no error. [`outcome`](Self::outcome) returns the outcome of a failed
+/// run as that of any other, and [`Outcome::into_result`] makes an error of it.
+///
+/// Between two pulls the owner of the run can inspect it and act on it.
 ///
 /// Dropping it cancels everything: the request that streams, the tools that run. What was said and
 /// done until then can still be read from a [`handle`](Self::handle).
@@ -60,8 +65,10 @@ pub struct Run {
     state: StateCell<State>,
     /// `Some` from the end of the loop to `Finished`.
     ending: Option<(Reason, Option<Error>)>,
-    /// `Some` behind `Finished`.
+    /// `Some` after `Finished`.
     outcome: Option<Box<Outcome>>,
+    /// `Some` from `Finished` to the `Err` of a run that failed.
+    failure: Option<Error>,
     parts: Parts,
 }
 
@@ -92,11 +99,14 @@ impl Run {
         let given = parts.clone();
         let (events, state) = loop_with_state(state, move |state| body(given.clone(), state));
         let events = Some(events.boxed());
-        Self { input, events, state, ending: None, outcome: None, parts }
+        Self { input, events, state, ending: None, outcome: None, failure: None, parts }
     }
 
-    /// Drives the run to its end; behind `Finished` the outcome is there at once. Dropping the
-    /// future cancels the run.
+    /// Drives the run to its end; after `Finished` it returns at once. Dropping the future cancels
+    /// the run.
+    ///
+    /// A failed run has an outcome as well, with [`error`](Outcome::error) set:
+    /// [`into_result`](Outcome::into_result) makes an `Err` of it.
     pub async fn outcome(mut self) -> Outcome {
         loop {
             if let Some(outcome) = self.outcome.take() {
@@ -177,6 +187,11 @@ impl Run {
         &self.parts.handle().journal
     }
 
+    /// Whether only the `Err` of a failed run is left to yield.
+    pub(super) fn has_failure_left(&self) -> bool {
+        self.failure.is_some()
+    }
+
     /// What it has changed and checked so far.
     pub(super) fn standing(&self) -> Standing {
         self.state.get().standing
@@ -233,6 +248,7 @@ impl Run {
             };
             outcome.why = state.why.filter(|_| ended_by_hook);
             self.parts.agent().hooks.finished(outcome);
+            self.failure.clone_from(&outcome.error);
             self.outcome = Some(outcome.clone());
         }
         Some(event)
@@ -319,11 +335,12 @@ impl Stream for Run {
             this.parts.tape().event(&event);
             return Poll::Ready(Some(Ok(event)));
         }
-        let event = this.close();
-        if let Some(event) = &event {
-            this.parts.tape().event(event);
+        if let Some(event) = this.close() {
+            this.parts.tape().event(&event);
+            return Poll::Ready(Some(Ok(event)));
         }
-        Poll::Ready(event.map(Ok))
+        // It says nothing that `Finished` did not say, so nothing records it.
+        Poll::Ready(this.failure.take().map(Err))
     }
 }
 
@@ -341,7 +358,7 @@ impl Drop for Run {
 
 impl FusedStream for Run {
     fn is_terminated(&self) -> bool {
-        self.events.is_none() && self.ending.is_none()
+        self.events.is_none() && self.ending.is_none() && self.failure.is_none()
     }
 }
 

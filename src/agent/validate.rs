@@ -54,7 +54,7 @@ impl Agent {
     ///     r#"{ "name": "Oslo", "people": 717710 }"#,
     /// ]);
     /// let agent = Agent::new(model).with_output::<City>();
-    /// let outcome = agent.run("The capital of Norway?").outcome().await.ok()?;
+    /// let outcome = agent.run("The capital of Norway?").outcome().await.into_result()?;
     /// let city: City = outcome.parse()?;
     /// assert_eq!((city.name.as_str(), city.people, outcome.turns), ("Oslo", 717_710, 2));
     /// # Ok(())

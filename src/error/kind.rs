@@ -57,6 +57,10 @@ pub enum ErrorKind {
     Store,
     /// Somebody else wrote first.
     Conflict,
+    /// A replay did something else than what was recorded; its source is a
+    /// [`ReplayMismatch`](crate::agent::replay::ReplayMismatch) or a
+    /// [`RequestMismatch`](crate::provider::RequestMismatch).
+    ReplayMismatch,
     /// A run ended in another way than `completed`; its source is the
     /// [`Outcome`](crate::event::Outcome).
     Unfinished,
@@ -89,6 +93,7 @@ impl ErrorKind {
             Self::Panic => "panic",
             Self::Store => "store",
             Self::Conflict => "conflict",
+            Self::ReplayMismatch => "replay_mismatch",
             Self::Unfinished => "unfinished",
             Self::Other => "other",
         }
@@ -118,6 +123,7 @@ impl ErrorKind {
             | Self::Panic
             | Self::Store
             | Self::Conflict
+            | Self::ReplayMismatch
             | Self::Unfinished
             | Self::Other => false,
         }

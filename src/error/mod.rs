@@ -265,15 +265,39 @@ pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
+/// The message. With `#`, as in `{error:#}`, the messages of its sources follow, each after a colon;
+/// a source whose words are in the message already is left out.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.message())
+        match f.alternate() {
+            true => f.write_str(&chain(self)),
+            false => f.write_str(self.message()),
+        }
     }
 }
 
+/// One line for a person, as `fn main() -> Result<(), turnstream::Error>` prints it: the message,
+/// then in brackets the kind and what is known of the answer. `{error:#?}` shows all fields and the
+/// source.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0.shown;
+        if !f.alternate() {
+            write!(f, "{} ({}", shown.message, shown.kind)?;
+            if let Some(status) = shown.status {
+                write!(f, ", status {status}")?;
+            }
+            if let Some(name) = &shown.parameter {
+                write!(f, ", parameter {name}")?;
+            }
+            if let Some(wait) = self.retry_after() {
+                write!(f, ", retry after {wait:?}")?;
+            }
+            if let Some(id) = &shown.request_id {
+                write!(f, ", request {id}")?;
+            }
+            return f.write_str(")");
+        }
         let mut out = f.debug_struct("Error");
         out.field("kind", &shown.kind).field("message", &shown.message);
         if let Some(status) = shown.status {
@@ -305,6 +329,25 @@ impl fmt::Debug for Error {
         }
         out.finish()
     }
+}
+
+/// The messages of an error and of its sources, joined by colons. A source that says nothing new is
+/// left out: many errors repeat the words of their source.
+pub(crate) fn chain(error: &dyn StdError) -> String {
+    /// More sources than any error has; a chain that is a circle would never end.
+    const MAX_SOURCES: usize = 32;
+    let mut text = error.to_string();
+    let mut source = error.source();
+    for _ in 0..MAX_SOURCES {
+        let Some(error) = source else { break };
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        source = error.source();
+    }
+    text
 }
 
 impl StdError for Error {

@@ -85,7 +85,7 @@ pub enum Event {
         /// Why.
         reason: Transition,
     },
-    /// The run is over. The last event.
+    /// The run is over. The last event; if the run failed, its error follows as the stream's `Err`.
     Finished(Box<Outcome>),
     /// An event of a later version. Never written, and every fold ignores it.
     Unknown,

@@ -38,7 +38,7 @@ pub struct Outcome {
     pub history: History,
     /// What this run added to the history, its input first: the only thing to persist.
     pub new_items: Vec<Item>,
-    /// Set exactly when the run failed.
+    /// Set exactly when the run failed. The stream of the run yields it as `Err` after `Finished`.
     pub error: Option<Error>,
     /// Calls that wait for a verdict or a result from outside.
     pub pending: Vec<ToolCall>,
@@ -166,12 +166,12 @@ impl Outcome {
         }
     }
 
-    /// Gives the outcome if the run was completed.
+    /// Returns the outcome of a completed run, and an error for any other.
     ///
     /// # Errors
     ///
     /// The run's own error, or [`ErrorKind::Unfinished`] with the outcome as its source.
-    pub fn ok(self) -> Result<Self, Error> {
+    pub fn into_result(self) -> Result<Self, Error> {
         match (self.reason, &self.error) {
             (Reason::Completed, _) => Ok(self),
             (_, Some(error)) => Err(error.clone()),

@@ -28,6 +28,7 @@ pub(crate) fn another_could(kind: ErrorKind) -> bool {
         | ErrorKind::Panic
         | ErrorKind::Store
         | ErrorKind::Conflict
+        | ErrorKind::ReplayMismatch
         | ErrorKind::Unfinished
         | ErrorKind::Other => false,
     }

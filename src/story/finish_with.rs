@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::event::{Event, Reason};
 use crate::story::Journal;
 
-/// Stream for the [`finish_with`](crate::story::Events::finish_with) method. It never gives `Err`.
+/// Stream for the [`finish_with`](crate::story::Events::finish_with) method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
@@ -24,11 +24,13 @@ pub struct FinishWith<T> {
     polling: bool,
     /// `Some` from the end of the events to `Finished`.
     ending: Option<(Reason, Option<Error>)>,
+    /// `Some` from `Finished` to the `Err` of a loop that failed.
+    failure: Option<Error>,
 }
 
 impl<T> FinishWith<T> {
     pub(super) fn new(events: T, journal: Journal) -> Self {
-        Self { events: Some(events), journal, polling: false, ending: None }
+        Self { events: Some(events), journal, polling: false, ending: None, failure: None }
     }
 }
 
@@ -47,7 +49,8 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
             *this.polling = false;
             *this.ending = match ready!(polled) {
                 Some(Ok(event)) => {
-                    if event.finished().is_some() {
+                    if let Some(outcome) = event.finished() {
+                        this.failure.clone_from(&outcome.error);
                         this.events.set(None);
                     }
                     return Poll::Ready(Some(Ok(event)));
@@ -60,9 +63,12 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
             };
             this.events.set(None);
         }
-        let Some((reason, error)) = this.ending else { return Poll::Ready(None) };
+        let Some((reason, error)) = this.ending else {
+            return Poll::Ready(this.failure.take().map(Err));
+        };
         let event = this.journal.close(*reason, error.as_ref(), None, Vec::new);
         if event.finished().is_some() {
+            this.failure.clone_from(error);
             *this.ending = None;
         }
         Poll::Ready(Some(Ok(event)))
@@ -71,6 +77,6 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
 
 impl<T: Stream<Item = Result<Event, Error>>> FusedStream for FinishWith<T> {
     fn is_terminated(&self) -> bool {
-        self.events.is_none() && self.ending.is_none()
+        self.events.is_none() && self.ending.is_none() && self.failure.is_none()
     }
 }

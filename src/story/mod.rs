@@ -64,10 +64,11 @@ pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
     /// Gives a hand-written loop its ending, as an agent has one: calls that have no result are
     /// answered as interrupted, and [`Event::Finished`] comes last.
     ///
-    /// An `Err` becomes the outcome's error. An end with every turn complete and every call answered
-    /// is `completed`, else `stopped`, also where somebody had to allow a call first. Behind a panic, and behind a `Finished` of the events' own,
-    /// comes `None`. Put it behind [`journaled`](Self::journaled) with the same journal: the outcome
-    /// is read from there.
+    /// An `Err` becomes the outcome's error; it follows `Finished`, so that `?` propagates it. An end
+    /// with every turn complete and every call answered is `completed`, else `stopped`, also if a
+    /// call still needed an approval. After a panic comes `None`, and after a `Finished` of the
+    /// events' own its error, if it has one, and then `None`. Use it after
+    /// [`journaled`](Self::journaled) with the same journal: the outcome is read from there.
     fn finish_with(self, journal: &Journal) -> FinishWith<Self> {
         FinishWith::new(self, journal.clone())
     }

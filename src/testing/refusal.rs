@@ -151,6 +151,7 @@ fn usual_status(wire: Wire, kind: ErrorKind) -> u16 {
         | ErrorKind::Panic
         | ErrorKind::Store
         | ErrorKind::Conflict
+        | ErrorKind::ReplayMismatch
         | ErrorKind::Unfinished
         | ErrorKind::Other => 500,
     }

@@ -67,7 +67,7 @@ impl ReplayMismatch {
     }
 
     pub(super) fn into_error(self) -> Error {
-        Error::new(ErrorKind::InvalidRequest, self.to_string())
+        Error::new(ErrorKind::ReplayMismatch, self.to_string())
             .with_parameter(self.part.clone())
             .with_source(self)
     }

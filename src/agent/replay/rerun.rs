@@ -24,9 +24,12 @@ use crate::usage::Usage;
 
 /// A recording that is played: the stream of its events, made again by the agent's own loop.
 ///
-/// It sends nothing, runs no tool and waits for nobody. Between two pulls its holder can look at the
-/// state; [`until_step`](Self::until_step) goes to a step. The first thing that is not as it was
-/// recorded is an error of kind [`InvalidRequest`](crate::ErrorKind::InvalidRequest) with a
+/// It sends no request, runs no tool and does not wait. Between two pulls its owner can inspect the
+/// state; [`until_step`](Self::until_step) goes to a step.
+///
+/// The replay of a run that failed ends as the run did: its error follows `Finished` as an `Err`.
+/// The first difference from the recording is an `Err` of kind
+/// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) with a
 /// [`ReplayMismatch`](super::ReplayMismatch) as its source; it is the last item.
 ///
 /// ```
@@ -53,6 +56,7 @@ use crate::usage::Usage;
 /// // Another system prompt makes another request.
 /// let mut rerun = recording.replay(&agent.with_system("Be brief."));
 /// let error = rerun.until_step(1).await.unwrap_err();
+/// assert_eq!(error.kind(), turnstream::ErrorKind::ReplayMismatch);
 /// assert_eq!(error.find_source::<ReplayMismatch>().unwrap().part, "request.system");
 /// # Ok(())
 /// # }
@@ -89,12 +93,12 @@ impl Rerun {
         Self { recording: recording.clone(), run, playing, steps: 0, over: false }
     }
 
-    /// Goes on to the end of the next step and gives the event that ends it. `None` where the
-    /// recording ends before.
+    /// Plays to the end of the next step and returns the event that ends it, or `None` if the
+    /// recording ends first.
     ///
     /// # Errors
     ///
-    /// What the replay did otherwise than the recorded run.
+    /// The first difference from the recorded run, and the error that the recorded run failed with.
     pub async fn next_step(&mut self) -> Result<Option<Event>, Error> {
         while let Some(event) = self.next().await {
             let event = event?;
@@ -105,11 +109,12 @@ impl Rerun {
         Ok(None)
     }
 
-    /// Goes on until so many steps were played since the beginning. Tells whether there are so many.
+    /// Plays until `step` steps were played since the beginning. Returns whether the recording has
+    /// that many.
     ///
     /// # Errors
     ///
-    /// What the replay did otherwise than the recorded run.
+    /// As [`next_step`](Self::next_step).
     pub async fn until_step(&mut self, step: usize) -> Result<bool, Error> {
         while self.steps < step {
             if self.next_step().await?.is_none() {
@@ -164,7 +169,7 @@ impl Stream for Rerun {
         if this.over {
             return Poll::Ready(None);
         }
-        if this.playing.is_over() {
+        if this.playing.is_over() && !this.run.has_failure_left() {
             this.over = true;
             // The last request may have been sent in vain.
             if this.playing.is_asked() {

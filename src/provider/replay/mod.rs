@@ -30,7 +30,7 @@ pub(crate) use rebuild::rebuild;
 /// A request is answered by the first turn of the record that was not played yet and was asked with
 /// the same model, system prompt, tools, options and context, in whatever order the requests come.
 /// The ids of the histories may differ. Where there is none, the error is of kind
-/// [`InvalidRequest`](ErrorKind::InvalidRequest) and its source a [`RequestMismatch`] with the first
+/// [`ReplayMismatch`](ErrorKind::ReplayMismatch) and its source a [`RequestMismatch`] with the first
 /// turn that was not played: it says what differs.
 ///
 /// - The calls of a turn can run, as they could when it was recorded: the turn is put together anew
@@ -63,7 +63,7 @@ pub(crate) use rebuild::rebuild;
 ///     replay.stream_turn(request).into_turn()
 /// };
 /// let error = ask("Ho").await.unwrap_err();
-/// assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+/// assert_eq!(error.kind(), ErrorKind::ReplayMismatch);
 /// assert_eq!(error.find_source::<RequestMismatch>().unwrap().path, "context[0].content");
 /// assert_eq!(ask("Hi").await?.text(), "Hello!");
 /// assert_eq!(replay.remaining(), 0);
@@ -140,13 +140,13 @@ impl Replay {
             }
         }
         Err(match mismatch {
-            Some(mismatch) => Error::new(ErrorKind::InvalidRequest, mismatch.to_string())
+            Some(mismatch) => Error::new(ErrorKind::ReplayMismatch, mismatch.to_string())
                 .with_parameter(mismatch.path.clone())
                 .with_source(mismatch),
             None => {
                 let torn = if self.torn { ", and its last line is cut off" } else { "" };
                 let message = format!("every turn of the record was played already{torn}");
-                Error::new(ErrorKind::InvalidRequest, message)
+                Error::new(ErrorKind::ReplayMismatch, message)
             }
         })
     }

@@ -110,6 +110,7 @@ pub(super) fn of_error(error: &Error) -> NormalizedError {
         | ErrorKind::Panic
         | ErrorKind::Store
         | ErrorKind::Conflict
+        | ErrorKind::ReplayMismatch
         | ErrorKind::Unfinished => FailureKind::Runtime,
         ErrorKind::Connect
         | ErrorKind::Auth
