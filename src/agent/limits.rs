@@ -21,9 +21,9 @@ pub struct Limits {
     /// So often in a row the model is asked again when the output limit cut off its calls, none of
     /// which runs then; 1 by default.
     pub cut_calls: u32,
-    /// So many turns in a row that broke off in the middle are taken back and asked for again by
-    /// the agent, at once; 0 by default, since [`Retry`](crate::provider::Retry) does it with a
-    /// backoff.
+    /// How many turns in a row that broke off in the middle are retracted and asked for again, at
+    /// once; 1 by default. Each counts as a request. What fails before the model has begun its
+    /// answer is the business of the provider, which waits between its attempts.
     pub retries: u32,
     /// After each so many turns in a row with the same calls and the same results the model is told
     /// so; 4 by default, 0 for never.
@@ -40,7 +40,7 @@ impl Default for Limits {
             corrections: 2,
             continuations: 3,
             cut_calls: 1,
-            retries: 0,
+            retries: 1,
             repeats_nudge: 4,
             repeats_end: 24,
         }

@@ -10,7 +10,7 @@ use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
 use crate::context;
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event, Reason};
-use crate::provider::Provider;
+use crate::provider::{Provider, another_could};
 use crate::request::{Output, Request, ToolChoice};
 use crate::stream::TurnStream;
 use crate::tool::ToolRun;
@@ -203,7 +203,18 @@ impl Parts {
     /// The turn that answers a request, by the provider or by the run that is played.
     fn turn(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
         let played = self.tape.ask(&request)?;
-        Ok(played.unwrap_or_else(|| self.provider(state).stream_turn(request)))
+        Ok(played.unwrap_or_else(|| self.send(state, request)))
+    }
+
+    /// Sends a request. A provider with another after it leaves to the loop what that one handles.
+    fn send(&self, state: &State, mut request: Request) -> TurnStream {
+        let is_last = state.provider >= self.agent.fallbacks.len();
+        let may_ask_again =
+            state.wrapping_up.is_none() && state.model_calls < self.agent.limits.max_turns;
+        if !is_last && may_ask_again {
+            request.retries = request.retries.except(|error| another_could(error.kind()));
+        }
+        self.provider(state).stream_turn(request)
     }
 
     /// Tells hooks of a turn, and keeps what they want said next.

@@ -172,8 +172,11 @@ impl Agent {
     }
 
     /// Adds a provider that is asked when those before it failed in a way in which another may do
-    /// better. What came of the open turn is taken back, the run goes on as `fallback`, and stays
+    /// better. What came of the open turn is taken back, the run continues as `fallback`, and stays
     /// with the new provider to its end. The next run begins with the first one.
+    ///
+    /// The next provider is asked at once: only the last one waits and retries. A connection that
+    /// the server closed while it was not in use is no failure of the provider, and is replaced.
     ///
     /// [`Fallback`](crate::provider::Fallback) does the same inside of one turn, begins with the
     /// first provider each time, and is not seen in the transitions.

@@ -196,6 +196,12 @@ impl Error {
         self.0.shown.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
     }
 
+    /// What the provider said about asking again, if it said so.
+    #[cfg(feature = "http")]
+    pub(crate) fn retryable_as_told(&self) -> Option<bool> {
+        self.0.shown.retryable
+    }
+
     /// Returns the first source of type `T` in the chain of sources.
     pub fn find_source<T: StdError + 'static>(&self) -> Option<&T> {
         let mut source = self.source();

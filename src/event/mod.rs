@@ -366,6 +366,7 @@ impl<'de> Deserialize<'de> for Event {
             | "tool_call_args_delta"
             | "tool_call_end"
             | "usage_update"
+            | "retrying"
             | "retracted"
             | "turn_complete" => json.get().map(Self::Turn),
             "approval_requested" | "tool_started" | "tool_progress" | "tool_output" => {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::TryStreamExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -39,35 +40,57 @@ struct Clients {
     made: Mutex<Vec<Made>>,
 }
 
-/// A client, the runtime that drives it, and how long it waits for a connection: reqwest takes
-/// that limit for a client and not for a request.
+/// A client, the runtime that drives it, how long it waits for a connection, and which connections
+/// it uses: reqwest takes these for a client and not for a request.
 struct Made {
     runtime: runtime::Id,
     connect_timeout: Duration,
+    connection: Connection,
     client: Result<reqwest::Client, Error>,
 }
 
 /// So many clients are remembered, the newest.
 const CLIENTS: usize = 16;
 
+/// Which connection a request goes out on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connection {
+    /// One that is open and not in use, or else a new one.
+    Any,
+    /// A new one: the server may have closed those that are open.
+    New,
+}
+
 impl Clients {
-    fn here(&self, connect_timeout: Option<Duration>) -> Result<reqwest::Client, Error> {
+    fn here(
+        &self,
+        connect_timeout: Option<Duration>,
+        connection: Connection,
+    ) -> Result<reqwest::Client, Error> {
         let runtime = runtime::Handle::current().id();
         let connect_timeout = connect_timeout.unwrap_or(self.connect_timeout);
-        let fits =
-            |made: &&Made| made.runtime == runtime && made.connect_timeout == connect_timeout;
+        let fits = |made: &&Made| {
+            (made.runtime, made.connect_timeout, made.connection)
+                == (runtime, connect_timeout, connection)
+        };
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = made.iter().find(fits) {
             return made.client.clone();
         }
-        let client = (self.make)(connect_timeout).build().map_err(|error| {
+        let mut client = (self.make)(connect_timeout);
+        if connection == Connection::New {
+            client = client.pool_max_idle_per_host(0);
+        }
+        let client = client.build().map_err(|error| {
             let message = format!("no HTTP client could be made: {}", root_cause(&error));
-            Error::new(ErrorKind::Connect, message).with_source(error)
+            let error = Error::new(ErrorKind::Connect, message).with_source(error);
+            // Nothing about it changes by itself.
+            error.with_retryable(false)
         });
         if made.len() == CLIENTS {
             drop(made.remove(0));
         }
-        made.push(Made { runtime, connect_timeout, client: client.clone() });
+        made.push(Made { runtime, connect_timeout, connection, client: client.clone() });
         client
     }
 }
@@ -77,12 +100,13 @@ pub(crate) struct Post<'a> {
     pub(crate) to: &'a Endpoint,
     pub(crate) headers: &'a [(&'static str, String)],
     pub(crate) key: Option<(&'static str, String)>,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Bytes,
     pub(crate) timeouts: &'a Timeouts,
     /// When it counts as sent.
     pub(crate) began: Instant,
     /// What no error shows.
     pub(crate) secrets: &'a Arc<[Secret]>,
+    pub(crate) connection: Connection,
 }
 
 /// An address that requests go to. Its user name and password, if any, are never shown.
@@ -149,8 +173,8 @@ impl HttpClient {
 
     /// Posts JSON and waits for the head of the answer. Dropping the future cancels the request.
     pub(crate) async fn post(&self, post: Post<'_>) -> Result<Response, Error> {
-        let Post { to, headers, key, body, timeouts, began, secrets } = post;
-        let client = self.clients.here(timeouts.connect)?;
+        let Post { to, headers, key, body, timeouts, began, secrets, connection } = post;
+        let client = self.clients.here(timeouts.connect, connection)?;
         let mut map = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
         map.insert(reqwest::header::CONTENT_TYPE, json);
@@ -176,7 +200,12 @@ impl HttpClient {
             return Err(Error::new(ErrorKind::Timeout, message));
         };
         let mask = |error: Error, secrets: &[Secret]| error.rewritten(|text| masked(secrets, text));
-        let mut answer = sent.map_err(|error| mask(sending_failed(to, error), secrets))?;
+        let mut answer = sent.map_err(|error| {
+            let closed = is_closed(&error);
+            let error = mask(sending_failed(to, error), secrets);
+            // Marked last, so that a source that is rewritten does not hide the mark.
+            if closed { error.map_source(ConnectionClosed) } else { error }
+        })?;
         if let Some(hook) = &self.hook {
             run(&**hook, &ResponseHead::new(&answer, &to.host(), secrets))?;
         }
@@ -270,6 +299,50 @@ fn sending_failed(to: &Endpoint, error: reqwest::Error) -> Error {
         (ErrorKind::Connect, format!("the request to {} failed", to.host()))
     };
     Error::new(kind, format!("{what}: {}", root_cause(&error))).with_source(error)
+}
+
+/// Marks an error: the connection was closed before any byte of the answer came. Most likely the
+/// server had closed it while it was not in use.
+#[derive(Debug)]
+struct ConnectionClosed(Option<Arc<dyn StdError + Send + Sync>>);
+
+impl fmt::Display for ConnectionClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection was closed before the answer")
+    }
+}
+
+impl StdError for ConnectionClosed {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
+
+/// Whether the connection was closed before any byte of the answer came.
+pub(crate) fn was_closed(error: &Error) -> bool {
+    error.find_source::<ConnectionClosed>().is_some()
+}
+
+/// The same of reqwest's error. Connections that were never made, and time-outs, are not meant.
+fn is_closed(error: &reqwest::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    if error.is_connect() || error.is_timeout() {
+        return false;
+    }
+    let mut source = error.source();
+    while let Some(error) = source {
+        let by_hyper = error
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(|error| error.is_incomplete_message() || error.is_closed());
+        let by_the_system = error.downcast_ref::<std::io::Error>().is_some_and(|error| {
+            matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+        });
+        if by_hyper || by_the_system {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }
 
 fn reading_failed(error: reqwest::Error) -> Error {

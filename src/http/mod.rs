@@ -24,7 +24,7 @@ pub use body::Body;
 #[cfg(feature = "http")]
 pub use client::HttpClient;
 #[cfg(feature = "http")]
-pub(crate) use client::{Endpoint, Post};
+pub(crate) use client::{Connection, Endpoint, Post, was_closed};
 pub(crate) use deadline::{Deadline, after, earlier};
 #[cfg(feature = "http")]
 pub(crate) use response::Response;

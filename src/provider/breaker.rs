@@ -10,12 +10,13 @@ use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::Provider;
-use crate::provider::attempt::Attempt;
 use crate::request::Request;
 use crate::stream::{TurnSource, TurnStream, seal};
 use crate::turn::{PartialTurn, TurnBuilder};
 
 /// A provider that is not asked for a while when it failed too often in a row.
+///
+/// A request that the provider below sends again counts once, by how it ends.
 ///
 /// - **Closed**: requests go through. So many failures in a row as [`after`](Self::after) says (5)
 ///   open it. A failure is an error that may pass, of the kinds that
@@ -243,7 +244,7 @@ struct Guarded {
 
 enum Stage {
     Unasked(CircuitBreaker, Box<Request>),
-    Asking(Attempt, Pass),
+    Asking(TurnStream, Pass),
     Over,
 }
 
@@ -258,11 +259,11 @@ impl TurnSource for Guarded {
                 Ok(pass) => pass,
                 Err(error) => return Poll::Ready(Some(Err(error))),
             };
-            let attempt = Attempt::new(&*breaker.provider, (**request).clone());
+            let attempt = breaker.provider.stream_turn((**request).clone());
             self.stage = Stage::Asking(attempt, pass);
         }
         let Stage::Asking(attempt, _) = &mut self.stage else { return Poll::Ready(None) };
-        let pushed = ready!(attempt.poll(cx, turn));
+        let pushed = ready!(Pin::new(attempt).poll_turn(cx, turn));
         let over = match &pushed {
             Some(Ok(())) => turn.is_complete(),
             Some(Err(_)) | None => true,

@@ -5,15 +5,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::error::{AuthProblem, Error, ErrorKind};
-use crate::http::{Body, Endpoint, HttpClient, Post, Response, Secret, Timeouts, masked};
+use crate::http::{
+    Body, Connection, Endpoint, HttpClient, Post, Response, Secret, Timeouts, masked, was_closed,
+};
 use crate::provider::decode::{Decode, Decoding};
 use crate::provider::failure;
 use crate::provider::patience::Patience;
+use crate::provider::retry::{Attempts, Policy, Retrying};
+use crate::request::Retries;
 use crate::stream::TurnSource;
 use crate::turn::{PartialTurn, TurnBuilder};
 
@@ -27,6 +32,7 @@ pub(super) struct Caller {
     pub(super) endpoint: Endpoint,
     pub(super) key: Option<Secret>,
     pub(super) timeouts: Timeouts,
+    pub(super) retry: Policy,
     /// Sent beside those that the wire always has.
     pub(super) headers: Vec<(&'static str, String)>,
 }
@@ -37,48 +43,196 @@ pub(super) type KeyHeader = fn(&Secret) -> (&'static str, String);
 impl Caller {
     pub(super) fn new(endpoint: Endpoint) -> Self {
         let (http, timeouts) = (HttpClient::shared(), Timeouts::default());
-        Self { http, endpoint, key: None, timeouts, headers: Vec::new() }
+        let retry = Policy::new(is_retried);
+        Self { http, endpoint, key: None, timeouts, retry, headers: Vec::new() }
     }
 
-    /// A source that sends nothing before its first poll. `encode` runs then, too.
-    pub(super) fn ask<D: Decode>(
+    /// A source that sends nothing before its first poll, which is also when `encode` runs. Each
+    /// attempt has a decoder of its own.
+    pub(super) fn ask<D: Decode + Send + Unpin + 'static>(
         self,
         headers: &'static [(&'static str, &'static str)],
         key_header: KeyHeader,
-        encode: impl FnOnce() -> Result<Vec<u8>, Error> + Send + 'static,
-        decoder: D,
-    ) -> Exchange<D> {
+        encode: impl FnOnce() -> Result<Vec<u8>, Error> + Send + Unpin + 'static,
+        decoder: impl Fn() -> D + Send + Unpin + 'static,
+        allowed: Retries,
+    ) -> impl TurnSource + Send + 'static {
         let mut secrets = self.endpoint.secrets();
         secrets.extend(self.key.clone());
-        let secrets: Arc<[Secret]> = secrets.into();
-        let hidden = secrets.clone();
-        let sending = async move {
-            let body = caught_encode(encode)?;
-            let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned()));
-            let headers: Vec<_> = headers.chain(self.headers).collect();
-            let key = self.key.as_ref().filter(|key| !key.is_empty()).map(key_header);
-            let with_key = key.is_some();
-            let began = Instant::now();
-            let patience = Patience::new(self.timeouts, began);
-            let (to, timeouts) = (&self.endpoint, &self.timeouts);
-            let (headers, secrets) = (&headers, &hidden);
-            let post = Post { to, headers, key, body, timeouts, began, secrets };
-            let answering = async { stream_of(self.http.post(post).await?, with_key).await };
-            let (body, request_id) = match patience.until() {
-                Some(at) => tokio::time::timeout_at(at, answering)
-                    .await
-                    .unwrap_or_else(|_| Err(patience.over()))?,
-                None => answering.await?,
-            };
-            Ok(Answer { body, request_id, patience })
+        let policy = self.retry.clone();
+        let attempts = Exchanges {
+            caller: self,
+            headers,
+            key_header,
+            body: Encoded::NotYet(encode),
+            decoder,
+            secrets: secrets.into(),
         };
-        let on_its_way = OnItsWay::Sending(sending.boxed(), Some(decoder));
-        Exchange { on_its_way, secrets }
+        Retrying::new(attempts, policy, allowed)
     }
 }
 
+/// The settings of the transport, the same for each provider that has a [`Caller`].
+macro_rules! transport_settings {
+    ($provider:ident) => {
+        impl $provider {
+            /// Sets the client; the one that all providers share unless set.
+            pub fn with_http(mut self, http: crate::http::HttpClient) -> Self {
+                self.caller.http = http;
+                self
+            }
+
+            /// Sets the time limits. They hold for each attempt.
+            pub fn with_timeouts(mut self, timeouts: crate::http::Timeouts) -> Self {
+                self.caller.timeouts = timeouts;
+                self
+            }
+
+            /// Sets how many times a request is sent, and how long to wait in between: at most 3
+            /// times by default.
+            ///
+            /// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the
+            /// server says in `x-should-retry` or in words that it is of no use; nothing is retried
+            /// once the model has begun its answer. The server's own `retry-after` is obeyed up to
+            /// [`Backoff::retry_after_cap`](crate::provider::Backoff::retry_after_cap). A connection
+            /// that the server closed while it was not in use is replaced at once, without a wait.
+            /// Each wait is reported by a [`Retrying`](crate::TurnEvent::Retrying) before it begins.
+            ///
+            /// [`Retry`](crate::provider::Retry), or a provider that is asked next, takes the place
+            /// of these retries.
+            pub fn with_backoff(mut self, backoff: crate::provider::Backoff) -> Self {
+                self.caller.retry.backoff = backoff;
+                self
+            }
+
+            /// Sends each request once: its first error is the turn's.
+            pub fn without_retries(self) -> Self {
+                let backoff = crate::provider::Backoff { attempts: 1, ..Default::default() };
+                self.with_backoff(backoff)
+            }
+
+            /// Sets where the jitter of the waits comes from.
+            pub fn with_random(mut self, random: impl crate::env::Random + 'static) -> Self {
+                self.caller.retry.random = std::sync::Arc::new(random);
+                self
+            }
+        }
+    };
+}
+
+pub(super) use transport_settings;
+
+/// The errors that are retried by default, as the SDKs of the vendors do it: failed connections and
+/// the statuses 408, 409, 429 and 5xx, unless the body says that the cause is permanent. What the
+/// vendor's `x-should-retry` says counts first.
+///
+/// A time-out of this crate's own is not among them, since the provider may be at work, and neither
+/// is a turn that broke off.
+fn is_retried(error: &Error) -> bool {
+    if let Some(told) = error.retryable_as_told() {
+        return told;
+    }
+    match error.kind() {
+        ErrorKind::Connect | ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::Server => {
+            error.is_retryable()
+        }
+        ErrorKind::Timeout => error.status().is_some(),
+        ErrorKind::Unsupported => error.status() == Some(501),
+        _ => false,
+    }
+}
+
+/// The attempts at one turn.
+struct Exchanges<E, M> {
+    caller: Caller,
+    headers: &'static [(&'static str, &'static str)],
+    key_header: KeyHeader,
+    body: Encoded<E>,
+    decoder: M,
+    secrets: Arc<[Secret]>,
+}
+
+/// The body of the request, which is the same in each attempt.
+enum Encoded<E> {
+    NotYet(E),
+    Bytes(Bytes),
+    /// It cannot be encoded, or is not needed any more.
+    Gone,
+}
+
+impl<D, E, M> Attempts for Exchanges<E, M>
+where
+    D: Decode + Unpin,
+    E: FnOnce() -> Result<Vec<u8>, Error>,
+    M: Fn() -> D,
+{
+    type Attempt = Exchange<D>;
+
+    fn begin(&mut self, failed: Option<&Error>) -> Exchange<D> {
+        let body = match std::mem::replace(&mut self.body, Encoded::Gone) {
+            Encoded::NotYet(encode) => caught_encode(encode).map(Bytes::from),
+            Encoded::Bytes(bytes) => Ok(bytes),
+            Encoded::Gone => Err(Error::new(ErrorKind::Other, "the request was given up")),
+        };
+        if let Ok(bytes) = &body {
+            self.body = Encoded::Bytes(bytes.clone());
+        }
+        let connection = match failed.is_some_and(was_closed) {
+            true => Connection::New,
+            false => Connection::Any,
+        };
+        let sending = send(
+            self.caller.clone(),
+            self.headers,
+            self.key_header,
+            body,
+            connection,
+            Arc::clone(&self.secrets),
+        );
+        let on_its_way = OnItsWay::Sending(sending.boxed(), Some((self.decoder)()));
+        Exchange { on_its_way, secrets: Arc::clone(&self.secrets) }
+    }
+
+    fn is_stale(&self, error: &Error) -> bool {
+        was_closed(error)
+    }
+
+    fn begun(&mut self) {
+        self.body = Encoded::Gone;
+    }
+}
+
+/// Sends a request and waits for an answer that is a stream.
+async fn send(
+    caller: Caller,
+    headers: &'static [(&'static str, &'static str)],
+    key_header: KeyHeader,
+    body: Result<Bytes, Error>,
+    connection: Connection,
+    secrets: Arc<[Secret]>,
+) -> Result<Answer, Error> {
+    let body = body?;
+    let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned()));
+    let headers: Vec<_> = headers.chain(caller.headers).collect();
+    let key = caller.key.as_ref().filter(|key| !key.is_empty()).map(key_header);
+    let with_key = key.is_some();
+    let began = Instant::now();
+    let patience = Patience::new(caller.timeouts, began);
+    let (to, timeouts) = (&caller.endpoint, &caller.timeouts);
+    let (headers, secrets) = (&headers, &secrets);
+    let post = Post { to, headers, key, body, timeouts, began, secrets, connection };
+    let answering = async { stream_of(caller.http.post(post).await?, with_key).await };
+    let (body, request_id) = match patience.until() {
+        Some(at) => {
+            tokio::time::timeout_at(at, answering).await.unwrap_or_else(|_| Err(patience.over()))?
+        }
+        None => answering.await?,
+    };
+    Ok(Answer { body, request_id, patience })
+}
+
 /// One request on its way. No error that leaves it shows what is secret, wherever it comes from.
-pub(super) struct Exchange<D> {
+struct Exchange<D> {
     on_its_way: OnItsWay<D>,
     secrets: Arc<[Secret]>,
 }

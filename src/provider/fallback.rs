@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use crate::error::Error;
-use crate::provider::attempt::Attempt;
 use crate::provider::{Provider, remedy};
 use crate::request::Request;
 use crate::stream::{TurnSource, TurnStream, seal};
@@ -18,6 +17,11 @@ use crate::turn::TurnBuilder;
 /// errors of the kinds `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`,
 /// `server`, `generation_failed`, `context_window`, `incomplete_turn`, `protocol` and `too_large`.
 /// What is wrong with the request itself is given at once.
+///
+/// The next provider is asked at once: only the last one waits and retries, unless
+/// [`retrying_first`](Self::retrying_first) is set. Errors that it is not told to fail over on are
+/// retried by each provider as ever, and so is, once, a connection that the server closed while it
+/// was not in use.
 ///
 /// What the failed provider had said is taken back first by a
 /// [`Retracted`](crate::TurnEvent::Retracted), which also counts what it has cost. Each turn begins
@@ -54,6 +58,8 @@ pub struct Fallback {
     others: Arc<[Arc<dyn Provider>]>,
     /// `None` is what [`remedy::another_could`] says.
     on: Option<Arc<Choice>>,
+    /// Whether a provider with another after it retries before it is given up.
+    retries_first: bool,
 }
 
 type Choice = dyn Fn(&Error) -> bool + Send + Sync;
@@ -61,7 +67,7 @@ type Choice = dyn Fn(&Error) -> bool + Send + Sync;
 impl Fallback {
     /// Begins with the provider that is asked first.
     pub fn new(first: impl Provider + 'static) -> Self {
-        Self { first: Arc::new(first), others: Arc::default(), on: None }
+        Self { first: Arc::new(first), others: Arc::default(), on: None, retries_first: false }
     }
 
     /// Adds the provider that is asked when all before it have failed.
@@ -74,6 +80,13 @@ impl Fallback {
     /// Goes on behind the errors for which this is true, and behind no others.
     pub fn on(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.on = Some(Arc::new(choose));
+        self
+    }
+
+    /// Lets every provider retry before the next one is asked. Without this, a provider that has
+    /// another one after it is given up at once, and only the last one retries.
+    pub fn retrying_first(mut self) -> Self {
+        self.retries_first = true;
         self
     }
 
@@ -117,9 +130,21 @@ struct Falling {
     fallback: Fallback,
     request: Request,
     /// `None` before each is asked.
-    attempt: Option<Attempt>,
+    attempt: Option<TurnStream>,
     /// What each that was asked has failed with.
     failed: Vec<(String, Error)>,
+}
+
+impl Falling {
+    /// The request as the provider at `at` gets it.
+    fn request_for(&self, at: usize) -> Request {
+        let mut request = self.request.clone();
+        if self.fallback.get(at + 1).is_some() && !self.fallback.retries_first {
+            let fallback = self.fallback.clone();
+            request.retries = request.retries.except(move |error| fallback.goes_on(error));
+        }
+        request
+    }
 }
 
 impl TurnSource for Falling {
@@ -134,11 +159,11 @@ impl TurnSource for Falling {
                 return Poll::Ready(None);
             };
             let Some(attempt) = &mut this.attempt else {
-                let request = this.request.clone();
-                this.attempt = Some(Attempt::new(&**provider, request));
+                let request = this.request_for(this.failed.len());
+                this.attempt = Some(provider.stream_turn(request));
                 continue;
             };
-            let error = match ready!(attempt.poll(cx, turn)) {
+            let error = match ready!(Pin::new(attempt).poll_turn(cx, turn)) {
                 Some(Err(error)) => error,
                 pushed => return Poll::Ready(pushed),
             };
@@ -149,9 +174,8 @@ impl TurnSource for Falling {
                 let failed = std::mem::take(&mut this.failed);
                 return Poll::Ready(Some(Err(FallbackFailure::wrap(error, failed))));
             }
-            if let Some(failed) = this.attempt.take() {
-                failed.void(&error, turn);
-            }
+            this.attempt = None;
+            turn.void(&error);
             if turn.has_events() {
                 return Poll::Ready(Some(Ok(())));
             }

@@ -33,7 +33,6 @@
 //! [The guide](crate::guide::wires) has what each wire carries.
 
 pub mod anthropic;
-mod attempt;
 mod breaker;
 mod context;
 mod decode;

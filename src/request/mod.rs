@@ -1,12 +1,14 @@
 //! What a provider is asked.
 
 mod options;
+mod retries;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 pub use options::{Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice};
+pub use retries::Retries;
 
 use crate::item::History;
 
@@ -34,6 +36,8 @@ pub struct Request {
     pub model: Option<String>,
     /// How the model is asked: limits, sampling, reasoning, the form of the answer.
     pub options: Options,
+    /// Whether the provider may send the request again when it fails. It is not part of a recording.
+    pub retries: Retries,
 }
 
 /// The system prompt, in two zones.
@@ -66,6 +70,7 @@ impl Request {
             tools: Arc::default(),
             model: None,
             options: Options::default(),
+            retries: Retries::default(),
         }
     }
 
@@ -78,6 +83,12 @@ impl Request {
     /// Sets how the model is asked.
     pub fn with_options(mut self, options: Options) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Sets whether the provider may send the request again when it fails.
+    pub fn with_retries(mut self, retries: Retries) -> Self {
+        self.retries = retries;
         self
     }
 

@@ -46,6 +46,8 @@ impl Recorder {
                 self.write_all(turn.to_history_items(), &mut entries);
                 self.open.extend(turn.tool_calls().map(|call| call.call_id.clone()));
             }
+            // It opens no turn.
+            Event::Turn(TurnEvent::Retrying { .. }) => {}
             Event::Turn(event) => {
                 self.flush_results();
                 self.partial.absorb(event);

@@ -111,6 +111,10 @@ impl Fold {
     }
 
     fn observe_turn(&mut self, event: &TurnEvent) {
+        // It opens no turn.
+        if let TurnEvent::Retrying { .. } = event {
+            return;
+        }
         // Without a `TurnStarted` a turn begins with its first event.
         self.flush_results();
         match event {

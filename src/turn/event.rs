@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::turn::{Text, Turn};
 use crate::usage::Usage;
 
@@ -62,6 +63,17 @@ pub enum TurnEvent {
     UsageUpdate {
         /// All tokens of this attempt up to now.
         usage: Usage,
+    },
+    /// The request failed before anything was said, and is sent again after a wait that begins now.
+    ///
+    /// It belongs to no part of the turn, and no fold counts it.
+    Retrying {
+        /// How many attempts have failed so far, from 1.
+        attempt: u32,
+        /// How long the wait is, in milliseconds.
+        delay_ms: u64,
+        /// Why the last attempt failed.
+        error: Arc<Error>,
     },
     /// All of this open turn is void: a retry or a fallback starts over.
     Retracted {

@@ -81,7 +81,7 @@ impl PartialTurn {
             }
             TurnEvent::UsageUpdate { usage } => self.usage = *usage,
             TurnEvent::Retracted { .. } => *self = Self::default(),
-            TurnEvent::TurnComplete { .. } => {}
+            TurnEvent::Retrying { .. } | TurnEvent::TurnComplete { .. } => {}
         }
     }
 

@@ -19,9 +19,9 @@ mod value {
 
     use super::{Decoder, encode};
     use crate::error::Error;
-    use crate::http::{Endpoint, HttpClient, Secret, Timeouts};
+    use crate::http::{Endpoint, Secret};
     use crate::provider::Provider;
-    use crate::provider::exchange::Caller;
+    use crate::provider::exchange::{Caller, transport_settings};
     use crate::request::Request;
     use crate::stream::{TurnStream, seal};
 
@@ -75,12 +75,6 @@ mod value {
             Ok(self)
         }
 
-        /// Sets the client; the one that all providers share unless set.
-        pub fn with_http(mut self, http: HttpClient) -> Self {
-            self.caller.http = http;
-            self
-        }
-
         /// Asks for a feature that is not for everybody yet, by the name that its documentation
         /// gives for `anthropic-beta`. Several may be asked for, one after the other.
         ///
@@ -102,22 +96,20 @@ mod value {
             }
             self
         }
-
-        /// Sets how long to wait for what.
-        pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
-            self.caller.timeouts = timeouts;
-            self
-        }
     }
+
+    transport_settings!(Anthropic);
 
     impl Provider for Anthropic {
         fn stream_turn(&self, request: Request) -> TurnStream {
             let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
             let history = request.history.clone();
-            let decoder = Decoder::new(&model);
+            let (retries, asked) = (request.retries.clone(), model.clone());
+            let decoder = move || Decoder::new(&asked);
             let encode = move || encode(&request, &model);
             let key_header = |key: &Secret| ("x-api-key", key.expose().to_owned());
-            seal(&history, self.caller.clone().ask(HEADERS, key_header, encode, decoder))
+            let caller = self.caller.clone();
+            seal(&history, caller.ask(HEADERS, key_header, encode, decoder, retries))
         }
 
         fn model(&self) -> &str {

@@ -24,9 +24,9 @@ mod value {
 
     use super::{Decoder, encode, model};
     use crate::error::Error;
-    use crate::http::{Endpoint, HttpClient, Secret, Timeouts};
+    use crate::http::{Endpoint, Secret};
     use crate::provider::Provider;
-    use crate::provider::exchange::Caller;
+    use crate::provider::exchange::{Caller, transport_settings};
     use crate::request::Request;
     use crate::stream::{TurnStream, seal};
 
@@ -86,25 +86,16 @@ mod value {
             self.caller.endpoint = Endpoint::new(url.as_ref(), PATH)?;
             Ok(self)
         }
-
-        /// Sets the client; the one that all providers share unless set.
-        pub fn with_http(mut self, http: HttpClient) -> Self {
-            self.caller.http = http;
-            self
-        }
-
-        /// Sets how long to wait for what.
-        pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
-            self.caller.timeouts = timeouts;
-            self
-        }
     }
+
+    transport_settings!(Gemini);
 
     impl Provider for Gemini {
         fn stream_turn(&self, request: Request) -> TurnStream {
             let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
             let history = request.history.clone();
-            let decoder = Decoder::new(&model);
+            let (retries, asked) = (request.retries.clone(), model.clone());
+            let decoder = move || Decoder::new(&asked);
             let mut caller = self.caller.clone();
             let path = model::path(&model, ACTION);
             if let Ok(path) = &path {
@@ -114,7 +105,7 @@ mod value {
             // Nothing is sent where the body or the address cannot be written.
             let encode = move || path.and_then(|_| encode(&request, &model));
             let key_header = |key: &Secret| ("x-goog-api-key", key.expose().to_owned());
-            seal(&history, caller.ask(&[], key_header, encode, decoder))
+            seal(&history, caller.ask(&[], key_header, encode, decoder, retries))
         }
 
         fn model(&self) -> &str {

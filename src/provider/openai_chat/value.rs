@@ -8,9 +8,9 @@ use futures::stream;
 use super::dialect::{Dialect, KeyHeader, UserField};
 use super::{Decoder, encode};
 use crate::error::{Error, ErrorKind};
-use crate::http::{Endpoint, HttpClient, Secret, Timeouts};
+use crate::http::{Endpoint, Secret};
 use crate::provider::Provider;
-use crate::provider::exchange::Caller;
+use crate::provider::exchange::{Caller, transport_settings};
 use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 
@@ -118,19 +118,9 @@ impl OpenAiChat {
     pub fn dialect(&self) -> &Dialect {
         &self.dialect
     }
-
-    /// Sets the client; the one that all providers share unless set.
-    pub fn with_http(mut self, http: HttpClient) -> Self {
-        self.caller.http = http;
-        self
-    }
-
-    /// Sets how long to wait for what.
-    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
-        self.caller.timeouts = timeouts;
-        self
-    }
 }
+
+transport_settings!(OpenAiChat);
 
 impl Provider for OpenAiChat {
     fn stream_turn(&self, request: Request) -> TurnStream {
@@ -139,7 +129,8 @@ impl Provider for OpenAiChat {
             return seal(&history, stream::once(ready(Err(error.clone()))));
         }
         let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
-        let decoder = Decoder::new(&model, &dialect);
+        let (retries, asked) = (request.retries.clone(), model.clone());
+        let decoder = move || Decoder::new(&asked, &dialect);
         let encode = move || encode(&request, &model, &dialect);
         let key_header = match dialect.key {
             KeyHeader::Bearer => {
@@ -147,7 +138,8 @@ impl Provider for OpenAiChat {
             }
             KeyHeader::ApiKey => |key: &Secret| ("api-key", key.expose().to_owned()),
         };
-        seal(&history, self.caller.clone().ask(&[], key_header, encode, decoder))
+        let caller = self.caller.clone();
+        seal(&history, caller.ask(&[], key_header, encode, decoder, retries))
     }
 
     fn model(&self) -> &str {

@@ -33,9 +33,9 @@ mod value {
 
     use super::{Decoder, encode};
     use crate::error::Error;
-    use crate::http::{Endpoint, HttpClient, Secret, Timeouts};
+    use crate::http::{Endpoint, Secret};
     use crate::provider::Provider;
-    use crate::provider::exchange::Caller;
+    use crate::provider::exchange::{Caller, transport_settings};
     use crate::request::Request;
     use crate::stream::{TurnStream, seal};
 
@@ -87,29 +87,23 @@ mod value {
             self.caller.endpoint = Endpoint::new(url.as_ref(), PATH)?;
             Ok(self)
         }
-
-        /// Sets the client; the one that all providers share unless set.
-        pub fn with_http(mut self, http: HttpClient) -> Self {
-            self.caller.http = http;
-            self
-        }
-
-        /// Sets how long to wait for what.
-        pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
-            self.caller.timeouts = timeouts;
-            self
-        }
     }
+
+    transport_settings!(OpenAiResponses);
 
     impl Provider for OpenAiResponses {
         fn stream_turn(&self, request: Request) -> TurnStream {
             let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
             let history = request.history.clone();
-            let tools = request.tools.iter().map(|tool| tool.name.as_str());
-            let decoder = Decoder::new(&model).with_tools(tools);
+            let (retries, asked) = (request.retries.clone(), model.clone());
+            let tools = Arc::clone(&request.tools);
+            let decoder = move || {
+                Decoder::new(&asked).with_tools(tools.iter().map(|tool| tool.name.as_str()))
+            };
             let encode = move || encode(&request, &model);
             let key_header = |key: &Secret| ("authorization", format!("Bearer {}", key.expose()));
-            seal(&history, self.caller.clone().ask(&[], key_header, encode, decoder))
+            let caller = self.caller.clone();
+            seal(&history, caller.ask(&[], key_header, encode, decoder, retries))
         }
 
         fn model(&self) -> &str {

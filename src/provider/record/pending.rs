@@ -38,7 +38,8 @@ impl Pending {
             | TurnEvent::ToolCallStart { .. }
             | TurnEvent::ToolCallArgsDelta { .. }
             | TurnEvent::ToolCallEnd { .. }
-            | TurnEvent::UsageUpdate { .. } => Vec::new(),
+            | TurnEvent::UsageUpdate { .. }
+            | TurnEvent::Retrying { .. } => Vec::new(),
         };
         if let Some((block, piece)) = piece(&event) {
             let at = self.ends.iter().position(|(open, _)| *open == block);
@@ -101,6 +102,7 @@ fn piece(event: &TurnEvent) -> Option<(Block, &str)> {
         TurnEvent::ToolCallStart { .. }
         | TurnEvent::ToolCallEnd { .. }
         | TurnEvent::UsageUpdate { .. }
+        | TurnEvent::Retrying { .. }
         | TurnEvent::Retracted { .. }
         | TurnEvent::TurnComplete { .. } => None,
     }
@@ -115,6 +117,7 @@ fn piece_mut(event: &mut TurnEvent) -> Option<&mut Text> {
         TurnEvent::ToolCallStart { .. }
         | TurnEvent::ToolCallEnd { .. }
         | TurnEvent::UsageUpdate { .. }
+        | TurnEvent::Retrying { .. }
         | TurnEvent::Retracted { .. }
         | TurnEvent::TurnComplete { .. } => None,
     }

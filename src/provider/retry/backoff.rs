@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use crate::env::Random;
 
-/// How often a request is sent, and how long to wait in between.
+/// How many times a request is sent, and how long to wait in between.
 ///
-/// Before try `n + 1` it waits a random time between zero and `base · factor^(n-1)`, at most
-/// `cap`: "full jitter", which spreads those who failed together. Where the provider said how long
-/// to wait, it waits at least that.
+/// Before attempt `n + 1` it waits a random time between zero and `base · factor^(n-1)`, at most
+/// `cap`: "full jitter", which spreads out clients that failed together. If the provider said how
+/// long to wait, it waits at least that.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,17 +21,17 @@ use crate::env::Random;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// How often the request is sent in all; 4 by default. 0 is read as 1.
+    /// How many times the request is sent in all; 3 by default. 0 is read as 1.
     pub attempts: u32,
-    /// The longest wait before the second try; 500 ms by default.
+    /// The longest wait before the second attempt; 500 ms by default.
     pub base: Duration,
     /// How much longer each next wait may be; 2 by default. Less than 1, or no number, is read
     /// as 1.
     pub factor: f64,
     /// The longest wait of all that the provider did not ask for; 30 s by default.
     pub cap: Duration,
-    /// The longest wait that the provider may ask for; 60 s by default. Where it asks for a longer
-    /// one, the error is given at once and still carries it in
+    /// The longest wait that the provider may ask for; 60 s by default. If it asks for a longer
+    /// one, the error is returned at once and still carries it in
     /// [`retry_after`](crate::Error::retry_after).
     pub retry_after_cap: Duration,
 }
@@ -39,7 +39,7 @@ pub struct Backoff {
 impl Default for Backoff {
     fn default() -> Self {
         Self {
-            attempts: 4,
+            attempts: 3,
             base: Duration::from_millis(500),
             factor: 2.0,
             cap: Duration::from_secs(30),
@@ -49,8 +49,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The longest time that is waited behind so many failed tries, from 1, unless the provider
-    /// asks for more.
+    /// Upper bound of the wait after `failed` failed attempts, from 1, unless the provider asks for
+    /// more.
     pub fn ceiling(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
@@ -62,7 +62,7 @@ impl Backoff {
         Duration::try_from_secs_f64(seconds).unwrap_or(self.cap).min(self.cap)
     }
 
-    /// How long to wait behind so many failed tries; `None` if the error is to be given instead.
+    /// How long to wait after `failed` failed attempts; `None` if the error is returned instead.
     pub(super) fn wait(
         &self,
         failed: u32,

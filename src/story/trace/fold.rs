@@ -94,6 +94,8 @@ impl Fold {
             Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
                 self.run.used.add(*usage, &self.run.model, &self.prices);
             }
+            // It opens no turn.
+            Event::Turn(TurnEvent::Retrying { .. }) => {}
             Event::Turn(_) | Event::Continued { .. } => self.say(elapsed, steps),
             Event::Tool(ToolEvent::Output(result)) => {
                 let step = self.result(result, elapsed);

@@ -35,6 +35,7 @@ impl TurnBuilder {
                 self.partial.usage = usage;
                 self.retract(why);
             }
+            event @ TurnEvent::Retrying { .. } => self.retry(event),
             TurnEvent::TurnComplete { turn } => self.adopt(turn),
             event => {
                 self.partial.absorb(&event);

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::places::Places;
 use super::{MOST_ITEMS, TurnBuilder};
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
+use crate::usage::Usage;
 
 impl TurnBuilder {
     /// The terminal marker: why the model stopped, and the wire's own word for it.
@@ -56,6 +58,32 @@ impl TurnBuilder {
         self.places = Places::default();
         self.stop = None;
         self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
+    }
+
+    /// Voids an attempt that failed, so that another can follow: what it said and what it cost is
+    /// [retracted](Self::retract), and nothing is emitted if there was neither.
+    pub(crate) fn void(&mut self, error: &Error) {
+        if self.has_begun() || self.partial.usage != Usage::default() {
+            self.retract(error.to_string());
+        } else if !self.finished {
+            // The next attempt has a model and a response id of its own.
+            self.partial = PartialTurn::default();
+        }
+    }
+
+    /// Reports that `attempt` attempts failed, the last one with `error`, and that the request is
+    /// sent again after `delay`. Nothing is emitted once something was said: a retry would have to
+    /// [retract](Self::retract) it first.
+    pub fn retrying(&mut self, attempt: u32, delay: Duration, error: Error) {
+        let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        self.retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
+    }
+
+    /// Passes on the report of a retry.
+    pub(super) fn retry(&mut self, event: TurnEvent) {
+        if !self.finished && !self.has_begun() {
+            self.events.push_back(event);
+        }
     }
 
     /// Completes the turn.

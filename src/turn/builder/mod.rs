@@ -154,6 +154,11 @@ impl TurnBuilder {
         self.partial.usage
     }
 
+    /// Whether anything of the model's answer came in this attempt, and not only a count.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.completed || !self.partial.blocks.is_empty() || !self.calls.is_empty()
+    }
+
     /// Whether a piece of the model's own answer waits to be taken out, and not only counts.
     pub(crate) fn has_output(&self) -> bool {
         self.events.iter().any(|event| match event {
@@ -164,6 +169,7 @@ impl TurnBuilder {
             | TurnEvent::ToolCallArgsDelta { .. }
             | TurnEvent::ToolCallEnd { .. } => true,
             TurnEvent::UsageUpdate { .. }
+            | TurnEvent::Retrying { .. }
             | TurnEvent::Retracted { .. }
             | TurnEvent::TurnComplete { .. } => false,
         })

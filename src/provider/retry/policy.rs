@@ -1,0 +1,53 @@
+//! Which errors are retried, and after which wait.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::env::{Random, SystemRandom};
+use crate::error::Error;
+use crate::provider::Backoff;
+
+/// Which errors are retried, how many times, and after which waits.
+#[derive(Clone)]
+pub(in crate::provider) struct Policy {
+    pub(in crate::provider) backoff: Backoff,
+    pub(in crate::provider) random: Arc<dyn Random>,
+    pub(in crate::provider) retry_if: Arc<Choice>,
+    /// Whether an attempt is retried that has said something; it is retracted first.
+    pub(in crate::provider) retracts: bool,
+}
+
+pub(in crate::provider) type Choice = dyn Fn(&Error) -> bool + Send + Sync;
+
+impl Policy {
+    /// Retries the errors for which `retry_if` is true, with the default backoff.
+    pub(in crate::provider) fn new(
+        retry_if: impl Fn(&Error) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            backoff: Backoff::default(),
+            random: Arc::new(SystemRandom),
+            retry_if: Arc::new(retry_if),
+            retracts: false,
+        }
+    }
+
+    /// How long to wait after `failed` attempts, the last of which failed with `error`; `None` if
+    /// it is not retried.
+    pub(super) fn wait(&self, failed: u32, error: &Error) -> Option<Duration> {
+        if !(self.retry_if)(error) {
+            return None;
+        }
+        self.backoff.wait(failed, error.retry_after(), &*self.random)
+    }
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("backoff", &self.backoff)
+            .field("retracts", &self.retracts)
+            .finish_non_exhaustive()
+    }
+}

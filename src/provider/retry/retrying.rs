@@ -1,0 +1,116 @@
+//! One turn, attempted again and again: what `Retry` and the providers over HTTP share.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::Sleep;
+
+use crate::error::Error;
+use crate::provider::retry::policy::Policy;
+use crate::request::Retries;
+use crate::stream::TurnSource;
+use crate::turn::TurnBuilder;
+
+/// Makes the attempts at one turn.
+pub(in crate::provider) trait Attempts {
+    /// One attempt.
+    type Attempt: TurnSource + Unpin;
+
+    /// Begins an attempt. `failed` is the error of the one before.
+    fn begin(&mut self, failed: Option<&Error>) -> Self::Attempt;
+
+    /// Whether the first error of a turn is no failure of the server's, so that the request is sent
+    /// again without a wait.
+    fn is_stale(&self, error: &Error) -> bool {
+        let _ = error;
+        false
+    }
+
+    /// The model has begun its answer: the turn is not attempted again unless it retracts.
+    fn begun(&mut self) {}
+}
+
+/// One turn, attempted until an attempt succeeds or its error is not retried.
+pub(in crate::provider) struct Retrying<A: Attempts> {
+    attempts: A,
+    policy: Policy,
+    /// Whether the caller handles some of the errors itself.
+    allowed: Retries,
+    /// How many attempts have failed.
+    failed: u32,
+    /// Whether the attempts know that the answer has begun.
+    begun: bool,
+    stage: Stage<A::Attempt>,
+}
+
+enum Stage<T> {
+    /// Before the first attempt.
+    First,
+    Trying(T),
+    Waiting(Pin<Box<Sleep>>, Error),
+}
+
+impl<A: Attempts> Retrying<A> {
+    pub(in crate::provider) fn new(attempts: A, policy: Policy, allowed: Retries) -> Self {
+        Self { attempts, policy, allowed, failed: 0, begun: false, stage: Stage::First }
+    }
+
+    /// How long to wait before the next attempt; `None` if there is none.
+    fn wait(&self, error: &Error, has_begun: bool) -> Option<Duration> {
+        if has_begun && !self.policy.retracts {
+            return None;
+        }
+        // Also for a caller that has another provider to ask: this one has not failed.
+        let is_stale = self.failed == 1 && !self.allowed.is_none() && self.attempts.is_stale(error);
+        if !is_stale && !self.allowed.allow(error) {
+            return None;
+        }
+        let wait = self.policy.wait(self.failed, error)?;
+        Some(if is_stale { Duration::ZERO } else { wait })
+    }
+}
+
+impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let this = &mut *self;
+        loop {
+            let error = match &mut this.stage {
+                Stage::First => {
+                    this.stage = Stage::Trying(this.attempts.begin(None));
+                    continue;
+                }
+                Stage::Waiting(sleep, error) => {
+                    ready!(sleep.as_mut().poll(cx));
+                    this.begun = false;
+                    this.stage = Stage::Trying(this.attempts.begin(Some(error)));
+                    continue;
+                }
+                Stage::Trying(attempt) => match ready!(Pin::new(attempt).poll_turn(cx, turn)) {
+                    Some(Err(error)) => error,
+                    pushed => {
+                        if !this.begun && turn.has_begun() {
+                            this.begun = true;
+                            this.attempts.begun();
+                        }
+                        return Poll::Ready(pushed);
+                    }
+                },
+            };
+            this.failed = this.failed.saturating_add(1);
+            let Some(wait) = this.wait(&error, turn.has_begun()) else {
+                return Poll::Ready(Some(Err(error)));
+            };
+            // The wait begins now, whenever the consumer asks for what comes after its report.
+            let sleep = Box::pin(tokio::time::sleep(wait));
+            turn.void(&error);
+            turn.retrying(this.failed, wait, error.clone());
+            this.stage = Stage::Waiting(sleep, error);
+            return Poll::Ready(Some(Ok(())));
+        }
+    }
+}
