@@ -38,8 +38,11 @@ pub fn body(
                 while let Some(event) = parts.deliver(&mut state) {
                     yield Step::Value(event);
                 }
-                let Some(event) = parts.make_room(&mut state).await else { break };
-                yield Step::Value(event);
+                if let Some(event) = parts.make_room(&mut state).await {
+                    yield Step::Value(event);
+                } else if !parts.admit(&state).await {
+                    break;
+                }
             }
             let request = parts.request(&mut state).await?;
             yield Step::Value(parts.turn_started(&state));

@@ -9,9 +9,10 @@ use futures::task::AtomicWaker;
 use tokio::time::Instant;
 
 use crate::agent::RunHandle;
+use crate::agent::admission::Admission;
 use crate::event::Undelivered;
 use crate::item::ToolCall;
-use crate::tool::{ToolContext, Verdict};
+use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
 /// What holders want of a run, and what it has used. Its locks are never held across an await, and
@@ -29,6 +30,8 @@ pub(super) struct Control {
     started_calls: Mutex<Vec<ToolContext>>,
     charged: Mutex<Charged>,
     children: Mutex<HashMap<String, RunHandle>>,
+    admission: Admission,
+    data: Mutex<RunData>,
 }
 
 #[derive(Default)]
@@ -190,6 +193,21 @@ impl Control {
         *charged
     }
 
+    /// Changes what the tools of the run are handed.
+    pub(super) fn change_data(&self, change: impl FnOnce(RunData) -> RunData) {
+        let data = self.data();
+        *lock(&self.data) = change(data);
+    }
+
+    pub(super) fn data(&self) -> RunData {
+        lock(&self.data).clone()
+    }
+
+    /// What the run holds of its pool.
+    pub(super) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
     pub(super) fn adopt(&self, call_id: &str, child: RunHandle) {
         lock(&self.children).insert(call_id.to_owned(), child);
     }
@@ -203,6 +221,7 @@ impl Control {
         drop(self.waker.take());
         self.close_verdicts();
         drop(self.take_started());
+        self.admission.clear();
         let mut said = lock(&self.said);
         said.over = true;
         let steered = std::mem::take(&mut said.steered);

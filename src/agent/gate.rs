@@ -2,25 +2,42 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 
 use crate::agent::hook::Permitted;
-use crate::agent::{Parts, State};
+use crate::agent::{Parts, State, WaitForSlot};
 use crate::error::Error;
-use crate::item::{ToolCall, ToolResult};
-use crate::tool::{Answer, Gate, Permit, Tool, ToolContext, Verdict};
+use crate::item::{Json, Report, ToolCall, ToolResult};
+use crate::tool::{Answer, Gate, Permit, Tool, ToolContext, Verdict, redact_all};
+
+impl Parts {
+    /// What a call that was dropped had put on record, as hooks let it be seen.
+    pub(super) fn redacted(&self, context: &ToolContext) -> Report {
+        let mut report = context.report();
+        let call = context.turn().tool_calls().find(|call| call.call_id == context.call_id());
+        if let Some(call) = call {
+            let hooks = &self.agent().hooks;
+            // The run is over: what could not be looked through is not kept, and that is all.
+            let _ = redact_all(&mut report.evidence, |json| hooks.redact_evidence(call, json));
+        }
+        report
+    }
+}
 
 /// The gate of one turn.
 pub(super) struct RunGate {
     parts: Parts,
     state: State,
+    /// `Some` while the next call waits for a slot of the pool.
+    slot: Option<WaitForSlot>,
 }
 
 impl RunGate {
     pub(super) fn new(parts: Parts, state: State) -> Self {
-        Self { parts, state }
+        Self { parts, state, slot: None }
     }
 
     /// The verdict that the run was resumed with. It holds for exactly the call it was given for.
@@ -74,12 +91,29 @@ impl Gate for RunGate {
         self.parts.agent().interactive || self.parts.control().holds_verdict_or_closes()
     }
 
+    fn poll_slot(&mut self, _call: &ToolCall, cx: &mut Context<'_>) -> Poll<Box<dyn Any + Send>> {
+        let Some(pool) = self.parts.agent().budget.shared_pool() else {
+            return Poll::Ready(Box::new(()));
+        };
+        let slot = ready!(self.slot.get_or_insert_with(|| pool.slot()).poll_unpin(cx));
+        self.slot = None;
+        Poll::Ready(Box::new(slot))
+    }
+
     fn starts(&mut self, context: &ToolContext) {
         self.parts.control().start(context);
     }
 
     fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
         self.parts.agent().hooks.after_tool(call, result)
+    }
+
+    fn redact_progress(&mut self, call: &ToolCall, data: &mut Json) -> Result<(), Error> {
+        self.parts.agent().hooks.redact_progress(call, data)
+    }
+
+    fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut Json) -> Result<(), Error> {
+        self.parts.agent().hooks.redact_evidence(call, evidence)
     }
 
     fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {

@@ -1,5 +1,6 @@
 //! What holders of a run can do to it while it goes on.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -162,6 +163,11 @@ impl RunHandle {
     /// The tokens that the run has used so far.
     pub fn usage(&self) -> Usage {
         self.journal.usage()
+    }
+
+    /// Hands a value to the tools of the run.
+    pub(crate) fn add_data<T: Any + Send + Sync>(&self, value: T) {
+        self.control.change_data(|data| data.with(value));
     }
 
     fn say(&self, when: When, input: Input) -> Result<Receipt, Undelivered> {

@@ -5,9 +5,11 @@
 //! value with a file of its own. A copy of the body is a loop of your own: hand it to
 //! [`Agent::run_by`].
 
+mod admission;
 mod body;
 mod budget;
 mod control;
+mod deadline;
 mod decide;
 pub mod detect;
 mod ending;
@@ -26,6 +28,7 @@ mod settings;
 mod state;
 mod subagent;
 mod validate;
+mod within;
 mod words;
 
 use std::fmt;
@@ -33,7 +36,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use body::body;
-pub use budget::{Budget, Nudging, Pool, Spent, Target, Tracker};
+pub use budget::{
+    Budget, Nudging, Pool, Reservation, Reserve, Slot, Spent, Target, Tracker, WaitForSlot,
+};
 pub use decide::{AtStop, Decision, Facts, Next, after_tools, at_stop, decide, on_error};
 pub use handle::{Receipt, RunHandle};
 pub use input::Input;
@@ -51,7 +56,7 @@ use crate::agent::replay::Watch;
 use crate::agent::run::Begin;
 use crate::agent::validate::Checks;
 use crate::context::{Compactor, Shorten, Window};
-use crate::env::{Ids, SystemIds};
+use crate::env::{Ids, SystemIds, TimeLimit};
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::History;
@@ -61,6 +66,9 @@ use crate::story::Trace;
 use crate::story::trace::BudgetsLeft;
 use crate::stream::Step;
 use crate::tool::Toolkit;
+
+/// How long the compactor may take, unless set.
+const COMPACTOR_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A model, its tools and the rules of its loop. Cheap to clone.
 ///
@@ -105,7 +113,7 @@ pub struct Agent {
     hooks: Hooks,
     evidence: Option<RequireEvidence>,
     compactor: Option<Arc<dyn Compactor>>,
-    compactor_timeout: Duration,
+    compactor_timeout: TimeLimit,
     /// What is kept free of, where somebody has said how large it is.
     window: Option<Window>,
     /// Calls without a verdict are waited for.
@@ -132,7 +140,7 @@ impl Agent {
             hooks: Hooks::new(),
             evidence: None,
             compactor: Some(Arc::new(Shorten::new())),
-            compactor_timeout: Duration::from_mins(2),
+            compactor_timeout: TimeLimit::Default(COMPACTOR_TIMEOUT),
             window: None,
             interactive: false,
             audited: false,

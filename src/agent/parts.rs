@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::stream;
+
 use crate::agent::budget::Spent;
 use crate::agent::control::{Control, When};
 use crate::agent::gate::RunGate;
@@ -10,10 +12,11 @@ use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
 use crate::context;
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event, Reason};
+use crate::item::ResultKind;
 use crate::provider::{Provider, another_could};
 use crate::request::{Output, Request, ToolChoice};
-use crate::stream::TurnStream;
-use crate::tool::ToolRun;
+use crate::stream::{TurnStream, seal};
+use crate::tool::{RunData, ToolRun};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 
@@ -51,6 +54,11 @@ impl Parts {
         &self.tape
     }
 
+    /// What [`Run::with_data`](crate::Run::with_data) handed to the run.
+    pub fn data(&self) -> RunData {
+        self.control().data()
+    }
+
     /// Draws an id.
     pub fn id(&self) -> String {
         self.tape.id().unwrap_or_else(|| self.agent.ids.draw())
@@ -74,10 +82,12 @@ impl Parts {
             follow_up: self.control().is_waiting(When::ModelStops),
             stopping: self.control().is_stopping(),
             exceeded: budget.exceeded(&spent),
-            too_many_calls: budget.allows_calls(&spent, calls).err(),
+            too_many_calls: budget.too_many_calls(&spent, calls),
+            is_time_up: budget.is_time_up(spent.elapsed),
         };
         self.tape.facts(&mut outside);
-        let Outside { steered, follow_up, stopping, exceeded, too_many_calls } = outside;
+        let Outside { steered, follow_up, stopping, exceeded, too_many_calls, is_time_up } =
+            outside;
         if state.wrapping_up.is_none() {
             state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
         }
@@ -95,7 +105,8 @@ impl Parts {
             too_many_calls,
             can_compact: self.agent.compactor.is_some() && !context::was_compacted(&state.history),
             fallbacks: self.agent.fallbacks.len(),
-            wrap_up: budget.wants_wrap_up(),
+            // Without time left for it there is no last turn.
+            wrap_up: budget.wants_wrap_up() && !is_time_up,
         }
     }
 
@@ -107,6 +118,8 @@ impl Parts {
                 budget.drain(more);
             }
         });
+        // What was used is counted: the rest of what was kept for it is given back.
+        self.control().admission().settle();
         Spent {
             usage: charged.usage,
             cost: charged.cost,
@@ -150,7 +163,8 @@ impl Parts {
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a hook fails, and
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if money is limited and the model has no price.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have one name, or money is
+    /// limited and the model has no price.
     pub async fn request(&self, state: &mut State) -> Result<Request, Error> {
         state.model_calls += 1;
         let mut request = self.agent.request(&state.history);
@@ -160,6 +174,7 @@ impl Parts {
         }
         // Boxed, so that a request takes no room in the body for all of the lap.
         let request = Box::pin(self.prepared(state, request)).await?;
+        request.check()?;
         let as_ever = Arc::ptr_eq(&request.tools, &self.agent.kit.specs());
         state.offered = (!as_ever).then(|| Arc::clone(&request.tools));
         let model = request.model.as_deref().unwrap_or(self.provider(state).model());
@@ -206,14 +221,19 @@ impl Parts {
         Ok(played.unwrap_or_else(|| self.send(state, request)))
     }
 
-    /// Sends a request. A provider with another after it leaves to the loop what that one handles.
+    /// Sends a request, unless the time of the run is over, which ends the run in its next poll. A
+    /// provider with another after it leaves to the loop what that one handles.
     fn send(&self, state: &State, mut request: Request) -> TurnStream {
+        if self.agent.budget.is_time_up(self.control().started().elapsed()) {
+            return seal(&request.history, stream::pending::<Result<TurnEvent, Error>>());
+        }
         let is_last = state.provider >= self.agent.fallbacks.len();
         let may_ask_again =
             state.wrapping_up.is_none() && state.model_calls < self.agent.limits.max_turns;
         if !is_last && may_ask_again {
             request.retries = request.retries.except(|error| another_could(error.kind()));
         }
+        self.control().admission().sent();
         self.provider(state).stream_turn(request)
     }
 
@@ -257,12 +277,22 @@ impl Parts {
             (Some(turn), None) => kit.run(&state.history, turn),
             (None, _) => kit.resume(&state.history)?,
         };
+        let run = run.with_data(self.data());
         if let Some(events) = self.tape.tools() {
             let pending = self.tape.outcome().map(|it| it.pending.clone()).unwrap_or_default();
             return Ok(run.played(events, pending));
         }
         Ok(match decision {
-            Decision::RunTools => run.gated(RunGate::new(self.clone(), state.clone())),
+            Decision::RunTools => {
+                let run = run.gated(RunGate::new(self.clone(), state.clone()));
+                match self.agent.budget.calls_left(&self.spent(state)) {
+                    Some((left, exceeded)) => {
+                        let why = words::out_of_budget(&exceeded);
+                        run.limited(left, ResultKind::Budget, why)
+                    }
+                    None => run,
+                }
+            }
             Decision::Refuse { kind, why, .. } => run.refused(*kind, why.clone()),
             Decision::Then(_) | Decision::Stop => run,
         })

@@ -1,12 +1,6 @@
 //! How the agent keeps its history shorter than the model's window.
 
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Poll;
-use std::time::Duration;
-
-use futures::future::BoxFuture;
-
+use crate::agent::within::{caught, within};
 use crate::agent::{Parts, State};
 use crate::context::{self, Compaction, CompactionFailure, Compactor};
 use crate::error::{Error, ErrorKind};
@@ -126,7 +120,8 @@ impl Parts {
         finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
     ) -> Result<Option<Compaction>, Error> {
         let limit = self.agent().compactor_timeout;
-        let Some(compaction) = within(limit, || compactor.compact(history)).await? else {
+        let made = within(COMPACTOR, limit, || compactor.compact(history)).await?;
+        let Some(compaction) = made? else {
             return Ok(None);
         };
         let usage = compaction.usage;
@@ -175,35 +170,6 @@ impl Parts {
             self.control().set_price(price);
         }
     }
-}
-
-/// Waits for a compaction for at most `limit`. The timer is made when the first poll was pending.
-async fn within(
-    limit: Duration,
-    ask: impl FnOnce() -> BoxFuture<'static, Result<Option<Compaction>, Error>>,
-) -> Result<Option<Compaction>, Error> {
-    let mut answer = caught(COMPACTOR, ask)?;
-    let mut timer = None;
-    let given = poll_fn(|cx| match caught(COMPACTOR, || answer.as_mut().poll(cx)) {
-        Ok(Poll::Ready(given)) => Poll::Ready(given),
-        Ok(Poll::Pending) => {
-            let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-            timer.as_mut().poll(cx).map(|()| Err(late(limit)))
-        }
-        Err(panicked) => Poll::Ready(Err(panicked)),
-    })
-    .await;
-    // Code of the compactor also runs when its future is dropped.
-    caught(COMPACTOR, || drop(answer)).and(given)
-}
-
-/// Runs code that is somebody's own; a panic is an error.
-fn caught<T>(whose: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| Error::panic(whose, &*payload))
-}
-
-fn late(limit: Duration) -> Error {
-    Error::new(ErrorKind::Timeout, format!("the compactor took longer than {limit:?}"))
 }
 
 fn unusable(what: &str) -> Error {

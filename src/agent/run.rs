@@ -1,5 +1,6 @@
 //! One run of an agent.
 
+use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -7,17 +8,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
-use futures::stream::{BoxStream, FusedStream, StreamExt};
+use futures::stream::{FusedStream, StreamExt};
 
+use crate::agent::deadline::{Due, RunDeadline};
 use crate::agent::evidence::Standing;
-use crate::agent::replay::{Ending, Tape};
+use crate::agent::replay::{Ending, Tape, TimeUp};
 use crate::agent::state::Verdicts;
 use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, State};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Reason, Undelivered};
-use crate::item::{History, ToolCall};
-use crate::story::Journal;
-use crate::stream::{StateCell, Step, loop_with_state};
+use crate::item::{History, ToolCall, ToolResult};
+use crate::story::{Cut, Journal};
+use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
+use crate::tool::RunData;
 use crate::usage::Usage;
 
 /// What a run begins with.
@@ -61,15 +64,44 @@ pub struct Run {
     /// The first event. `None` once it was given.
     input: Option<Event>,
     /// `None` once the loop is over; dropped before the ending is given.
-    events: Option<BoxStream<'static, Result<Event, Error>>>,
+    events: Option<Pin<Box<dyn Laps>>>,
     state: StateCell<State>,
+    deadline: RunDeadline,
+    /// `Some` from when only the time for a last turn is left, until that turn begins: the calls
+    /// that were dropped get their results.
+    cut: Option<Exceeded>,
+    /// The results since the active body began, where a last turn may have to know them.
+    results: Vec<ToolResult>,
     /// `Some` from the end of the loop to `Finished`.
-    ending: Option<(Reason, Option<Error>)>,
+    ending: Option<Close>,
     /// `Some` after `Finished`.
     outcome: Option<Box<Outcome>>,
     /// `Some` from `Finished` to the `Err` of a run that failed.
     failure: Option<Error>,
     parts: Parts,
+}
+
+/// How a run ends.
+struct Close {
+    reason: Reason,
+    error: Option<Error>,
+    /// Set if its time was over.
+    time_up: Option<Exceeded>,
+}
+
+/// The loop of a run, which can drop its body and begin again.
+trait Laps: Stream<Item = Result<Event, Error>> + Send {
+    fn begin_anew(self: Pin<&mut Self>, state: State);
+}
+
+impl<F, St> Laps for LoopWithState<F, St, State>
+where
+    F: FnMut(State) -> St + Send,
+    St: Stream<Item = Result<Step<Event, State>, Error>> + Send,
+{
+    fn begin_anew(self: Pin<&mut Self>, state: State) {
+        Self::begin_anew(self, state);
+    }
 }
 
 impl Run {
@@ -98,8 +130,60 @@ impl Run {
         let state = State { standing, resuming, ..State::new(history) };
         let given = parts.clone();
         let (events, state) = loop_with_state(state, move |state| body(given.clone(), state));
-        let events = Some(events.boxed());
-        Self { input, events, state, ending: None, outcome: None, failure: None, parts }
+        let events: Option<Pin<Box<dyn Laps>>> = Some(Box::pin(events));
+        Self {
+            input,
+            events,
+            state,
+            deadline: RunDeadline::new(),
+            cut: None,
+            results: Vec::new(),
+            ending: None,
+            outcome: None,
+            failure: None,
+            parts,
+        }
+    }
+
+    /// Hands a value to the tools of this run, which find it by its type with
+    /// [`ToolContext::data`](crate::tool::ToolContext::data): who asks, a connection. Call it before
+    /// the first poll; a call that has begun keeps what there was.
+    ///
+    /// Sub-agents have it, too. It is not part of the history: a run that is resumed gets it again.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::{Agent, Tool};
+    ///
+    /// struct User(&'static str);
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let greet = Tool::new("greet", "Greets the user", |(), cx| async move {
+    ///     match cx.data::<User>() {
+    ///         Some(user) => format!("Hello, {}!", user.0),
+    ///         None => "Hello!".to_owned(),
+    ///     }
+    /// });
+    /// let model = Scripted::function(|request, n| match n {
+    ///     0 => Reply::new().call("greet", json!({})),
+    ///     _ => Reply::text(&request.history.last().unwrap().as_tool_result().unwrap().content.text()),
+    /// });
+    /// let agent = Agent::new(model).with_tools([greet]);
+    /// let outcome = agent.run("Hi").with_data(User("Ada")).outcome().await;
+    /// assert_eq!(outcome.text, "Hello, Ada!");
+    /// # }
+    /// ```
+    pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
+        self.parts.control().change_data(|data| data.with(value));
+        self
+    }
+
+    /// Hands over what a parent has.
+    pub(super) fn inheriting(self, data: RunData) -> Self {
+        self.parts.control().change_data(|_| data);
+        self
     }
 
     /// Drives the run to its end; after `Finished` it returns at once. Dropping the future cancels
@@ -198,22 +282,27 @@ impl Run {
     }
 
     /// Drops the loop, and with it all that runs.
-    fn end(&mut self, reason: Reason, error: Option<Error>) {
+    fn end(&mut self, reason: Reason, error: Option<Error>, time_up: Option<Exceeded>) {
         if reason == Reason::Pending {
             // No event tells with what an external call would run.
             self.parts.handle().journal.ask(&self.state.get().pending);
         }
-        if error.is_some() || matches!(reason, Reason::Interrupted(_)) {
-            self.parts.tape().ended(error.as_ref());
+        if error.is_some() || time_up.is_some() || matches!(reason, Reason::Interrupted(_)) {
+            self.parts.tape().ended(error.as_ref(), time_up.map(TimeUp::End));
         }
-        self.ending = Some((reason, error));
-        let handle = self.handle();
-        handle.control.close_verdicts();
+        self.ending = Some(Close { reason, error, time_up });
+        self.parts.control().close_verdicts();
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
+        self.keep_reports();
+    }
+
+    /// Keeps what calls had put on record that were dropped.
+    fn keep_reports(&self) {
+        let handle = self.parts.handle();
         for context in handle.control.take_started() {
-            handle.journal.report(context.call_id(), context.report());
+            handle.journal.report(context.call_id(), self.parts.redacted(&context));
         }
         for (call_id, report) in self.parts.tape().reports() {
             handle.journal.report(&call_id, report);
@@ -222,10 +311,10 @@ impl Run {
 
     /// The next event of the ending.
     fn close(&mut self) -> Option<Event> {
-        let (reason, error) = self.ending.as_ref()?;
+        let Close { reason, error, time_up } = self.ending.as_ref()?;
         // What a run crossed that ended for another reason did not end it.
         let counts = |it: &Exceeded| *reason == Reason::Budget || it.kind == BudgetKind::Target;
-        let budget = self.state.get().exceeded.filter(counts);
+        let budget = time_up.or_else(|| self.state.get().exceeded.filter(counts));
         let handle = self.parts.handle();
         let played = self.parts.tape().outcome();
         let undelivered = || {
@@ -256,7 +345,7 @@ impl Run {
 
     /// Ends a loop that is played where the recorded one was ended from outside.
     fn end_as(&mut self, ending: Ending, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let Ending { polled, mut error } = ending;
+        let Ending { polled, mut error, time_up } = ending;
         if let (true, Some(events)) = (polled, &mut self.events) {
             let polled = catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx)));
             // It knows more of its own error than what was written of it.
@@ -267,25 +356,104 @@ impl Run {
             }
         }
         let phase = self.handle().journal.phase();
-        let reason = error.as_ref().map_or(Reason::Interrupted(phase), Reason::of_error);
-        self.end(reason, error);
+        match (time_up, error) {
+            (Some(TimeUp::WrapUp(exceeded)), _) => self.cut_short(exceeded),
+            (Some(TimeUp::End(exceeded)), _) => self.end(Reason::Budget, None, Some(exceeded)),
+            (None, Some(error)) => self.end(Reason::of_error(&error), Some(error), None),
+            (None, None) => self.end(Reason::Interrupted(phase), None, None),
+        }
         Poll::Ready(None)
+    }
+
+    /// Does what the end of a time asks for.
+    fn time_is_up(&mut self, due: Due, cx: &Context<'_>) -> Poll<Option<Event>> {
+        let elapsed = self.parts.control().started().elapsed();
+        match (due, self.parts.agent().budget.time_up(elapsed)) {
+            (Due::WrapUp, _) if self.state.get().wrapping_up.is_some() => {
+                self.deadline.wraps_up();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            (Due::WrapUp, Some(exceeded)) => self.cut_short(exceeded),
+            (Due::End, exceeded @ Some(_)) => self.end(Reason::Budget, None, exceeded),
+            (Due::NoTimer | Due::WrapUp | Due::End, _) => {
+                let message = "the time limit of the budget needs a tokio runtime with its time \
+                     enabled";
+                let error = Error::new(ErrorKind::InvalidRequest, message);
+                self.parts.agent().hooks.failure(&self.state.get(), &error);
+                self.end(Reason::of_error(&error), Some(error), None);
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    /// Drops all that runs, so that the last turn can begin.
+    fn cut_short(&mut self, exceeded: Exceeded) {
+        self.parts.tape().ended(None, Some(TimeUp::WrapUp(exceeded)));
+        self.deadline.wraps_up();
+        self.parts.control().close_verdicts();
+        self.begin_anew(self.state.get());
+        self.keep_reports();
+        self.cut = Some(exceeded);
+    }
+
+    /// Begins the last turn. The body sees that the time is over, and announces it.
+    fn begin_last_turn(&mut self, exceeded: Exceeded) {
+        let journal = &self.parts.handle().journal;
+        let (history, requests) = (journal.history(), journal.requests());
+        let state = self.state.get().cut_short(history, requests, &self.results, exceeded);
+        self.results.clear();
+        self.begin_anew(state);
+    }
+
+    fn begin_anew(&mut self, state: State) {
+        let Some(events) = &mut self.events else { return };
+        // A panic in a `Drop` is no reason to end without a last turn.
+        let events = events.as_mut();
+        let _ = catch_unwind(AssertUnwindSafe(|| events.begin_anew(state)));
+    }
+
+    /// Keeps the results of the active body, where a last turn may have to know them.
+    fn note(&mut self, event: &Event) {
+        if !self.deadline.may_wrap_up() {
+            return;
+        }
+        match event {
+            Event::Continued { .. } => self.results.clear(),
+            event => self.results.extend(event.tool_output().cloned()),
+        }
+    }
+
+    /// Nothing streams and nothing runs that has to be dropped.
+    fn is_between_turns(&self) -> bool {
+        let journal = &self.parts.handle().journal;
+        journal.is_answered() && !journal.is_open()
     }
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let control = Arc::clone(&self.parts.handle().control);
         control.register(cx.waker());
         if control.is_interrupted() {
-            self.end(Reason::Interrupted(self.handle().journal.phase()), None);
+            self.end(Reason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
         if let Some(ending) = self.parts.tape().ending() {
             return self.end_as(ending, cx);
         }
+        if self.deadline.is_over()
+            && !self.is_between_turns()
+            && let Poll::Ready(due) = self.deadline.poll(cx)
+        {
+            return self.time_is_up(due, cx);
+        }
         self.parts.tape().polled();
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         let error = match catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx))) {
-            Ok(polled) => match ready!(polled) {
+            Ok(Poll::Pending) => {
+                let due = ready!(self.deadline.poll(cx));
+                return self.time_is_up(due, cx);
+            }
+            Ok(Poll::Ready(polled)) => match polled {
                 // The ending of another run, handed on: this one's own comes last.
                 Some(Ok(Event::Finished(_))) => {
                     cx.waker().wake_by_ref();
@@ -304,12 +472,12 @@ impl Run {
         match error {
             // An interrupt of this very poll, from a hook or a tool, is no other end.
             _ if control.is_interrupted() => {
-                self.end(Reason::Interrupted(self.handle().journal.phase()), None);
+                self.end(Reason::Interrupted(self.handle().journal.phase()), None, None);
             }
-            Some(error) => self.end(Reason::of_error(&error), Some(error)),
+            Some(error) => self.end(Reason::of_error(&error), Some(error), None),
             None => {
                 let reason = self.state.get().ending.unwrap_or(Reason::Stopped);
-                self.end(reason, None);
+                self.end(reason, None, None);
             }
         }
         Poll::Ready(None)
@@ -328,12 +496,25 @@ impl Stream for Run {
             this.parts.tape().event(&input);
             return Poll::Ready(Some(Ok(input)));
         }
-        if this.events.is_some()
-            && let Some(event) = ready!(this.poll_loop(cx))
-        {
-            this.parts.handle().journal.observe(&event);
-            this.parts.tape().event(&event);
-            return Poll::Ready(Some(Ok(event)));
+        if !this.parts.tape().is_playing() {
+            this.deadline.start(&this.parts.agent().budget, this.parts.control().started());
+        }
+        while this.events.is_some() {
+            if let Some(exceeded) = this.cut {
+                if let Some(event) = this.parts.handle().journal.answer_missing(Cut::TimeUp) {
+                    this.results.extend(event.tool_output().cloned());
+                    this.parts.tape().event(&event);
+                    return Poll::Ready(Some(Ok(event)));
+                }
+                this.cut = None;
+                this.begin_last_turn(exceeded);
+            }
+            if let Some(event) = ready!(this.poll_loop(cx)) {
+                this.parts.handle().journal.observe(&event);
+                this.parts.tape().event(&event);
+                this.note(&event);
+                return Poll::Ready(Some(Ok(event)));
+            }
         }
         if let Some(event) = this.close() {
             this.parts.tape().event(&event);

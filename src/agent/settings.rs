@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::agent::hook::Hook;
 use crate::agent::{Agent, Budget, Limits};
 use crate::context::{Compactor, Window};
-use crate::env::Ids;
+use crate::env::{Ids, TimeLimit};
 use crate::provider::Provider;
 use crate::request::Options;
 use crate::tool::{Tool, Toolkit};
@@ -15,6 +15,13 @@ impl Agent {
     /// Sets the tools, at most 4 of which run at once.
     pub fn with_tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
         self.with_kit(Toolkit::new(tools))
+    }
+
+    /// Adds a tool to those that there are.
+    pub fn with_tool(mut self, tool: Tool) -> Self {
+        let tool = if self.audited { tool.audited() } else { tool };
+        self.kit = self.kit.with_tool(tool);
+        self
     }
 
     /// Sets the tools as a kit.
@@ -166,6 +173,9 @@ impl Agent {
     }
 
     /// Sets how long a hook may take for each answer; 30 seconds unless set.
+    ///
+    /// The time is tokio's: outside of a tokio runtime the default does not hold, and a limit that was
+    /// set is an error of a hook that does not answer at its first poll.
     pub fn with_hook_timeout(mut self, timeout: Duration) -> Self {
         self.hooks = self.hooks.with_timeout(timeout);
         self
@@ -235,9 +245,10 @@ impl Agent {
     }
 
     /// Sets how long the compactor may take; 120 seconds unless set. One that takes longer is dropped,
-    /// and has failed. The time is tokio's; a compactor that answers at its first poll needs no runtime.
+    /// and has failed. The time is tokio's: outside of a tokio runtime the default does not hold, and
+    /// a limit that was set is an error of a compactor that does not answer at its first poll.
     pub fn with_compactor_timeout(mut self, timeout: Duration) -> Self {
-        self.compactor_timeout = timeout;
+        self.compactor_timeout = TimeLimit::Set(timeout);
         self
     }
 

@@ -26,6 +26,8 @@ pub struct State {
     pub turn_count: u32,
     /// How many calls were run.
     pub tool_calls: u32,
+    /// Whether calls of the last turn were not run because the limit of tool calls was reached.
+    pub calls_cut: bool,
     /// How many replies in a row could not be used.
     pub malformed: u32,
     /// Whether the model was asked again after a stop reason that is not understood.
@@ -95,6 +97,7 @@ impl State {
             model_calls: 0,
             turn_count: 0,
             tool_calls: 0,
+            calls_cut: false,
             malformed: 0,
             asked_again: false,
             recovery_count: 0,
@@ -136,10 +139,34 @@ impl State {
         Self {
             repeats: turn.map_or(self.repeats, |turn| self.repeats.and(turn, &answered.results)),
             tool_calls: self.tool_calls.saturating_add(u32::try_from(ran).unwrap_or(u32::MAX)),
+            calls_cut: kinds().any(|kind| kind == ResultKind::Budget),
             malformed,
             retries: 0,
             history: answered.history,
             pending: answered.pending,
+            ..self
+        }
+    }
+
+    /// The state of a run whose body was dropped in the middle, so that a last turn can begin.
+    /// `results` are those that came since the body began.
+    pub(super) fn cut_short(
+        mut self,
+        history: History,
+        requests: u32,
+        results: &[ToolResult],
+        exceeded: Exceeded,
+    ) -> Self {
+        self.standing.note(results);
+        let ran = results.iter().filter(|result| result.kind.has_run()).count();
+        Self {
+            history,
+            model_calls: requests.max(self.model_calls),
+            tool_calls: self.tool_calls.saturating_add(u32::try_from(ran).unwrap_or(u32::MAX)),
+            exceeded: Some(exceeded),
+            resuming: None,
+            pending: Vec::new(),
+            notes: Vec::new(),
             ..self
         }
     }

@@ -8,6 +8,7 @@ use crate::agent::evidence::{RequireEvidence, is_cut_short};
 use crate::agent::{Agent, RunHandle};
 use crate::error::Error;
 use crate::event::{Event, Outcome, Reason, ToolEvent};
+use crate::http::Timeouts;
 use crate::item::{History, SideEffect, ToolResult};
 use crate::tool::{
     Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Update, Updates, checked_spec,
@@ -73,7 +74,8 @@ impl Agent {
             agent = agent.with_max_turns(MAX_TURNS);
         }
         // It hands a dry run on.
-        Ok(Tool::from_handler(SubAgent { agent, spec: checked_spec(spec)? }).knows_dry_runs())
+        let tool = Tool::from_handler(SubAgent { agent, spec: checked_spec(spec)? });
+        Ok(tool.running_agents().knows_dry_runs().with_timeout(Timeouts::NEVER))
     }
 }
 
@@ -109,7 +111,8 @@ impl ToolHandler for SubAgent {
         }
         let policy = agent.evidence.clone();
         // The same call has the same history, and its calls the same keys.
-        let mut run = agent.run_from(History::with_id(cx.idempotency_key()), prompt);
+        let run = agent.run_from(History::with_id(cx.idempotency_key()), prompt);
+        let mut run = run.inheriting(cx.run_data().clone());
         if let Some(parent) = cx.extension::<RunHandle>() {
             parent.control.adopt(cx.call_id(), run.handle());
         }

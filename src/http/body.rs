@@ -11,8 +11,9 @@ use futures::Stream;
 use futures::stream::{BoxStream, StreamExt};
 use tokio::time::Instant;
 
+use crate::env::after;
 use crate::error::{Error, ErrorKind};
-use crate::http::deadline::{Deadline, after};
+use crate::http::deadline::Deadline;
 
 /// The bytes of an answer as they come. Dropping it closes the connection if it is not at its end.
 pub struct Body {

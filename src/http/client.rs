@@ -12,9 +12,8 @@ use reqwest::{Method, Url};
 use tokio::runtime;
 use tokio::time::Instant;
 
-use crate::env::{Clock, SystemClock};
+use crate::env::{Clock, SystemClock, after};
 use crate::error::{Error, ErrorKind};
-use crate::http::deadline::after;
 use crate::http::response::{Hook, Response, ResponseHead, run};
 use crate::http::secret::{basic, percent_decoded};
 use crate::http::{Body, Secret, Timeouts, masked};

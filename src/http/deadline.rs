@@ -3,7 +3,6 @@
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
@@ -33,13 +32,6 @@ impl Deadline {
             sleep.as_mut().reset(at);
         }
     }
-}
-
-/// When a wait that begins at `from` is over. One that ends farther away than clocks go never is.
-pub(crate) fn after(from: Instant, wait: Duration) -> Option<Instant> {
-    // A timer that is farther away than this would only be in the way.
-    const FAR: Duration = Duration::from_hours(24 * 365);
-    (wait < FAR).then(|| from.checked_add(wait)).flatten()
 }
 
 /// The earlier of two, of which none may ever come.

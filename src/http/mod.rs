@@ -25,7 +25,7 @@ pub use body::Body;
 pub use client::HttpClient;
 #[cfg(feature = "http")]
 pub(crate) use client::{Connection, Endpoint, Post, was_closed};
-pub(crate) use deadline::{Deadline, after, earlier};
+pub(crate) use deadline::{Deadline, earlier};
 #[cfg(feature = "http")]
 pub(crate) use response::Response;
 #[cfg(feature = "http")]

@@ -154,6 +154,12 @@ impl Item {
         Self::new(ItemKind::ToolResult(result))
     }
 
+    /// The same as the last item of a completed turn.
+    pub fn with_turn_info(mut self, info: TurnInfo) -> Self {
+        self.turn = Some(Arc::new(info));
+        self
+    }
+
     /// Whether the model wrote it: text, reasoning, a call, or an item of the provider's own.
     pub fn is_models_words(&self) -> bool {
         match self.kind {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -62,6 +62,18 @@ impl Json {
     pub fn to_value(&self) -> serde_json::Value {
         self.get().unwrap_or_default()
     }
+}
+
+/// Reads a JSON text as a type, or says what does not fit, and where.
+pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner();
+        if path == "." { inner.to_string() } else { format!("{inner} (at `{path}`)") }
+    })?;
+    json.end().map_err(|error| error.to_string())?;
+    Ok(read)
 }
 
 impl From<&serde_json::Value> for Json {

@@ -8,7 +8,7 @@ mod clip;
 mod content;
 mod entry;
 mod history;
-mod json;
+pub(crate) mod json;
 mod known_ids;
 mod number_set;
 mod report;
@@ -25,6 +25,9 @@ pub(crate) use json::depth;
 pub(crate) use number_set::NumberSet;
 pub use report::{Evidence, Report, SideEffect};
 pub(crate) use settle::free_id;
-pub use settle::{INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION};
+pub use settle::{
+    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, TIME_UP_BEFORE_START,
+    TIME_UP_MID_EXECUTION,
+};
 pub use tool_item::{ResultKind, ToolCall, ToolResult};
 pub use turn_info::{StopReason, TurnInfo};

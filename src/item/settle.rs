@@ -8,6 +8,11 @@ use crate::item::{Item, ItemKind, ResultKind, ToolCall, ToolResult};
 pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
 /// What a call is answered with when its tool had not started.
 pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
+/// The text of a result whose tool was running when the time of its run was over.
+pub const TIME_UP_MID_EXECUTION: &str = "Timed out: the time of this run is over. What it began may \
+     have been done in part: look before you call it again.";
+/// The text of a result whose tool had not begun when the time of its run was over.
+pub const TIME_UP_BEFORE_START: &str = "Not run: the time of this run is over.";
 
 /// What is known of lawful items before those that are settled.
 #[derive(Default)]

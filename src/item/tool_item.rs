@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::de::IntoDeserializer;
 use serde::de::value::StrDeserializer;
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::item::{Content, Report};
+use crate::error::{Error, ErrorKind};
+use crate::item::{Content, Report, json};
 
 /// A call that the model asks for, as plain data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,36 @@ impl ToolCall {
             "" | "null" => "{}",
             text => text,
         }
+    }
+
+    /// Reads the arguments as a type; empty ones and `null` are `{}`.
+    ///
+    /// ```
+    /// use turnstream::item::ToolCall;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Delete {
+    ///     path: String,
+    /// }
+    ///
+    /// let call = ToolCall {
+    ///     call_id: "c1".into(),
+    ///     name: "delete".into(),
+    ///     arguments: r#"{"path":"notes.md"}"#.into(),
+    /// };
+    /// assert_eq!(call.parse::<Delete>()?.path, "notes.md");
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`](ErrorKind::Malformed) if they are not JSON or do not fit the type; the message
+    /// says where.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        json::read(self.arguments_or_empty()).map_err(|why| {
+            let message = format!("the arguments of `{}` do not fit: {why}", self.name);
+            Error::new(ErrorKind::Malformed, message).with_parameter(self.call_id.clone())
+        })
     }
 }
 

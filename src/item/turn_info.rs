@@ -74,7 +74,19 @@ impl<'de> Deserialize<'de> for StopReason {
     }
 }
 
-/// What the last item of a completed turn carries.
+/// What the last item of a completed turn carries: with it a history says that the turn is complete,
+/// and why the model stopped.
+///
+/// ```
+/// use turnstream::History;
+/// use turnstream::item::{Item, StopReason, TurnInfo};
+///
+/// // A history that was not written by a run, and whose call can be resumed.
+/// let call = Item::tool_call("c1", "delete", r#"{"path":"notes.md"}"#);
+/// let call = call.with_turn_info(TurnInfo::new(StopReason::ToolCalls));
+/// let history = History::from_items("h", [Item::user("Delete my notes"), call]);
+/// assert_eq!(history.unanswered_calls().len(), 1);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnInfo {
     /// What the turn cost.
@@ -88,4 +100,23 @@ pub struct TurnInfo {
     pub response_id: Option<String>,
     /// Why the model stopped.
     pub stop_reason: StopReason,
+}
+
+impl TurnInfo {
+    /// The end of a turn of which nothing else is known.
+    pub fn new(stop_reason: StopReason) -> Self {
+        Self { usage: Usage::default(), model: None, response_id: None, stop_reason }
+    }
+
+    /// Sets what the turn cost.
+    pub fn with_usage(mut self, usage: Usage) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// Sets the model that answered.
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.model = Some(model.into());
+        self
+    }
 }

@@ -10,6 +10,7 @@ use pin_project::pin_project;
 use serde::de::IgnoredAny;
 use tokio::time::Sleep;
 
+use crate::env;
 use crate::error::{Error, ErrorKind};
 use crate::provider::patience::Patience;
 use crate::sse::{Frame, FrameReader};
@@ -145,9 +146,10 @@ where
                     }
                     Poll::Ready(_) => {}
                     Poll::Pending => {
-                        let sleep =
-                            sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(READ_ON)));
-                        ready!(sleep.as_mut().poll(cx));
+                        *sleep = sleep.take().or_else(|| env::sleep(READ_ON));
+                        if let Some(sleep) = sleep {
+                            ready!(sleep.as_mut().poll(cx));
+                        }
                     }
                 }
                 return Poll::Ready(Some(complete(this.decoder, turn)));

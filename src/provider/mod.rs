@@ -35,6 +35,7 @@
 pub mod anthropic;
 mod breaker;
 mod context;
+mod custom;
 mod decode;
 #[cfg(feature = "http")]
 mod exchange;
@@ -61,6 +62,7 @@ use std::sync::Arc;
 #[cfg(feature = "http")]
 pub use anthropic::Anthropic;
 pub use breaker::CircuitBreaker;
+pub use custom::{FromPollFn, FromStream, Piece, from_poll_fn, from_stream};
 pub use decode::{Decode, Decoding, Heard};
 pub use fallback::{Fallback, FallbackFailure};
 #[cfg(feature = "http")]
@@ -87,7 +89,9 @@ use crate::stream::TurnStream;
 
 /// Streams one turn of a model.
 ///
-/// A decorator, for retries or for a record, is a provider made of a provider.
+/// A decorator, for retries or for a record, is a provider made of a provider; it passes the
+/// [`retries`](Request::retries) of the request on. A provider of your own is ten lines with
+/// [`from_stream`] or [`from_poll_fn`].
 pub trait Provider: Send + Sync {
     /// Asks the model and streams its turn, sealed.
     ///

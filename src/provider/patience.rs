@@ -4,8 +4,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::Instant;
 
+use crate::env::after;
 use crate::error::{Error, ErrorKind};
-use crate::http::{Deadline, Timeouts, after, earlier};
+use crate::http::{Deadline, Timeouts, earlier};
 
 /// The limits on waiting that only the reader of an answer can hold: it knows what is output.
 /// Without any it waits for ever.

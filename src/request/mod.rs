@@ -3,6 +3,7 @@
 mod options;
 mod retries;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use options::{Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice};
 pub use retries::Retries;
 
+use crate::error::{Error, ErrorKind};
 use crate::item::History;
 
 /// Everything that one request to a model is made of.
@@ -90,6 +92,16 @@ impl Request {
     pub fn with_retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
         self
+    }
+
+    /// Checks what no provider takes, whatever its wire: two tools of one name.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let mut names = HashSet::with_capacity(self.tools.len());
+        let Some(tool) = self.tools.iter().find(|tool| !names.insert(tool.name.as_str())) else {
+            return Ok(());
+        };
+        let message = format!("two tools have the name `{}`", tool.name);
+        Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("tools"))
     }
 
     /// Sets the tools.

@@ -1,5 +1,6 @@
 //! One run of a session.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -50,6 +51,12 @@ impl SessionRun {
         let (handle, journal) = (run.handle(), run.journal().clone());
         let run = Recorded::new(run, session, version, restored);
         Self { settled: settled.into(), run, handle, journal, outcome: None }
+    }
+
+    /// Hands a value to the tools of this run; see [`Run::with_data`]. Call it before the first poll.
+    pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
+        self.handle.add_data(value);
+        self
     }
 
     /// Drives the run to its end. Dropping the future cancels the run.

@@ -2,9 +2,18 @@
 
 use crate::event::ToolEvent;
 use crate::item::{
-    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, Item, Report, ResultKind, ToolCall,
-    ToolResult,
+    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, Item, Report, ResultKind,
+    TIME_UP_BEFORE_START, TIME_UP_MID_EXECUTION, ToolCall, ToolResult,
 };
+
+/// Why calls get no result of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The run was interrupted, or failed.
+    Interrupted,
+    /// Its time is over.
+    TimeUp,
+}
 
 /// Calls of completed turns, in order, with what came for them.
 #[derive(Debug, Default)]
@@ -99,14 +108,16 @@ impl Batch {
         self.unanswered().next().is_none()
     }
 
-    /// The result of the next call that has none, made up.
-    pub(super) fn missing_output(&self) -> Option<ToolEvent> {
+    /// The result of the next call that has none and gets none of its own.
+    pub(super) fn missing_output(&self, cut: Cut) -> Option<ToolEvent> {
         let open = self.unanswered().next()?;
-        let text = match open.started {
-            true => INTERRUPTED_MID_EXECUTION,
-            false => INTERRUPTED_BEFORE_START,
+        let (kind, text) = match (cut, open.started) {
+            (Cut::Interrupted, true) => (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION),
+            (Cut::Interrupted, false) => (ResultKind::Interrupted, INTERRUPTED_BEFORE_START),
+            (Cut::TimeUp, true) => (ResultKind::Timeout, TIME_UP_MID_EXECUTION),
+            (Cut::TimeUp, false) => (ResultKind::Budget, TIME_UP_BEFORE_START),
         };
-        let result = ToolResult::answering(&open.call, ResultKind::Interrupted, text);
+        let result = ToolResult::answering(&open.call, kind, text);
         Some(ToolEvent::Output(result.with_report(open.report.clone())))
     }
 

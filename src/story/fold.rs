@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use crate::error::Error;
 use crate::event::{
-    AppendedWhy, Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Transition, Undelivered,
+    AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Transition,
+    Undelivered,
 };
 use crate::item::{History, Item, Json, Report, ToolCall, ToolResult};
-use crate::story::batch::{self, Batch};
+use crate::story::batch::{self, Batch, Cut};
 use crate::story::nested::Nested;
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
@@ -203,13 +204,29 @@ impl Fold {
         &self.nested
     }
 
+    /// A result for the next call that has none.
+    pub(super) fn missing_output(&self, cut: Cut) -> Option<ToolEvent> {
+        self.batch.missing_output(cut)
+    }
+
     /// What comes before a run can end for this reason: a result for the next call that has none.
     /// Calls that are pending get theirs from outside.
-    pub(super) fn missing_output(&self, reason: Reason) -> Option<ToolEvent> {
-        match reason == Reason::Pending {
-            true => None,
-            false => self.batch.missing_output(),
+    pub(super) fn missing_output_of(
+        &self,
+        reason: Reason,
+        budget: Option<Exceeded>,
+    ) -> Option<ToolEvent> {
+        let is_time = budget.is_some_and(|budget| budget.kind == BudgetKind::Time);
+        match reason {
+            Reason::Pending => None,
+            Reason::Budget if is_time => self.missing_output(Cut::TimeUp),
+            _ => self.missing_output(Cut::Interrupted),
         }
+    }
+
+    /// How many requests were begun.
+    pub(super) fn requests(&self) -> u32 {
+        self.requests
     }
 
     pub(super) fn outcome(

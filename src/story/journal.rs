@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::Error;
 use crate::event::{Event, Exceeded, Outcome, Phase, Reason, Undelivered};
 use crate::item::{History, Item, Report, ToolCall};
+use crate::story::batch::Cut;
 use crate::story::fold::Fold;
 use crate::usage::Usage;
 
@@ -123,6 +124,21 @@ impl Journal {
         self.with(|fold| fold.report(call_id, report));
     }
 
+    /// A result for the next call that has none, already observed: the calls were dropped, and the
+    /// run continues.
+    pub(crate) fn answer_missing(&self, cut: Cut) -> Option<Event> {
+        self.with(|fold| {
+            let event = Event::Tool(fold.missing_output(cut)?);
+            fold.observe(&event);
+            Some(event)
+        })
+    }
+
+    /// How many requests were begun.
+    pub(crate) fn requests(&self) -> u32 {
+        self.with(|fold| fold.requests())
+    }
+
     /// The next event of an ending, already observed: a made-up result for each call that has
     /// none, unless they are pending, then `Finished`.
     pub(crate) fn close(
@@ -133,7 +149,7 @@ impl Journal {
         undelivered: impl FnOnce() -> Vec<Undelivered>,
     ) -> Event {
         self.with(|fold| {
-            let event = match fold.missing_output(reason) {
+            let event = match fold.missing_output_of(reason, budget) {
                 Some(output) => Event::Tool(output),
                 None => {
                     let outcome = fold.outcome(reason, error.cloned(), budget, undelivered());

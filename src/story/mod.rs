@@ -10,6 +10,7 @@ pub mod trace;
 
 use futures::Stream;
 
+pub(crate) use batch::Cut;
 pub use finish_with::FinishWith;
 pub use journal::Journal;
 pub use journaled::Journaled;

@@ -110,6 +110,18 @@ impl<B, S, O: Observe<S>> Iteration<B, S, O> {
         guard.armed = false;
     }
 
+    /// Drops the active body, and begins again with a state from outside. A panic in the body's drop
+    /// ends the loop and propagates.
+    pub(super) fn begin_anew(self: Pin<&mut Self>, state: S) {
+        let mut guard = EndOnPanic { iteration: self, armed: true };
+        let mut this = guard.iteration.as_mut().project();
+        this.body.set(None);
+        *this.next = Some(state);
+        *this.ended = None;
+        *this.silent = 0;
+        guard.armed = false;
+    }
+
     /// Ends the loop from outside the body. The state of the next one becomes the final one.
     pub(super) fn end(self: Pin<&mut Self>, ended: Ended) {
         let this = self.project();

@@ -62,6 +62,14 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
         Self { make, iteration: Iteration::new(state, observer) }
     }
 
+    /// Drops the active body, and begins again with another state.
+    pub(crate) fn begin_anew(self: Pin<&mut Self>, state: S)
+    where
+        O: Observe<S>,
+    {
+        self.project().iteration.begin_anew(state);
+    }
+
     /// How the loop ended, or `None` while it goes on.
     pub fn ended(&self) -> Option<Ended> {
         self.iteration.ended()

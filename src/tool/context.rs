@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 
 use crate::item::{Json, Report, SideEffect};
+use crate::tool::RunData;
 use crate::turn::Turn;
 
 /// What a tool knows of the call it answers, and where it puts on record what it did. Owned, so
@@ -22,6 +23,7 @@ pub struct ToolContext {
     idempotency_key: String,
     dry_run: bool,
     extension: Option<Arc<dyn Any + Send + Sync>>,
+    data: RunData,
     record: Arc<Record>,
 }
 
@@ -33,6 +35,7 @@ impl ToolContext {
             idempotency_key: format!("{history_id}/{call_id}"),
             dry_run: false,
             extension: None,
+            data: RunData::new(),
             record: Arc::default(),
         }
     }
@@ -44,6 +47,11 @@ impl ToolContext {
 
     pub(super) fn with_extension(mut self, extension: Option<Arc<dyn Any + Send + Sync>>) -> Self {
         self.extension = extension;
+        self
+    }
+
+    pub(super) fn with_data(mut self, data: RunData) -> Self {
+        self.data = data;
         self
     }
 
@@ -78,6 +86,17 @@ impl ToolContext {
     /// looks here between two steps.
     pub fn is_cancelled(&self) -> bool {
         self.record.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The value of this type that was handed to the run; see
+    /// [`Run::with_data`](crate::Run::with_data).
+    pub fn data<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.data.get()
+    }
+
+    /// All that was handed to the run, for a run of its own that the tool begins.
+    pub fn run_data(&self) -> &RunData {
+        &self.data
     }
 
     /// Puts on record that something that was there is different: a path, an id, an address.

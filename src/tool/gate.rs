@@ -3,12 +3,13 @@
 use std::any::Any;
 use std::future::ready;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::error::Error;
-use crate::item::{ToolCall, ToolResult};
+use crate::item::{Json, ToolCall, ToolResult};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
 /// What stands between the calls of a turn and their tools: rules, approvals, and whoever looks at
@@ -133,6 +134,16 @@ pub trait Gate: Send {
         false
     }
 
+    /// Waits for a place among the calls and requests that share a limit with it, before a call
+    /// starts: the default lets every call start. What it returns is dropped when the call ends.
+    ///
+    /// While it is pending, the call waits, and those after it; it wakes the task when it has a
+    /// place. Asked only for tools that do not [run agents](Tool::runs_agents).
+    fn poll_slot(&mut self, call: &ToolCall, cx: &mut Context<'_>) -> Poll<Box<dyn Any + Send>> {
+        let _ = (call, cx);
+        Poll::Ready(Box::new(()))
+    }
+
     /// A call starts with this context. Where it ends without a result, because everything that runs
     /// is dropped, its [report](ToolContext::report) tells what it had put on record.
     fn starts(&mut self, context: &ToolContext) {
@@ -147,6 +158,27 @@ pub trait Gate: Send {
     /// The result is given out as it was, then the run ends.
     fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
         let _ = (call, result);
+        Ok(())
+    }
+
+    /// Changes what a running call reports as progress, before anybody sees it.
+    ///
+    /// # Errors
+    ///
+    /// The run ends with it, and `null` is reported.
+    fn redact_progress(&mut self, call: &ToolCall, data: &mut Json) -> Result<(), Error> {
+        let _ = (call, data);
+        Ok(())
+    }
+
+    /// Changes each piece of evidence that a call has put on record, before [`after`](Self::after)
+    /// and before anybody sees it.
+    ///
+    /// # Errors
+    ///
+    /// The run ends with it, and `null` is kept.
+    fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut Json) -> Result<(), Error> {
+        let _ = (call, evidence);
         Ok(())
     }
 

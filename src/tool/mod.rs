@@ -1,9 +1,12 @@
 //! What an agent may do: tools, and the kit that runs the calls of a turn.
 
+#[cfg(feature = "schemars")]
+mod arguments;
 mod audited;
 mod begin;
 mod check;
 mod context;
+mod data;
 mod external;
 mod finish;
 mod gate;
@@ -26,11 +29,16 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 
+#[cfg(feature = "schemars")]
+pub use arguments::{Anything, NeverAnObject, ToolArguments};
 pub use context::ToolContext;
+pub use data::RunData;
 pub use finish::Answered;
 pub use gate::{Answer, Gate, Permit, Verdict};
-pub use output::{IntoToolOutput, ToolOutput, Update};
+pub use output::{IntoToolOutput, Json, ToolOutput, Update};
+pub(crate) use pass::redact_all;
 pub use run::ToolRun;
+pub use settings::DEFAULT_TIMEOUT;
 pub use toolkit::Toolkit;
 pub use why::{Risk, Why};
 

@@ -1,16 +1,16 @@
 //! What a tool gives back.
 
-use std::fmt;
+use std::error::Error as StdError;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, chain};
 use crate::event::Event;
-use crate::item::{Content, Json, Part};
+use crate::item::{self, Content, Part};
 
 /// What a running tool streams: any number of `Progress`, then one `Output`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
     /// How far it is, for whoever watches. The model does not see it.
-    Progress(Json),
+    Progress(item::Json),
     /// An event of a sub-agent that runs inside the tool, for whoever watches.
     Nested(Box<Event>),
     /// The result. What would come after it never runs.
@@ -53,7 +53,8 @@ impl ToolOutput {
 impl Update {
     /// How far it is. A value that is no JSON is shown as `null`.
     pub fn progress<T: serde::Serialize + ?Sized>(value: &T) -> Self {
-        Self::Progress(Json::new(value).unwrap_or_else(|_| serde_json::Value::Null.into()))
+        let null = |_| serde_json::Value::Null.into();
+        Self::Progress(item::Json::new(value).unwrap_or_else(null))
     }
 
     /// The result.
@@ -62,7 +63,18 @@ impl Update {
     }
 }
 
-/// What a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these.
+/// What a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these. Any other
+/// type that serialises is returned in a [`Json`].
+///
+/// The error of a `Result` is what the model reads, with the messages of all its sources. It is
+/// anything that `?` makes a `Box<dyn Error + Send + Sync>` of: an error type, a text, an
+/// `anyhow::Error`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the output of a tool",
+    label = "a tool's closure returns this",
+    note = "return text, a number, a `serde_json::Value` or a `ToolOutput`, or a `Result` of these whose error is a `std::error::Error`, a text or an `anyhow::Error`",
+    note = "any other type that implements `serde::Serialize` is returned as `turnstream::tool::Json(value)`"
+)]
 pub trait IntoToolOutput {
     /// Makes the output of it.
     fn into_tool_output(self) -> ToolOutput;
@@ -74,12 +86,43 @@ impl IntoToolOutput for ToolOutput {
     }
 }
 
-impl<T: IntoToolOutput, E: fmt::Display> IntoToolOutput for Result<T, E> {
+impl<T, E> IntoToolOutput for Result<T, E>
+where
+    T: IntoToolOutput,
+    E: Into<Box<dyn StdError + Send + Sync>>,
+{
     fn into_tool_output(self) -> ToolOutput {
         match self {
             Ok(value) => value.into_tool_output(),
-            Err(error) => ToolOutput::error(format!("Error: {error}")),
+            Err(error) => ToolOutput::error(format!("Error: {}", chain(&*error.into()))),
         }
+    }
+}
+
+/// A value as JSON text, the output of a tool.
+///
+/// ```
+/// use turnstream::tool::{Json, Tool};
+///
+/// #[derive(serde::Serialize)]
+/// struct Weather {
+///     degrees: i32,
+///     rain: bool,
+/// }
+///
+/// let weather = Tool::new("weather", "The weather in Oslo", |(), _cx| async {
+///     Json(Weather { degrees: 4, rain: true })
+/// });
+/// # drop(weather);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+/// A value that does not serialise to JSON, for example a map whose keys are not strings, is an
+/// error that the model reads.
+impl<T: serde::Serialize> IntoToolOutput for Json<T> {
+    fn into_tool_output(self) -> ToolOutput {
+        ToolOutput::json(&self.0).into_tool_output()
     }
 }
 
@@ -111,4 +154,4 @@ macro_rules! shown {
 
 content!(String, &str, Content, Vec<Part>);
 shown!(bool, char, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64);
-shown!(serde_json::Value, Json);
+shown!(serde_json::Value, item::Json);

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 
 use crate::error::{Error, ErrorKind, panic_message};
 use crate::event::ToolEvent;
-use crate::item::{ResultKind, ToolCall, ToolResult};
+use crate::item::{Json, ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, Misfit, fits};
 use crate::tool::{Answer, Permit, ToolContext, ToolRun, Verdict};
 
@@ -54,6 +54,14 @@ impl ToolRun {
                 return Ok(Passed::Event(self.give_out(at, &call, result)));
             }
         };
+        match &mut self.limit {
+            Some((0, (kind, why))) => {
+                let (kind, why) = (*kind, why.clone());
+                return Ok(self.answer(at, &call, kind, why));
+            }
+            Some((left, _)) => *left -= 1,
+            None => {}
+        }
         let candidate = Candidate { at, call, tool };
         let Some(gate) = &mut self.gate else { return self.permitted(candidate, Permit::run()) };
         let permit = guarded(|| gate.before(&candidate.call))?;
@@ -151,6 +159,21 @@ impl ToolRun {
         }
     }
 
+    /// Progress as the gate lets it be seen.
+    pub(super) fn redact(&mut self, mut event: ToolEvent) -> ToolEvent {
+        let ToolEvent::Progress { call_id, data, .. } = &mut event else { return event };
+        let turn = Arc::clone(&self.turn);
+        let call = turn.tool_calls().find(|call| call.call_id == *call_id);
+        if let (Some(gate), Some(call)) = (&mut self.gate, call)
+            && let Err(error) = guarded(|| gate.redact_progress(call, data)).flatten()
+        {
+            // What could not be looked through is not shown.
+            *data = serde_json::Value::Null.into();
+            self.fail(error);
+        }
+        event
+    }
+
     pub(super) fn starts(&mut self, context: &ToolContext) -> Result<(), Error> {
         self.gate.as_mut().map_or(Ok(()), |gate| guarded(|| gate.starts(context)))
     }
@@ -166,6 +189,14 @@ impl ToolRun {
         call: &ToolCall,
         mut result: ToolResult,
     ) -> ToolEvent {
+        if let (Some(gate), Some(report)) = (&mut self.gate, &mut result.report)
+            && !report.evidence.is_empty()
+        {
+            let redact = |json: &mut Json| guarded(|| gate.redact_evidence(call, json)).flatten();
+            if let Err(error) = redact_all(&mut Arc::make_mut(report).evidence, redact) {
+                self.fail(error);
+            }
+        }
         if let Some(gate) = &mut self.gate {
             let was = result.clone();
             let looked = guarded(|| gate.after(call, &mut result)).flatten();
@@ -216,6 +247,22 @@ impl Candidate {
             Verdict::Deny(_) | Verdict::Output(_) => true,
         }
     }
+}
+
+/// Redacts each piece of evidence. One that could not be looked through is not kept; the first error
+/// is returned.
+pub(crate) fn redact_all(
+    evidence: &mut [Json],
+    mut redact: impl FnMut(&mut Json) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut redacted = Ok(());
+    for json in evidence {
+        if let Err(error) = redact(json) {
+            *json = serde_json::Value::Null.into();
+            redacted = redacted.and(Err(error));
+        }
+    }
+    redacted
 }
 
 /// Calls the gate. Its panic is an error.

@@ -18,7 +18,9 @@ impl Toolkit {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call is open, if something else than
-    /// results follows the turn of the open ones, or if that turn does not allow calls to run.
+    /// results follows the turn of the open ones, if that turn is not known to be complete (its last
+    /// item carries a [`TurnInfo`](crate::item::TurnInfo)), or does not allow calls to run. The message
+    /// says which.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
         let mut open = history.unanswered_calls();
@@ -27,10 +29,13 @@ impl Toolkit {
         }
         let mut items: Vec<&Item> = history.iter().filter(|item| !item.tombstone).collect();
         while items.pop_if(|item| item.as_tool_result().is_some()).is_some() {}
-        let turn = Turn::resumed(&items)
-            .ok_or_else(|| refuse("the open calls are not at the end of the history"))?;
+        let turn = Turn::resumed(&items).map_err(refuse)?;
         if turn.calls().veto().is_some() {
-            return Err(refuse("the turn of the open calls does not allow them to run"));
+            let why = format!(
+                "the turn of the open calls does not allow them to run: it stopped as `{}`",
+                turn.stop_reason().as_str()
+            );
+            return Err(refuse(&why));
         }
         let mut queue = VecDeque::new();
         for (at, call) in turn.tool_calls().enumerate() {

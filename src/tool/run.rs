@@ -14,11 +14,11 @@ use crate::error::Error;
 use crate::event::ToolEvent;
 use crate::item::{History, ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, Refusal};
-use crate::tool::pass::{Asking, Passed};
+use crate::tool::pass::{Asking, Passed, guarded};
 use crate::tool::places::Places;
 use crate::tool::played::Played;
 use crate::tool::running::{Running, Said};
-use crate::tool::{Gate, Tool, ToolContext, Toolkit};
+use crate::tool::{Gate, RunData, Tool, ToolContext, Toolkit};
 use crate::turn::Turn;
 
 /// The calls of one turn while they run: a stream of their events, one output a call.
@@ -42,7 +42,10 @@ pub struct ToolRun {
     pub(super) resumed: bool,
     /// What each call is answered with instead of running.
     pub(super) refusal: Option<Refusal>,
+    /// How many calls may begin, and what the others are answered with.
+    pub(super) limit: Option<(u32, Refusal)>,
     pub(super) gate: Option<Box<dyn Gate>>,
+    data: RunData,
     /// Those that nobody looked at yet, in call order, with their places in it.
     queue: VecDeque<(usize, ToolCall)>,
     /// The one that the gate is being asked about.
@@ -53,7 +56,7 @@ pub struct ToolRun {
     allowed: VecDeque<Candidate>,
     places: Places,
     running: SelectAll<Running>,
-    /// When an event was last given out; `None` while no tool has a timeout.
+    /// When an event was last given out; `None` while no tool has a time limit.
     gave_out: Option<Instant>,
     is_timed: bool,
     /// What was given out, in the order in which it came, with the places of the calls.
@@ -78,7 +81,9 @@ impl ToolRun {
             turn,
             resumed: false,
             refusal: None,
+            limit: None,
             gate: None,
+            data: RunData::new(),
             queue,
             asking: None,
             waiting: Vec::new(),
@@ -106,9 +111,21 @@ impl ToolRun {
         self
     }
 
+    /// Hands data to the tools, as [`Run::with_data`](crate::Run::with_data) does.
+    pub fn with_data(mut self, data: RunData) -> Self {
+        self.data = data;
+        self
+    }
+
     /// Runs no call: each is answered so. A veto of the turn keeps its own answer.
     pub fn refused(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
         self.refusal = Some((kind, why.into()));
+        self
+    }
+
+    /// Lets the first `calls` begin that may, in call order, and answers the others so.
+    pub fn limited(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
+        self.limit = Some((calls, (kind, why.into())));
         self
     }
 
@@ -118,7 +135,7 @@ impl ToolRun {
         }
         loop {
             // One a poll, so that nothing of a tool runs before its `Started` is given out.
-            if let Some(event) = self.start_next()? {
+            if let Some(event) = self.start_next(cx)? {
                 return Ok(Poll::Ready(Some(event)));
             }
             match self.pass_next(cx)? {
@@ -128,30 +145,48 @@ impl ToolRun {
             }
         }
         Ok(match self.running.poll_next_unpin(cx) {
-            Poll::Ready(Some(Said::Event(event))) => Poll::Ready(Some(event)),
+            Poll::Ready(Some(Said::Event(event))) => Poll::Ready(Some(self.redact(event))),
             Poll::Ready(Some(Said::Ended { at, call, result })) => {
                 self.places.give_back();
                 Poll::Ready(Some(self.give_out(at, &call, result)))
             }
             Poll::Pending => Poll::Pending,
-            Poll::Ready(None) if self.asking.is_some() || self.is_waited_for()? => Poll::Pending,
+            // One that is allowed and has not begun waits for a slot.
+            Poll::Ready(None) if self.asking.is_some() || !self.allowed.is_empty() => Poll::Pending,
+            Poll::Ready(None) if self.is_waited_for()? => Poll::Pending,
             Poll::Ready(None) => Poll::Ready(None),
         })
     }
 
     /// Starts the first of those that may, if there is room.
-    fn start_next(&mut self) -> Result<Option<ToolEvent>, Error> {
-        let has_place = |candidate: &mut Candidate| self.places.are_left(candidate.tool.class());
-        let Some(candidate) = self.allowed.pop_front_if(has_place) else { return Ok(None) };
+    fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
+        let Some(first) = self.allowed.front() else { return Ok(None) };
+        if !self.places.are_left(first.tool.class()) {
+            return Ok(None);
+        }
+        let slot = match &mut self.gate {
+            Some(gate) if !first.tool.runs_agents() => {
+                match guarded(|| gate.poll_slot(&first.call, cx))? {
+                    Poll::Ready(slot) => Some(slot),
+                    Poll::Pending => return Ok(None),
+                }
+            }
+            Some(_) | None => None,
+        };
+        let Some(candidate) = self.allowed.pop_front() else { return Ok(None) };
         let call_id = &candidate.call.call_id;
         let context = ToolContext::new(call_id, self.history.id(), Arc::clone(&self.turn))
-            .in_dry_run(self.kit.is_dry_run());
+            .in_dry_run(self.kit.is_dry_run())
+            .with_data(self.data.clone());
         self.starts(&context)?;
         let context = context.with_extension(self.extension()?);
-        Ok(Some(match Running::begin(&candidate, context) {
+        let limit = self.kit.time_limit(&candidate.tool);
+        let is_timed = limit.is_some();
+        Ok(Some(match Running::begin(&candidate, limit, context) {
             Ok(running) => {
+                let running = running.holding(slot);
                 let started = running.started();
-                self.is_timed |= candidate.tool.timeout().is_some();
+                self.is_timed |= is_timed;
                 self.places.take(candidate.tool.class());
                 self.running.push(running);
                 started

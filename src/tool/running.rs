@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::Stream;
 use futures::stream::StreamExt;
 
+use crate::env::{Ring, TimeLimit};
 use crate::error::panic_message;
 use crate::event::ToolEvent;
 use crate::item::{Content, ResultKind, ToolCall, ToolResult};
@@ -26,6 +27,8 @@ pub(super) struct Running {
     updates: Option<Updates>,
     record: Arc<Record>,
     timer: Option<Timer>,
+    /// Its place among the calls that share a limit with it. `None` once it ended.
+    slot: Option<Box<dyn Any + Send>>,
 }
 
 /// What a call that runs has to say.
@@ -40,7 +43,11 @@ impl Running {
     /// # Errors
     ///
     /// What the call is answered with if it may not run.
-    pub(super) fn begin(candidate: &Candidate, context: ToolContext) -> Result<Self, ToolResult> {
+    pub(super) fn begin(
+        candidate: &Candidate,
+        limit: Option<TimeLimit>,
+        context: ToolContext,
+    ) -> Result<Self, ToolResult> {
         let Candidate { at, call, tool } = candidate;
         let record = context.record();
         let handler = tool.handler();
@@ -48,15 +55,28 @@ impl Running {
             catch_unwind(AssertUnwindSafe(|| handler.call(call.arguments_or_empty(), context)));
         let (kind, why) = match called {
             Ok(Ok(updates)) => {
-                let timer = tool.timeout().map(Timer::new);
+                let timer = limit.map(Timer::new);
                 let call = call.clone();
-                return Ok(Self { at: *at, call, updates: Some(updates), record, timer });
+                return Ok(Self {
+                    at: *at,
+                    call,
+                    updates: Some(updates),
+                    record,
+                    timer,
+                    slot: None,
+                });
             }
             Ok(Err(why)) => (ResultKind::InvalidArguments, unfit(call, &why)),
             Err(payload) => (ResultKind::Panic, panicked(&*payload)),
         };
         record.cancel();
         Err(ToolResult::answering(call, kind, why).with_report(record.take()))
+    }
+
+    /// Keeps its place until it ends.
+    pub(super) fn holding(mut self, slot: Option<Box<dyn Any + Send>>) -> Self {
+        self.slot = slot;
+        self
     }
 
     pub(super) fn started(&self) -> ToolEvent {
@@ -87,8 +107,13 @@ impl Running {
         }
         let (kind, content) = match polled {
             Ok(Poll::Pending) => {
-                let rang = self.timer.as_mut().is_some_and(|timer| timer.poll(cx).is_ready());
-                return if rang { Poll::Ready(Some(self.time_out())) } else { Poll::Pending };
+                let Some(timer) = &mut self.timer else { return Poll::Pending };
+                return timer.poll(cx).map(|ring| {
+                    Some(match ring {
+                        Ring::TimeUp => self.time_out(),
+                        Ring::NoTimer => self.no_timer(),
+                    })
+                });
             }
             Ok(Poll::Ready(Some(Update::Progress(data)))) => {
                 let (call_id, name) = (call_id.clone(), name.clone());
@@ -118,6 +143,13 @@ impl Running {
         self.end(ResultKind::Timeout, text.into())
     }
 
+    /// The limit was set, and cannot be kept here.
+    fn no_timer(&mut self) -> Said {
+        let text = "Error: the tool has a time limit, which needs a tokio runtime with its time \
+             enabled. What it began may have been done in part.";
+        self.end(ResultKind::Error, text.into())
+    }
+
     fn end(&mut self, kind: ResultKind, content: Content) -> Said {
         self.drop_updates();
         let result = ToolResult::answering(&self.call, kind, content);
@@ -131,6 +163,7 @@ impl Running {
         self.record.cancel();
         let updates = self.updates.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(updates)));
+        self.slot = None;
     }
 }
 

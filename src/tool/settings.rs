@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use crate::tool::Tool;
 
+/// How long a call may take, unless its tool or its toolkit says otherwise.
+///
+/// A sub-agent has no limit by default, and neither have external calls and waits for an approval.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
+
 /// What is known of a tool besides its handler.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
@@ -12,6 +17,7 @@ pub(super) struct Settings {
     pub(super) needs_approval: bool,
     pub(super) knows_dry_runs: bool,
     pub(super) external: bool,
+    pub(super) runs_agents: bool,
     pub(super) rerun: Rerun,
 }
 
@@ -44,8 +50,10 @@ impl Tool {
         self
     }
 
-    /// Drops a call that takes longer than `limit`. Its result is then of kind
-    /// [`Timeout`](crate::item::ResultKind::Timeout); its siblings go on.
+    /// Drops a call that takes longer than `limit`; [`DEFAULT_TIMEOUT`], 10 minutes, unless this or
+    /// [`Toolkit::with_timeout`](crate::Toolkit::with_timeout) is set. Its result is then of kind
+    /// [`Timeout`](crate::item::ResultKind::Timeout); its siblings continue.
+    /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) lifts the limit.
     ///
     /// The time begins when the call is first polled. A tool is polled before its timer is looked
     /// at, so a result that is there counts. Tools advance only while the
@@ -54,9 +62,11 @@ impl Tool {
     ///
     /// A thread cannot be dropped: blocking work looks at
     /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled) between two steps, and what it
-    /// gives back later is nobody's.
+    /// returns later is dropped.
     ///
-    /// Such a tool needs a tokio runtime with its time enabled.
+    /// The timer is tokio's. Outside of a tokio runtime, or in one whose time is not enabled, the
+    /// default does not hold, and a call of a tool with a limit of its own that is not done at its
+    /// first poll ends with an error.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
         self.settings.timeout = Some(limit);
         self
@@ -65,6 +75,14 @@ impl Tool {
     /// Lets no call run before somebody has approved it; see [`Gate`](crate::tool::Gate).
     pub fn needs_approval(mut self) -> Self {
         self.settings.needs_approval = true;
+        self
+    }
+
+    /// Says that each call runs agents of its own. Such a call takes none of the slots that its tree
+    /// of agents [shares](crate::agent::Pool::with_max_concurrency): what it runs takes them, and would
+    /// wait for it for ever. A tool that [`Agent::as_tool`](crate::Agent::as_tool) makes is one.
+    pub fn running_agents(mut self) -> Self {
+        self.settings.runs_agents = true;
         self
     }
 
@@ -110,12 +128,17 @@ impl Tool {
         self.settings.rerun == Rerun::Allowed
     }
 
+    /// Whether each call runs agents of its own.
+    pub fn runs_agents(&self) -> bool {
+        self.settings.runs_agents
+    }
+
     /// Whether nothing else runs beside it.
     pub fn is_exclusive(&self) -> bool {
         self.settings.class == Class::Exclusive
     }
 
-    /// How long a call may take.
+    /// The time limit of the tool's own, if it has one; see [`with_timeout`](Self::with_timeout).
     pub fn timeout(&self) -> Option<Duration> {
         self.settings.timeout
     }

@@ -1,57 +1,44 @@
 //! The time that a call may take.
 
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use crate::env::{Alarm, Ring, TimeLimit};
 
 /// Rings when a call has taken too long. Pauses of the consumer do not count.
 #[derive(Debug)]
 pub(super) struct Timer {
-    limit: Duration,
+    limit: TimeLimit,
     /// `None` until the call is first polled.
-    armed: Option<Armed>,
+    alarm: Option<Alarm>,
     rung: bool,
 }
 
-#[derive(Debug)]
-struct Armed {
-    /// `None` if it is further away than time goes.
-    deadline: Option<Instant>,
-    /// May ring too early: pauses move the deadline only.
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
 impl Timer {
-    pub(super) fn new(limit: Duration) -> Self {
-        Self { limit, armed: None, rung: false }
+    pub(super) fn new(limit: TimeLimit) -> Self {
+        Self { limit, alarm: None, rung: false }
     }
 
     pub(super) fn limit(&self) -> Duration {
-        self.limit
+        self.limit.duration()
     }
 
     /// Begins to count, if it does not yet.
     pub(super) fn arm(&mut self) {
         let limit = self.limit;
-        self.armed.get_or_insert_with(|| Armed {
-            deadline: Instant::now().checked_add(limit),
-            sleep: None,
-        });
+        self.alarm.get_or_insert_with(|| Alarm::new(limit));
     }
 
     /// Does not count a pause.
     pub(super) fn shift(&mut self, pause: Duration) {
-        if let Some(armed) = &mut self.armed {
-            armed.deadline = armed.deadline.and_then(|deadline| deadline.checked_add(pause));
+        if let Some(alarm) = &mut self.alarm {
+            alarm.shift(pause);
         }
     }
 
-    /// Looks whether the time is over, without waiting for it.
+    /// Looks at the time.
     pub(super) fn look(&mut self) {
-        let deadline = self.armed.as_ref().and_then(|armed| armed.deadline);
-        self.rung = deadline.is_some_and(|deadline| deadline <= Instant::now());
+        self.rung = self.alarm.as_ref().is_some_and(Alarm::is_over);
     }
 
     /// Whether the time was over when it was last looked at.
@@ -60,17 +47,10 @@ impl Timer {
     }
 
     /// Waits for the end of the time.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(Armed { deadline: Some(deadline), sleep }) = &mut self.armed else {
-            return Poll::Pending;
-        };
-        let sleep = sleep.get_or_insert_with(|| Box::pin(sleep_until(*deadline)));
-        while sleep.as_mut().poll(cx).is_ready() {
-            if sleep.deadline() >= *deadline {
-                return Poll::Ready(());
-            }
-            sleep.as_mut().reset(*deadline);
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ring> {
+        match &mut self.alarm {
+            Some(alarm) => alarm.poll(cx),
+            None => Poll::Pending,
         }
-        Poll::Pending
     }
 }

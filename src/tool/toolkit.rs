@@ -4,10 +4,13 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::env::TimeLimit;
+use crate::http::Timeouts;
 use crate::item::{History, ToolCall, ToolResult};
 use crate::request::ToolSpec;
-use crate::tool::{Tool, ToolRun};
+use crate::tool::{DEFAULT_TIMEOUT, Tool, ToolRun};
 use crate::turn::Turn;
 
 /// At most so many calls of a turn run at once, unless told otherwise.
@@ -39,6 +42,7 @@ pub struct Toolkit {
     at_once: usize,
     single_action: bool,
     dry_run: bool,
+    timeout: TimeLimit,
     clipped_at: usize,
     keep_whole: Option<Arc<KeepWhole>>,
 }
@@ -50,25 +54,49 @@ impl Default for Toolkit {
 }
 
 impl Toolkit {
-    /// Makes a kit. Of two tools with one name the later one is kept, in the place of the first.
+    /// Makes a toolkit.
+    ///
+    /// Two tools of one name are a mistake: a request that offers both is an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), and nothing is sent.
+    /// [`replace`](Self::replace) puts a tool in the place of another.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
-        let mut kept: Vec<Tool> = Vec::new();
-        for tool in tools {
-            match kept.iter_mut().find(|kept| kept.name() == tool.name()) {
-                Some(kept) => *kept = tool,
-                None => kept.push(tool),
-            }
-        }
-        let specs = kept.iter().map(|tool| tool.spec().clone()).collect();
+        let tools: Arc<[Tool]> = tools.into_iter().collect();
+        let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self {
-            tools: kept.into(),
+            tools,
             specs,
             at_once: AT_ONCE,
             single_action: false,
             dry_run: false,
+            timeout: TimeLimit::Default(DEFAULT_TIMEOUT),
             clipped_at: CLIPPED_AT,
             keep_whole: None,
         }
+    }
+
+    /// Adds a tool.
+    pub fn with_tool(self, tool: Tool) -> Self {
+        let tools = self.tools.iter().cloned().chain([tool]).collect();
+        self.with_same_rules(tools)
+    }
+
+    /// Puts a tool in the place of the one of its name, or adds it if there is none.
+    ///
+    /// ```
+    /// use turnstream::{Tool, Toolkit};
+    ///
+    /// let real = Tool::new("pay", "Pays a bill", |(), _cx| async { "paid" });
+    /// let kit = Toolkit::new([real]);
+    /// let fake = Tool::new("pay", "Pays a bill", |(), _cx| async { "as if paid" });
+    /// assert_eq!(kit.replace(fake).specs().len(), 1);
+    /// ```
+    pub fn replace(self, tool: Tool) -> Self {
+        let mut tools: Vec<Tool> = self.tools.to_vec();
+        match tools.iter_mut().find(|other| other.name() == tool.name()) {
+            Some(other) => *other = tool,
+            None => tools.push(tool),
+        }
+        self.with_same_rules(tools.into())
     }
 
     /// Sets how many calls of a turn may run at once; 4 unless set.
@@ -90,6 +118,14 @@ impl Toolkit {
     /// what would have been called.
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
+        self
+    }
+
+    /// Sets how long a call may take of a tool that has no [limit of its own](Tool::with_timeout);
+    /// [`DEFAULT_TIMEOUT`], 10 minutes, unless set.
+    /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) lifts the limit. Sub-agents have none.
+    pub fn with_timeout(mut self, limit: Duration) -> Self {
+        self.timeout = TimeLimit::Set(limit);
         self
     }
 
@@ -132,7 +168,7 @@ impl Toolkit {
         self.with_same_rules(self.tools.iter().filter(is_offered).cloned().collect())
     }
 
-    /// The tool of this name.
+    /// The tool of this name, the first of several.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name() == name)
     }
@@ -187,6 +223,12 @@ impl Toolkit {
 
     pub(super) fn limit(&self) -> usize {
         self.at_once
+    }
+
+    /// How long a call of the tool may take; `None` for as long as it likes.
+    pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
+        let limit = tool.timeout().map_or(self.timeout, TimeLimit::Set);
+        (limit.duration() < Timeouts::NEVER).then_some(limit)
     }
 
     /// A result as it enters the history.

@@ -1,37 +1,93 @@
 //! Tools made of closures.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use futures::future::{IntoStream, Map};
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, Stream, StreamExt};
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::item::json;
+#[cfg(feature = "schemars")]
+use crate::tool::ToolArguments;
 use crate::tool::{IntoToolOutput, Tool, ToolContext, ToolHandler, ToolSpec, Update, Updates};
 use crate::tool::{check, checked_spec};
 
 impl Tool {
-    /// Makes a tool of an async closure; the schema is that of its argument type.
+    /// Makes a tool of an async closure; the schema is that of its argument type, a struct with a
+    /// field for each argument, or `()` for none.
     ///
-    /// Arguments are what serde accepts for the type. A mismatch is told to the model with its
-    /// path, and the closure does not run.
+    /// Arguments are what serde accepts for the type. A mismatch is reported to the model with its
+    /// path, and the closure does not run. What the closure returns is the result:
+    /// [`IntoToolOutput`] has the types, and [`Json`](crate::tool::Json) takes any other that
+    /// serialises.
+    ///
+    /// ```
+    /// use turnstream::Tool;
+    ///
+    /// let now = Tool::new("now", "The seconds since 1970", |(), _cx| async {
+    ///     std::time::SystemTime::UNIX_EPOCH.elapsed().map(|since| since.as_secs())
+    /// });
+    /// assert_eq!(now.spec().parameters["type"], "object");
+    /// ```
     ///
     /// # Panics
     ///
     /// If the name is not what every provider takes (1 to 64 letters, digits, `_` and `-`), or the
-    /// argument type is not a struct: both are fixed when the program is written.
+    /// schema of the argument type is not that of an object, as that of an enum: both are fixed when
+    /// the program is written. Types that are never an object, such as `String`, do not compile.
     #[cfg(feature = "schemars")]
     #[track_caller]
-    pub fn new<A, F, Fut, R>(name: &str, description: &str, run: F) -> Self
+    pub fn new<A, Shape, F, Fut, R>(name: &str, description: &str, run: F) -> Self
     where
-        A: DeserializeOwned + schemars::JsonSchema + Send + 'static,
+        A: ToolArguments<Shape>,
         F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {
-        Self::typed(Self::spec_of::<A>(name, description), run)
-            .unwrap_or_else(|error| panic!("the tool `{name}`: {error}"))
+        Self::streaming(name, description, outputs(run))
+    }
+
+    /// Makes a tool of an async closure that shares a state with the rest of the program: each call
+    /// gets a clone of it. Cheap to clone means an [`Arc`], a pool of connections, a channel.
+    ///
+    /// A closure of [`Tool::new`] that captures a state has to clone it before its `async move`
+    /// block; this does so. What belongs to one run and not to the agent is
+    /// [`Run::with_data`](crate::Run::with_data).
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use turnstream::Tool;
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Note {
+    ///     text: String,
+    /// }
+    ///
+    /// let notes = Arc::new(Mutex::new(Vec::new()));
+    /// let note = Tool::stateful("note", "Keeps a note", notes, |notes, note: Note, _cx| async move {
+    ///     notes.lock().unwrap().push(note.text);
+    /// });
+    /// # drop(note);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`Tool::new`].
+    #[cfg(feature = "schemars")]
+    #[track_caller]
+    pub fn stateful<S, A, Shape, F, Fut, R>(name: &str, description: &str, state: S, run: F) -> Self
+    where
+        S: Clone + Send + Sync + 'static,
+        A: ToolArguments<Shape>,
+        F: Fn(S, A, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: IntoToolOutput + 'static,
+    {
+        Self::new(name, description, move |args, cx| run(state.clone(), args, cx))
     }
 
     /// Makes a tool of a closure that streams its [`Update`]s.
@@ -57,25 +113,14 @@ impl Tool {
     /// As [`Tool::new`].
     #[cfg(feature = "schemars")]
     #[track_caller]
-    pub fn streaming<A, F, St>(name: &str, description: &str, run: F) -> Self
+    pub fn streaming<A, Shape, F, St>(name: &str, description: &str, run: F) -> Self
     where
-        A: DeserializeOwned + schemars::JsonSchema + Send + 'static,
+        A: ToolArguments<Shape>,
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
         St: Stream<Item = Update> + Send + 'static,
     {
-        Self::typed_streaming(Self::spec_of::<A>(name, description), run)
-            .unwrap_or_else(|error| panic!("the tool `{name}`: {error}"))
-    }
-
-    #[cfg(feature = "schemars")]
-    fn spec_of<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
-        let mut parameters = schemars::schema_for!(A).to_value();
-        if let Some(schema) = parameters.as_object_mut() {
-            // Words for people and tools of JSON Schema; they only cost the model tokens.
-            schema.remove("$schema");
-            schema.remove("title");
-        }
-        ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters }
+        let (spec, reads) = spec_of::<A>(name, description);
+        Self::reading(spec, reads, run).unwrap_or_else(|error| panic!("the tool `{name}`: {error}"))
     }
 
     /// Makes a tool of an async closure with typed arguments and a schema of your own.
@@ -91,9 +136,7 @@ impl Tool {
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {
-        Self::typed_streaming(spec, move |args, cx| {
-            run(args, cx).map(|output| Update::output(output)).into_stream()
-        })
+        Self::typed_streaming(spec, outputs(run))
     }
 
     /// Makes a streaming tool with typed arguments and a schema of your own.
@@ -107,8 +150,21 @@ impl Tool {
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
         St: Stream<Item = Update> + Send + 'static,
     {
+        let reads = match TypeId::of::<A>() == TypeId::of::<()>() {
+            true => Reads::Nothing,
+            false => Reads::Object,
+        };
+        Self::reading(spec, reads, run)
+    }
+
+    fn reading<A, F, St>(spec: ToolSpec, reads: Reads, run: F) -> Result<Self, Error>
+    where
+        A: DeserializeOwned + Send + 'static,
+        F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
+        St: Stream<Item = Update> + Send + 'static,
+    {
         let spec = checked_spec(spec)?;
-        Ok(Self::from_handler(Typed { spec, run: Arc::new(run), args: PhantomData }))
+        Ok(Self::from_handler(Typed { spec, reads, run: Arc::new(run), args: PhantomData }))
     }
 
     /// Makes a tool of an async closure that takes its arguments as JSON.
@@ -141,8 +197,18 @@ impl Tool {
     }
 }
 
+/// What a typed tool reads its arguments from.
+#[derive(Clone, Copy)]
+enum Reads {
+    /// The object that the model wrote.
+    Object,
+    /// Nothing: the type has one value.
+    Nothing,
+}
+
 struct Typed<A, F> {
     spec: ToolSpec,
+    reads: Reads,
     run: Arc<F>,
     args: PhantomData<fn() -> A>,
 }
@@ -158,11 +224,11 @@ where
     }
 
     fn check(&self, arguments: &str) -> Result<(), String> {
-        read::<A>(arguments).map(drop)
+        read::<A>(self.reads, arguments).map(drop)
     }
 
     fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
-        let args = read(arguments)?;
+        let args = read(self.reads, arguments)?;
         let run = Arc::clone(&self.run);
         // What a closure does before it gives its stream is work of the tool, too.
         Ok(stream::once(async move { run(args, cx) }).flatten().boxed())
@@ -170,13 +236,47 @@ where
 }
 
 /// Reads typed arguments, or says where they do not fit.
-fn read<A: DeserializeOwned>(arguments: &str) -> Result<A, String> {
-    let mut json = serde_json::Deserializer::from_str(arguments);
-    serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let path = error.path().to_string();
-        let inner = error.into_inner();
-        if path == "." { inner.to_string() } else { format!("{inner} (at `{path}`)") }
-    })
+fn read<A: DeserializeOwned>(reads: Reads, arguments: &str) -> Result<A, String> {
+    match reads {
+        Reads::Object => json::read(arguments),
+        Reads::Nothing => json::read("null"),
+    }
+}
+
+/// A closure with one output as one that streams it.
+fn outputs<A, F, Fut, R>(run: F) -> impl Fn(A, ToolContext) -> IntoStream<Map<Fut, ToUpdate<R>>>
+where
+    F: Fn(A, ToolContext) -> Fut,
+    Fut: Future<Output = R>,
+    R: IntoToolOutput,
+{
+    move |args, cx| run(args, cx).map(Update::output as ToUpdate<R>).into_stream()
+}
+
+type ToUpdate<R> = fn(R) -> Update;
+
+/// The spec of a tool, and what it reads its arguments from: a type whose JSON is `null`, such as
+/// `()`, takes none.
+#[cfg(feature = "schemars")]
+fn spec_of<A: schemars::JsonSchema>(name: &str, description: &str) -> (ToolSpec, Reads) {
+    let mut parameters = schemars::schema_for!(A).to_value();
+    let reads = match parameters.get("type").and_then(serde_json::Value::as_str) {
+        Some("null") => Reads::Nothing,
+        _ => Reads::Object,
+    };
+    match (reads, parameters.as_object_mut()) {
+        (Reads::Nothing, _) => {
+            parameters = serde_json::json!({ "type": "object", "properties": {} });
+        }
+        (Reads::Object, Some(schema)) => {
+            // Words for people and tools of JSON Schema; they only cost the model tokens.
+            schema.remove("$schema");
+            schema.remove("title");
+        }
+        (Reads::Object, None) => {}
+    }
+    let (name, description) = (name.to_owned(), description.to_owned());
+    (ToolSpec { name, description, parameters }, reads)
 }
 
 struct Raw<F> {

@@ -4,28 +4,35 @@ use crate::item::{Item, ItemKind};
 use crate::turn::Turn;
 
 impl Turn {
-    /// The completed turn that `items` end with, or `None` if they do not end with one as the model
-    /// wrote it. `items` are those of a history, tombstones left out.
+    /// The completed turn that `items` end with, or why they do not end with one as the model wrote
+    /// it. `items` are those of a history, tombstones left out.
     ///
     /// Its calls may run if its stop reason allows it: only a completed turn leaves the mark of its
     /// end in a history. The wire's own word for the stop reason is not kept there.
-    pub(crate) fn resumed(items: &[&Item]) -> Option<Self> {
-        let (last, before) = items.split_last()?;
-        let info = last.turn.as_deref()?;
+    pub(crate) fn resumed(items: &[&Item]) -> Result<Self, &'static str> {
+        let (last, before) = items.split_last().ok_or("the history is empty")?;
+        if last.interrupted {
+            return Err("the turn of the open calls was interrupted: its calls may not run");
+        }
+        if !is_of_turn(last) {
+            return Err("the open calls are not at the end of the history: something else than \
+                 results follows their turn");
+        }
+        let info = last.turn.as_deref().ok_or(
+            "the last item of the turn of the open calls has no `TurnInfo`, which says that the turn \
+             is complete and why the model stopped: add it with `Item::with_turn_info`",
+        )?;
         let begins = |item: &&Item| !is_of_turn(item) || item.turn.is_some();
         let from = before.iter().rposition(begins).map_or(0, |at| at + 1);
-        if !is_of_turn(last) {
-            return None;
-        }
         let mut items: Vec<Item> = items[from..].iter().map(|item| (*item).clone()).collect();
         // A call that was shortened since is not what the model wrote.
         if items.iter().any(|item| item.compacted && item.as_tool_call().is_some()) {
-            return None;
+            return Err("an open call was shortened by a compaction");
         }
         if let Some(last) = items.last_mut() {
             last.turn = None;
         }
-        Some(Self {
+        Ok(Self {
             items,
             stop_reason: info.stop_reason.clone(),
             raw_stop_reason: None,

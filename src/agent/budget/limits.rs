@@ -13,9 +13,10 @@ use crate::usage::{Price, Prices, Usage};
 /// Every limit is the run's own: what its sub-agents use is not counted against it, they have
 /// budgets of their own. Only a [`Pool`] bounds a tree of agents together.
 ///
-/// Limits are looked at between turns and before tools are started, never inside a turn: a
+/// Limits are enforced between turns and before tools are started, never inside a turn: a
 /// response that crosses one is kept, since it was paid for, its calls are answered without being
-/// run, and the run ends. A limit of 0 is reached before the first request.
+/// run, and the run ends. Only [`time`](Self::time) is kept by a timer. A limit of 0 is reached
+/// before the first request.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,6 +48,7 @@ pub struct Budget {
     target: Option<Target>,
     wrap_up: bool,
     reserve: u64,
+    time_reserve: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -87,7 +89,8 @@ impl Budget {
         self
     }
 
-    /// Takes all tokens out of a pool that other runs may share.
+    /// Takes all tokens out of a pool that other runs may share, and waits for it before each request;
+    /// see [`Pool`].
     pub fn pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
         self
@@ -103,14 +106,28 @@ impl Budget {
         self
     }
 
-    /// Sets how long the run may take, from its first poll. It is looked at between turns and
-    /// before tools: a slow turn is not cut off.
+    /// Sets how long the run may take: by the clock on the wall, from its first poll, waits for a
+    /// person and pauses of the consumer included.
+    ///
+    /// When the time is over, the open turn is dropped: its tokens count, and its text stays, marked
+    /// as interrupted. Tools that run are dropped and answered as
+    /// [`Timeout`](crate::item::ResultKind::Timeout), calls that have not begun as
+    /// [`Budget`](crate::item::ResultKind::Budget). The run ends as `budget`; no request is sent
+    /// afterwards, a [`wrap_up`](Self::wrap_up) included, unless
+    /// [time is kept](Self::wrap_up_reserve_time) for it. It bounds all attempts of a request
+    /// together; [`Timeouts`](crate::http::Timeouts) bound each.
+    ///
+    /// The timer is tokio's: outside of a tokio runtime, or in one whose time is not enabled, a run
+    /// that has to wait for anything ends with an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     pub fn time(mut self, limit: Duration) -> Self {
         self.time = Some(limit);
         self
     }
 
-    /// Sets how many calls of tools may be started.
+    /// Sets how many calls of tools may be started. Of a turn with more calls the first ones run, in
+    /// call order; the others are answered as [`Budget`](crate::item::ResultKind::Budget), and the run
+    /// ends.
     pub fn tool_calls(mut self, limit: u32) -> Self {
         self.tool_calls = Some(limit);
         self
@@ -137,9 +154,18 @@ impl Budget {
         self.wrap_up()
     }
 
+    /// As [`wrap_up`](Self::wrap_up), and keeps time for that turn: what runs when only this much of
+    /// the [`time`](Self::time) is left is dropped, and the last turn begins. It is dropped, too, if
+    /// it is not complete when the time is over. With a reserve as long as the limit nothing but the
+    /// limit counts.
+    pub fn wrap_up_reserve_time(mut self, time: Duration) -> Self {
+        self.time_reserve = time;
+        self.wrap_up()
+    }
+
     /// The first limit that is reached, in the order of [`BudgetKind`]: output tokens, total
-    /// tokens, the pool, money, time. Calls of tools are [`allows_calls`](Self::allows_calls)'s:
-    /// behind the last one the model may still speak.
+    /// tokens, the pool, money, time. Calls of tools are [`calls_left`](Self::calls_left)'s: after
+    /// the last one the model may still answer.
     ///
     /// [`Exceeded::limit`] is the limit as it was set, also where it counts as reached earlier.
     pub fn exceeded(&self, spent: &Spent) -> Option<Exceeded> {
@@ -180,18 +206,20 @@ impl Budget {
         self.money.as_ref().map(|money| &money.prices)
     }
 
-    /// Whether so many more calls of tools may be started. If not, none of them may: a batch that
-    /// would pass the limit is refused whole.
-    ///
-    /// [`Exceeded::used`] is what was used before the batch, and so may be below the limit.
-    pub fn allows_calls(&self, spent: &Spent, calls: u32) -> Result<(), Exceeded> {
-        match self.tool_calls {
-            Some(limit) if calls > limit.saturating_sub(spent.tool_calls) => {
-                let used = u64::from(spent.tool_calls);
-                Err(exceeded(BudgetKind::ToolCalls, used, u64::from(limit)))
-            }
-            Some(_) | None => Ok(()),
-        }
+    /// How many more calls of tools may be started, and what is exceeded by those beyond; `None` for
+    /// any number. Of a turn with more calls the first ones run, in call order, and the others are
+    /// answered without being run.
+    pub fn calls_left(&self, spent: &Spent) -> Option<(u32, Exceeded)> {
+        let limit = self.tool_calls?;
+        let used = u64::from(limit.max(spent.tool_calls));
+        let exceeded = exceeded(BudgetKind::ToolCalls, used, u64::from(limit));
+        Some((limit.saturating_sub(spent.tool_calls), exceeded))
+    }
+
+    /// What is exceeded by so many more calls.
+    pub(in crate::agent) fn too_many_calls(&self, spent: &Spent, calls: u32) -> Option<Exceeded> {
+        let (left, exceeded) = self.calls_left(spent)?;
+        (calls > left).then_some(exceeded)
     }
 
     /// The price of a model; `None` if money is not limited.
@@ -235,14 +263,36 @@ impl Budget {
         self.target.as_ref()
     }
 
+    /// How long the run may take.
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.time
+    }
+
+    /// When the run has to wrap up, where time is kept for that.
+    pub(in crate::agent) fn time_before_wrap_up(&self) -> Option<Duration> {
+        let before = self.time?.saturating_sub(self.time_reserve);
+        (self.wrap_up && !self.time_reserve.is_zero() && !before.is_zero()).then_some(before)
+    }
+
+    /// Whether all of the time was used, the part included that is kept for a last turn.
+    pub(in crate::agent) fn is_time_up(&self, elapsed: Duration) -> bool {
+        self.time.is_some_and(|limit| elapsed >= limit)
+    }
+
+    /// What the time is exceeded by now, whatever the clock says: its timer has rung.
+    pub(in crate::agent) fn time_up(&self, elapsed: Duration) -> Option<Exceeded> {
+        let limit = self.time?;
+        Some(exceeded(BudgetKind::Time, millis(elapsed), millis(limit)))
+    }
+
     /// Whether a run that reached a limit gets one more turn with tools disabled.
     pub fn wants_wrap_up(&self) -> bool {
         self.wrap_up
     }
 
     fn time_exceeded(&self, elapsed: Duration) -> Option<Exceeded> {
-        let limit = self.time.filter(|limit| elapsed >= *limit)?;
-        Some(exceeded(BudgetKind::Time, millis(elapsed), millis(limit)))
+        let limit = self.time_before_wrap_up().or(self.time)?;
+        self.time_up(elapsed).filter(|_| elapsed >= limit)
     }
 }
 

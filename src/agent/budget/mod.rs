@@ -5,5 +5,5 @@ mod pool;
 mod target;
 
 pub use limits::{Budget, Spent};
-pub use pool::Pool;
+pub use pool::{Pool, Reservation, Reserve, Slot, WaitForSlot};
 pub use target::{Nudging, Target, Tracker};

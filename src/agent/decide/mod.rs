@@ -31,7 +31,7 @@ pub struct Facts {
     pub stopping: bool,
     /// The budget that is spent.
     pub exceeded: Option<Exceeded>,
-    /// The budget that the calls of this turn would pass.
+    /// The budget that the calls of this turn pass: the first ones run, the others do not.
     pub too_many_calls: Option<Exceeded>,
     /// The history can be made shorter, and was not yet.
     pub can_compact: bool,
@@ -54,7 +54,8 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     }
     let limits = &facts.limits;
     let next = match (turn.stop_reason(), !turn.calls().is_empty()) {
-        (Stop | ToolCalls, true) => match facts.exceeded.or(facts.too_many_calls) {
+        // Of too many calls the first ones run.
+        (Stop | ToolCalls, true) => match facts.exceeded {
             None => return Decision::RunTools,
             Some(exceeded) => {
                 let next = Next::Finish(Reason::Budget).or_wrap_up(state, facts);
@@ -116,6 +117,7 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
     let in_vain = limits.repeats_end > 0 && times >= limits.repeats_end;
     let next = match pending {
         true => Next::Finish(Reason::Pending),
+        false if state.calls_cut => Next::Finish(Reason::Budget).or_wrap_up(state, facts),
         false if state.malformed > limits.corrections || in_vain => Next::Finish(Reason::Malformed),
         false if repeated(limits.repeats_nudge) => Next::Say {
             transition: Transition::NextTurn,

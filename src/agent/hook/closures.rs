@@ -7,7 +7,7 @@ use crate::agent::State;
 use crate::agent::hook::{BeforeTool, Hook, HookFuture, IntoAnswer, OnStop};
 use crate::error::Error;
 use crate::event::Outcome;
-use crate::item::{History, Item, ToolCall, ToolResult};
+use crate::item::{History, Item, Json, ToolCall, ToolResult};
 use crate::request::Request;
 use crate::turn::Turn;
 
@@ -183,6 +183,23 @@ synchronous! {
     /// # let _ = trimmed;
     /// ```
     after_tool = after_tool(call: &ToolCall, result: &mut ToolResult)
+}
+
+synchronous! {
+    /// A hook of its [`redact_progress`](Hook::redact_progress) alone.
+    ///
+    /// ```
+    /// use turnstream::agent::hook;
+    ///
+    /// let quiet = hook::redact_progress(|_call, data| *data = serde_json::Value::Null.into());
+    /// # let _ = quiet;
+    /// ```
+    redact_progress = redact_progress(call: &ToolCall, data: &mut Json)
+}
+
+synchronous! {
+    /// A hook of its [`redact_evidence`](Hook::redact_evidence) alone.
+    redact_evidence = redact_evidence(call: &ToolCall, evidence: &mut Json)
 }
 
 synchronous! {

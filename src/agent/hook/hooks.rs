@@ -8,11 +8,15 @@ use serde_json::{Map, Value};
 use crate::agent::State;
 use crate::agent::hook::ask::{ask, caught, failed};
 use crate::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
+use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 use crate::event::Outcome;
-use crate::item::{History, Item, ItemKind, ToolCall, ToolResult};
+use crate::item::{History, Item, ItemKind, Json, ToolCall, ToolResult};
 use crate::request::Request;
 use crate::turn::Turn;
+
+/// How long a hook may take for each answer, unless set.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The hooks of an agent, in their order. Cheap to clone.
 ///
@@ -21,7 +25,7 @@ use crate::turn::Turn;
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
     hooks: Arc<Vec<Arc<dyn Hook>>>,
-    timeout: Duration,
+    timeout: TimeLimit,
 }
 
 /// What all hooks together say to a call. `arguments` are set if a hook has rewritten them.
@@ -38,7 +42,7 @@ pub(in crate::agent) enum Permitted {
 impl Hooks {
     /// None, with 30 seconds for each answer.
     pub(in crate::agent) fn new() -> Self {
-        Self { hooks: Arc::default(), timeout: Duration::from_secs(30) }
+        Self { hooks: Arc::default(), timeout: TimeLimit::Default(TIMEOUT) }
     }
 
     /// Adds one behind the others.
@@ -48,7 +52,7 @@ impl Hooks {
 
     /// Sets how long each hook may take for each of its answers.
     pub(in crate::agent) fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
+        self.timeout = TimeLimit::Set(timeout);
         self
     }
 
@@ -188,6 +192,30 @@ impl Hooks {
             }
         }
         outcome
+    }
+
+    pub(in crate::agent) fn redact_progress(
+        &self,
+        call: &ToolCall,
+        data: &mut Json,
+    ) -> Result<(), Error> {
+        self.change("redact_progress", |hook| hook.redact_progress(call, data))
+    }
+
+    pub(in crate::agent) fn redact_evidence(
+        &self,
+        call: &ToolCall,
+        evidence: &mut Json,
+    ) -> Result<(), Error> {
+        self.change("redact_evidence", |hook| hook.redact_evidence(call, evidence))
+    }
+
+    /// Has each hook change something, until one panics.
+    fn change(&self, method: &str, mut change: impl FnMut(&dyn Hook)) -> Result<(), Error> {
+        for hook in self.each() {
+            caught(|| change(hook)).map_err(|error| failed(hook, method, error))?;
+        }
+        Ok(())
     }
 
     /// Whether any hook says so.

@@ -19,7 +19,7 @@ use std::future::ready;
 pub use answer::{BeforeTool, HookFuture, IntoAnswer, OnStop};
 pub use closures::{
     after_sampling, after_tool, assistant_message, before_tool, on_failure, on_finished, prepare,
-    should_stop, stop, transform_context, turn_started,
+    redact_evidence, redact_progress, should_stop, stop, transform_context, turn_started,
 };
 pub(in crate::agent) use hooks::{Hooks, Permitted};
 pub use repair::{repair, unwrap_json_string};
@@ -28,7 +28,7 @@ pub use stamped::{Stamped, identity, stamped};
 use crate::agent::State;
 use crate::error::Error;
 use crate::event::Outcome;
-use crate::item::{History, Item, ToolCall, ToolResult};
+use crate::item::{History, Item, Json, ToolCall, ToolResult};
 use crate::request::Request;
 use crate::turn::Turn;
 
@@ -165,6 +165,22 @@ pub trait Hook: Send + Sync {
     /// back. If it panics it has changed nothing, and the hooks behind it still get the result.
     fn after_tool(&self, call: &ToolCall, result: &mut ToolResult) {
         let _ = (call, result);
+    }
+
+    /// Changes what a running call reports as progress, before anybody sees it: takes secrets out, for
+    /// example. A panic ends the run, and `null` is reported.
+    ///
+    /// It runs in the poll in which the progress arrives, so it must be quick. What a sub-agent
+    /// reports is the business of its own hooks.
+    fn redact_progress(&self, call: &ToolCall, data: &mut Json) {
+        let _ = (call, data);
+    }
+
+    /// Changes a piece of evidence that a call has put on record, before
+    /// [`after_tool`](Self::after_tool) and before anybody sees it, also that of a call that is
+    /// dropped. A panic ends the run, and `null` is kept.
+    fn redact_evidence(&self, call: &ToolCall, evidence: &mut Json) {
+        let _ = (call, evidence);
     }
 
     /// Whether the run stops here, at a boundary where the model wants more.

@@ -7,7 +7,7 @@ use crate::agent::State;
 use crate::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
 use crate::error::Error;
 use crate::event::Outcome;
-use crate::item::{History, Item, ToolCall, ToolResult};
+use crate::item::{History, Item, Json, ToolCall, ToolResult};
 use crate::request::Request;
 use crate::turn::Turn;
 
@@ -65,6 +65,14 @@ macro_rules! pointer {
 
             fn after_tool(&self, call: &ToolCall, result: &mut ToolResult) {
                 (**self).after_tool(call, result);
+            }
+
+            fn redact_progress(&self, call: &ToolCall, data: &mut Json) {
+                (**self).redact_progress(call, data);
+            }
+
+            fn redact_evidence(&self, call: &ToolCall, evidence: &mut Json) {
+                (**self).redact_evidence(call, evidence);
             }
 
             fn should_stop<'a>(&'a self, state: &'a State) -> HookFuture<'a, bool> {

@@ -10,7 +10,7 @@ use crate::agent::State;
 use crate::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
 use crate::error::Error;
 use crate::event::Outcome;
-use crate::item::{History, Item, ToolCall, ToolResult};
+use crate::item::{History, Item, Json, ToolCall, ToolResult};
 use crate::request::Request;
 use crate::turn::Turn;
 
@@ -156,6 +156,14 @@ impl<H: Hook> Hook for Stamped<H> {
 
     fn after_tool(&self, call: &ToolCall, result: &mut ToolResult) {
         self.within(|| self.hook.after_tool(call, result));
+    }
+
+    fn redact_progress(&self, call: &ToolCall, data: &mut Json) {
+        self.within(|| self.hook.redact_progress(call, data));
+    }
+
+    fn redact_evidence(&self, call: &ToolCall, evidence: &mut Json) {
+        self.within(|| self.hook.redact_evidence(call, evidence));
     }
 
     fn should_stop<'a>(&'a self, state: &'a State) -> HookFuture<'a, bool> {

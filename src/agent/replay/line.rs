@@ -6,7 +6,8 @@
 //! {"type":"asked","run":1,"request":{…}}                  the fingerprint of a request
 //! {"type":"noted","run":1,"noted":{"of":"facts",…}}       what no event tells
 //! {"type":"failed","run":1,"error":{…}}                   the turn that streams has failed
-//! {"type":"ended","run":1,"polled":true,"error":null}     the loop was ended from outside
+//! {"type":"ended","run":1,"polled":true,"error":null}     the loop was ended from outside: by an
+//!                                                         interrupt, an error, or `time_up`
 //! ```
 //!
 //! Readers skip a `type` they do not know.
@@ -57,6 +58,8 @@ pub(super) enum Written<'a> {
         run: u32,
         polled: bool,
         error: Option<&'a Error>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        time_up: Option<TimeUp>,
     },
 }
 
@@ -95,9 +98,21 @@ pub(super) enum Line {
         polled: bool,
         #[serde(default)]
         error: Option<Error>,
+        #[serde(default)]
+        time_up: Option<TimeUp>,
     },
     #[serde(other)]
     Unknown,
+}
+
+/// What the end of the time of a run did to its loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::agent) enum TimeUp {
+    /// It began its last turn.
+    WrapUp(Exceeded),
+    /// It was ended.
+    End(Exceeded),
 }
 
 /// What the world outside answered, where no event tells it.
@@ -116,6 +131,8 @@ pub(super) enum Noted {
     Notes { items: Vec<Item> },
     /// A hook wants the run to stop here.
     ShouldStop,
+    /// The pool had to be waited for.
+    Waited,
     /// Somebody objects to the end, or a hook ends the run its own way.
     AtStop { said: Said, text: String },
     /// How the history was made shorter.
@@ -163,6 +180,8 @@ pub(in crate::agent) struct Outside {
     pub(in crate::agent) exceeded: Option<Exceeded>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::agent) too_many_calls: Option<Exceeded>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::agent) is_time_up: bool,
 }
 
 /// The parts of a request that hooks changed.
@@ -218,6 +237,7 @@ impl Noted {
             | Self::Prepared(_)
             | Self::Notes { .. }
             | Self::ShouldStop
+            | Self::Waited
             | Self::AtStop { .. }
             | Self::Unknown => None,
         }

@@ -15,7 +15,7 @@ mod recording;
 mod rerun;
 mod tape;
 
-pub(in crate::agent) use line::Outside;
+pub(in crate::agent) use line::{Outside, TimeUp};
 pub use moment::Moment;
 pub(in crate::agent) use playing::Ending;
 pub use print::ReplayMismatch;

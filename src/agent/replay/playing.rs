@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-use crate::agent::replay::line::{Noted, Outside};
+use crate::agent::replay::line::{Noted, Outside, TimeUp};
 use crate::agent::replay::print::ReplayMismatch;
 use crate::agent::replay::recording::{Entry, Read};
 use crate::error::Error;
@@ -39,8 +39,9 @@ struct State {
 pub(in crate::agent) struct Ending {
     /// Whether the loop had been polled since the last event.
     pub(in crate::agent) polled: bool,
-    /// None where it was interrupted.
+    /// `None` if it was interrupted, or its time was over.
     pub(in crate::agent) error: Option<Error>,
+    pub(in crate::agent) time_up: Option<TimeUp>,
 }
 
 impl Playing {
@@ -114,8 +115,8 @@ impl Playing {
     pub(super) fn ending(&self) -> Option<Ending> {
         let state = self.lock();
         let ending = self.find(&state, |entry| match entry {
-            Entry::Ended { polled, error } => {
-                Some(Ending { polled: *polled, error: error.clone() })
+            Entry::Ended { polled, error, time_up } => {
+                Some(Ending { polled: *polled, error: error.clone(), time_up: *time_up })
             }
             _ => None,
         });

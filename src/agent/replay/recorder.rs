@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::agent::Agent;
-use crate::agent::replay::line::{Noted, VERSION, Written};
+use crate::agent::replay::line::{Noted, TimeUp, VERSION, Written};
 use crate::agent::replay::print::Whole;
 use crate::agent::replay::recording::Recording;
 use crate::error::{Error, ErrorKind};
@@ -237,11 +237,11 @@ impl Writing {
         self.write(&mut state, |run| Written::Failed { run, error });
     }
 
-    /// The loop was ended by an error, or without one by an interrupt.
-    pub(super) fn ended(&self, error: Option<&Error>) {
+    /// The loop was ended by an error, by the end of its time, or else by an interrupt.
+    pub(super) fn ended(&self, error: Option<&Error>, time_up: Option<TimeUp>) {
         let mut state = lock(&self.state);
         let polled = state.polled;
-        self.write(&mut state, |run| Written::Ended { run, polled, error });
+        self.write(&mut state, |run| Written::Ended { run, polled, error, time_up });
     }
 
     /// The run is dropped.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::Stream;
 
-use crate::agent::replay::line::{Line, Noted, VERSION};
+use crate::agent::replay::line::{Line, Noted, TimeUp, VERSION};
 use crate::agent::replay::print::Whole;
 use crate::agent::replay::{Moment, Rerun};
 use crate::agent::{Agent, Parts, State, body};
@@ -59,7 +59,7 @@ pub(super) enum Entry {
     Asked(Whole),
     Noted(Noted),
     Failed(Error),
-    Ended { polled: bool, error: Option<Error> },
+    Ended { polled: bool, error: Option<Error>, time_up: Option<TimeUp> },
 }
 
 impl Recording {
@@ -128,7 +128,9 @@ impl Recording {
                 }
                 Line::Noted { run, noted } => (run, Entry::Noted(*noted)),
                 Line::Failed { run, error } => (run, Entry::Failed(error)),
-                Line::Ended { run, polled, error } => (run, Entry::Ended { polled, error }),
+                Line::Ended { run, polled, error, time_up } => {
+                    (run, Entry::Ended { polled, error, time_up })
+                }
                 Line::Unknown => continue,
             };
             let Some((read, asked)) = runs.iter_mut().rfind(|(read, _)| read.run == run) else {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::stream::{self, Stream};
 
 use crate::agent::hook::OnStop;
-use crate::agent::replay::line::{Changed, Noted, Outside, Prepared, Said};
+use crate::agent::replay::line::{Changed, Noted, Outside, Prepared, Said, TimeUp};
 use crate::agent::replay::played_turn::PlayedTurn;
 use crate::agent::replay::playing::{Ending, Playing};
 use crate::agent::replay::recorder::{Recorder, Writing};
@@ -88,11 +88,11 @@ impl Tape {
         self.playing()?.ending()
     }
 
-    /// The loop is ended by an error, or by an interrupt.
-    pub(in crate::agent) fn ended(&self, error: Option<&Error>) {
+    /// The loop is ended by an error, by the end of its time, or else by an interrupt.
+    pub(in crate::agent) fn ended(&self, error: Option<&Error>, time_up: Option<TimeUp>) {
         match self {
             Self::Off => {}
-            Self::Writing(writing) => writing.ended(error),
+            Self::Writing(writing) => writing.ended(error, time_up),
             Self::Playing(playing) => playing.ended(),
         }
     }
@@ -224,6 +224,24 @@ impl Tape {
             Self::Playing(playing) => {
                 let is_it =
                     |entry: &Entry| matches!(entry, Entry::Noted(Noted::ShouldStop)).then_some(());
+                playing.take(is_it).is_some()
+            }
+        }
+    }
+
+    /// Whether the pool had to be waited for.
+    pub(in crate::agent) fn waited(&self, waited: bool) -> bool {
+        match self {
+            Self::Off => waited,
+            Self::Writing(writing) => {
+                if waited {
+                    writing.noted(&Noted::Waited);
+                }
+                waited
+            }
+            Self::Playing(playing) => {
+                let is_it =
+                    |entry: &Entry| matches!(entry, Entry::Noted(Noted::Waited)).then_some(());
                 playing.take(is_it).is_some()
             }
         }

@@ -30,6 +30,7 @@ const WIRE: &str = "Gemini";
 /// [`Unsupported`](ErrorKind::Unsupported) for `user`, `metadata`, `parallel_tool_calls: Some(false)`
 /// and a `seed` beyond 31 bits.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    request.check()?;
     let mut context = Context::of(request, ToModel(model.to_owned()));
     if !opens_model(context.peek()) {
         // What is encoded ends with the user, to whose content this may belong.

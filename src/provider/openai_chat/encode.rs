@@ -34,6 +34,7 @@ const WIRE: &str = "Chat Completions";
 /// [`Unsupported`](crate::ErrorKind::Unsupported) for an option or a medium that the dialect cannot
 /// express; the [`parameter`](Error::parameter) names the option.
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
+    request.check()?;
     let options = &request.options;
     let mark = match options.cache {
         _ if !dialect.cache_marks => None,

@@ -34,6 +34,7 @@ const WIRE: &str = "OpenAI Responses";
 /// `stop_sequences`, `top_k`, `seed`, `frequency_penalty`, `presence_penalty`, and a budget of
 /// `reasoning`. [`InvalidRequest`](ErrorKind::InvalidRequest) if there is nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    request.check()?;
     let options = &request.options;
     refuse_unsupported(options)?;
     let context = Context::of(request, ToModel(model.to_owned()));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
+use crate::env::sleep;
 use crate::error::Error;
 use crate::provider::retry::policy::Policy;
 use crate::request::Retries;
@@ -102,11 +103,11 @@ impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
                 },
             };
             this.failed = this.failed.saturating_add(1);
-            let Some(wait) = this.wait(&error, turn.has_begun()) else {
-                return Poll::Ready(Some(Err(error)));
-            };
-            // The wait begins now, whenever the consumer asks for what comes after its report.
-            let sleep = Box::pin(tokio::time::sleep(wait));
+            // The wait begins now, whenever the consumer asks for what comes after its report. Without
+            // a timer there is none.
+            let wait = this.wait(&error, turn.has_begun());
+            let timed = wait.and_then(|wait| Some((wait, sleep(wait)?)));
+            let Some((wait, sleep)) = timed else { return Poll::Ready(Some(Err(error))) };
             turn.void(&error);
             turn.retrying(this.failed, wait, error.clone());
             this.stage = Stage::Waiting(sleep, error);

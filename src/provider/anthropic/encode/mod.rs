@@ -61,6 +61,7 @@ use crate::request::{Cache, Request};
 /// [`Unsupported`](ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
 /// files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    request.check()?;
     let mut context = Context::of(request, ToModel(model.to_owned()));
     if !context.peek().next().is_some_and(opens_user) {
         // What is encoded ends with an assistant, to whose message this may belong.

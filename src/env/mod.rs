@@ -1,9 +1,13 @@
 //! What comes from outside and must be repeatable in a test: ids, the date, randomness.
 
+mod timer;
+
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
+
+pub(crate) use timer::{Alarm, Ring, TimeLimit, after, sleep};
 
 /// Where new ids come from: histories and what is appended to them are named by it.
 ///

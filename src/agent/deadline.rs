@@ -1,0 +1,83 @@
+//! The time that a run may take, kept by a timer.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::agent::Budget;
+use crate::env::{Alarm, Ring, TimeLimit};
+
+/// When the time of a run is over, and when it has to wrap up.
+#[derive(Debug)]
+pub(super) struct RunDeadline {
+    /// `None` without a time limit, and before the first poll.
+    alarms: Option<Alarms>,
+}
+
+#[derive(Debug)]
+struct Alarms {
+    /// `None` unless time is kept for a last turn, and once that turn is due.
+    wrap_up: Option<Alarm>,
+    end: Alarm,
+}
+
+/// What the end of a time asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// What runs is dropped, and the last turn begins.
+    WrapUp,
+    /// The run is over.
+    End,
+    /// The limit cannot be kept: there are no timers.
+    NoTimer,
+}
+
+impl RunDeadline {
+    pub(super) fn new() -> Self {
+        Self { alarms: None }
+    }
+
+    /// Begins to count with the first poll of the run.
+    pub(super) fn start(&mut self, budget: &Budget, started: Instant) {
+        let Some(limit) = budget.time_limit().filter(|_| self.alarms.is_none()) else { return };
+        let alarm = |limit: Duration| Alarm::since(started, TimeLimit::Set(limit));
+        let wrap_up = budget.time_before_wrap_up().map(alarm);
+        self.alarms = Some(Alarms { wrap_up, end: alarm(limit) });
+    }
+
+    /// Whether what runs may be dropped for a last turn.
+    pub(super) fn may_wrap_up(&self) -> bool {
+        self.alarms.as_ref().is_some_and(|alarms| alarms.wrap_up.is_some())
+    }
+
+    /// Whether a time is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.alarms
+            .as_ref()
+            .is_some_and(|it| it.end.is_over() || it.wrap_up.as_ref().is_some_and(Alarm::is_over))
+    }
+
+    /// Ready when a time is over.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Due> {
+        let Some(Alarms { wrap_up, end }) = &mut self.alarms else { return Poll::Pending };
+        let due = |ring, due| match ring {
+            Ring::TimeUp => due,
+            Ring::NoTimer => Due::NoTimer,
+        };
+        if let Poll::Ready(ring) = end.poll(cx) {
+            return Poll::Ready(due(ring, Due::End));
+        }
+        match wrap_up {
+            Some(alarm) => alarm.poll(cx).map(|ring| due(ring, Due::WrapUp)),
+            None => Poll::Pending,
+        }
+    }
+
+    /// The last turn is due, or has begun for another reason.
+    pub(super) fn wraps_up(&mut self) {
+        if let Some(alarms) = &mut self.alarms {
+            alarms.wrap_up = None;
+        }
+    }
+}

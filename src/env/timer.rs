@@ -1,0 +1,162 @@
+//! Timers of the runtime, if it has any.
+
+use std::panic::catch_unwind;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, Sleep};
+
+/// A timer that ends at `at`. `None` outside of a tokio runtime, and in one whose time is not
+/// enabled.
+fn sleep_until(at: Instant) -> Option<Pin<Box<Sleep>>> {
+    // Without a runtime it would panic; without time it does, and there is no way to ask.
+    Handle::try_current().ok()?;
+    catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok()
+}
+
+/// A timer of this duration; see [`sleep_until`].
+pub(crate) fn sleep(time: Duration) -> Option<Pin<Box<Sleep>>> {
+    sleep_until(after(Instant::now(), time).unwrap_or_else(far))
+}
+
+/// When a wait that begins at `from` is over. One that ends farther away than clocks go never is.
+pub(crate) fn after(from: Instant, wait: Duration) -> Option<Instant> {
+    (wait < FAR).then(|| from.checked_add(wait)).flatten()
+}
+
+/// A timer that is farther away than this would only be in the way.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+fn far() -> Instant {
+    Instant::now() + FAR
+}
+
+/// How long something may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeLimit {
+    /// A default of this crate. It does not hold where there are no timers.
+    Default(Duration),
+    /// A limit that was set. What takes time fails where there are no timers.
+    Set(Duration),
+}
+
+impl TimeLimit {
+    pub(crate) fn duration(self) -> Duration {
+        match self {
+            Self::Default(limit) | Self::Set(limit) => limit,
+        }
+    }
+}
+
+/// Ends a wait. Its one timer is made when there is something to wait for.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    limit: TimeLimit,
+    /// `None` if it never rings.
+    at: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ring {
+    /// The time is up.
+    TimeUp,
+    /// The limit was set, and there is no timer that could keep it.
+    NoTimer,
+}
+
+impl Alarm {
+    /// Counts from now.
+    pub(crate) fn new(limit: TimeLimit) -> Self {
+        Self::since(Instant::now(), limit)
+    }
+
+    /// Counts from then.
+    pub(crate) fn since(from: Instant, limit: TimeLimit) -> Self {
+        Self { limit, at: after(from, limit.duration()), sleep: None }
+    }
+
+    /// Whether the time is up, which costs no timer.
+    pub(crate) fn is_over(&self) -> bool {
+        self.at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Rings later by this much. A timer that is set already rings when it did before, and is then
+    /// set again.
+    pub(crate) fn shift(&mut self, pause: Duration) {
+        self.at = self.at.and_then(|at| at.checked_add(pause));
+    }
+
+    /// Ready when the wait is over.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ring> {
+        let Some(at) = self.at else { return Poll::Pending };
+        if self.sleep.is_none() {
+            self.sleep = sleep_until(at);
+        }
+        let Some(sleep) = &mut self.sleep else {
+            return match self.limit {
+                TimeLimit::Default(_) => Poll::Pending,
+                TimeLimit::Set(_) => Poll::Ready(Ring::NoTimer),
+            };
+        };
+        while sleep.as_mut().poll(cx).is_ready() {
+            if sleep.deadline() >= at {
+                return Poll::Ready(Ring::TimeUp);
+            }
+            sleep.as_mut().reset(at);
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+    use futures::future::poll_fn;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn poll_once(limit: TimeLimit) -> Poll<Ring> {
+        let mut alarm = Alarm::new(limit);
+        block_on(poll_fn(|cx| Poll::Ready(alarm.poll(cx))))
+    }
+
+    #[test]
+    fn without_a_runtime_a_default_does_not_hold_and_a_limit_that_was_set_says_so() {
+        assert_eq!(poll_once(TimeLimit::Default(LIMIT)), Poll::Pending);
+        assert_eq!(poll_once(TimeLimit::Set(LIMIT)), Poll::Ready(Ring::NoTimer));
+        assert_eq!(poll_once(TimeLimit::Set(Duration::MAX)), Poll::Pending);
+        assert!(sleep(LIMIT).is_none());
+    }
+
+    #[test]
+    fn a_runtime_without_time_has_no_timers() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let limits = [TimeLimit::Default(LIMIT), TimeLimit::Set(LIMIT)];
+        let polled =
+            runtime.block_on(async { limits.map(poll_once_here).map(std::task::Poll::is_ready) });
+        assert_eq!(polled, [false, true]);
+    }
+
+    fn poll_once_here(limit: TimeLimit) -> Poll<Ring> {
+        let mut alarm = Alarm::new(limit);
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        alarm.poll(&mut cx)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_rings_once_the_time_is_up_and_a_shift_moves_it() {
+        let mut alarm = Alarm::new(TimeLimit::Default(LIMIT));
+        let began = Instant::now();
+        assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
+        alarm.shift(LIMIT);
+        assert_eq!(poll_fn(|cx| alarm.poll(cx)).await, Ring::TimeUp);
+        assert_eq!(began.elapsed(), 2 * LIMIT);
+        assert!(alarm.is_over());
+    }
+}

@@ -1,0 +1,301 @@
+//! Providers made of a closure.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use pin_project::pin_project;
+
+use crate::error::Error;
+use crate::provider::Provider;
+use crate::request::Request;
+use crate::stream::{TurnSource, TurnStream, seal};
+use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
+use crate::usage::Usage;
+
+/// Makes a provider of a closure from a request to a stream of [`Piece`]s: a model that runs in
+/// this process, or behind a client of your own.
+///
+/// `model` is what the provider is called. The turn ends with [`Piece::Stop`]; a stream that ends
+/// without it is a turn that broke off, and none of its calls run. The closure is called at the first
+/// poll, and dropping the turn drops its stream. Errors pass through as they are; it does not retry,
+/// [`Retry`](crate::provider::Retry) does.
+///
+/// ```
+/// use futures::stream;
+/// use turnstream::provider::{Piece, from_stream};
+/// use turnstream::turn::StopReason;
+/// use turnstream::{Agent, Item};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let parrot = from_stream("parrot", |request| {
+///     let heard = request.history.last().and_then(Item::as_user).map(|it| it.text());
+///     let words = heard.unwrap_or_default();
+///     stream::iter([Ok("You said: ".into()), Ok(Piece::Text(words)), Ok(StopReason::Stop.into())])
+/// });
+/// let outcome = Agent::new(parrot).run("Hello").outcome().await;
+/// assert_eq!(outcome.text, "You said: Hello");
+/// # }
+/// ```
+pub fn from_stream<F, St>(model: impl Into<Arc<str>>, ask: F) -> FromStream<F>
+where
+    F: Fn(Request) -> St + Send + Sync,
+    St: Stream<Item = Result<Piece, Error>> + Send + 'static,
+{
+    FromStream { model: model.into(), ask: Arc::new(ask) }
+}
+
+/// Makes a provider of a closure from a request to a function that is polled for what comes next,
+/// and pushes it into a [`TurnBuilder`].
+///
+/// It is the closure form of [`TurnSource`]: the function returns `Ready(Some(Ok(())))` when it
+/// pushed something, `Ready(None)` when nothing comes any more, and `Pending` when it has arranged to
+/// be woken. The turn is complete when it has called [`stop`](TurnBuilder::stop) and
+/// [`complete`](TurnBuilder::complete). The closure is called at the first poll, and dropping the turn
+/// drops the function.
+///
+/// ```
+/// use std::task::Poll;
+/// use turnstream::Agent;
+/// use turnstream::provider::from_poll_fn;
+/// use turnstream::turn::StopReason;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let counter = from_poll_fn("counter", |_request| {
+///     let mut n = 0;
+///     move |_cx, turn| {
+///         n += 1;
+///         turn.text(0, &format!("{n} "));
+///         if n < 3 {
+///             return Poll::Ready(Some(Ok(())));
+///         }
+///         turn.stop(StopReason::Stop, "");
+///         Poll::Ready(Some(turn.complete()))
+///     }
+/// });
+/// assert_eq!(Agent::new(counter).run("Count").outcome().await.text, "1 2 3 ");
+/// # }
+/// ```
+pub fn from_poll_fn<F, P>(model: impl Into<Arc<str>>, ask: F) -> FromPollFn<F>
+where
+    F: Fn(Request) -> P + Send + Sync,
+    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> Poll<Option<Result<(), Error>>>
+        + Send
+        + 'static,
+{
+    FromPollFn { model: model.into(), ask: Arc::new(ask) }
+}
+
+/// A piece of a turn, as a provider made by [`from_stream`] says it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Piece {
+    /// A piece of the model's text.
+    Text(String),
+    /// A piece of its reasoning.
+    Reasoning(String),
+    /// A whole tool call.
+    Call {
+        /// The id that the result answers to; an empty one is replaced by one that is unique.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// The arguments, a JSON object as text.
+        arguments: String,
+    },
+    /// The tokens of the turn so far. It replaces what was said before.
+    Usage(Usage),
+    /// The end of the turn, and why the model stopped.
+    Stop(StopReason),
+}
+
+impl From<&str> for Piece {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Piece {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<StopReason> for Piece {
+    fn from(reason: StopReason) -> Self {
+        Self::Stop(reason)
+    }
+}
+
+/// Provider for the [`from_stream`] function. Cheap to clone.
+pub struct FromStream<F> {
+    model: Arc<str>,
+    ask: Arc<F>,
+}
+
+/// Provider for the [`from_poll_fn`] function. Cheap to clone.
+pub struct FromPollFn<F> {
+    model: Arc<str>,
+    ask: Arc<F>,
+}
+
+impl<F, St> Provider for FromStream<F>
+where
+    F: Fn(Request) -> St + Send + Sync + 'static,
+    St: Stream<Item = Result<Piece, Error>> + Send + 'static,
+{
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let history = request.history.clone();
+        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.ask));
+        let asked = request.model.clone().map_or(model, Arc::from);
+        let pieces = futures::stream::once(async move { ask(request) });
+        let pieces = futures::StreamExt::flatten(pieces);
+        seal(&history, Pieces { pieces, model: asked, index: 0, calls: 0, open: None })
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+}
+
+/// A turn that is read from pieces.
+#[pin_project]
+struct Pieces<St> {
+    #[pin]
+    pieces: St,
+    model: Arc<str>,
+    /// The number of the text or reasoning that is open, or comes next.
+    index: u32,
+    calls: u32,
+    open: Option<Open>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Open {
+    Text,
+    Reasoning,
+}
+
+impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for Pieces<St> {
+    fn poll_turn(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let this = self.project();
+        let piece = match ready!(this.pieces.poll_next(cx)) {
+            Some(Ok(piece)) => piece,
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => return Poll::Ready(None),
+        };
+        turn.model(this.model);
+        // Pieces of one kind belong together until another kind comes.
+        let mut index_of = |kind: Open| {
+            if this.open.is_some_and(|open| open != kind) {
+                *this.index += 1;
+            }
+            *this.open = Some(kind);
+            *this.index
+        };
+        match piece {
+            Piece::Text(text) => turn.text(index_of(Open::Text), &text),
+            Piece::Reasoning(text) => {
+                turn.reasoning(index_of(Open::Reasoning), &text, ReasoningKind::Trace);
+            }
+            Piece::Call { id, name, arguments } => {
+                if this.open.take().is_some() {
+                    *this.index += 1;
+                }
+                let key = *this.calls;
+                *this.calls += 1;
+                turn.tool_call_start(key, &id, &name);
+                turn.tool_call_args(key, &arguments);
+                turn.tool_call_end(key);
+            }
+            Piece::Usage(usage) => turn.usage(usage),
+            Piece::Stop(reason) => {
+                let raw = reason.as_str().to_owned();
+                turn.stop(reason, &raw);
+                return Poll::Ready(Some(turn.complete()));
+            }
+        }
+        Poll::Ready(Some(Ok(())))
+    }
+}
+
+impl<F, P> Provider for FromPollFn<F>
+where
+    F: Fn(Request) -> P + Send + Sync + 'static,
+    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> Poll<Option<Result<(), Error>>>
+        + Send
+        + 'static,
+{
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let history = request.history.clone();
+        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.ask));
+        let asked = request.model.clone().map_or(model, Arc::from);
+        seal(&history, Polled { ask: Some((ask, request)), model: asked, poll: None })
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+}
+
+/// A turn that a function is polled for.
+struct Polled<F, P> {
+    /// `None` once the function was made.
+    ask: Option<(Arc<F>, Request)>,
+    model: Arc<str>,
+    poll: Option<Box<P>>,
+}
+
+impl<F, P> TurnSource for Polled<F, P>
+where
+    F: Fn(Request) -> P,
+    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> Poll<Option<Result<(), Error>>>,
+{
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Poll<Option<Result<(), Error>>> {
+        let this = &mut *self;
+        if let Some((ask, request)) = this.ask.take() {
+            turn.model(&this.model);
+            this.poll = Some(Box::new(ask(request)));
+        }
+        match &mut this.poll {
+            Some(poll) => poll(cx, turn),
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+impl<F> Clone for FromStream<F> {
+    fn clone(&self) -> Self {
+        Self { model: Arc::clone(&self.model), ask: Arc::clone(&self.ask) }
+    }
+}
+
+impl<F> Clone for FromPollFn<F> {
+    fn clone(&self) -> Self {
+        Self { model: Arc::clone(&self.model), ask: Arc::clone(&self.ask) }
+    }
+}
+
+impl<F> fmt::Debug for FromStream<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FromStream").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Debug for FromPollFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FromPollFn").field("model", &self.model).finish_non_exhaustive()
+    }
+}
