@@ -51,11 +51,14 @@ fn is_allowed(call: &ToolCall) -> bool {
     matches!(said.trim(), "y" | "yes" | "--yes")
 }
 
-/// The run ends as `pending`; who goes on with it may be another process, tomorrow.
+/// The run ends as `pending`; it may be resumed by another process, tomorrow.
 async fn suspended(agent: Agent, store: &Path) -> Result<Outcome> {
     let run = agent.run("Tidy up, please");
     let handle = run.handle();
     let outcome = run.outcome().await;
+    if let Some(error) = outcome.error {
+        return Err(error.into());
+    }
     println!("The run ends as {}, {} calls wait.", outcome.reason, outcome.pending.len());
     fs::write(store, serde_json::to_string(&handle.history())?)?;
 
@@ -65,10 +68,10 @@ async fn suspended(agent: Agent, store: &Path) -> Result<Outcome> {
         true => (call, Verdict::Approve),
         false => (call, Verdict::Deny("the user wants to keep it".into())),
     });
-    Ok(agent.resume(history, verdicts)?.outcome().await)
+    Ok(agent.resume(history, verdicts)?.outcome().await.into_result()?)
 }
 
-/// The run waits while its holder asks, between two pulls.
+/// The run waits while its owner asks, between two pulls.
 async fn interactive(agent: Agent) -> Result<Outcome> {
     let mut run = agent.interactive().run("Tidy up, please");
     while let Some(event) = run.try_next().await? {

@@ -46,7 +46,11 @@ fn estimated(request: &Request) -> Usage {
     Usage { input_tokens: bytes as u64 / 4, output_tokens: 20, ..Usage::default() }
 }
 
-fn report(outcome: &Outcome) {
+/// A budget that ends a run is no failure of it; an error is.
+fn report(outcome: &Outcome) -> Result<(), Error> {
+    if let Some(error) = &outcome.error {
+        return Err(error.clone());
+    }
     println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
     for (who, usage) in [("itself", outcome.usage), ("sub-agents", outcome.nested_usage)] {
         println!("  {who}: {} tokens, {} millionths of $1", usage.total(), PRICE.cost(&usage));
@@ -55,6 +59,7 @@ fn report(outcome: &Outcome) {
         Some(exceeded) => println!("  ended by {:?}: {exceeded}", exceeded.kind),
         None => println!("  no budget was spent"),
     }
+    Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -65,11 +70,11 @@ async fn main() -> Result<(), Error> {
 
     println!("\n# tokens end it");
     let budget = Budget::new().total_tokens(2_000).money(1.0, prices.clone());
-    report(&agent.clone().with_budget(budget).run("Read the book").outcome().await);
+    report(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;
 
     println!("\n# money ends it, behind one more turn to wrap up");
     let budget = Budget::new().total_tokens(50_000).money(0.01, prices).wrap_up();
-    report(&agent.clone().with_budget(budget).run("Read the book").outcome().await);
+    report(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;
 
     println!("\n# a pool of 4,000 tokens ends the sub-agent, and then its parent");
     let pool = Pool::tokens(4_000);
@@ -84,7 +89,7 @@ async fn main() -> Result<(), Error> {
     });
     let boss = Agent::new(boss).with_tools([child.as_tool("reader", "Reads")?]);
     let outcome = boss.with_budget(budget).run("What is in the book?").outcome().await;
-    report(&outcome);
+    report(&outcome)?;
     for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
         println!("  the boss reads: {}", result.content.text().replace("\n\n", " "));
     }

@@ -14,14 +14,14 @@
 use std::io::{IsTerminal, Write};
 use std::{collections::VecDeque, io, time::Duration};
 
-use futures::{StreamExt, future::Either};
+use futures::{TryStreamExt, future::Either};
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use turnstream::agent::Input;
 use turnstream::event::ToolEvent;
 use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::{Agent, Event, History, Item, Run, Tool, env::SystemIds};
+use turnstream::{Agent, Error, Event, History, Item, Run, Tool, env::SystemIds};
 
 /// What comes over the channel.
 enum Message {
@@ -40,8 +40,8 @@ impl Message {
     }
 }
 
-/// The whole chat: it ends when nobody can say anything any more.
-async fn chat(agent: &Agent, mut heard: Receiver<Message>) -> History {
+/// The whole chat: it ends when the channel does, or with the error of a run.
+async fn chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History, Error> {
     let mut history = History::new(&SystemIds);
     let mut late = VecDeque::new();
     loop {
@@ -50,19 +50,19 @@ async fn chat(agent: &Agent, mut heard: Receiver<Message>) -> History {
             None => match heard.recv().await {
                 Some(Message::Say(text) | Message::Later(text)) => text.into(),
                 Some(Message::Stop) => continue,
-                None => return history,
+                None => return Ok(history),
             },
         };
         let mut run = agent.run_from(history, input);
         loop {
             tokio::select! {
-                event = run.next() => match event {
-                    Some(Ok(Event::Finished(outcome))) => {
+                event = run.try_next() => match event? {
+                    Some(Event::Finished(outcome)) => {
                         println!(" ({})", outcome.reason);
                         late.extend(outcome.undelivered.into_iter().map(|it| it.items.into()));
                     }
-                    Some(Ok(event)) => show(&event),
-                    Some(Err(_)) | None => break,
+                    Some(event) => show(&event),
+                    None => break,
                 },
                 Some(message) = heard.recv() => late.extend(tell(&run, message)),
             }
@@ -140,7 +140,7 @@ fn read_lines(say: Sender<Message>) {
 struct Nothing {}
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() {
+async fn main() -> Result<(), Error> {
     println!("The model's words are scripted: it repeats yours. `stop` interrupts it.");
     let look = Tool::new("look", "Looks at the log", async |_: Nothing, _cx| {
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -156,5 +156,7 @@ async fn main() {
         }
     };
     let (history, ()) = tokio::join!(chat(&agent, heard), speaker);
+    let history = history?;
     println!("{} items are kept, lawful: {}", history.len(), history.is_lawful());
+    Ok(())
 }

@@ -16,7 +16,8 @@ use turnstream::{Agent, Error, ErrorKind, Event, Item, Run, TurnEvent, Usage};
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-/// Can call a tool, and breaks off whenever it has a result to tell. Asked twice, then given up.
+/// Can call a tool, and breaks off whenever it has a result to report. Two attempts, then it is given
+/// up.
 fn shaky() -> impl Provider {
     let model = Scripted::function(|request, _n| match request.history.last() {
         Some(item) if item.as_tool_result().is_some() => Reply::text("The clock says that it ")
@@ -56,6 +57,9 @@ async fn show(mut run: Run) -> Result<(), Error> {
             Event::Turn(TurnEvent::Retracted { why, usage }) => {
                 println!("  taken back: {open:?}, {} tokens, {why}", usage.total());
                 open.clear();
+            }
+            Event::Turn(TurnEvent::Retrying { delay_ms, error, .. }) => {
+                println!("  {error}, trying again in {delay_ms} ms");
             }
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 println!("  {} has spoken", turn.model().unwrap_or("?"));

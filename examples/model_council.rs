@@ -7,7 +7,9 @@
 //! cargo run --example model_council
 //! ```
 
-use futures::{Stream, TryStreamExt, stream};
+use std::future::ready;
+
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Error, ErrorKind, Event};
 
@@ -20,14 +22,16 @@ struct Verdict {
     why: String,
 }
 
-/// All events of all members, each with the name of the member.
+/// All events of all members, each with the name of the member. The outcome of a member that failed
+/// has its error, which is not the council's.
 fn council(
     members: &[(&'static str, Agent)],
     question: &str,
 ) -> impl Stream<Item = Result<(&'static str, Event), Error>> + use<> {
     stream::select_all(members.iter().map(|(name, agent)| {
         let name = *name;
-        agent.run(question).map_ok(move |event| (name, event))
+        let events = agent.run(question).map_ok(move |event| (name, event));
+        events.take_while(|event| ready(event.is_ok()))
     }))
 }
 
@@ -49,7 +53,7 @@ async fn main() -> Result<(), Error> {
     while let Some((name, event)) = events.try_next().await? {
         match event {
             // A member that failed is a member less, and not the end of the council.
-            Event::Finished(outcome) => match outcome.ok() {
+            Event::Finished(outcome) => match outcome.into_result() {
                 Ok(outcome) => answers.push(format!("{name}: {}", outcome.text)),
                 Err(error) => println!("{name} does not answer: {error}"),
             },
@@ -64,7 +68,7 @@ async fn main() -> Result<(), Error> {
     let judge = Scripted::new([r#"{ "winner": "careful", "why": "a file can be read" }"#]);
     let judge = Agent::new(judge).with_output::<Verdict>();
     let case = format!("Which answer to `{QUESTION}` is best?\n{}", answers.join("\n"));
-    let verdict: Verdict = judge.run(case).outcome().await.ok()?.parse()?;
+    let verdict: Verdict = judge.run(case).outcome().await.into_result()?.parse()?;
     println!("of {} answers the best is {}'s: {}", answers.len(), verdict.winner, verdict.why);
 
     // Whoever has heard enough drops the stream.

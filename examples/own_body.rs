@@ -40,7 +40,7 @@ async fn main() -> Result<(), Error> {
     let agent = Agent::new(model).with_tools([count]);
 
     let run = agent.run_by(body, History::new(&SystemIds), "How long are `stream` and `turn`?");
-    let outcome = run.outcome().await.ok()?;
+    let outcome = run.outcome().await.into_result()?;
     println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
     Ok(())
 }
@@ -70,8 +70,11 @@ fn body(
                 while let Some(event) = parts.deliver(&mut state) {
                     yield Step::Value(event);
                 }
-                let Some(event) = parts.make_room(&mut state).await else { break };
-                yield Step::Value(event);
+                if let Some(event) = parts.make_room(&mut state).await {
+                    yield Step::Value(event);
+                } else if !parts.admit(&state).await {
+                    break;
+                }
             }
             let request = parts.request(&mut state).await?;
             yield Step::Value(parts.turn_started(&state));

@@ -67,7 +67,7 @@ async fn go_on(file: &Path) -> Result<(), Box<dyn Error>> {
     // The results of the tools are what the model waits for: nobody has to say anything.
     let run = agent.run_from(history, Input::default());
     let handle = run.handle();
-    let outcome = run.outcome().await.ok()?;
+    let outcome = run.outcome().await.into_result()?;
     let counts = handle.history();
     let counts = counts.iter().filter_map(Item::as_tool_result).map(|it| it.content.text());
     println!("  {} The counts: {:?}", outcome.text, counts.collect::<Vec<_>>());
@@ -97,7 +97,7 @@ async fn drop_it() -> Result<(), Box<dyn Error>> {
     println!("settled: `{}`, lawful: {}", result.content.text(), settled.is_lawful());
     // `run_from` settles by itself.
     let agent = Agent::new(model()).with_tools([count()]);
-    let outcome = agent.run_from(left, "Never mind, go on").outcome().await.ok()?;
+    let outcome = agent.run_from(left, "Never mind, go on").outcome().await.into_result()?;
     println!("continued: {}", outcome.text);
     Ok(())
 }

@@ -20,7 +20,8 @@ async fn main() -> Result<(), Error> {
 
     let recorder = Recorder::to_file(&path)?;
     let watched = agent.clone().with_recorder(&recorder);
-    let outcome = watched.run("How long is the night bus from Oslo to Bergen?").outcome().await;
+    let run = watched.run("How long is the night bus from Oslo to Bergen?");
+    let outcome = run.outcome().await.into_result()?;
     println!("recorded: {}", outcome.text);
 
     let recording = Recording::from_file(&path)?;
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Error> {
     println!("at step 2: {} items, {} request sent", rerun.history().len(), rerun.requests().len());
 
     let changed = rerun.moment().with_tool_result("c1", ToolOutput::ok("11 hours"))?;
-    let outcome = changed.run(&agent).outcome().await;
+    let outcome = changed.run(&agent).outcome().await.into_result()?;
     println!("changed: {}", outcome.text);
 
     // A recording that cannot be taken away stays in the temporary folder.

@@ -20,11 +20,13 @@ mod tools;
 
 use std::env;
 use std::io::{self, IsTerminal, Read, Write};
+use std::time::Duration;
 
 use futures::StreamExt;
+use tokio::time::Instant;
 use turnstream::event::Reason;
 use turnstream::session::{Session, SessionRun, SessionState};
-use turnstream::{Agent, Error, ErrorKind};
+use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
 
 use approval::Approval;
 use args::{Args, Command};
@@ -204,6 +206,7 @@ struct User {
 async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
     let handle = run.handle();
     let User { screen, approval, lines, ctrl_c } = user;
+    let mut silence = Silence::default();
     let mut interrupted = false;
     loop {
         let event = tokio::select! {
@@ -217,13 +220,17 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
                 continue;
             }
             event = run.next() => event,
+            waited = silence.lasts() => {
+                if let Err(error) = screen.still_waiting(waited) {
+                    return Ok(closed(&error));
+                }
+                continue;
+            }
         };
         let Some(event) = event.transpose()? else { return Ok(Exit::Failed) };
+        silence.observe(&event);
         if let Err(error) = screen.show(&event) {
-            if error.kind() != io::ErrorKind::BrokenPipe {
-                render::error(&format!("stdout cannot be written: {error}"));
-            }
-            return Ok(Exit::Failed);
+            return Ok(closed(&error));
         }
         if let Some(call) = event.approval() {
             let decided = tokio::select! {
@@ -247,12 +254,52 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
             Reason::Interrupted(_) => render::interrupted(&run.history()),
             Reason::Pending => render::pending(outcome),
             _ => {
-                if let Err(error) = outcome.clone().ok() {
+                if let Err(error) = outcome.clone().into_result() {
                     render::error(error.message());
                 }
             }
         }
         return Ok(Exit::Failed);
+    }
+}
+
+/// Stdout cannot be written any more.
+fn closed(error: &io::Error) -> Exit {
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        render::error(&format!("stdout cannot be written: {error}"));
+    }
+    Exit::Failed
+}
+
+/// How long the model has not begun its answer.
+#[derive(Default)]
+struct Silence {
+    /// When the request was sent, and how many times its wait was reported.
+    since: Option<(Instant, u32)>,
+}
+
+impl Silence {
+    /// After so long a wait is reported, and again after each so long.
+    const LONG: Duration = Duration::from_secs(10);
+
+    fn observe(&mut self, event: &Event) {
+        self.since = match event {
+            // A retry begins when its own wait is over.
+            Event::Turn(TurnEvent::Retrying { delay_ms, .. }) => {
+                Some((Instant::now() + Duration::from_millis(*delay_ms), 0))
+            }
+            Event::TurnStarted { .. } => Some((Instant::now(), 0)),
+            _ => None,
+        };
+    }
+
+    /// Ready when the model has not begun its answer for another long while.
+    async fn lasts(&mut self) -> Duration {
+        let Some((since, reported)) = &mut self.since else { return std::future::pending().await };
+        let waited = Self::LONG * (*reported + 1);
+        tokio::time::sleep_until(*since + waited).await;
+        *reported += 1;
+        waited
     }
 }
 

@@ -4,12 +4,13 @@
 //! the answer.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use serde::Serialize;
 use turnstream::event::ToolEvent;
 use turnstream::item::ToolCall;
 use turnstream::turn::TurnEvent;
-use turnstream::{Error, Event, History, Outcome, Usage};
+use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
 
 use crate::text::{many_lines, one_line};
 
@@ -24,7 +25,17 @@ pub(crate) enum Screen {
 }
 
 impl Screen {
-    /// An error means that nobody reads stdout any more; what stderr shows is never missed.
+    /// Says that the model has not begun its answer for so long.
+    pub(crate) fn still_waiting(&mut self, waited: Duration) -> io::Result<()> {
+        match self {
+            Self::Json => Ok(()),
+            Self::Human(human) => {
+                human.note(&format!("  still waiting for the model, for {} s", waited.as_secs()))
+            }
+        }
+    }
+
+    /// An error means that stdout was closed; what stderr shows is never missed.
     pub(crate) fn show(&mut self, event: &Event) -> io::Result<()> {
         match self {
             Self::Json => show_json(event),
@@ -86,6 +97,9 @@ impl Human {
                 TurnEvent::TextDelta { text, .. } | TurnEvent::RefusalDelta { text, .. },
             ) => self.say(text),
             Event::Turn(TurnEvent::ReasoningDelta { text, .. }) => self.think(text),
+            Event::Turn(TurnEvent::Retrying { delay_ms, error, .. }) => {
+                self.note(&format!("  {}", retrying(error, *delay_ms)))
+            }
             Event::Turn(TurnEvent::Retracted { why, .. }) => {
                 self.note(&format!("  (void, the model starts over: {})", one_line(why, 200)))
             }
@@ -210,13 +224,27 @@ fn shown(call: &ToolCall) -> String {
     format!("{} {}{more}", one_line(&call.name, 64), one_line(arguments, READ))
 }
 
+/// Why a request is sent again, and when: "rate limited, trying again in 3 s".
+fn retrying(error: &Error, delay_ms: u64) -> String {
+    let what = match error.kind() {
+        ErrorKind::RateLimited => "rate limited".to_owned(),
+        ErrorKind::Overloaded => "the model is overloaded".to_owned(),
+        _ => one_line(error.message(), 200),
+    };
+    let seconds = delay_ms.div_ceil(100);
+    match (seconds / 10, seconds % 10) {
+        (0, 0) => format!("{what}, trying again"),
+        (whole, 0) => format!("{what}, trying again in {whole} s"),
+        (whole, tenths) => format!("{what}, trying again in {whole}.{tenths} s"),
+    }
+}
+
 /// One clear line on stderr.
 pub(crate) fn error(message: &str) {
     let _ = writeln!(io::stderr(), "error: {}", one_line(message, 1_000));
 }
 
-/// A run that ended because nobody was there to ask.
-/// What a person should know who goes on with a session.
+/// What a person should know who continues a session.
 pub(crate) fn notice(message: &str) {
     let _ = writeln!(io::stderr(), "session: {}", one_line(message, 2_000));
 }
@@ -226,6 +254,7 @@ pub(crate) fn waiting(call: &ToolCall) {
     let _ = writeln!(io::stderr(), "  ? {} needs to be allowed", shown(call));
 }
 
+/// A run that ended because nobody could be asked.
 pub(crate) fn pending(outcome: &Outcome) {
     let names: Vec<_> = outcome.pending.iter().map(|call| format!("`{}`", call.name)).collect();
     error(&format!(

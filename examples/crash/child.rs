@@ -55,10 +55,6 @@ async fn tell(mut run: SessionRun) -> Result<(), Error> {
         let items: Vec<Item> = match event? {
             Event::Appended { items, .. } => items,
             Event::Tool(ToolEvent::Output(result)) => vec![Item::tool_result(result)],
-            Event::Finished(outcome) => match outcome.error {
-                Some(error) => return Err(error),
-                None => Vec::new(),
-            },
             event => event.turn_complete().map(|turn| turn.to_history_items()).unwrap_or_default(),
         };
         for item in items {
