@@ -66,9 +66,10 @@
 //! | 1 | [`item`] | what is said, and the [`History`] it is written into |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
 //!
-//! Beside them stands the [`guide`]: how [the agent](guide::agent) ends, goes on and is stopped, what of a
-//! [session](guide::sessions) is durable when, what stands in a [trace](guide::trace), how a run is
-//! [played again](guide::replay), and what each [wire](guide::wires) carries, downgrades or refuses.
+//! Beside them is the [`guide`]: how [the agent](guide::agent) ends, continues and is stopped, what is
+//! [retried, times out or is limited](guide::limits) by default, what of a [session](guide::sessions) is
+//! durable when, what a [trace](guide::trace) contains, how a run is [replayed](guide::replay), and what
+//! each [wire](guide::wires) carries, downgrades or refuses.
 //!
 //! # What holds
 //!
@@ -78,7 +79,8 @@
 //!   tool call has exactly one result.
 //! - **No phantom execution.** A tool runs only for a call of a complete turn, whose stop reason
 //!   allows it, with arguments that fit, under an id not used before.
-//! - **One ending.** A run ends with exactly one [`Event::Finished`], also when it failed.
+//! - **One ending.** A run ends with exactly one [`Event::Finished`]. If it failed, its error follows
+//!   as an `Err`, so that `?` propagates it.
 //!
 //! # Features
 //!

@@ -139,7 +139,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let limits = [TimeLimit::Default(LIMIT), TimeLimit::Set(LIMIT)];
         let polled =
-            runtime.block_on(async { limits.map(poll_once_here).map(std::task::Poll::is_ready) });
+            runtime.block_on(async { limits.map(|limit| poll_once_here(limit).is_ready()) });
         assert_eq!(polled, [false, true]);
     }
 

@@ -181,16 +181,16 @@ fn a_known_event_with_a_wrong_field_is_an_error_not_unknown() {
 #[test]
 fn ok_gives_the_outcome_or_the_reason_why_not() {
     let Event::Finished(completed) = outcome(Reason::Completed, None) else { panic!() };
-    assert!(completed.ok().is_ok());
+    assert!(completed.into_result().is_ok());
     let Event::Finished(capped) = outcome(Reason::MaxTurns, None) else { panic!() };
-    let error = capped.ok().unwrap_err();
+    let error = capped.into_result().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unfinished);
     assert_eq!(Outcome::of(&error).unwrap().turns, 2);
     let own = Error::new(ErrorKind::Auth, "no");
     let Event::Finished(failed) = outcome(Reason::ProviderError, Some(own.clone())) else {
         panic!()
     };
-    assert_eq!(failed.ok().unwrap_err(), own);
+    assert_eq!(failed.into_result().unwrap_err(), own);
 }
 
 #[test]

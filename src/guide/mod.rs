@@ -3,6 +3,9 @@
 #[doc = include_str!("agent.md")]
 pub mod agent {}
 
+#[doc = include_str!("limits.md")]
+pub mod limits {}
+
 #[doc = include_str!("sessions.md")]
 pub mod sessions {}
 

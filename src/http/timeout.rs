@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// How long a provider waits for the server, for each thing apart. Set what is to differ:
+/// How long a provider waits for the server, for each thing apart. They hold for each attempt at a
+/// request; [`Budget::time`](crate::agent::Budget::time) holds for a whole run. Set what is to differ:
 ///
 /// ```
 /// use std::time::Duration;

@@ -34,8 +34,9 @@ pub trait RecordedExt: Stream<Item = Result<Event, Error>> + Sized {
     ///
     /// # Errors
     ///
-    /// If the store fails or somebody else has written, what is below is dropped in that call and
-    /// the error is the last item: no `Finished` comes.
+    /// If the store fails or another process has written, what is below is dropped in that call and
+    /// the error is the last item: no `Finished` comes before it. Errors from below pass through, and
+    /// nothing is written for them.
     ///
     /// ```
     /// use futures::TryStreamExt;

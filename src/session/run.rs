@@ -21,8 +21,9 @@ use crate::usage::Usage;
 
 /// One run of a session: a stream of its events, each given when what it says is durable.
 ///
-/// It is a [`Run`] whose events are written on their way. If the store fails, or somebody else has
-/// written, what runs is dropped in that call and the error is the last item: no `Finished` comes.
+/// It is a [`Run`] whose events are written on their way. If the store fails, or another process has
+/// written, what runs is dropped in that call and the error is the last item: no `Finished` comes
+/// before it. The error of a run that failed comes after its `Finished`, as with a [`Run`].
 ///
 /// Calls that were answered as interrupted before the run began are told first. They are in its
 /// [history](Self::history) from the beginning, which is what a fold of its events begins with, and are
@@ -63,7 +64,8 @@ impl SessionRun {
     ///
     /// # Errors
     ///
-    /// What the store fails with. A failure of the run itself is in its outcome.
+    /// What the store fails with. A failure of the run itself is in its outcome:
+    /// [`into_result`](Outcome::into_result) makes an error of it.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
         loop {
             if let Some(outcome) = self.outcome.take() {

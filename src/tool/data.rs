@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Values that belong to one run and not to its agent: who asks, a connection, a place to put files.
 /// At most one of each type. Cheap to clone.
 ///
-/// [`Run::with_data`](crate::Run::with_data) puts one in, [`ToolContext::data`] takes it out. A
+/// [`Run::with_data`](crate::Run::with_data) puts one in, [`ToolContext::data`](crate::tool::ToolContext::data) takes it out. A
 /// sub-agent has what its parent has. It is not part of the history: a run that is resumed gets its
 /// data again.
 ///

@@ -138,7 +138,7 @@ pub trait Gate: Send {
     /// starts: the default lets every call start. What it returns is dropped when the call ends.
     ///
     /// While it is pending, the call waits, and those after it; it wakes the task when it has a
-    /// place. Asked only for tools that do not [run agents](Tool::runs_agents).
+    /// place. Asked only for tools that do not [run agents](crate::Tool::runs_agents).
     fn poll_slot(&mut self, call: &ToolCall, cx: &mut Context<'_>) -> Poll<Box<dyn Any + Send>> {
         let _ = (call, cx);
         Poll::Ready(Box::new(()))

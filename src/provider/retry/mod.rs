@@ -19,7 +19,7 @@ use crate::stream::{TurnStream, seal};
 
 /// A provider that sends a request again when it failed for a reason that may pass.
 ///
-/// Providers over HTTP do so by default, for fewer errors: [the guide](crate::guide::wires) has a
+/// Providers over HTTP do so by default, for fewer errors: [the guide](crate::guide::limits) has a
 /// table of both. `Retry` does it for any provider.
 ///
 /// It retries errors of the kinds `connect`, `timeout`, `rate_limited`, `overloaded`, `server`,

@@ -6,6 +6,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::agent::hook::ask::{ask, caught};
+use crate::env::TimeLimit;
 
 #[tokio::test(start_paused = true)]
 async fn a_stamped_hook_knows_whose_it_is_also_behind_an_await() {
@@ -100,7 +101,9 @@ fn a_stamp_reaches_every_method_and_the_name_and_is_gone_behind_a_panic() {
     let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "");
     let errors = [
         at_once(hooks.prepare(&state, request)).map(drop),
-        at_once(ask(&*hook, "prepare", Duration::ZERO, || hook.prepare(&state, &mut second))),
+        at_once(ask(&*hook, "prepare", TimeLimit::Set(Duration::ZERO), || {
+            hook.prepare(&state, &mut second)
+        })),
         at_once(hooks.turn_started(&state)),
         at_once(hooks.assistant_message(&state, &turn)),
         at_once(hooks.after_sampling(&state, &turn)).map(drop),
