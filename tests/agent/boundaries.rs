@@ -168,7 +168,14 @@ fn check(seed: u64) -> Option<Reason> {
     handle.set(run.handle()).ok().unwrap();
     let mut laps = 0;
     while let Some(event) = run.next().now_or_never().expect("nothing here waits") {
-        let event = event.unwrap();
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                assert_eq!(outcome.as_ref().and_then(|it| it.error.as_ref()), Some(&error));
+                assert!(run.next().now_or_never().expect("nothing here waits").is_none());
+                break;
+            }
+        };
         journal.observe(&event);
         assert_eq!(journal.history(), run.history());
         assert!(run.history().settled().is_lawful());

@@ -115,16 +115,14 @@ fn a_wrap_up_is_asked_for_by_either_setting() {
 }
 
 #[test]
-fn h52_a_batch_that_would_pass_the_limit_of_calls_is_refused_whole() {
-    let allows = |limit, calls| Budget::new().tool_calls(limit).allows_calls(&spent(), calls);
-    let refused = |limit| Err(reached(BudgetKind::ToolCalls, 3, limit));
-    assert_eq!(allows(5, 2), Ok(()));
-    assert_eq!(allows(5, 3), refused(5));
-    assert_eq!(allows(3, 0), Ok(()));
-    assert_eq!(allows(3, 1), refused(3));
-    assert_eq!(allows(1, 1), refused(1));
-    assert_eq!(allows(u32::MAX, u32::MAX), refused(u64::from(u32::MAX)));
-    assert_eq!(Budget::new().allows_calls(&spent(), u32::MAX), Ok(()));
+fn h52_a_limit_of_calls_says_how_many_more_may_begin() {
+    let left = |limit| Budget::new().tool_calls(limit).calls_left(&spent());
+    let reached = |used, limit| reached(BudgetKind::ToolCalls, used, limit);
+    assert_eq!(left(5), Some((2, reached(5, 5))));
+    assert_eq!(left(3), Some((0, reached(3, 3))));
+    assert_eq!(left(1), Some((0, reached(3, 1))));
+    assert_eq!(left(u32::MAX), Some((u32::MAX - 3, reached(u32::MAX.into(), u32::MAX.into()))));
+    assert_eq!(Budget::new().calls_left(&spent()), None);
 }
 
 #[test]

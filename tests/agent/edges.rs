@@ -19,6 +19,7 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, History, Outcome, Request, Run, TurnEvent, TurnEvents, Usage,
 };
 
+use crate::support::runs::keep;
 use crate::support::tools::constant;
 
 fn tool() -> Tool {
@@ -45,9 +46,11 @@ fn too_long() -> Error {
 fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome) {
     let mut events = Vec::new();
     while let Some(event) = block_on(run.next()) {
-        let event = event.unwrap();
-        act(&run, &event);
-        events.push(event);
+        let is_event = event.is_ok();
+        keep(&mut events, event);
+        if is_event {
+            act(&run, events.last().unwrap());
+        }
     }
     let finished: Vec<&Outcome> = events.iter().filter_map(Event::finished).collect();
     assert_eq!(finished.len(), 1);

@@ -77,20 +77,22 @@ fn outcome(agent: &Agent) -> Outcome {
     use futures::{FutureExt, StreamExt};
 
     let mut run = agent.run("go");
-    let mut endings = Vec::new();
+    let (mut endings, mut errors) = (Vec::<Outcome>::new(), Vec::new());
     loop {
         match run.next().now_or_never() {
-            Some(Some(event)) => {
-                if let Event::Finished(outcome) = event.unwrap() {
-                    endings.push(*outcome);
-                }
-            }
+            Some(Some(event)) => match event {
+                Ok(Event::Finished(outcome)) => endings.push(*outcome),
+                Ok(_) => {}
+                Err(error) => errors.push(error),
+            },
             Some(None) => break,
             None => run.interrupt(),
         }
     }
     assert_eq!(endings.len(), 1);
-    endings.remove(0)
+    let outcome = endings.remove(0);
+    assert_eq!(errors, Vec::from_iter(outcome.error.clone()), "a failed run yields its error once");
+    outcome
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn every_ending_has_the_history_what_was_added_and_what_it_cost() {
         assert_eq!(outcome.error.is_some(), fails, "{reason}");
         assert_eq!(outcome.pending.len(), usize::from(reason == Reason::Pending), "{reason}");
         assert_eq!(outcome.budget.is_some(), reason == Reason::Budget, "{reason}");
-        assert_eq!(outcome.ok().is_ok(), reason == Reason::Completed, "{reason}");
+        assert_eq!(outcome.into_result().is_ok(), reason == Reason::Completed, "{reason}");
         seen.insert(reason.as_str());
     }
     // The list of the outcome's reasons, in alphabetical order.

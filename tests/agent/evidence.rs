@@ -91,7 +91,7 @@ async fn a_claim_without_evidence_is_sent_back_once_and_then_unproven() {
     assert!(!outcome.partial);
     let [said] = &said(&outcome)[..] else { panic!("not once") };
     assert!(said.contains(NOT_CHECKED) && said.contains("`BLOCKED: `"), "{said}");
-    assert!(outcome.ok().is_err());
+    assert!(outcome.into_result().is_err());
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn completed_when_the_model_has_no_more_calls() {
     let outcome = outcome([call(), "done".into()]).await;
     check(&outcome, Reason::Completed, false, 2);
     assert_eq!(outcome.text, "done");
-    assert!(outcome.ok().is_ok());
+    assert!(outcome.into_result().is_ok());
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn max_turns_runs_the_last_tools_and_is_partial() {
     check(&outcome, Reason::MaxTurns, true, 2);
     assert_eq!(kinds(&outcome), [ResultKind::Ok, ResultKind::Ok]);
     assert_eq!(model.requests().len(), 2);
-    assert_eq!(outcome.ok().unwrap_err().kind(), ErrorKind::Unfinished);
+    assert_eq!(outcome.into_result().unwrap_err().kind(), ErrorKind::Unfinished);
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ async fn a_provider_that_fails_ends_the_run_with_its_error() {
     let outcome = outcome([call(), Reply::text("x").fail(error.clone())]).await;
     check(&outcome, Reason::ProviderError, true, 2);
     assert_eq!(outcome.error, Some(error.clone()));
-    assert_eq!(outcome.ok().unwrap_err(), error);
+    assert_eq!(outcome.into_result().unwrap_err(), error);
 }
 
 #[tokio::test]

@@ -192,7 +192,7 @@ async fn the_third_answer_in_a_row_that_does_not_fit_is_malformed() {
     // Every answer and every corrective is in the history.
     assert_eq!(outcome_.new_items.len(), 6);
     assert!(matches!(outcome_.parse::<City>(), Err(ParseError::NotJson { .. })));
-    assert_eq!(outcome_.ok().unwrap_err().kind(), ErrorKind::Unfinished);
+    assert_eq!(outcome_.into_result().unwrap_err().kind(), ErrorKind::Unfinished);
     // An empty reply counts as one.
     let outcome_ = outcome([wrong(), Reply::new(), wrong(), OSLO.into()]).await;
     check(&outcome_, Reason::Malformed, 3);

@@ -21,6 +21,7 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Trace, Usage,
 };
 
+use crate::support::runs::rest;
 use crate::support::tools::spec;
 
 /// Puts on record what its arguments say, and fails if they say so.
@@ -53,8 +54,7 @@ fn calls(args: Value) -> Reply {
 /// The events of a run, and what a trace has made of them.
 async fn run(agent: &Agent) -> (Vec<Event>, Vec<TraceEvent>) {
     let trace = agent.trace();
-    let events: Vec<Event> =
-        agent.run("go").traced(&trace).map(|event| event.unwrap()).collect().await;
+    let events = rest(&mut agent.run("go").traced(&trace)).await;
     (events, trace.events())
 }
 

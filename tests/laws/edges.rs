@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use serde_json::json;
+use turnstream::agent::Limits;
 use turnstream::event::{AppendedWhy, Reason, ToolEvent};
 use turnstream::item::{Mark, ResultKind, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
@@ -274,7 +275,7 @@ fn an_id_of_a_turn_that_was_cut_is_not_given_again() {
         Reply::new().call_raw("a", "t", "{}"),
         Reply::text("x"),
     ]);
-    let agent = Agent::new(model);
+    let agent = Agent::new(model).with_limits(Limits { retries: 0, ..Limits::default() });
     let mut kept = History::with_id("h");
     for _ in 0..2 {
         kept.extend(block_on(agent.run_from(kept.clone(), "go").outcome()).new_items);

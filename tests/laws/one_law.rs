@@ -5,12 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
+use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Provider, Reply, Scripted, anthropic, openai_chat};
 use turnstream::stream::{TurnEvents, TurnStream};
 use turnstream::turn::{TurnBuilder, TurnEvent};
 use turnstream::{Agent, Error, Request, Usage};
+
+use crate::support::runs::{ending, rest};
 
 /// Counts what is read from upstream.
 struct Endless(Arc<AtomicUsize>);
@@ -151,12 +154,9 @@ async fn law_5_what_was_paid_for_is_counted_once_also_when_it_was_thrown_away() 
             .usage(usage(200)),
         Reply::text("hal").usage(usage(4000)).cut(),
     ]);
-    let mut run = Agent::new(model).run("go");
-    let mut finished = None;
-    while let Some(event) = run.next().await {
-        finished = event.unwrap().finished().cloned().or(finished);
-    }
-    let outcome = finished.unwrap();
+    let limits = Limits { retries: 0, ..Limits::default() };
+    let mut run = Agent::new(model).with_limits(limits).run("go");
+    let outcome = ending(&rest(&mut run).await).clone();
     assert_eq!((outcome.usage.input_tokens, outcome.usage.output_tokens), (4230, 3));
     assert_eq!(run.usage(), outcome.usage);
     assert_eq!((outcome.text.as_str(), outcome.turns), ("hal", 2));

@@ -9,6 +9,7 @@ use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Usage};
 
+use crate::support::runs::rest;
 use crate::support::tools::spec;
 
 fn usage(input_tokens: u64) -> Usage {
@@ -246,8 +247,8 @@ fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
 fn ending(events: Vec<Result<Event, Error>>) -> (Outcome, Vec<String>) {
     let journal = Journal::new(empty());
     let loops = stream::iter(events).journaled(&journal).finish_with(&journal);
-    let last = block_on(loops.collect::<Vec<_>>()).pop().unwrap().unwrap();
-    let outcome = last.finished().unwrap().clone();
+    let told = block_on(rest(&mut std::pin::pin!(loops)));
+    let outcome = told.last().and_then(Event::finished).unwrap().clone();
     assert!(journal.history().is_lawful());
     let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
     let texts = results.map(|result| result.content.text()).collect();

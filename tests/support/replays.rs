@@ -8,7 +8,7 @@ use futures::{FutureExt, StreamExt};
 use turnstream::agent::replay::{Recorded, Recorder, Recording, ReplayMismatch, Rerun};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
-use turnstream::{Agent, Event, Request};
+use turnstream::{Agent, ErrorKind, Event, Request};
 
 static RUNS: AtomicUsize = AtomicUsize::new(0);
 static REQUESTS: AtomicUsize = AtomicUsize::new(0);
@@ -50,16 +50,24 @@ pub(crate) fn check(run: &Recorded, rerun: Rerun) {
 #[track_caller]
 fn replayed(recording: &Recording, mut rerun: Rerun) -> Vec<Request> {
     let mut recorded = recording.events();
+    let error = recording.events().last().and_then(Event::finished).and_then(|it| it.error.clone());
+    let mut failure = None;
     loop {
         // Nothing in it waits.
         let Some(polled) = rerun.next().now_or_never() else {
             panic!("the replay waits for {:?}", recorded.next());
         };
         let Some(event) = polled else { break };
-        let event: Event = event.unwrap_or_else(|error| panic!("{error}: {:#?}", error_of(&error)));
-        assert_eq!(Some(&event), recorded.next());
+        match event {
+            Ok(event) => assert_eq!(Some(&event), recorded.next()),
+            Err(error) if error.kind() == ErrorKind::ReplayMismatch => {
+                panic!("{error}: {:#?}", error_of(&error));
+            }
+            Err(error) => assert!(failure.replace(error).is_none(), "a second error"),
+        }
     }
     assert_eq!(recorded.next(), None, "the replay ends early");
+    assert_eq!(failure, error, "the replay of a failed run ends with its error");
     assert_eq!(rerun.next().now_or_never().map(|it| it.is_none()), Some(true));
     rerun.requests()
 }

@@ -1,12 +1,12 @@
 //! Runs, and looks at them.
 
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use turnstream::env::CountingIds;
 use turnstream::event::{Reason, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
-use turnstream::{Agent, Event, History, Item, Outcome, Request, Run};
+use turnstream::{Agent, Error, Event, History, Item, Outcome, Request, Run};
 
 use super::replays;
 
@@ -55,7 +55,7 @@ pub(crate) async fn until(run: &mut Run, fits: impl Fn(&Event) -> bool) -> Event
         match run.next().await {
             Some(Ok(event)) if fits(&event) => return event,
             Some(Ok(event)) => assert!(event.finished().is_none(), "no such event: {event:?}"),
-            Some(Err(error)) => panic!("a run never gives an error: {error}"),
+            Some(Err(error)) => panic!("the run failed: {error}"),
             None => panic!("no such event"),
         }
     }
@@ -73,18 +73,41 @@ pub(crate) async fn events_until(run: &mut Run, fits: impl Fn(&Event) -> bool) -
     panic!("no such event");
 }
 
+/// Keeps an event of a run. The error of a run that failed is that of its outcome, and comes after
+/// `Finished`.
+#[track_caller]
+pub(crate) fn keep(events: &mut Vec<Event>, item: Result<Event, Error>) {
+    match item {
+        Ok(event) => {
+            assert!(events.last().is_none_or(|last| last.finished().is_none()), "{event:?}");
+            events.push(event);
+        }
+        Err(error) => {
+            let outcome = events.last().and_then(Event::finished);
+            let own = outcome.and_then(|outcome| outcome.error.as_ref());
+            assert_eq!(own, Some(&error), "an error that is not that of the outcome");
+        }
+    }
+}
+
 /// Pulls until the run waits or is over.
 pub(crate) fn pull(run: &mut Run) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(Some(event)) = run.next().now_or_never() {
-        events.push(event.expect("a run never gives an error"));
+        keep(&mut events, event);
     }
     events
 }
 
-/// Pulls the rest.
-pub(crate) async fn rest(run: &mut Run) -> Vec<Event> {
-    run.map(|event| event.expect("a run never gives an error")).collect().await
+/// Pulls the rest of any stream of events that ends as a run does.
+pub(crate) async fn rest(
+    run: &mut (impl Stream<Item = Result<Event, Error>> + Unpin),
+) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        keep(&mut events, event);
+    }
+    events
 }
 
 /// The type of each event, as it is written.

@@ -6,7 +6,7 @@ use turnstream::item::{ItemKind, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Event, History, Item, Journal, Outcome, Run, RunHandle, TurnEvent, Usage};
 
-use super::runs::{agent, ending, is_started, kinds, results};
+use super::runs::{agent, ending, is_started, keep, kinds, results};
 use super::tools::{Counter, fine};
 
 /// A world with the tool `t`, which counts how often it ran.
@@ -64,7 +64,7 @@ pub(crate) async fn told(run: Run) -> Told {
 pub(crate) async fn told_from(mut events: Vec<Event>, mut run: Run) -> Told {
     let handle = run.handle();
     while let Some(event) = run.next().await {
-        events.push(event.expect("a run never gives an error"));
+        keep(&mut events, event);
     }
     let outcome = ending(&events).clone();
     let history = handle.history();

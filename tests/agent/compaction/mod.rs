@@ -17,6 +17,7 @@ use turnstream::provider::Reply;
 use turnstream::tool::Tool;
 use turnstream::{ErrorKind, Event, Journal, Outcome, Run, Usage};
 
+use crate::support::runs::keep;
 use crate::support::tools::spec;
 
 /// A tool `look` whose results have so many bytes.
@@ -41,10 +42,9 @@ async fn told(mut run: Run) -> (Vec<Event>, Outcome) {
     let journal = Journal::new(run.history());
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
-        let event = event.unwrap();
-        journal.observe(&event);
+        keep(&mut events, event);
+        journal.observe(events.last().unwrap());
         assert!(run.history().settled().is_lawful());
-        events.push(event);
     }
     let outcome = events.last().and_then(Event::finished).unwrap().clone();
     assert!(journal.history() == outcome.history, "the events fold to the history");

@@ -256,7 +256,14 @@ impl Mix {
                 Poll::Ready(None) => break,
                 Poll::Ready(Some(event)) => {
                     silences = 0;
-                    let event = event.unwrap();
+                    let event = match event {
+                        Ok(event) => event,
+                        Err(error) => {
+                            let own = outcome.as_ref().and_then(|it| it.error.as_ref());
+                            assert_eq!(own, Some(&error), "law 6: the error of a failed run");
+                            continue;
+                        }
+                    };
                     assert!(outcome.is_none(), "something came behind the ending");
                     let line = serde_json::to_string(&event).unwrap();
                     let read: Event = serde_json::from_str(&line).unwrap();

@@ -16,6 +16,7 @@ use turnstream::{Agent, Event, Events, History, Journal, Run};
 use self::scripts::Case;
 use crate::support::clock;
 use crate::support::replays;
+use crate::support::runs::keep;
 use crate::support::tools::Executions;
 
 /// A run of a case, its model and its tools.
@@ -52,7 +53,7 @@ impl World {
             match self.run.next().now_or_never() {
                 Some(Some(event)) => {
                     silent = 0;
-                    self.events.push(event.expect("a run never gives an error"));
+                    keep(&mut self.events, event);
                     if self.looks {
                         self.check_fold();
                     }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::Stream;
+use futures::stream::FusedStream;
 use turnstream::agent::RunHandle;
 use turnstream::provider::Scripted;
 use turnstream::{Event, History, Journal, Run};
@@ -88,6 +89,8 @@ pub(crate) struct World<'a> {
     /// The last poll gave nothing.
     pub(crate) silent: bool,
     silences: usize,
+    /// The run has yielded its error.
+    failed: bool,
 }
 
 /// So many polls in a row without an event, each a second behind the other: it hangs.
@@ -125,6 +128,7 @@ impl<'a> World<'a> {
             woken: Arc::default(),
             silent: false,
             silences: 0,
+            failed: false,
         }
     }
 
@@ -170,10 +174,21 @@ impl<'a> World<'a> {
                 true
             }
             Poll::Ready(Some(Err(error))) => {
-                self.check(false, format!("law 6: a run never gives an error: {error}"));
+                let outcome = self.events.last().and_then(Event::finished);
+                let own = outcome.and_then(|outcome| outcome.error.clone());
+                self.equal(&Some(error), &own, "law 6: the error of a failed run");
+                let over = self.run.as_ref().is_some_and(FusedStream::is_terminated);
+                self.check(!self.failed, "law 6: a failed run yields its error once");
+                self.failed = true;
+                self.check(over, "law 6: nothing follows the error of a failed run");
+                true
+            }
+            Poll::Ready(None) => {
+                let outcome = self.events.last().and_then(Event::finished);
+                let failed = outcome.is_some_and(|outcome| outcome.error.is_some());
+                self.check(self.failed == failed, "law 6: a failed run yields its error once");
                 false
             }
-            Poll::Ready(None) => false,
             Poll::Pending => {
                 self.silences += 1;
                 self.check(self.silences < HANGS, "law 6: nothing hangs");

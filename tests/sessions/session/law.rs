@@ -121,6 +121,8 @@ async fn drive(
             let _ = if dice.one_in(3) { run.deny(call, "no") } else { run.approve(call) };
         }
         if let Event::Finished(outcome) = event {
+            let error = run.next().await.map(Result::unwrap_err);
+            assert_eq!(error, outcome.error);
             assert!(run.next().await.is_none());
             return Some(*outcome);
         }
