@@ -5,8 +5,8 @@
 //! | `agent` | the example `agent`, as other programs drive it |
 //! | `crash` | a process that is killed during a session loses nothing and repeats nothing |
 //! | `minimal_loop` | the smallest loop: its steps, in both output formats, and its exit codes |
-//! | `small` | the small examples, as a reader runs them who tries them out |
-//! | `patterns` | the examples of patterns |
+//! | `small` | the small examples: the essential lines of their output |
+//! | `patterns` | the examples of patterns: their output, line by line |
 //!
 //! The unit tests of the example `agent` run here as well: `cargo test` does not build an example
 //! both as a program and with its tests.

@@ -31,9 +31,9 @@ proptest! {
             if rest.is_empty() {
                 break;
             }
-            let (chunk, behind) = rest.split_at((*length).min(rest.len()));
+            let (chunk, after) = rest.split_at((*length).min(rest.len()));
             chunks.push(chunk.to_vec());
-            rest = behind;
+            rest = after;
         }
         prop_assert!(events(wire, chunks) == expected);
     }

@@ -1,4 +1,4 @@
-//! What holds for all inputs: properties, each checked with random cases.
+//! Properties: claims about all inputs, each checked with random cases.
 //!
 //! | module | the property |
 //! |---|---|

@@ -193,7 +193,7 @@ proptest! {
                 let (sent, tools) = (model.requests().len(), ran.load(std::sync::atomic::Ordering::Relaxed));
                 prop_assert_eq!(model.in_flight(), 0);
                 tokio::time::advance(Duration::from_hours(1)).await;
-                prop_assert_eq!(model.requests().len(), sent, "a request behind the drop");
+                prop_assert_eq!(model.requests().len(), sent, "a request after the drop");
                 prop_assert_eq!(ran.load(std::sync::atomic::Ordering::Relaxed), tools);
                 prop_assert!(handle.history().settled().is_lawful());
                 Ok(())

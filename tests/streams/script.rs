@@ -61,7 +61,7 @@ pub(crate) struct Told {
     pub(crate) ended: Ended,
     /// The states that bodies were built with.
     pub(crate) built: Vec<State>,
-    /// The last state that was seen: the last one built with, or the one left behind.
+    /// The last state that was seen: that of the last body, or the one that the loop left.
     pub(crate) last: State,
     /// How many words were played in all.
     pub(crate) played: usize,

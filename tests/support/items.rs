@@ -41,7 +41,7 @@ pub(crate) fn turn(n: usize) -> Vec<Item> {
     ]
 }
 
-/// A user's words, and turns with calls behind them.
+/// A message of the user, followed by turns with calls.
 pub(crate) fn session(turns: usize) -> Vec<Item> {
     let mut items = vec![Item::user("Begin.")];
     items.extend((0..turns).flat_map(turn));

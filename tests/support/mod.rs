@@ -1,4 +1,4 @@
-//! What the test binaries share: each of them includes this module by its path.
+//! Helpers that the test binaries share. Each binary includes this module by its path.
 //!
 //! | module | helpers |
 //! |---|---|

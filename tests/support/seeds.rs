@@ -10,8 +10,8 @@ thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The result of `check`, or the message with which it panics. The panics that it meets on this
-/// thread print nothing.
+/// Returns the result of `check`, or the message of its panic. Panics on this thread print nothing
+/// while it runs.
 pub(crate) fn quietly<T>(check: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -34,8 +34,8 @@ fn message(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or_default().chars().take(1_500).collect()
 }
 
-/// How often each ending occurred among those that `check` returns. Fails if `check` fails for a
-/// seed, and names the first such seeds.
+/// Counts the endings that `check` returns for these seeds. Panics if `check` panics for a seed, with
+/// the first such seeds.
 #[track_caller]
 pub(crate) fn endings(
     seeds: impl IntoIterator<Item = u64>,

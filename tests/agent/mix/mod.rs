@@ -1,6 +1,6 @@
 //! Runs that mix everything: verdicts given between two pulls, runs that suspend and are resumed,
 //! tools of every kind, sub-agents of sub-agents with a shared pool, hooks that repair and rewrite,
-//! compaction, fallbacks, steering. Behind each pull the laws hold.
+//! compaction, fallbacks, steering. The laws hold after each pull.
 
 mod drive;
 mod laws;
