@@ -1,5 +1,5 @@
-//! A model that breaks off in the middle of its sentence: it is asked again, then another takes
-//! over, and a user interface drops the words that are taken back.
+//! A model that breaks off in the middle of its sentence: another one takes over, at once or after
+//! a second attempt, and a user interface drops the words that are taken back.
 //!
 //! ```text
 //! cargo run --example fallback
@@ -16,8 +16,7 @@ use turnstream::{Agent, Error, ErrorKind, Event, Item, Run, TurnEvent, Usage};
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-/// Can call a tool, and breaks off whenever it has a result to report. Two attempts, then it is given
-/// up.
+/// Can call a tool, and breaks off whenever it has a result to report.
 fn shaky() -> impl Provider {
     let model = Scripted::function(|request, _n| match request.history.last() {
         Some(item) if item.as_tool_result().is_some() => Reply::text("The clock says that it ")
@@ -26,7 +25,8 @@ fn shaky() -> impl Provider {
         _ => Reply::text("I look at the clock.").call("clock", json!({})),
     });
     let backoff = Backoff { attempts: 2, base: Duration::from_millis(20), ..Backoff::default() };
-    // Without `with_retraction` nothing is asked again once words have come.
+    // Two attempts, where no other provider takes over at once. Without `with_retraction` nothing is
+    // asked again once words have come.
     Retry::new(model.with_model("shaky")).with_backoff(backoff).with_retraction()
 }
 
@@ -82,11 +82,12 @@ async fn main() -> Result<(), Error> {
         SystemTime::UNIX_EPOCH.elapsed().map(|since| since.as_secs())
     });
 
-    println!("\n# with_fallback: the run goes on with the other model, and stays with it");
+    println!("\n# with_fallback: the run goes on with the other model at once, and stays with it");
     let agent = Agent::new(shaky()).with_fallback(steady()).with_tools([clock.clone()]);
     show(agent.run("What time is it?")).await?;
 
-    println!("\n# Fallback: inside of a turn, each of which begins with the first model");
-    let agent = Agent::new(Fallback::new(shaky()).or(steady())).with_tools([clock]);
+    println!("\n# Fallback: inside of a turn, each of which begins with two attempts of the first");
+    let model = Fallback::new(shaky()).or(steady()).retrying_first();
+    let agent = Agent::new(model).with_tools([clock]);
     show(agent.run("What time is it?")).await
 }

@@ -58,8 +58,7 @@ fn body(
             Ok(None)
         } else {
             loop {
-                let facts = parts.facts(&mut state, None);
-                if let Some(next) = facts.instead(&state) {
+                if let Some(next) = parts.facts(&mut state, None).instead(&state) {
                     let (events, step) = state.then(next, || parts.id());
                     for event in events {
                         yield Step::Value(event);
@@ -124,16 +123,11 @@ fn body(
                         parts.unless_stopped(&state, next).await?
                     }
                 };
-                match next {
-                    Next::Compact => {
-                        if let Some(event) = parts.compact(&mut state).await {
-                            yield Step::Value(event);
-                        }
-                        let full = Next::Finish(Reason::ContextWindow);
-                        if was_compacted(&state.history) { next } else { full }
-                    }
-                    next => next,
+                if next == Next::Compact && let Some(event) = parts.compact(&mut state).await {
+                    yield Step::Value(event);
                 }
+                let full = next == Next::Compact && !was_compacted(&state.history);
+                if full { Next::Finish(Reason::ContextWindow) } else { next }
             }
             Err(error) => {
                 let retracted = parts.failed(&state, &error);

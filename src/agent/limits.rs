@@ -22,8 +22,10 @@ pub struct Limits {
     /// which runs then; 1 by default.
     pub cut_calls: u32,
     /// How many turns in a row that broke off in the middle are retracted and asked for again, at
-    /// once; 1 by default. Each counts as a request. What fails before the model has begun its
-    /// answer is the business of the provider, which waits between its attempts.
+    /// once; 1 by default. Each counts as a request. An agent with a
+    /// [fallback](crate::Agent::with_fallback) that was not asked yet asks that instead. What fails
+    /// before the model has begun its answer is the business of the provider, which waits between its
+    /// attempts.
     pub retries: u32,
     /// After each so many turns in a row with the same calls and the same results the model is told
     /// so; 4 by default, 0 for never.

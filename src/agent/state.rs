@@ -26,8 +26,6 @@ pub struct State {
     pub turn_count: u32,
     /// How many calls were run.
     pub tool_calls: u32,
-    /// Whether calls of the last turn were not run because the limit of tool calls was reached.
-    pub calls_cut: bool,
     /// How many replies in a row could not be used.
     pub malformed: u32,
     /// Whether the model was asked again after a stop reason that is not understood.
@@ -97,7 +95,6 @@ impl State {
             model_calls: 0,
             turn_count: 0,
             tool_calls: 0,
-            calls_cut: false,
             malformed: 0,
             asked_again: false,
             recovery_count: 0,
@@ -139,7 +136,6 @@ impl State {
         Self {
             repeats: turn.map_or(self.repeats, |turn| self.repeats.and(turn, &answered.results)),
             tool_calls: self.tool_calls.saturating_add(u32::try_from(ran).unwrap_or(u32::MAX)),
-            calls_cut: kinds().any(|kind| kind == ResultKind::Budget),
             malformed,
             retries: 0,
             history: answered.history,

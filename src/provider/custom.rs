@@ -154,7 +154,7 @@ where
         let asked = request.model.clone().map_or(model, Arc::from);
         let pieces = futures::stream::once(async move { ask(request) });
         let pieces = futures::StreamExt::flatten(pieces);
-        seal(&history, Pieces { pieces, model: asked, index: 0, calls: 0, open: None })
+        seal(&history, Pieces { stream: pieces, model: asked, index: 0, calls: 0, open: None })
     }
 
     fn model(&self) -> &str {
@@ -166,7 +166,7 @@ where
 #[pin_project]
 struct Pieces<St> {
     #[pin]
-    pieces: St,
+    stream: St,
     model: Arc<str>,
     /// The number of the text or reasoning that is open, or comes next.
     index: u32,
@@ -187,7 +187,7 @@ impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for Pieces<St> {
         turn: &mut TurnBuilder,
     ) -> Poll<Option<Result<(), Error>>> {
         let this = self.project();
-        let piece = match ready!(this.pieces.poll_next(cx)) {
+        let piece = match ready!(this.stream.poll_next(cx)) {
             Some(Ok(piece)) => piece,
             Some(Err(error)) => return Poll::Ready(Some(Err(error))),
             None => return Poll::Ready(None),

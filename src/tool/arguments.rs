@@ -62,7 +62,12 @@ macro_rules! never_an_object_of {
     };
 }
 
-never_an_object_of!(BTreeSet, HashSet, Vec, VecDeque);
+never_an_object_of!(BTreeSet, Vec, VecDeque);
+
+impl<T, S> ToolArguments<NeverAnObject> for HashSet<T, S> where
+    Self: DeserializeOwned + JsonSchema + Send + 'static
+{
+}
 
 /// Tuples are lists.
 macro_rules! never_an_object_in_a_tuple {

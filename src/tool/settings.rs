@@ -17,8 +17,18 @@ pub(super) struct Settings {
     pub(super) needs_approval: bool,
     pub(super) knows_dry_runs: bool,
     pub(super) external: bool,
-    pub(super) runs_agents: bool,
+    pub(super) inside: Inside,
     pub(super) rerun: Rerun,
+}
+
+/// What a call runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Inside {
+    /// Work of its own.
+    #[default]
+    Work,
+    /// Agents, whose requests and calls count in its place.
+    Agents,
 }
 
 /// What may run beside a call.
@@ -82,7 +92,7 @@ impl Tool {
     /// of agents [shares](crate::agent::Pool::with_max_concurrency): what it runs takes them, and would
     /// wait for it for ever. A tool that [`Agent::as_tool`](crate::Agent::as_tool) makes is one.
     pub fn running_agents(mut self) -> Self {
-        self.settings.runs_agents = true;
+        self.settings.inside = Inside::Agents;
         self
     }
 
@@ -130,7 +140,7 @@ impl Tool {
 
     /// Whether each call runs agents of its own.
     pub fn runs_agents(&self) -> bool {
-        self.settings.runs_agents
+        self.settings.inside == Inside::Agents
     }
 
     /// Whether nothing else runs beside it.

@@ -12,7 +12,8 @@ impl Turn {
     pub(crate) fn resumed(items: &[&Item]) -> Result<Self, &'static str> {
         let (last, before) = items.split_last().ok_or("the history is empty")?;
         if last.interrupted {
-            return Err("the turn of the open calls was interrupted: its calls may not run");
+            return Err("the open calls are not at the end of the history: a turn that broke off \
+                 follows theirs");
         }
         if !is_of_turn(last) {
             return Err("the open calls are not at the end of the history: something else than \

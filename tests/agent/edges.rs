@@ -135,28 +135,38 @@ fn a_run_that_is_dropped_in_its_ending_has_drained_the_pool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_that_is_reached_between_two_turns_leaves_the_last_turn_too() {
-    let model = Scripted::new([call(), Reply::text("what I have")]);
-    let agent = Agent::new(model.clone())
-        .with_tools([tool()])
-        .with_budget(Budget::new().time(Duration::from_secs(10)).wrap_up());
-    let mut run = agent.run("go");
-    let mut continued = Vec::new();
-    let mut outcome = None;
-    while let Some(event) = run.next().await {
-        match event.unwrap() {
-            Event::Continued { reason } => {
-                continued.push(reason);
-                tokio::time::advance(Duration::from_secs(20)).await;
+async fn a_limit_that_is_reached_between_two_turns_leaves_the_last_turn_that_time_is_kept_for() {
+    let seconds = Duration::from_secs;
+    for (pause, last_turn) in [(seconds(7), true), (seconds(20), false)] {
+        let model = Scripted::new([call(), Reply::text("what I have")]);
+        let budget = Budget::new().time(seconds(10)).wrap_up_reserve_time(seconds(4));
+        let agent = Agent::new(model.clone()).with_tools([tool()]).with_budget(budget);
+        let mut run = agent.run("go");
+        let mut continued = Vec::new();
+        let mut outcome = None;
+        while let Some(event) = run.next().await {
+            match event.unwrap() {
+                Event::Continued { reason } => {
+                    continued.push(reason);
+                    if reason == Transition::NextTurn {
+                        tokio::time::advance(pause).await;
+                    }
+                }
+                Event::Finished(it) => outcome = Some(it),
+                _ => {}
             }
-            Event::Finished(it) => outcome = Some(it),
-            _ => {}
+        }
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.reason, Reason::Budget);
+        if last_turn {
+            assert_eq!(continued, [Transition::NextTurn, Transition::WrapUp]);
+            assert_eq!(outcome.text, "what I have");
+            assert_eq!(model.requests()[1].options.tool_choice, ToolChoice::None);
+        } else {
+            assert_eq!(continued, [Transition::NextTurn]);
+            assert_eq!(model.requests().len(), 1, "no request is sent when the time is over");
         }
     }
-    let outcome = outcome.unwrap();
-    assert_eq!(continued, [Transition::NextTurn, Transition::WrapUp]);
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Budget, "what I have"));
-    assert_eq!(model.requests()[1].options.tool_choice, ToolChoice::None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,7 +36,7 @@ fn ends(stop: StopReason) -> Reply {
 fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
     // Every script begins with a turn whose tool runs.
     let replies = [call()].into_iter().chain(replies);
-    let limits = Limits { continuations: 0, ..Limits::default() };
+    let limits = Limits { continuations: 0, retries: 0, ..Limits::default() };
     Agent::new(Scripted::new(replies)).with_tools([tool("t")]).with_limits(limits)
 }
 

@@ -15,12 +15,13 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Run, RunHandle};
 
+use crate::support::runs::without_retries;
 use crate::support::tools::spec;
 use crate::support::tools::tool;
 
 fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    let agent = Agent::new(model.clone()).with_tools([tool("t")]);
+    let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_limits(without_retries());
     (agent.with_ids(CountingIds::new("id")), model)
 }
 

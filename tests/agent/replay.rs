@@ -83,7 +83,7 @@ fn check(rerun: Rerun, events: usize, part: &str) {
     let error = error.expect("it is found");
     let mismatch = error.find_source::<ReplayMismatch>().expect("it says where");
     assert_eq!((seen.len(), mismatch.events, mismatch.part.as_str()), (events, events, part));
-    assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some(part)));
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::ReplayMismatch, Some(part)));
 }
 
 #[test]

@@ -90,14 +90,14 @@ fn budget_says_what_was_spent_and_what_ended_it() {
 #[test]
 fn fallback_drops_what_was_taken_back_and_goes_on_with_the_other_model() {
     let Some(out) = run("fallback", &[]) else { return };
-    let twice = ["taken back: \"The clock says that it \""; 2];
+    let taken_back = "taken back: \"The clock says that it \"";
     let mut lines = vec!["# with_fallback", "shaky has spoken"];
-    lines.extend(twice);
-    lines.extend(["steady is asked: fallback", "steady has spoken", "steady is asked: next_turn"]);
-    lines.extend(["completed, 92 tokens", "# Fallback"]);
-    lines.extend(twice);
+    lines.extend([taken_back, "steady is asked: fallback"]);
+    lines.extend(["steady has spoken", "steady is asked: next_turn"]);
+    lines.extend(["completed, 46 tokens", "# Fallback"]);
+    lines.extend([taken_back, "overloaded, trying again in ", taken_back]);
     lines.extend(["steady has spoken", "shaky is asked: next_turn"]);
-    lines.extend(twice);
+    lines.extend([taken_back, "overloaded, trying again in ", taken_back]);
     lines.push("completed, 184 tokens");
     check_lines(&out, &lines);
     let screens: Vec<_> = out.lines().filter(|line| line.starts_with("The screen: ")).collect();

@@ -7,6 +7,7 @@ use turnstream::provider::{Fallback, Reply, Scripted};
 use turnstream::{Agent, ErrorKind, History, Usage};
 
 use crate::support::providers::{error, spent};
+use crate::support::runs::{keep, without_retries};
 
 #[derive(Clone, Debug)]
 struct Try {
@@ -67,13 +68,14 @@ proptest! {
                 .collect();
             let first = Fallback::new(models[0].clone());
             let fallback = models[1..].iter().cloned().fold(first, Fallback::or);
-            (Agent::new(fallback).run_from(History::with_id("h"), "go"), models)
+            let agent = Agent::new(fallback).with_limits(without_retries());
+            (agent.run_from(History::with_id("h"), "go"), models)
         };
         let asked = |models: &[Scripted]| models.iter().map(|model| model.requests().len()).sum::<usize>();
         let (mut run, models) = world();
         let mut events = Vec::new();
         while let Some(Some(event)) = run.next().now_or_never() {
-            events.push(event.unwrap());
+            keep(&mut events, event);
         }
         prop_assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1);
         let outcome = events.last().unwrap().finished().unwrap();

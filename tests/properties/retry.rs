@@ -13,6 +13,7 @@ use turnstream::{Agent, ErrorKind, History, Usage};
 
 use crate::support::clock;
 use crate::support::providers::{error, spent};
+use crate::support::runs::{keep, without_retries};
 use crate::support::tools::spec;
 
 fn counting_tool(ran: &std::sync::Arc<std::sync::atomic::AtomicUsize>) -> Tool {
@@ -129,7 +130,8 @@ impl World {
         let retry = retry.with_random(SeededRandom::new(7));
         let retry = if retracts { retry.with_retraction() } else { retry };
         let ran = std::sync::Arc::default();
-        let agent = Agent::new(retry).with_tools([counting_tool(&ran)]);
+        let agent = Agent::new(retry).with_limits(without_retries());
+        let agent = agent.with_tools([counting_tool(&ran)]);
         let run = agent.run_from(History::with_id("h"), "go");
         Self { model, run, ran, events: Vec::new() }
     }
@@ -138,7 +140,7 @@ impl World {
     async fn poll(&mut self, most: usize) -> usize {
         for polls in 0..most {
             match self.run.next().now_or_never() {
-                Some(Some(event)) => self.events.push(event.unwrap()),
+                Some(Some(event)) => keep(&mut self.events, event),
                 Some(None) => return polls,
                 None => tokio::time::advance(Duration::from_millis(400)).await,
             }

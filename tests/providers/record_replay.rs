@@ -5,11 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use futures::{FutureExt, StreamExt};
 use serde_json::{Value, json};
-use turnstream::env::CountingIds;
+use turnstream::env::{CountingIds, SeededRandom};
 use turnstream::item::{Json, ProviderData};
-use turnstream::provider::{
-    Backoff, Provider, Record, Replay, Reply, RequestMismatch, Retry, Scripted,
-};
+use turnstream::provider::{Provider, Record, Replay, Reply, RequestMismatch, Retry, Scripted};
 use turnstream::request::{Effort, Options, Reasoning};
 use turnstream::stream::{TurnEvents, TurnStream};
 use turnstream::tool::{Tool, ToolSpec};
@@ -254,7 +252,7 @@ async fn the_first_difference_is_told_by_its_path() {
     let replay = Replay::from_text(&paper.text()).unwrap();
     let differs = async |request: Request| {
         let failed = replay.stream_turn(request).into_turn().await.unwrap_err();
-        assert_eq!(failed.kind(), ErrorKind::InvalidRequest);
+        assert_eq!(failed.kind(), ErrorKind::ReplayMismatch);
         assert!(!failed.to_string().contains("secret words"), "{failed}");
         let mismatch = failed.find_source::<RequestMismatch>().unwrap().clone();
         assert_eq!((failed.parameter(), mismatch.turn), (Some(mismatch.path.as_str()), 1));
@@ -313,7 +311,7 @@ async fn the_same_request_twice_is_played_in_its_order() {
     let busy = Reply::error(error(ErrorKind::Overloaded));
     let record = Record::to(Scripted::new([busy, "fine".into()]), paper.clone());
     let retry = |provider: Arc<dyn Provider>| {
-        Retry::new(provider).with_backoff(Backoff::default()).stream_turn(ask("hi"))
+        Retry::new(provider).with_random(SeededRandom::new(1)).stream_turn(ask("hi"))
     };
     let first = read(retry(Arc::new(record))).await;
     let replay = Replay::from_text(&paper.text()).unwrap();

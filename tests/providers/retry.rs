@@ -163,11 +163,14 @@ async fn a_count_alone_does_not_stand_in_the_way_and_is_counted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_at_all_is_seen_of_tries_that_said_nothing() {
+async fn of_attempts_that_said_nothing_only_the_waits_are_reported() {
     let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
-    let patient = read(Retry::new(model).stream_turn(request())).await;
+    let (events, failed) = read(Retry::new(model).stream_turn(request())).await;
+    let (waits, rest): (Vec<_>, Vec<_>) =
+        events.into_iter().partition(|event| matches!(event, TurnEvent::Retrying { .. }));
+    assert_eq!(waits.len(), 2);
     let plain = read(Scripted::new(["fine"]).stream_turn(request())).await;
-    assert_eq!(patient, plain);
+    assert_eq!((rest, failed), plain);
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,8 +238,8 @@ async fn the_last_error_carries_the_turn_that_it_cut_off() {
     let (events, failed) = read(retry.stream_turn(request())).await;
     let failed = failed.unwrap();
     assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::of(&failed).unwrap().text(), "try 3");
-    assert_eq!(text(&events), "try 3");
+    assert_eq!(PartialTurn::of(&failed).unwrap().text(), "try 2");
+    assert_eq!(text(&events), "try 2");
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,6 +265,7 @@ async fn nothing_is_sent_before_the_first_poll() {
 async fn a_drop_in_the_wait_sends_nothing_more() {
     let model = Scripted::function(|_, _| busy());
     let mut turn = Retry::new(model.clone()).stream_turn(request());
+    assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retrying { .. })))));
     assert!(turn.next().now_or_never().is_none());
     assert_eq!((model.requests().len(), model.in_flight()), (1, 0), "the failed try is gone");
     drop(turn);
@@ -275,6 +279,7 @@ async fn what_is_taken_back_is_so_before_the_wait() {
     let mut turn = Retry::new(model).with_retraction().stream_turn(request());
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::TextDelta { .. })))));
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retracted { .. })))));
+    assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retrying { .. })))));
     assert!(turn.next().now_or_never().is_none(), "it waits");
 }
 

@@ -36,7 +36,7 @@ async fn serve(response: HttpResponse) -> LoopbackServer {
 }
 
 fn model(server: &LoopbackServer) -> OpenAiChat {
-    let model = OpenAiChat::new("m").with_base_url(server.url()).unwrap();
+    let model = OpenAiChat::new("m").with_base_url(server.url()).unwrap().without_retries();
     model.with_http(HttpClient::without_proxy()).with_api_key(KEY)
 }
 
@@ -350,7 +350,11 @@ async fn a_key_is_shown_nowhere_whatever_echoes_it() {
         (format!("{inside}/fine"), None),
         (format!("{}/v1?key={KEY}", server.url()), None),
     ] {
-        let model = OpenAiChat::new("m").with_base_url(base).unwrap().with_http(http.clone());
+        let model = OpenAiChat::new("m")
+            .with_base_url(base)
+            .unwrap()
+            .without_retries()
+            .with_http(http.clone());
         let model = match key {
             Some(key) => model.with_api_key(key),
             None => model,

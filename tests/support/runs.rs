@@ -1,6 +1,7 @@
 //! Runs, and looks at them.
 
 use futures::{FutureExt, Stream, StreamExt};
+use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
 use turnstream::event::{Reason, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
@@ -19,8 +20,17 @@ pub(crate) fn scripted(
     (agent(model.clone()).with_tools(tools), model)
 }
 
+/// An agent that does not ask again for a turn that broke off, so that a test sees what is left of it.
 pub(crate) fn agent(model: impl Provider + 'static) -> Agent {
-    Agent::new(model).with_ids(CountingIds::new("id")).with_recorder(replays::recorder())
+    Agent::new(model)
+        .with_limits(without_retries())
+        .with_ids(CountingIds::new("id"))
+        .with_recorder(replays::recorder())
+}
+
+/// The default limits, but that a turn that broke off is not asked for again.
+pub(crate) fn without_retries() -> Limits {
+    Limits { retries: 0, ..Limits::default() }
 }
 
 pub(crate) async fn outcome(replies: impl IntoIterator<Item = Reply>, tools: Vec<Tool>) -> Outcome {

@@ -357,13 +357,16 @@ fn a_spec_that_no_provider_would_take_is_refused() {
 }
 
 #[test]
-fn of_two_tools_with_one_name_the_later_is_kept() {
+fn a_tool_is_replaced_by_one_of_its_name_and_added_where_there_is_none() {
     let first = Tool::raw(spec("a"), |_, _| async { 1 }).unwrap();
     let second = Tool::raw(ToolSpec { description: "new".into(), ..spec("a") }, |_, _| async { 2 });
-    let kit = Toolkit::new([first, echo(), second.unwrap()]);
+    let kit = Toolkit::new([first]).replace(second.unwrap()).replace(echo());
     let names: Vec<_> =
         kit.specs().iter().map(|s| format!("{} {}", s.name, s.description)).collect();
     assert_eq!(names, ["a new", "echo "]);
+    let names =
+        |kit: &Toolkit| kit.specs().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&kit.with_tool(echo())), ["a", "echo", "echo"]);
 }
 
 #[tokio::test]

@@ -103,11 +103,12 @@ impl Case {
         let (anthropic, chat);
         let model: &dyn Provider = match self.wire {
             Wire::Messages => {
-                anthropic = Anthropic::new("m").with_base_url(server.url()).unwrap();
+                anthropic =
+                    Anthropic::new("m").with_base_url(server.url()).unwrap().without_retries();
                 &anthropic.with_http(http).with_api_key(key)
             }
             Wire::Chat => {
-                chat = OpenAiChat::new("m").with_base_url(server.url()).unwrap();
+                chat = OpenAiChat::new("m").with_base_url(server.url()).unwrap().without_retries();
                 &chat.with_http(http).with_api_key(key)
             }
         };

@@ -399,7 +399,8 @@ mod over_http {
                         .with_base_url(server.url())
                         .unwrap()
                         .with_http(http())
-                        .with_timeouts(timeouts),
+                        .with_timeouts(timeouts)
+                        .without_retries(),
                 ),
             ),
             (
@@ -409,7 +410,8 @@ mod over_http {
                         .with_base_url(server.url())
                         .unwrap()
                         .with_http(http())
-                        .with_timeouts(timeouts),
+                        .with_timeouts(timeouts)
+                        .without_retries(),
                 ),
             ),
             (
@@ -419,7 +421,8 @@ mod over_http {
                         .with_base_url(server.url())
                         .unwrap()
                         .with_http(http())
-                        .with_timeouts(timeouts),
+                        .with_timeouts(timeouts)
+                        .without_retries(),
                 ),
             ),
             (
@@ -429,7 +432,8 @@ mod over_http {
                         .with_base_url(server.url())
                         .unwrap()
                         .with_http(http())
-                        .with_timeouts(timeouts),
+                        .with_timeouts(timeouts)
+                        .without_retries(),
                 ),
             ),
         ]

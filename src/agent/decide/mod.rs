@@ -13,7 +13,7 @@ use crate::agent::hook::OnStop;
 use crate::agent::{Limits, State, words};
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendedWhy, Exceeded, Reason, Transition};
-use crate::item::{ItemKind, StopReason};
+use crate::item::{Item, ItemKind, ResultKind, StopReason};
 use crate::provider::another_could;
 use crate::turn::{PartialTurn, Turn};
 
@@ -92,17 +92,20 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
 
 /// Decides on a turn that failed. `None` ends the run with the error.
 pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<Next> {
-    let broke_off = PartialTurn::of(error).is_some() && error.is_retryable();
+    // A generation that failed did not break off: the model is told what was wrong with it.
+    let broke_off = PartialTurn::of(error).is_some()
+        && error.is_retryable()
+        && error.kind() != ErrorKind::GenerationFailed;
+    let has_fallback = another_could(error.kind()) && state.provider < facts.fallbacks;
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => Next::Compact,
-        _ if broke_off && state.retries < facts.limits.retries => Next::Continue(Transition::Retry),
         // The model's own fault, and there is no call to answer.
         ErrorKind::GenerationFailed if state.malformed < facts.limits.corrections => {
             correct(state, &facts.limits, words::unreadable(error))
         }
-        kind if another_could(kind) && state.provider < facts.fallbacks => {
-            Next::Continue(Transition::Fallback)
-        }
+        // A provider with another after it is given up at once.
+        _ if has_fallback => Next::Continue(Transition::Fallback),
+        _ if broke_off && state.retries < facts.limits.retries => Next::Continue(Transition::Retry),
         _ => return None,
     };
     // A limit is no reason to hide what went wrong.
@@ -117,7 +120,7 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
     let in_vain = limits.repeats_end > 0 && times >= limits.repeats_end;
     let next = match pending {
         true => Next::Finish(Reason::Pending),
-        false if state.calls_cut => Next::Finish(Reason::Budget).or_wrap_up(state, facts),
+        false if were_calls_cut(state) => Next::Finish(Reason::Budget).or_wrap_up(state, facts),
         false if state.malformed > limits.corrections || in_vain => Next::Finish(Reason::Malformed),
         false if repeated(limits.repeats_nudge) => Next::Say {
             transition: Transition::NextTurn,
@@ -229,6 +232,12 @@ fn speaks(turn: &Turn) -> bool {
         | ItemKind::ToolCall(_)
         | ItemKind::ToolResult(_) => false,
     })
+}
+
+/// Whether calls of the last turn were not run because the limit of tool calls was reached.
+fn were_calls_cut(state: &State) -> bool {
+    let mut results = state.history.newest_first().map_while(Item::as_tool_result);
+    results.any(|result| result.kind == ResultKind::Budget)
 }
 
 /// An empty reply right behind tool results is a legal end.

@@ -167,6 +167,7 @@ pub(super) enum Said {
 }
 
 /// The flags and budgets of a moment.
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in a recording")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(in crate::agent) struct Outside {

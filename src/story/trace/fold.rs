@@ -94,8 +94,10 @@ impl Fold {
             Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
                 self.run.used.add(*usage, &self.run.model, &self.prices);
             }
-            // It opens no turn.
-            Event::Turn(TurnEvent::Retrying { .. }) => {}
+            // A retry opens no turn.
+            Event::Turn(TurnEvent::Retrying { .. })
+            | Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
+            | Event::Unknown => {}
             Event::Turn(_) | Event::Continued { .. } => self.say(elapsed, steps),
             Event::Tool(ToolEvent::Output(result)) => {
                 let step = self.result(result, elapsed);
@@ -121,8 +123,6 @@ impl Fold {
                 let open = if outcome.reason == Reason::Pending { open } else { Vec::new() };
                 self.run = Run { open, ..Run::default() };
             }
-            Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
-            | Event::Unknown => {}
         }
     }
 

@@ -259,8 +259,7 @@ impl Mix {
                     let event = match event {
                         Ok(event) => event,
                         Err(error) => {
-                            let own = outcome.as_ref().and_then(|it| it.error.as_ref());
-                            assert_eq!(own, Some(&error), "law 6: the error of a failed run");
+                            check_error_of(outcome.as_ref(), &error);
                             continue;
                         }
                     };
@@ -396,4 +395,11 @@ impl Mix {
 /// The handle that the ids of calls lead to.
 fn at(handle: &RunHandle, path: &[String]) -> Option<RunHandle> {
     path.iter().try_fold(handle.clone(), |handle, call_id| handle.nested(call_id))
+}
+
+/// An `Err` of the stream is the error of the outcome, after it.
+#[track_caller]
+fn check_error_of(outcome: Option<&Outcome>, error: &Error) {
+    let own = outcome.and_then(|outcome| outcome.error.as_ref());
+    assert_eq!(own, Some(error), "law 6: the error of a failed run");
 }

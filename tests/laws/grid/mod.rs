@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
 use turnstream::event::{Phase, Reason, ToolEvent};
 use turnstream::item::ResultKind;
@@ -16,7 +17,7 @@ use turnstream::{Agent, Event, Events, History, Journal, Run};
 use self::scripts::Case;
 use crate::support::clock;
 use crate::support::replays;
-use crate::support::runs::keep;
+use crate::support::runs::{keep, without_retries};
 use crate::support::tools::Executions;
 
 /// A run of a case, its model and its tools.
@@ -39,7 +40,7 @@ impl World {
         let model = Scripted::new(case.replies.clone());
         let agent = replays::one_in(12, Agent::new(model.clone()))
             .with_kit(scripts::kit(&tools, case))
-            .with_max_turns(3)
+            .with_limits(Limits { max_turns: 3, ..without_retries() })
             .with_ids(CountingIds::new("id"));
         let run = agent.run_from(History::with_id("h"), "go");
         Self { run, model, tools, events: Vec::new(), polls: 0, looks: false }
@@ -274,18 +275,22 @@ fn a_hand_written_loop_is_as_lawful_as_the_agent() {
                 .journaled(&journal)
                 .finish_with(&journal)
                 .boxed();
-                let mut finished = 0;
+                let (mut finished, mut failed) = (0, 0);
                 for _ in 0..at {
                     match events.next().now_or_never() {
-                        Some(Some(event)) => {
-                            finished += usize::from(event.unwrap().finished().is_some());
-                        }
+                        Some(Some(event)) => match event {
+                            Ok(event) => finished += usize::from(event.finished().is_some()),
+                            Err(error) => {
+                                assert_eq!(finished, 1, "{error} comes after `Finished`");
+                                failed += 1;
+                            }
+                        },
                         Some(None) => break,
                         None => tokio::time::advance(Duration::from_millis(10)).await,
                     }
                     assert!(journal.history().settled().is_lawful(), "{}", case.name);
                 }
-                assert!(finished <= 1);
+                assert!(finished <= 1 && failed <= finished);
                 if finished == 1 {
                     assert!(journal.is_answered());
                 }

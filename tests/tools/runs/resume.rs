@@ -106,7 +106,8 @@ async fn what_is_not_open_at_the_end_is_refused() {
 
     // Without the mark of its end the turn may not have been complete.
     let bare = History::from_items("h", [Item::tool_call("c", "a", "{}")]);
-    refused(&bare, "not at the end");
+    refused(&bare, "has no `TurnInfo`");
+    refused(&bare, "Item::with_turn_info");
 
     let mut earlier = open();
     earlier.extend(calls(&["ask"]).await.to_history_items());
@@ -114,7 +115,7 @@ async fn what_is_not_open_at_the_end_is_refused() {
 
     let mut shortened = turn.to_history_items();
     shortened.last_mut().unwrap().compacted = true;
-    refused(&History::from_items("h", shortened), "not at the end");
+    refused(&History::from_items("h", shortened), "was shortened by a compaction");
 }
 
 #[tokio::test]

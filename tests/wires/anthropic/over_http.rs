@@ -20,6 +20,7 @@ fn model(server: &ModelServer) -> Anthropic {
         .with_base_url(server.url())
         .unwrap()
         .with_http(HttpClient::without_proxy())
+        .without_retries()
 }
 
 fn add() -> Tool {
@@ -140,7 +141,7 @@ async fn an_error_page_or_an_error_of_the_size_is_told_by_its_status() {
             body: vec![Part::Bytes(body.into())],
         });
         let server = server.await.unwrap();
-        let model = Anthropic::new("m").with_base_url(server.url()).unwrap();
+        let model = Anthropic::new("m").with_base_url(server.url()).unwrap().without_retries();
         let model = model.with_http(HttpClient::without_proxy());
         let error = model.stream_turn(request()).into_turn().await.unwrap_err();
         assert_eq!(error.status(), Some(status));
@@ -181,7 +182,7 @@ async fn a_cut_stream_is_an_incomplete_turn_that_carries_what_there_was() {
 
 #[tokio::test]
 async fn a_refused_connection_is_one_clear_line() {
-    let model = Anthropic::new("m").with_base_url("http://127.0.0.1:1").unwrap();
+    let model = Anthropic::new("m").with_base_url("http://127.0.0.1:1").unwrap().without_retries();
     let model = model.with_http(HttpClient::without_proxy());
     let error = model.stream_turn(request()).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect);

@@ -28,6 +28,7 @@ fn model(server: &LoopbackServer) -> OpenAiResponses {
         .with_base_url(format!("{}/v1/", server.url()))
         .unwrap()
         .with_http(HttpClient::without_proxy())
+        .without_retries()
 }
 
 #[tokio::test]
