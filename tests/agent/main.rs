@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `outcomes` | a run's outcomes and events, and what its owner can do between two pulls |
 //! | `endings` | every way in which a run ends, in one table |
+//! | `failed` | a run that failed ends with its error |
 //! | `edges` | what is counted, when a limit is reached, what an ending leaves |
 //! | `boundaries` | at every boundary the history that is sent is the fold of the events |
 //! | `mix` | the laws hold in runs that mix tools, sub-agents, hooks, compaction and verdicts |
@@ -24,6 +25,7 @@ mod detectors;
 mod edges;
 mod endings;
 mod evidence;
+mod failed;
 mod mix;
 mod money;
 mod outcomes;

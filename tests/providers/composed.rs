@@ -3,53 +3,22 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::env::CountingIds;
 use turnstream::event::Reason;
-use turnstream::http::HttpClient;
-use turnstream::provider::{
-    Anthropic, Backoff, CircuitBreaker, Fallback, Gemini, OpenAiChat, OpenAiResponses, Provider,
-    Record, Replay, Reply, Retry,
-};
-use turnstream::testing::{After, Answer, LineEnd, Mishap, ModelServer, Noise};
+use turnstream::provider::{CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry};
+use turnstream::testing::{After, Answer, LineEnd, Mishap, ModelServer, Noise, Wire};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Journal, Run, TurnEvent, Usage};
 
+use crate::over_http::{self, Transport};
 use crate::support::buffer::Buffer;
 
-#[derive(Clone, Copy, Debug)]
-enum Wire {
-    Anthropic,
-    Chat,
-    Responses,
-    Gemini,
-}
-
-const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::Chat, Wire::Responses, Wire::Gemini];
-
-/// A provider of a wire. Another number is another model.
+/// A provider that does not wait between its attempts.
 fn provider(wire: Wire, url: &str, number: u32) -> Arc<dyn Provider> {
-    let http = HttpClient::without_proxy();
-    macro_rules! made {
-        ($name:ident, $model:literal) => {
-            Arc::new(
-                $name::new(format!("{}-{number}", $model))
-                    .with_base_url(url)
-                    .unwrap()
-                    .with_http(http)
-                    .with_api_key("sk-12345678"),
-            )
-        };
-    }
-    match wire {
-        Wire::Anthropic => made!(Anthropic, "claude"),
-        Wire::Chat => made!(OpenAiChat, "gpt"),
-        Wire::Responses => made!(OpenAiResponses, "o9"),
-        Wire::Gemini => made!(Gemini, "gemini-3-pro"),
-    }
+    over_http::provider(wire, url, number, Transport::at_once())
 }
 
 /// What goes wrong.
@@ -116,14 +85,12 @@ async fn server(mishap: Mishap) -> ModelServer {
     server.await.unwrap()
 }
 
-fn fast() -> Backoff {
-    Backoff { base: Duration::ZERO, ..Backoff::default() }
-}
-
 /// The layers, from the inside out.
 fn decorated(order: &str, model: Arc<dyn Provider>, next: &Arc<dyn Provider>) -> Arc<dyn Provider> {
     order.chars().fold(model, |provider, layer| match layer {
-        'r' => Arc::new(Retry::new(provider).with_retraction().with_backoff(fast())),
+        'r' => Arc::new(
+            Retry::new(provider).with_retraction().with_backoff(Transport::at_once().backoff),
+        ),
         'f' => Arc::new(Fallback::new(provider).or(next.clone())),
         'c' => Arc::new(CircuitBreaker::new(provider)),
         _ => Arc::new(Record::to(provider, io::sink())),
@@ -179,10 +146,10 @@ fn lines(events: &[Event]) -> Vec<String> {
 #[tokio::test]
 async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
     let mut orders = ["r", "f", "wcfr", "rfcw", "rwcf"].into_iter().cycle();
-    for wire in WIRES {
+    for wire in Wire::ALL {
         for mishap in mishaps() {
             for order in orders.by_ref().take(1) {
-                let name = format!("{wire:?} {mishap:?} {order}");
+                let name = format!("{wire} {mishap:?} {order}");
                 let server = server(mishap.clone()).await;
                 let model = provider(wire, &server.url(), 0);
                 let next = provider(wire, &server.url(), 0);
@@ -190,9 +157,11 @@ async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
                 // Gzip and the like are no mishap that passes by itself.
                 let made = decorated(order, model, &next);
                 let made = match mishap {
-                    Mishap::Gzip => {
-                        Arc::new(Retry::new(made).with_backoff(fast()).retry_if(|_| true))
-                    }
+                    Mishap::Gzip => Arc::new(
+                        Retry::new(made)
+                            .with_backoff(Transport::at_once().backoff)
+                            .retry_if(|_| true),
+                    ),
                     _ => made,
                 };
                 let record = Arc::new(Record::to(made, paper.clone()));
@@ -219,8 +188,8 @@ fn signed(x: &str) -> Reply {
 
 #[tokio::test]
 async fn a_history_goes_from_wire_to_wire_and_back() {
-    for one in WIRES {
-        for other in WIRES {
+    for one in Wire::ALL {
+        for other in Wire::ALL {
             // The first fails in the second turn, and is back in the third.
             let first = ModelServer::start(|asked| match asked.n {
                 0 => Answer::reply(signed("a").usage(usage())),
@@ -231,7 +200,7 @@ async fn a_history_goes_from_wire_to_wire_and_back() {
             let (first, second) = (first.await.unwrap(), second.await.unwrap());
             let model = provider(one, &first.url(), 0);
             let next = provider(other, &second.url(), 1);
-            let (name, ran) = (format!("{one:?} to {other:?}"), Arc::default());
+            let (name, ran) = (format!("{one} to {other}"), Arc::default());
             let run =
                 agent(decorated("f", model, &next), &ran).run_from(History::with_id("h"), "go");
             events(run, &name).await;

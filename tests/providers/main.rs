@@ -6,14 +6,22 @@
 //! | `fallback` | `Fallback` and `CircuitBreaker`: which provider is called, and for which errors |
 //! | `record_replay` | `Record` and `Replay`: the files they write and read, and their errors |
 //! | `composed` | every wire and every fault, through a stack of providers, in an agent with tools |
+//! | `http_retries` | which failed requests a provider over HTTP sends again by itself |
+//! | `closed_connections` | servers that close connections which are not in use |
 //! | `transport` | HTTP between a request and its turn: statuses, timeouts, broken bodies |
 //! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
 
 #[cfg(feature = "http")]
+mod closed_connections;
+#[cfg(feature = "http")]
 mod composed;
 mod fallback;
+#[cfg(feature = "http")]
+mod http_retries;
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod other_servers;
+#[cfg(feature = "http")]
+mod over_http;
 mod record_replay;
 mod retry;
 #[path = "../support/mod.rs"]

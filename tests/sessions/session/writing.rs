@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use futures::stream::FusedStream;
 use futures::{FutureExt, StreamExt};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Conflict, Entry, SessionState};
-use turnstream::{Agent, ErrorKind, Event};
+use turnstream::{Agent, Error, ErrorKind, Event};
 
 use crate::support::stores::{Counting, Keys, open, tool};
 
@@ -118,6 +119,28 @@ async fn an_append_that_nobody_waited_for_is_looked_up_before_the_next_run() {
         .unwrap();
     let outcome = session.run(&agent, "and now?").await.unwrap().outcome().await.unwrap();
     assert_eq!((outcome.history.len(), session.version()), (3, 3));
+}
+
+#[tokio::test]
+async fn a_failed_run_of_a_session_ends_with_its_error_of_which_nothing_is_written() {
+    let store = Counting::default();
+    let session = open(&store).await;
+    let refused = || Reply::error(Error::new(ErrorKind::Auth, "the key is wrong"));
+    let agent = Agent::new(Scripted::new([refused(), refused(), "fine".into()]));
+    let mut run = session.run(&agent, "go").await.unwrap();
+    while run.next().await.unwrap().unwrap().finished().is_none() {}
+    assert!(!run.is_terminated());
+    let (entries, version) = (store.entries.load(Ordering::Relaxed), session.version());
+    assert_eq!(run.next().await.unwrap().unwrap_err().kind(), ErrorKind::Auth);
+    assert!(run.is_terminated() && run.next().await.is_none());
+    assert_eq!((store.entries.load(Ordering::Relaxed), session.version()), (entries, version));
+    assert_eq!(entries, 1, "what the user said");
+
+    // The outcome of a failed run is no error of the store.
+    let outcome = session.run(&agent, "again").await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.error.as_ref().map(Error::kind), Some(ErrorKind::Auth));
+    let outcome = session.run(&agent, "again").await.unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.text.as_str(), outcome.error), ("fine", None));
 }
 
 #[tokio::test]

@@ -1,0 +1,245 @@
+//! A run that failed ends with its error: after `Finished` the stream yields it once as `Err`.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use futures::stream::FusedStream;
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
+use serde_json::json;
+use turnstream::agent::Budget;
+use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::replay::{Recorder, Recording};
+use turnstream::event::Reason;
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::stream::{Step, Steps, TurnEvents, loop_stream};
+use turnstream::task::InTaskExt;
+use turnstream::turn::StopReason;
+use turnstream::{Agent, Error, ErrorKind, Event, Events, History, Journal, Request, Run};
+
+use crate::support::buffer::Buffer;
+use crate::support::providers::error;
+use crate::support::runs::call;
+use crate::support::tools::tool;
+
+/// An agent whose second request is refused.
+fn refused() -> Agent {
+    let replies = [call("a"), Reply::error(error(ErrorKind::Auth))];
+    Agent::new(Scripted::new(replies)).with_tools([tool("t")])
+}
+
+/// Pulls a stream to its end, and tells its events from the error after them.
+async fn drain(
+    mut run: impl Stream<Item = Result<Event, Error>> + Unpin,
+) -> (Vec<Event>, Option<Error>) {
+    let (mut events, mut failure) = (Vec::new(), None);
+    while let Some(event) = run.next().await {
+        match event {
+            Ok(event) => {
+                assert_eq!(failure, None, "an event after the error: {event:?}");
+                events.push(event);
+            }
+            Err(error) => assert_eq!(failure.replace(error), None, "a second error"),
+        }
+    }
+    assert!(run.next().await.is_none(), "`None` for ever");
+    (events, failure)
+}
+
+/// The last event is `Finished`, its outcome has this kind of error, and the stream ended with it.
+#[track_caller]
+fn check_failed((events, failure): &(Vec<Event>, Option<Error>), kind: ErrorKind) {
+    let finished = events.iter().filter(|event| event.finished().is_some());
+    assert_eq!(finished.count(), 1, "one ending");
+    let outcome = events.last().unwrap().finished().unwrap();
+    assert_eq!(outcome.error.as_ref().map(Error::kind), Some(kind));
+    assert_eq!(outcome.error, *failure);
+}
+
+#[tokio::test]
+async fn a_failed_run_yields_its_error_once_after_finished_and_then_none() {
+    check_failed(&drain(refused().run("go")).await, ErrorKind::Auth);
+    let cut = Scripted::function(|_, _| Reply::text("It is ").cut());
+    check_failed(&drain(Agent::new(cut).run("go")).await, ErrorKind::IncompleteTurn);
+    let objects = hook::prepare(|_, _| async { Err::<Request, _>(error(ErrorKind::Other)) });
+    let agent = Agent::new(Scripted::new(["never"])).with_hook(objects);
+    check_failed(&drain(agent.run("go")).await, ErrorKind::Hook);
+    let panics = Scripted::function(|_, _| -> Reply { panic!("the model panics") });
+    let (events, failure) = drain(Agent::new(panics).run("go")).await;
+    assert!(failure.is_some() && events.last().unwrap().finished().is_some());
+}
+
+#[tokio::test]
+async fn a_loop_over_the_events_with_a_question_mark_fails_as_the_run_did() {
+    async fn print(mut run: Run) -> Result<usize, Error> {
+        let mut events = 0;
+        while let Some(_event) = run.try_next().await? {
+            events += 1;
+        }
+        Ok(events)
+    }
+    assert_eq!(print(refused().run("go")).await.unwrap_err().kind(), ErrorKind::Auth);
+    assert!(print(Agent::new(Scripted::new(["fine"])).run("go")).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_failed_run_is_not_terminated_between_finished_and_its_error() {
+    let mut run = refused().run("go");
+    until_finished(&mut run).await;
+    assert!(!run.is_terminated());
+    assert!(matches!(run.next().now_or_never(), Some(Some(Err(_)))), "at once");
+    assert!(run.is_terminated());
+    assert!(matches!(run.next().now_or_never(), Some(None)));
+
+    let mut fine = Agent::new(Scripted::new(["fine"])).run("go");
+    until_finished(&mut fine).await;
+    assert!(fine.is_terminated());
+}
+
+async fn until_finished(run: &mut Run) {
+    while run.next().await.unwrap().unwrap().finished().is_none() {}
+}
+
+#[tokio::test]
+async fn outcome_returns_the_outcome_of_a_failed_run_before_and_after_finished() {
+    let whole = refused().run("go").outcome().await;
+    assert_eq!(whole.error.as_ref().map(Error::kind), Some(ErrorKind::Auth));
+    assert_eq!(whole.new_items.len(), 3, "what was done before the failure is in it");
+    assert_eq!(whole.into_result().unwrap_err().kind(), ErrorKind::Auth);
+
+    let mut run = refused().run("go");
+    until_finished(&mut run).await;
+    let outcome = run.outcome().now_or_never().expect("it is there");
+    assert_eq!(outcome.error.map(|it| it.kind()), Some(ErrorKind::Auth));
+
+    let mut run = refused().run("go");
+    assert!(drain(&mut run).await.1.is_some());
+    let outcome = run.outcome().now_or_never().expect("it is there");
+    assert_eq!(outcome.error.map(|it| it.kind()), Some(ErrorKind::Auth));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ended_for_another_reason_than_a_failure_yields_no_error() {
+    let agent = |reply: Reply| {
+        let model = Scripted::function(move |_, _| reply.clone());
+        Agent::new(model).with_tools([tool("t"), tool("ask").needs_approval()])
+    };
+    let calls = |name: &str| agent(Reply::new().call(name, json!({})));
+    let stops = |stop| agent(Reply::text("no").stop(stop));
+    let no_time = Budget::new().time(Duration::ZERO);
+    let prevents = hook::stop(|_, _| async { OnStop::Prevent("no".into()) });
+    for (agent, reason) in [
+        (agent("fine".into()), Reason::Completed),
+        (calls("t").with_max_turns(2), Reason::MaxTurns),
+        (calls("t").with_budget(Budget::new().tool_calls(1)), Reason::Budget),
+        (calls("t").with_budget(no_time), Reason::Budget),
+        (calls("t").with_hook(hook::should_stop(|_| async { true })), Reason::Stopped),
+        (calls("ask"), Reason::Pending),
+        (calls("nothing"), Reason::Malformed),
+        (agent("fine".into()).with_hook(prevents), Reason::StopHookPrevented),
+        (stops(StopReason::Refusal), Reason::Refused),
+        (stops(StopReason::ContentFilter), Reason::Filtered),
+        (stops(StopReason::ContextWindow), Reason::ContextWindow),
+    ] {
+        let (events, failure) = drain(agent.run("go")).await;
+        let outcome = events.last().unwrap().finished().unwrap();
+        assert_eq!((outcome.reason, &outcome.error, failure), (reason, &None, None));
+    }
+    for end in [Run::interrupt, Run::stop_after_turn] {
+        let mut run = calls("t").run("go");
+        run.next().await.unwrap().unwrap();
+        end(&run);
+        assert_eq!(drain(run).await.1, None);
+    }
+}
+
+#[tokio::test]
+async fn a_run_in_a_task_of_its_own_fails_as_it_does_without() {
+    for ahead in [1, 64] {
+        let run = refused().run("go").in_task(NonZeroUsize::new(ahead).unwrap());
+        check_failed(&drain(run).await, ErrorKind::Auth);
+    }
+}
+
+#[tokio::test]
+async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
+    let journal = Journal::new(History::with_id("h"));
+    let model = Scripted::new([Reply::error(error(ErrorKind::Auth))]);
+    let events = loop_stream(History::with_id("h"), move |history| {
+        model
+            .stream_turn(Request::new(history))
+            .on_turn_complete(async |_turn| Ok(Steps::<History>::stop()))
+    });
+    let mut events = Box::pin(events.journaled(&journal).finish_with(&journal));
+    while events.next().await.unwrap().unwrap().finished().is_none() {}
+    assert!(!events.is_terminated());
+    let failure = events.next().await.unwrap().unwrap_err();
+    assert_eq!(failure.kind(), ErrorKind::Auth);
+    assert!(events.is_terminated() && events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn the_finished_of_a_run_inside_a_loop_is_kept_and_its_error_follows() {
+    // `finish_with` leaves the ending alone that comes from below.
+    let journal = Journal::new(History::with_id("h"));
+    let events = refused().run("go").journaled(&journal).finish_with(&journal);
+    check_failed(&drain(Box::pin(events)).await, ErrorKind::Auth);
+}
+
+#[tokio::test]
+async fn of_a_run_inside_a_body_only_the_error_gets_out() {
+    let outer = |inner: Agent| {
+        Agent::new(Scripted::new(Vec::<Reply>::new())).run_by(
+            move |_parts, _state| inner.run("go").map_ok(Step::Value),
+            History::with_id("outer"),
+            "go",
+        )
+    };
+    let (events, failure) = drain(outer(refused())).await;
+    check_failed(&(events, failure), ErrorKind::Auth);
+    let (events, failure) = drain(outer(Agent::new(Scripted::new(["fine"])))).await;
+    assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1);
+    assert_eq!(failure, None);
+}
+
+#[tokio::test]
+async fn nothing_that_keeps_events_writes_the_error_after_finished() {
+    let page = Buffer::new();
+    let agent = refused().with_recorder(&Recorder::to(page.clone()));
+    let trace = agent.trace();
+    let journal = Journal::new(History::with_id("h"));
+    let mut run = agent.run("go").traced(&trace).journaled(&journal);
+    let mut events = 0;
+    while run.next().await.unwrap().unwrap().finished().is_none() {
+        events += 1;
+    }
+    let written = || (page.text(), trace.events(), journal.history(), journal.usage());
+    let before = written();
+    assert!(run.next().await.unwrap().is_err());
+    assert!(run.next().await.is_none());
+    drop(run);
+    let recording = Recording::from_text(&page.text()).unwrap();
+    assert_eq!(recording.events().count(), events + 1);
+    let after = written();
+    assert_eq!((before.1, before.2, before.3), (after.1, after.2, after.3));
+}
+
+#[tokio::test]
+async fn the_replay_of_a_failed_run_ends_with_the_same_error() {
+    let page = Buffer::new();
+    let agent = refused().with_recorder(&Recorder::to(page.clone()));
+    let recorded = drain(agent.run("go")).await;
+    let replayed = drain(Recording::from_text(&page.text()).unwrap().replay(&agent)).await;
+    check_failed(&replayed, ErrorKind::Auth);
+    assert_eq!(recorded, replayed);
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_failed_is_a_result_of_its_call_and_no_error_of_its_parent() {
+    let child = refused().as_tool("child", "Fails").unwrap();
+    let model =
+        Scripted::new([Reply::new().call("child", json!({ "prompt": "go" })), "fine".into()]);
+    let (events, failure) = drain(Agent::new(model).with_tools([child]).run("go")).await;
+    assert_eq!(failure, None);
+    let output = events.iter().find_map(Event::tool_output).unwrap();
+    assert!(output.is_error() && output.content.text().contains("auth"), "{output:?}");
+}

@@ -1,0 +1,244 @@
+//! Servers that close connections which are not in use, as those of local models do: the request
+//! that goes out on one is sent again at once, on a new connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use turnstream::event::Reason;
+use turnstream::provider::{Backoff, Fallback, Provider, Reply, Retry, Scripted};
+use turnstream::stream::TurnStream;
+use turnstream::testing::{Answer, Wire};
+use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
+
+use crate::over_http::{Transport, provider};
+use crate::support::dice::Dice;
+use crate::support::providers::request;
+use crate::support::tools::{Counter, fine};
+
+/// What becomes of a connection once an answer was sent on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum After {
+    /// It stays open.
+    Keep,
+    /// It is closed as soon as others had so many turns to run.
+    Close(u64),
+    /// It is closed when the next request comes, before a byte of the answer.
+    CloseOnRequest,
+    /// The same, and the client is told by a reset.
+    ResetOnRequest,
+}
+
+/// A server that closes connections. Dropping it closes all.
+struct ClosingServer {
+    url: String,
+    accepting: tokio::task::AbortHandle,
+    connections: Arc<AtomicUsize>,
+    /// How many requests were read, and how many of them answered.
+    read: Arc<AtomicUsize>,
+    answered: Arc<AtomicUsize>,
+}
+
+impl Drop for ClosingServer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// The answer to a request body, and what becomes of its connection; `None` to close it at once.
+type Script = dyn Fn(&str) -> Option<(Reply, After)> + Send + Sync;
+
+impl ClosingServer {
+    async fn start(
+        script: impl Fn(&str) -> Option<(Reply, After)> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (connections, read, answered) = <(Arc<AtomicUsize>, Arc<_>, Arc<_>)>::default();
+        let script: Arc<Script> = Arc::new(script);
+        let accepting = tokio::spawn({
+            let connections = Arc::clone(&connections);
+            let counts = [Arc::clone(&read), Arc::clone(&answered)];
+            async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    tokio::spawn(serve(stream, Arc::clone(&script), counts.clone()));
+                }
+            }
+        });
+        Self { url, accepting: accepting.abort_handle(), connections, read, answered }
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    script: Arc<Script>,
+    [read, answered]: [Arc<AtomicUsize>; 2],
+) {
+    while let Some(body) = read_request(&mut stream).await {
+        read.fetch_add(1, Ordering::Relaxed);
+        let Some((reply, after)) = script(&body) else { return };
+        let answer = Answer::from(reply).bytes(Wire::OpenAiChat);
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n",
+            answer.len()
+        );
+        if stream.write_all(&[head.as_bytes(), &answer].concat()).await.is_err() {
+            return;
+        }
+        answered.fetch_add(1, Ordering::Relaxed);
+        match after {
+            After::Keep => {}
+            After::Close(turns) => {
+                for _ in 0..turns {
+                    tokio::task::yield_now().await;
+                }
+                return;
+            }
+            After::CloseOnRequest => {
+                let _ = read_request(&mut stream).await;
+                return;
+            }
+            After::ResetOnRequest => {
+                let _ = stream.readable().await;
+                let _ = stream.set_zero_linger();
+                return;
+            }
+        }
+    }
+}
+
+/// The body of the next request; `None` once the client is gone.
+async fn read_request(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let mut buffer = [0; 4096];
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => return None,
+            Ok(n) => bytes.extend_from_slice(&buffer[..n]),
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().unwrap())
+        });
+        if body.len() >= length.unwrap() {
+            return Some(body.to_owned());
+        }
+    }
+}
+
+fn model(server: &ClosingServer, transport: Transport) -> Arc<dyn Provider> {
+    provider(Wire::OpenAiChat, &server.url, 0, transport)
+}
+
+/// The attempts that had failed and the waits that were reported, and the error.
+async fn read(mut turn: TurnStream) -> (Vec<(u32, u64)>, Option<Error>) {
+    let mut waits = Vec::new();
+    while let Some(event) = turn.next().await {
+        match event {
+            Ok(TurnEvent::Retrying { attempt, delay_ms, .. }) => waits.push((attempt, delay_ms)),
+            Ok(_) => {}
+            Err(error) => return (waits, Some(error)),
+        }
+    }
+    (waits, None)
+}
+
+#[tokio::test]
+async fn a_request_on_a_connection_that_the_server_closes_is_sent_again_at_once_on_a_new_one() {
+    for after in [After::CloseOnRequest, After::ResetOnRequest] {
+        let server = ClosingServer::start(move |_| Some(("Hello!".into(), after))).await;
+        let model = model(&server, Transport::default());
+        assert_eq!(read(model.stream_turn(request())).await, (vec![], None));
+        // The pool has the connection, and the server waits to close it.
+        assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None), "{after:?}");
+        assert_eq!(server.connections.load(Ordering::Relaxed), 2);
+        assert_eq!(server.answered.load(Ordering::Relaxed), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_always_closes_is_asked_again_at_once_only_the_first_time() {
+    let server = ClosingServer::start(|_| None).await;
+    let backoff = Backoff { base: Duration::from_millis(2), ..Backoff::default() };
+    let transport = Transport { backoff, ..Transport::default() };
+    let (waits, failed) = read(model(&server, transport).stream_turn(request())).await;
+    assert_eq!(failed.unwrap().kind(), ErrorKind::Connect);
+    assert_eq!(waits.iter().map(|(attempt, _)| *attempt).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(waits[0].1, 0);
+    let sent = (server.read.load(Ordering::Relaxed), server.connections.load(Ordering::Relaxed));
+    assert_eq!(sent, (3, 3), "the first of the two retries is the one at once");
+}
+
+#[tokio::test]
+async fn without_retries_a_closed_connection_is_the_error_of_the_turn() {
+    let server = ClosingServer::start(|_| None).await;
+    let mut transport = Transport::default();
+    transport.backoff.attempts = 1;
+    let (waits, failed) = read(model(&server, transport).stream_turn(request())).await;
+    assert_eq!((waits, failed.unwrap().kind()), (vec![], ErrorKind::Connect));
+    assert_eq!(server.read.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_no_reason_to_fail_over() {
+    let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
+    let other = Scripted::new(["never"]);
+    let model = Fallback::new(model(&server, Transport::default())).or(other.clone());
+    read(model.stream_turn(request())).await;
+    assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
+    assert_eq!(other.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn below_a_retry_a_closed_connection_is_an_attempt_like_any_other() {
+    let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
+    let model = Retry::new(model(&server, Transport::default()));
+    let model = model.with_backoff(Transport::at_once().backoff);
+    read(model.stream_turn(request())).await;
+    assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
+}
+
+#[tokio::test]
+async fn two_hundred_tool_loops_complete_against_a_server_that_closes_at_random_moments() {
+    let dice = Dice::new(11);
+    let server = ClosingServer::start(move |body| {
+        let reply = match body.contains("\"tool\"") {
+            false => Reply::new().call("t", json!({})),
+            true => Reply::text("It is done."),
+        };
+        let after = match dice.roll(4) {
+            0 => After::CloseOnRequest,
+            1 => After::ResetOnRequest,
+            2 => After::Close(dice.roll(40)),
+            _ => After::Keep,
+        };
+        Some((reply, after))
+    })
+    .await;
+    let ran = Counter::default();
+    let agent = Agent::new(model(&server, Transport::at_once())).with_tools([fine("t", &ran)]);
+    let mut sent_again = 0;
+    for n in 0..200 {
+        let mut run = agent.run("go");
+        while let Some(event) = run.next().await {
+            match event.unwrap_or_else(|error| panic!("run {n}: {error:#}")) {
+                Event::Turn(TurnEvent::Retrying { .. }) => sent_again += 1,
+                Event::Finished(outcome) => {
+                    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 2), "{n}");
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(ran.began(), 200, "each call ran once");
+    assert_eq!(server.answered.load(Ordering::Relaxed), 400, "no answer was thrown away");
+    println!("200 of 200 runs completed, {sent_again} requests were sent again");
+    assert!(sent_again >= 20, "{sent_again}");
+}

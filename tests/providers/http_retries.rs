@@ -1,0 +1,416 @@
+//! Which failed requests a provider over HTTP sends again by itself, and what it says of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use turnstream::agent::{Budget, Limits};
+use turnstream::event::{BudgetKind, Reason};
+use turnstream::http::Timeouts;
+use turnstream::provider::{
+    Backoff, CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry,
+};
+use turnstream::stream::TurnStream;
+use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::testing::{After, Answer, Mishap, ModelServer, Wire};
+use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent, Usage};
+
+use crate::over_http::{KEY, Transport, provider};
+use crate::support::buffer::Buffer;
+use crate::support::providers::request;
+use crate::support::runs::rest;
+
+/// The events of a turn, and its error.
+async fn read(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
+    let mut events = Vec::new();
+    while let Some(event) = turn.next().await {
+        match event {
+            Ok(event) => events.push(event),
+            Err(error) => return (events, Some(error)),
+        }
+    }
+    (events, None)
+}
+
+/// The number of attempts that had failed, and the wait, of each report.
+fn waits(events: &[TurnEvent]) -> Vec<(u32, u64)> {
+    let wait = |event: &TurnEvent| match event {
+        TurnEvent::Retrying { attempt, delay_ms, .. } => Some((*attempt, *delay_ms)),
+        _ => None,
+    };
+    events.iter().filter_map(wait).collect()
+}
+
+/// The first event of a turn, which is dropped then: nothing waits for real.
+async fn first_event(model: &dyn Provider) -> Result<TurnEvent, Error> {
+    model.stream_turn(request()).next().await.expect("a turn is never empty")
+}
+
+async fn wait_after(answer: Answer) -> Result<u64, Error> {
+    let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
+    let model = provider(Wire::Anthropic, &server.url(), 0, Transport::default());
+    match first_event(&*model).await? {
+        TurnEvent::Retrying { delay_ms, .. } => Ok(delay_ms),
+        event => panic!("it does not wait: {event:?}"),
+    }
+}
+
+/// How many requests a server gets that answers all of them so.
+async fn requests(wire: Wire, answer: Answer) -> usize {
+    let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
+    let model = provider(wire, &server.url(), 0, Transport::at_once());
+    let (events, failed) = read(model.stream_turn(request())).await;
+    let sent = server.requests().len();
+    assert_eq!(waits(&events).len() + 1, sent, "each retry is reported");
+    assert!(failed.is_some());
+    sent
+}
+
+#[tokio::test]
+async fn what_may_pass_is_asked_for_at_most_three_times_and_what_may_not_once() {
+    for wire in Wire::ALL {
+        for status in [408, 409, 429, 500, 501, 502, 503, 504, 529] {
+            assert_eq!(requests(wire, Answer::refuse(status)).await, 3, "{wire} {status}");
+            assert_eq!(requests(wire, Answer::page(status)).await, 3, "{wire} {status}, a page");
+        }
+        for status in [400, 401, 402, 403, 404, 413, 422] {
+            assert_eq!(requests(wire, Answer::refuse(status)).await, 1, "{wire} {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_recovers_gets_the_same_bytes_each_time() {
+    for wire in Wire::ALL {
+        let server = ModelServer::start(|asked| match asked.n {
+            0 => Answer::refuse(503),
+            1 => Answer::refuse(429),
+            _ => Answer::from("Hello!"),
+        });
+        let server = server.await.unwrap();
+        let model = provider(wire, &server.url(), 0, Transport::at_once());
+        let (events, failed) = read(model.stream_turn(request())).await;
+        assert_eq!((waits(&events), failed), (vec![(1, 0), (2, 0)], None), "{wire}");
+        assert_eq!(events.last().unwrap().turn_complete().unwrap().text(), "Hello!");
+        let sent = server.http().requests();
+        assert!(sent.len() == 3 && sent.iter().all(|it| it.body == sent[0].body), "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_server_says_in_x_should_retry_counts_first() {
+    let told = |status, word| Answer::refuse(status).with_header("x-should-retry", word);
+    for (status, word, sent) in
+        [(503, "false", 1), (429, "false", 1), (400, "true", 3), (503, "true", 3)]
+    {
+        assert_eq!(requests(Wire::Anthropic, told(status, word)).await, sent, "{status} {word}");
+    }
+    assert_eq!(requests(Wire::Anthropic, told(400, "perhaps")).await, 1);
+}
+
+#[tokio::test]
+async fn a_quota_that_is_used_up_is_not_waited_for() {
+    let body = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
+    let answer = Answer::raw("application/json", body).with_status(429);
+    assert_eq!(requests(Wire::OpenAiChat, answer).await, 1);
+}
+
+#[tokio::test]
+async fn the_wait_that_the_server_asks_for_is_obeyed_up_to_a_minute() {
+    let asks = |seconds: &str| Answer::refuse(429).with_header("retry-after", seconds);
+    assert_eq!(wait_after(asks("3")).await.unwrap(), 3_000);
+    assert_eq!(wait_after(asks("60")).await.unwrap(), 60_000);
+    let error = wait_after(asks("61")).await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(61)));
+    // Without a word of the server it is at most half a second, drawn.
+    let drawn = wait_after(Answer::refuse(503)).await.unwrap();
+    assert!((1..=500).contains(&drawn), "{drawn}");
+    assert_eq!(wait_after(Answer::refuse(503)).await.unwrap(), drawn, "from the given source");
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_is_retried_only_before_any_output() {
+    let busy = || Error::new(ErrorKind::Overloaded, "overloaded");
+    for wire in [Wire::Anthropic, Wire::OpenAiResponses] {
+        let before = Answer::from(Reply::new().fail(busy()));
+        assert_eq!(requests(wire, before).await, 3, "{wire}");
+        let after = Answer::from(Reply::text("It is ").fail(busy()));
+        assert_eq!(requests(wire, after).await, 1, "{wire}");
+        let thought = Answer::from(Reply::new().think("Hm.").fail(busy()));
+        assert_eq!(requests(wire, thought).await, 1, "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_broke_off_is_not_retried() {
+    for place in [After::Bytes(0), After::Events(3)] {
+        for mishap in [Mishap::Cut(place), Mishap::End(place)] {
+            let answer = Answer::from("Hello, world!").with(mishap);
+            assert_eq!(requests(Wire::Anthropic, answer).await, 1, "{place:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_time_out_of_the_provider_itself_is_not_retried() {
+    let limits = Timeouts { first_byte: Duration::from_secs(9), ..Timeouts::default() };
+    let turn = Timeouts { turn: Duration::from_secs(9), ..Timeouts::default() };
+    for timeouts in [limits, turn] {
+        let silent = HttpResponse {
+            status: 200,
+            headers: vec![("content-type".into(), "text/event-stream".into())],
+            body: vec![Part::Hang],
+        };
+        let server = LoopbackServer::start(move |_| silent.clone()).await.unwrap();
+        let transport = Transport { timeouts, ..Transport::at_once() };
+        let model = provider(Wire::Anthropic, &server.url(), 0, transport);
+        let asked = async {
+            while server.requests().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            // From here on nothing but waiting is skipped.
+            tokio::time::pause();
+        };
+        let ((events, failed), ()) = futures::join!(read(model.stream_turn(request())), asked);
+        tokio::time::resume();
+        assert_eq!(failed.unwrap().kind(), ErrorKind::Timeout);
+        assert_eq!((server.requests().len(), waits(&events)), (1, vec![]));
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_retried_after_a_wait_each_time() {
+    // The port was free a moment ago.
+    let url = LoopbackServer::start(|_| HttpResponse::text(200, "")).await.unwrap().url();
+    let transport = Transport {
+        backoff: Backoff { base: Duration::from_nanos(1), ..Backoff::default() },
+        ..Transport::default()
+    };
+    let model = provider(Wire::Anthropic, &url, 0, transport);
+    let (events, failed) = read(model.stream_turn(request())).await;
+    assert_eq!((waits(&events).len(), failed.unwrap().kind()), (2, ErrorKind::Connect));
+    let model = provider(Wire::Anthropic, &url, 0, Transport::default());
+    let Ok(TurnEvent::Retrying { delay_ms, .. }) = first_event(&*model).await else {
+        panic!("it is not retried")
+    };
+    assert!(delay_ms > 0, "not at once");
+}
+
+#[tokio::test]
+async fn one_setting_turns_it_off_or_changes_it() {
+    let server = ModelServer::start(|_| Answer::refuse(503)).await.unwrap();
+    for attempts in [0, 1, 2, 5] {
+        let mut transport = Transport::at_once();
+        transport.backoff.attempts = attempts;
+        let before = server.requests().len();
+        read(provider(Wire::Gemini, &server.url(), 0, transport).stream_turn(request())).await;
+        assert_eq!(server.requests().len() - before, attempts.max(1) as usize);
+    }
+    let model = turnstream::provider::Anthropic::new("m").with_base_url(server.url()).unwrap();
+    let model = model.with_http(turnstream::http::HttpClient::without_proxy()).without_retries();
+    let before = server.requests().len();
+    let (events, _) = read(model.stream_turn(request())).await;
+    assert_eq!((server.requests().len() - before, waits(&events)), (1, vec![]));
+}
+
+/// Two servers: the first refuses all, the second answers all. And how many requests each got.
+async fn failing_and_fine(status: u16) -> (ModelServer, ModelServer) {
+    let failing = ModelServer::start(move |_| Answer::refuse(status)).await.unwrap();
+    let fine = ModelServer::start(|_| Answer::from("Hello!")).await.unwrap();
+    (failing, fine)
+}
+
+fn at(server: &ModelServer, number: u32) -> Arc<dyn Provider> {
+    provider(Wire::Anthropic, &server.url(), number, Transport::at_once())
+}
+
+#[tokio::test]
+async fn below_a_retry_each_attempt_is_one_request() {
+    for attempts in [1, 2, 4] {
+        let (server, _) = failing_and_fine(503).await;
+        let backoff = Backoff { attempts, ..Transport::at_once().backoff };
+        let retry = || Retry::new(at(&server, 0)).with_backoff(backoff);
+        read(retry().stream_turn(request())).await;
+        assert_eq!(server.requests().len(), attempts as usize);
+        // Of two, only the outer one retries.
+        let outer = Retry::new(retry()).with_backoff(Transport::at_once().backoff);
+        let (events, _) = read(outer.stream_turn(request())).await;
+        assert_eq!(server.requests().len(), attempts as usize + 3);
+        assert_eq!(waits(&events), [(1, 0), (2, 0)]);
+    }
+}
+
+#[tokio::test]
+async fn a_retry_that_chooses_no_error_turns_retries_off_below_it() {
+    let (server, _) = failing_and_fine(503).await;
+    read(Retry::new(at(&server, 0)).retry_if(|_| false).stream_turn(request())).await;
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_provider_with_another_after_it_fails_over_at_once_and_the_last_one_waits() {
+    let (first, second) = failing_and_fine(503).await;
+    let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1));
+    let (events, failed) = read(fallback.stream_turn(request())).await;
+    assert_eq!((waits(&events), failed), (vec![], None));
+    assert_eq!((first.requests().len(), second.requests().len()), (1, 1));
+
+    let (first, second) = (failing_and_fine(503).await.0, failing_and_fine(429).await.0);
+    let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1));
+    let (events, _) = read(fallback.stream_turn(request())).await;
+    assert_eq!(waits(&events), [(1, 0), (2, 0)]);
+    assert_eq!((first.requests().len(), second.requests().len()), (1, 3));
+}
+
+#[tokio::test]
+async fn a_fallback_that_was_told_so_retries_the_first_one_too() {
+    let (first, second) = failing_and_fine(503).await;
+    let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1)).retrying_first();
+    let (events, failed) = read(fallback.stream_turn(request())).await;
+    assert_eq!((waits(&events), failed), (vec![(1, 0), (2, 0)], None));
+    assert_eq!((first.requests().len(), second.requests().len()), (3, 1));
+}
+
+#[tokio::test]
+async fn a_retry_around_a_fallback_is_the_only_one() {
+    let (first, second) = (failing_and_fine(503).await.0, failing_and_fine(429).await.0);
+    let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1));
+    let backoff = Backoff { attempts: 2, ..Transport::at_once().backoff };
+    read(Retry::new(fallback).with_backoff(backoff).stream_turn(request())).await;
+    assert_eq!((first.requests().len(), second.requests().len()), (2, 2));
+}
+
+#[tokio::test]
+async fn an_agent_with_a_fallback_fails_over_at_once_and_the_last_provider_waits() {
+    let (first, second) = failing_and_fine(503).await;
+    let agent = Agent::new(at(&first, 0)).with_fallback(at(&second, 1));
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "Hello!"));
+    assert_eq!((first.requests().len(), second.requests().len()), (1, 1));
+
+    let (first, second) = (failing_and_fine(503).await.0, failing_and_fine(429).await.0);
+    let agent = Agent::new(at(&first, 0)).with_fallback(at(&second, 1));
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!(outcome.error.unwrap().kind(), ErrorKind::RateLimited);
+    assert_eq!((first.requests().len(), second.requests().len()), (1, 3));
+}
+
+#[tokio::test]
+async fn a_circuit_breaker_counts_one_failure_for_a_request_and_passes_on_who_retries() {
+    let (server, _) = failing_and_fine(503).await;
+    let breaker = CircuitBreaker::new(at(&server, 0)).after(2);
+    for (turn, sent) in [(1, 3), (2, 6), (3, 6)] {
+        let (_, failed) = read(breaker.stream_turn(request())).await;
+        assert!(failed.is_some());
+        assert_eq!(server.requests().len(), sent, "in turn {turn}");
+    }
+    let (server, _) = failing_and_fine(503).await;
+    let breaker = CircuitBreaker::new(at(&server, 0)).after(9);
+    let retry = Retry::new(breaker).with_backoff(Transport::at_once().backoff);
+    read(retry.stream_turn(request())).await;
+    assert_eq!(server.requests().len(), 3, "one for each attempt");
+}
+
+#[tokio::test]
+async fn the_attempts_at_a_turn_count_as_one_call_of_the_model() {
+    let server = ModelServer::start(|asked| match asked.n {
+        0 | 1 => Answer::refuse(503),
+        _ => {
+            let usage = Usage { input_tokens: 10, output_tokens: 2, ..Usage::default() };
+            Answer::from(Reply::text("Hello!").usage(usage))
+        }
+    });
+    let server = server.await.unwrap();
+    let agent =
+        Agent::new(at(&server, 0)).with_limits(Limits { max_turns: 1, ..Limits::default() });
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 1));
+    assert_eq!((server.requests().len(), outcome.usage.total()), (3, 12));
+}
+
+#[tokio::test]
+async fn the_time_of_a_run_holds_for_all_attempts_together() {
+    let server = ModelServer::start(|_| Answer::refuse(503).with_header("retry-after", "50"));
+    let server = server.await.unwrap();
+    let agent = Agent::new(provider(Wire::Anthropic, &server.url(), 0, Transport::default()));
+    let mut run = agent.with_budget(Budget::new().time(Duration::from_secs(20))).run("go");
+    loop {
+        if let Event::Turn(TurnEvent::Retrying { delay_ms, .. }) =
+            run.next().await.unwrap().unwrap()
+        {
+            assert_eq!(delay_ms, 50_000);
+            break;
+        }
+    }
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    let events = rest(&mut run).await;
+    assert!(began.elapsed() <= Duration::from_secs(20));
+    let outcome = events.last().unwrap().finished().unwrap();
+    assert_eq!(outcome.reason, Reason::Budget);
+    assert_eq!(outcome.budget.map(|it| it.kind), Some(BudgetKind::Time));
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_error_in_a_report_shows_no_key() {
+    let body = format!(r#"{{"error":{{"message":"slow down, {KEY}"}}}}"#);
+    let answer = Answer::raw("application/json", body).with_status(429);
+    let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
+    for wire in Wire::ALL {
+        let model = provider(wire, &server.url(), 0, Transport::at_once());
+        let event = first_event(&*model).await.unwrap();
+        let TurnEvent::Retrying { error, .. } = &event else { panic!("{event:?}") };
+        assert!(error.message().contains("slow down"), "{error}");
+        let shown = format!("{error:#} {error:#?} {}", serde_json::to_string(&event).unwrap());
+        assert!(!shown.contains(KEY), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn reports_are_recorded_and_a_replay_yields_them_without_waiting() {
+    let server = ModelServer::start(|asked| match asked.n {
+        0 => Answer::refuse(503),
+        _ => Answer::from("Hello!"),
+    });
+    let server = server.await.unwrap();
+    let paper = Buffer::new();
+    let transport = Transport {
+        backoff: Backoff { base: Duration::from_millis(2), ..Backoff::default() },
+        ..Transport::default()
+    };
+    let model = provider(Wire::Anthropic, &server.url(), 0, transport);
+    let recorded = read(Record::to(model, paper.clone()).stream_turn(request())).await;
+    assert_eq!(waits(&recorded.0).len(), 1);
+
+    // As if the wait had been a long one.
+    let text = paper.text();
+    let at = text.find("\"delay_ms\":").unwrap() + "\"delay_ms\":".len();
+    let end = at + text[at..].find(|c: char| !c.is_ascii_digit()).unwrap();
+    let text = format!("{}3600000{}", &text[..at], &text[end..]);
+    let replay = Replay::from_text(&text).unwrap();
+    let began = tokio::time::Instant::now();
+    let (events, failed) = read(replay.stream_turn(request())).await;
+    assert!(began.elapsed() < Duration::from_secs(3600));
+    assert_eq!((waits(&events), failed), (vec![(1, 3_600_000)], None));
+    assert_eq!(events[1..], recorded.0[1..]);
+}
+
+#[tokio::test]
+async fn of_a_dropped_wait_nothing_is_sent() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let server = ModelServer::start(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Answer::refuse(503).with_header("retry-after", "9")
+    });
+    let server = server.await.unwrap();
+    let model = provider(Wire::Anthropic, &server.url(), 0, Transport::default());
+    let mut turn = model.stream_turn(request());
+    assert!(matches!(turn.next().await, Some(Ok(TurnEvent::Retrying { .. }))));
+    tokio::time::pause();
+    drop(turn);
+    tokio::time::advance(Duration::from_hours(1)).await;
+    assert_eq!(requests.load(Ordering::Relaxed), 1);
+}

@@ -1,0 +1,55 @@
+//! Providers of every wire, against a server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use turnstream::env::SeededRandom;
+use turnstream::http::{HttpClient, Timeouts};
+use turnstream::provider::{Anthropic, Backoff, Gemini, OpenAiChat, OpenAiResponses, Provider};
+use turnstream::testing::Wire;
+
+pub(crate) const KEY: &str = "sk-12345678";
+
+/// How requests are sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Transport {
+    pub(crate) backoff: Backoff,
+    pub(crate) timeouts: Timeouts,
+}
+
+impl Transport {
+    /// The default number of attempts, without any wait between them.
+    pub(crate) fn at_once() -> Self {
+        let backoff = Backoff { base: Duration::ZERO, ..Backoff::default() };
+        Self { backoff, ..Self::default() }
+    }
+}
+
+/// A provider of a wire. Another number is another model.
+pub(crate) fn provider(
+    wire: Wire,
+    url: &str,
+    number: u32,
+    transport: Transport,
+) -> Arc<dyn Provider> {
+    macro_rules! made {
+        ($name:ident, $model:literal) => {
+            Arc::new(
+                $name::new(format!("{}-{number}", $model))
+                    .with_base_url(url)
+                    .unwrap()
+                    .with_http(HttpClient::without_proxy())
+                    .with_backoff(transport.backoff)
+                    .with_random(SeededRandom::new(7))
+                    .with_timeouts(transport.timeouts)
+                    .with_api_key(KEY),
+            )
+        };
+    }
+    match wire {
+        Wire::Anthropic => made!(Anthropic, "claude"),
+        Wire::OpenAiChat => made!(OpenAiChat, "gpt"),
+        Wire::OpenAiResponses => made!(OpenAiResponses, "o9"),
+        _ => made!(Gemini, "gemini-3-pro"),
+    }
+}
