@@ -289,7 +289,8 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.0.shown;
         if !f.alternate() {
-            write!(f, "{} ({}", shown.message, shown.kind)?;
+            let words: Vec<&str> = shown.message.split_whitespace().collect();
+            write!(f, "{} ({}", words.join(" "), shown.kind)?;
             if let Some(status) = shown.status {
                 write!(f, ", status {status}")?;
             }

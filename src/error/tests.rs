@@ -37,10 +37,12 @@ fn every_kind_is_named_as_it_is_serialised() {
         Filtered,
         GenerationFailed,
         IncompleteTurn,
+        Malformed,
         Protocol,
         TooLarge,
         Hook,
         Panic,
+        ReplayMismatch,
         Store,
         Conflict,
         Unfinished,
@@ -108,4 +110,30 @@ fn a_source_that_shows_what_is_rewritten_is_replaced_and_another_is_kept() {
     assert!(!format!("{hidden:?} {hidden:#?}").contains("sesame"));
     assert_eq!(std::error::Error::source(&hidden).unwrap().to_string(), "open …");
     assert!(outer.rewritten(str::to_owned).find_source::<Error>().is_some());
+}
+
+#[test]
+fn the_alternate_form_shows_the_whole_chain_and_no_words_twice() {
+    let disk = std::io::Error::other("the disk is full");
+    let page = Error::new(ErrorKind::Other, "while writing page 3").with_source(disk);
+    let outer = Error::new(ErrorKind::Store, "the book was not kept").with_source(page.clone());
+    assert_eq!(outer.to_string(), "the book was not kept");
+    assert_eq!(
+        format!("{outer:#}"),
+        "the book was not kept: while writing page 3: the disk is full"
+    );
+    let said = Error::new(ErrorKind::Store, "not kept: while writing page 3").with_source(page);
+    assert_eq!(format!("{said:#}"), "not kept: while writing page 3: the disk is full");
+}
+
+#[test]
+fn an_error_that_main_returns_is_printed_as_one_line() {
+    let error = Error::new(ErrorKind::RateLimited, "slow down\r\n\tplease")
+        .with_status(429)
+        .with_retry_after(Duration::from_secs(3))
+        .with_request_id("req_1")
+        .with_source(std::io::Error::other("a\nb"));
+    let line = "slow down please (rate_limited, status 429, retry after 3s, request req_1)";
+    assert_eq!(format!("{error:?}"), line);
+    assert!(format!("{error:#?}").contains("source: "), "with # it shows all");
 }

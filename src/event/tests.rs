@@ -57,6 +57,11 @@ fn the_events_of_a_turn_are_flat_objects() {
         &TurnEvent::Retracted { why: "w".into(), usage: Usage::default() }.into(),
         &format!(r#"{{"type":"retracted","why":"w","usage":{NO_USAGE}}}"#),
     );
+    let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);
+    round_trip(
+        &TurnEvent::Retrying { attempt: 1, delay_ms: 3000, error: error.into() }.into(),
+        r#"{"type":"retrying","attempt":1,"delay_ms":3000,"error":{"kind":"rate_limited","message":"slow down","status":429}}"#,
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! | `structured_output` | answers as types: parsing, validation, correction; JSON lines |
 //! | `context`, `compaction` | compaction, token estimates, and injected context |
 //! | `budget`, `money` | limits on spending, and the price of a run |
+//! | `time` | the time that a run and a tool may take |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
@@ -34,4 +35,5 @@ mod replay;
 mod structured_output;
 #[path = "../support/mod.rs"]
 mod support;
+mod time;
 mod trace;

@@ -7,7 +7,9 @@ use turnstream::event::{AppendedWhy, Outcome, Phase, Reason, ToolEvent, Transiti
 use turnstream::item::{Json, Report, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
-use turnstream::{Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Usage};
+use turnstream::{
+    Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, TurnEvent, Usage,
+};
 
 use crate::support::runs::rest;
 use crate::support::tools::spec;
@@ -316,4 +318,27 @@ fn a_run_keeps_what_its_sub_agent_said_also_when_it_is_dropped_or_interrupted() 
     let outcome = block_on(agent().run_from(empty(), "go").outcome());
     assert_eq!(outcome.nested_usage, usage(5));
     assert_eq!(outcome.usage, usage(0));
+}
+
+#[test]
+fn the_report_of_a_retry_opens_no_turn_and_counts_for_nothing() {
+    let report = Event::from(TurnEvent::Retrying {
+        attempt: 1,
+        delay_ms: 3000,
+        error: Error::new(ErrorKind::RateLimited, "slow down").into(),
+    });
+    let journal = Journal::new(History::with_id("h"));
+    journal.observe(&said("go"));
+    let before = (journal.history(), journal.usage(), journal.phase());
+    journal.observe(&report);
+    assert!(!journal.is_open());
+    assert_eq!((journal.history(), journal.usage(), journal.phase()), before);
+
+    // Nor does it end the results of the turn before.
+    for event in calls(&["a", "b"], 5).iter().chain([&output("a", "1"), &report, &output("b", "2")])
+    {
+        journal.observe(event);
+    }
+    assert!(journal.is_answered() && !journal.is_open());
+    assert_eq!(journal.history().iter().filter_map(Item::as_tool_result).count(), 2);
 }

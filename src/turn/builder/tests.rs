@@ -1,7 +1,8 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::item::History;
 use crate::turn::Turn;
 
@@ -159,4 +160,30 @@ fn a_turn_of_more_items_than_any_model_writes_is_too_large() {
         let partial = PartialTurn::of(&error).expect("what there was");
         assert_eq!(partial.items().len(), MOST_ITEMS + 1);
     }
+}
+
+#[test]
+fn a_retry_is_reported_only_while_nothing_was_said() {
+    let busy = || Error::new(ErrorKind::Overloaded, "busy");
+    let is_report = |event: &TurnEvent| matches!(event, TurnEvent::Retrying { .. });
+    let mut turn = TurnBuilder::new();
+    turn.retrying(1, Duration::from_secs(3), busy());
+    turn.usage(Usage { input_tokens: 5, ..Usage::default() });
+    turn.retrying(2, Duration::MAX, busy());
+    let reports: Vec<_> = drain(&mut turn).into_iter().filter(is_report).collect();
+    let report =
+        |attempt, delay_ms| TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(busy()) };
+    assert_eq!(reports, [report(1, 3000), report(2, u64::MAX)]);
+
+    turn.text(0, "It is ");
+    turn.retrying(3, Duration::ZERO, busy());
+    turn.absorb(report(3, 0));
+    assert!(!drain(&mut turn).iter().any(is_report), "it would have to be retracted first");
+    turn.retract("busy");
+    turn.retrying(3, Duration::ZERO, busy());
+    assert!(drain(&mut turn).iter().any(is_report));
+    turn.stop(StopReason::Stop, "");
+    turn.complete().unwrap();
+    turn.retrying(4, Duration::ZERO, busy());
+    assert!(!drain(&mut turn).iter().any(is_report), "the turn is complete");
 }

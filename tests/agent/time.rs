@@ -1,0 +1,382 @@
+//! The time that a run may take, and the time that a tool may take.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use futures::{FutureExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::time::{Instant, advance, sleep};
+use turnstream::agent::Budget;
+use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::event::{BudgetKind, Reason, ToolEvent, Transition};
+use turnstream::http::Timeouts;
+use turnstream::item::ResultKind;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::request::ToolChoice;
+use turnstream::tool::{self, Tool};
+use turnstream::{Agent, ErrorKind, Event, Outcome, Usage};
+
+use crate::support::runs::{agent, answers, call_of, kinds, pull, until};
+use crate::support::tools::{Counter, endless, fine, nap, naps, spec};
+use crate::support::world::{Told, told, told_from};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// So many seconds.
+fn time(seconds: u64) -> Budget {
+    Budget::new().time(Duration::from_secs(seconds))
+}
+
+/// The run ended because its time was over, which it noticed when it had `used` milliseconds.
+#[track_caller]
+fn check_time_up(outcome: &Outcome, used: u64) {
+    assert_eq!((outcome.reason, &outcome.error), (Reason::Budget, &None));
+    let budget = outcome.budget.expect("it says which limit");
+    assert_eq!((budget.kind, budget.used), (BudgetKind::Time, used));
+}
+
+/// Runs an agent, and tells how long it took.
+async fn timed(agent: &Agent) -> (Told, Duration) {
+    let began = Instant::now();
+    (told(agent.run("go")).await, began.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_open_turn_is_dropped_its_tokens_count_and_its_text_stays_as_interrupted() {
+    let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
+    let words = Reply::text("It is ").usage(usage).hang();
+    let model = Scripted::new([words, "never".into()]);
+    let (told, took) = timed(&agent(model.clone()).with_budget(time(5))).await;
+    check_time_up(&told.outcome, 5_000);
+    assert_eq!((took, model.in_flight(), model.requests().len()), (5 * SECOND, 0, 1));
+    assert_eq!((told.outcome.usage, told.outcome.text.as_str()), (usage, "It is "));
+    let history = told.handle.history();
+    let last = history.last().unwrap();
+    assert!(last.interrupted && last.as_text().is_some(), "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_tools_are_dropped_and_answered_and_those_that_have_not_begun_never_run() {
+    let (slow, late) = (Counter::default(), Counter::default());
+    let calls =
+        call_of("done", "fine").call_raw("slow", "slow", "{}").call_raw("late", "late", "{}");
+    let model = Scripted::new([calls, "never".into()]);
+    let tools = [
+        fine("fine", &Counter::default()),
+        endless("slow", &slow),
+        fine("late", &late).exclusive(),
+    ];
+    let (told, took) = timed(&agent(model.clone()).with_tools(tools).with_budget(time(5))).await;
+    check_time_up(&told.outcome, 5_000);
+    assert_eq!((took, model.requests().len()), (5 * SECOND, 1));
+    assert_eq!((slow.began(), slow.now(), late.began()), (1, 0, 0));
+    let history = told.handle.history();
+    let answers = answers(&history);
+    let kinds: Vec<_> = answers.iter().map(|(id, kind, _)| (*id, *kind)).collect();
+    let kind = |id, kind| (id, kind);
+    assert_eq!(
+        kinds,
+        [
+            kind("done", ResultKind::Ok),
+            kind("slow", ResultKind::Timeout),
+            kind("late", ResultKind::Budget),
+        ]
+    );
+    assert!(answers[1].2.contains("may have been done in part"), "{}", answers[1].2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_person_counts() {
+    let ran = Counter::default();
+    let model = Scripted::new([call_of("a", "t"), "never".into()]);
+    let agent = agent(model.clone()).with_tools([fine("t", &ran).needs_approval()]).interactive();
+    let (told, took) = timed(&agent.with_budget(time(60))).await;
+    check_time_up(&told.outcome, 60_000);
+    assert_eq!((took, ran.began(), model.requests().len()), (60 * SECOND, 0, 1));
+    assert_eq!(kinds(&told.handle.history()), [ResultKind::Budget]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_thinks_is_dropped() {
+    let slow = hook::before_tool(|_, _| async {
+        sleep(20 * SECOND).await;
+        BeforeTool::Run
+    });
+    let model = Scripted::new([call_of("a", "t"), "never".into()]);
+    let ran = Counter::default();
+    let calling = agent(model.clone()).with_tools([fine("t", &ran)]).with_hook(slow);
+    let (told, took) = timed(&calling.with_budget(time(5))).await;
+    check_time_up(&told.outcome, 5_000);
+    assert_eq!((took, ran.began(), model.requests().len()), (5 * SECOND, 0, 1));
+    assert_eq!(kinds(&told.handle.history()), [ResultKind::Budget]);
+
+    let slow = hook::prepare(|_, request| async {
+        sleep(20 * SECOND).await;
+        request
+    });
+    let model = Scripted::new(["never"]);
+    let (told, took) = timed(&agent(model.clone()).with_hook(slow).with_budget(time(5))).await;
+    check_time_up(&told.outcome, 5_000);
+    assert_eq!((took, model.requests().len()), (5 * SECOND, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_is_dropped_with_its_parent_and_its_tokens_count() {
+    let usage = Usage { input_tokens: 7, output_tokens: 1, ..Usage::default() };
+    let inner = Scripted::new([call_of("x", "t").usage(usage), Reply::text("I ").hang()]);
+    let child = agent(inner.clone()).with_tools([fine("t", &Counter::default())]);
+    let child = child.as_tool("child", "Helps").unwrap();
+    let model = Scripted::new([Reply::new().call("child", json!({ "prompt": "go" }))]);
+    let (told, took) = timed(&agent(model).with_tools([child]).with_budget(time(5))).await;
+    check_time_up(&told.outcome, 5_000);
+    assert_eq!((took, inner.in_flight()), (5 * SECOND, 0));
+    assert_eq!(kinds(&told.handle.history()), [ResultKind::Timeout]);
+    assert_eq!(told.outcome.nested_usage, usage);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_the_consumer_counts_whatever_was_going_on() {
+    let ran = Counter::default();
+    let script = || {
+        let calls =
+            Reply::text("Look.").call("nap", json!({ "ms": 1 })).call("nap", json!({ "ms": 1 }));
+        Scripted::new([calls, "never".into()])
+    };
+    let whole = pull_all(&agent(script()).with_tools([nap("nap")])).await;
+    for stop_at in 0..whole {
+        let model = script();
+        let agent = agent(model.clone()).with_tools([nap("nap"), fine("t", &ran)]);
+        let mut run = agent.with_budget(time(5)).run("go");
+        let mut events = Vec::new();
+        for _ in 0..stop_at {
+            events.push(run.next().await.unwrap().unwrap());
+        }
+        advance(9 * SECOND).await;
+        let sent = model.requests().len();
+        let told = told_from(events, run).await;
+        // The first poll comes when the clock begins.
+        if stop_at == 0 {
+            assert_eq!(told.outcome.reason, Reason::Completed);
+            continue;
+        }
+        let naps = told.outcome.budget.unwrap().used - 9_000;
+        assert!(naps <= 1, "{naps}");
+        check_time_up(&told.outcome, 9_000 + naps);
+        assert_eq!(model.requests().len(), sent, "nothing is sent when the time is over");
+    }
+}
+
+async fn pull_all(agent: &Agent) -> usize {
+    let mut run = agent.run("go");
+    let mut events = 0;
+    while run.next().await.unwrap().unwrap().finished().is_none() {
+        events += 1;
+    }
+    // All but the ending.
+    events - 1
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_begins_with_the_first_poll_and_anew_with_each_run() {
+    let model = Scripted::function(|_, _| Reply::text("fine").delay(3 * SECOND));
+    let agent = agent(model).with_budget(time(5));
+    let run = agent.run("go");
+    advance(20 * SECOND).await;
+    let told = told(run).await;
+    assert_eq!(told.outcome.reason, Reason::Completed);
+    let again = agent.run_from(told.handle.history(), "more").outcome().await;
+    assert_eq!(again.reason, Reason::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_nothing_sends_nothing_and_one_beyond_the_clock_is_none() {
+    let model = Scripted::function(|_, _| Reply::text("fine").delay(SECOND));
+    let (told, took) = timed(&agent(model.clone()).with_budget(time(0))).await;
+    check_time_up(&told.outcome, 0);
+    assert_eq!((took, model.requests().len()), (Duration::ZERO, 0));
+    for limit in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
+        let (told, _) = timed(&agent(model.clone()).with_budget(Budget::new().time(limit))).await;
+        assert_eq!(told.outcome.reason, Reason::Completed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_last_turn_follows_unless_time_was_kept_for_it() {
+    for budget in [time(5).wrap_up(), time(5).wrap_up_reserve(100)] {
+        let model = Scripted::new([naps(&[9_000]), "what I have".into()]);
+        let agent = agent(model.clone()).with_tools([nap("nap")]).with_budget(budget);
+        let (told, took) = timed(&agent).await;
+        check_time_up(&told.outcome, 5_000);
+        assert_eq!((took, model.requests().len()), (5 * SECOND, 1));
+    }
+}
+
+/// The reasons that the run went on for.
+fn continued(told: &Told) -> Vec<Transition> {
+    let reason = |event: &Event| match event {
+        Event::Continued { reason } => Some(*reason),
+        _ => None,
+    };
+    told.events.iter().filter_map(reason).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_time_kept_what_runs_is_dropped_then_and_the_last_turn_knows_what_was_done() {
+    let ran = Counter::default();
+    let calls = call_of("done", "t").call_raw("slow", "nap", r#"{"ms":60000}"#);
+    let model = Scripted::new([calls, Reply::text("what I have").delay(SECOND)]);
+    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let agent = agent(model.clone()).with_tools([fine("t", &ran), nap("nap")]).with_budget(budget);
+    let (told, took) = timed(&agent).await;
+    check_time_up(&told.outcome, 6_000);
+    assert_eq!((took, told.outcome.text.as_str()), (7 * SECOND, "what I have"));
+    assert_eq!(continued(&told), [Transition::WrapUp]);
+    let last = &model.requests()[1];
+    assert_eq!(last.options.tool_choice, ToolChoice::None);
+    assert_eq!(kinds(&last.history), [ResultKind::Ok, ResultKind::Timeout]);
+    assert_eq!((told.outcome.turns, ran.began()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_time_kept_an_open_turn_is_dropped_then_and_its_words_are_known() {
+    let model = Scripted::new([Reply::text("It is ").hang(), "what I have".into()]);
+    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let (told, took) = timed(&agent(model.clone()).with_budget(budget)).await;
+    check_time_up(&told.outcome, 6_000);
+    assert_eq!((took, told.outcome.text.as_str()), (6 * SECOND, "what I have"));
+    assert_eq!((continued(&told), model.in_flight()), (vec![Transition::WrapUp], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_last_turn_that_is_not_complete_in_time_is_dropped() {
+    let model = Scripted::new([naps(&[60_000]), Reply::text("what ").hang()]);
+    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let agent = agent(model.clone()).with_tools([nap("nap")]).with_budget(budget);
+    let (told, took) = timed(&agent).await;
+    check_time_up(&told.outcome, 10_000);
+    assert_eq!((took, told.outcome.text.as_str()), (10 * SECOND, "what "));
+    assert_eq!((model.requests().len(), model.in_flight()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_in_time_leaves_no_timer() {
+    let model = Scripted::new(["fine"]);
+    let mut run = agent(model).with_budget(time(5)).run("go");
+    assert_eq!(pull(&mut run).last().unwrap().finished().unwrap().reason, Reason::Completed);
+    advance(60 * SECOND).await;
+    assert!(run.next().now_or_never().unwrap().is_none());
+}
+
+#[test]
+fn without_a_timer_a_run_that_need_not_wait_is_fine_and_one_that_must_says_what_it_needs() {
+    let quick = Agent::new(Scripted::new([call_of("a", "t"), "fine".into()]));
+    let quick = quick.with_tools([fine("t", &Counter::default())]).with_budget(time(5));
+    assert_eq!(block_on(quick.run("go").outcome()).reason, Reason::Completed);
+
+    let slow = Agent::new(Scripted::new([Reply::text("It is ").hang()])).with_budget(time(5));
+    let error = block_on(slow.run("go").outcome()).error.unwrap();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.message().contains("needs a tokio runtime"), "{error}");
+}
+
+/// A tool that is ready when it was polled twice, without any timer.
+fn twice(name: &str) -> Tool {
+    let run = |_: Value, _| async {
+        let mut polled = false;
+        futures::future::poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            match std::mem::replace(&mut polled, true) {
+                true => std::task::Poll::Ready("fine"),
+                false => std::task::Poll::Pending,
+            }
+        })
+        .await
+    };
+    Tool::raw(spec(name), run).unwrap()
+}
+
+#[test]
+fn without_a_timer_the_default_limit_of_a_tool_is_none_and_one_that_was_set_is_an_error_of_it() {
+    let run = |tool: Tool| {
+        let model = Scripted::new([call_of("a", "t"), "fine".into()]);
+        block_on(Agent::new(model).with_tools([tool]).run("go").outcome())
+    };
+    let outcome = run(twice("t"));
+    assert_eq!(
+        (outcome.reason, kinds(&outcome.new_items)),
+        (Reason::Completed, vec![ResultKind::Ok])
+    );
+
+    let outcome = run(twice("t").with_timeout(SECOND));
+    let answers = answers(&outcome.new_items);
+    assert_eq!((outcome.reason, answers[0].1), (Reason::Completed, ResultKind::Error));
+    assert!(answers[0].2.contains("the tool has a time limit"), "{}", answers[0].2);
+    assert!(answers[0].2.contains("needs a tokio runtime"), "{}", answers[0].2);
+    assert!(!answers[0].2.contains("provider"), "{}", answers[0].2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_has_ten_minutes_unless_it_or_its_kit_was_told_otherwise() {
+    assert_eq!(tool::DEFAULT_TIMEOUT, Duration::from_mins(10));
+    let minutes = |minutes: u64| naps(&[minutes * 60_000]);
+    let run = async |tool: Tool, kit: Option<Duration>, reply: Reply| {
+        let model = Scripted::new([reply, "fine".into()]);
+        let kit = match kit {
+            Some(limit) => turnstream::Toolkit::new([tool]).with_timeout(limit),
+            None => turnstream::Toolkit::new([tool]),
+        };
+        let (told, took) = timed(&agent(model).with_kit(kit)).await;
+        (kinds(&told.handle.history())[0], took.as_secs() / 60)
+    };
+    let never = Timeouts::NEVER;
+    assert_eq!(run(nap("nap"), None, minutes(9)).await, (ResultKind::Ok, 9));
+    assert_eq!(run(nap("nap"), None, minutes(11)).await, (ResultKind::Timeout, 10));
+    assert_eq!(run(nap("nap").with_timeout(never), None, minutes(99)).await, (ResultKind::Ok, 99));
+    assert_eq!(run(nap("nap"), Some(never), minutes(99)).await, (ResultKind::Ok, 99));
+    assert_eq!(run(nap("nap"), Some(60 * SECOND), minutes(2)).await, (ResultKind::Timeout, 1));
+    // The tool's own word counts before that of its kit.
+    let own = nap("nap").with_timeout(180 * SECOND);
+    assert_eq!(run(own, Some(never), minutes(4)).await, (ResultKind::Timeout, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_and_a_wait_for_a_person_have_no_limit_of_their_own() {
+    let inner = Scripted::new([Reply::text("fine").delay(Duration::from_hours(3))]);
+    let child = agent(inner).as_tool("child", "Helps").unwrap();
+    let model =
+        Scripted::new([Reply::new().call("child", json!({ "prompt": "go" })), "fine".into()]);
+    let (told, took) = timed(&agent(model).with_tools([child])).await;
+    assert_eq!((kinds(&told.handle.history()), took.as_secs()), (vec![ResultKind::Ok], 3 * 3600));
+
+    let model = Scripted::new([call_of("a", "t"), "fine".into()]);
+    let tool = fine("t", &Counter::default()).needs_approval();
+    let mut run = agent(model).with_tools([tool]).interactive().run("go");
+    let asked =
+        until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::ApprovalRequested(_))));
+    let Event::Tool(ToolEvent::ApprovalRequested(call)) = asked.await else { unreachable!() };
+    assert!(run.next().now_or_never().is_none());
+    advance(Duration::from_hours(24)).await;
+    run.approve(&call).unwrap();
+    let outcome = run.outcome().await;
+    assert_eq!(kinds(&outcome.new_items), [ResultKind::Ok]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_had_finished_stays_though_the_run_is_out_of_time_before_it_is_told() {
+    // Both are done at the same moment, and the consumer pauses after the first.
+    let model = Scripted::new([naps(&[1_000, 1_000]), "never".into()]);
+    let agent = agent(model).with_tools([nap("nap")]).with_budget(time(5));
+    let mut run = agent.run("go");
+    let mut events = Vec::new();
+    loop {
+        events.push(run.next().await.unwrap().unwrap());
+        if events.last().unwrap().tool_output().is_some() {
+            break;
+        }
+    }
+    advance(9 * SECOND).await;
+    let told = told_from(events, run).await;
+    check_time_up(&told.outcome, 10_000);
+    let history = told.handle.history();
+    assert_eq!(kinds(&history)[0], ResultKind::Ok);
+}
