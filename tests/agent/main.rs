@@ -12,6 +12,7 @@
 //! | `context`, `compaction` | compaction, token estimates, and injected context |
 //! | `budget`, `money` | limits on spending, and the price of a run |
 //! | `time` | the time that a run and a tool may take |
+//! | `pools` | what a tree of agents shares: tokens, and a limit on concurrency |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
@@ -31,6 +32,7 @@ mod mix;
 mod money;
 mod outcomes;
 mod own_body;
+mod pools;
 mod replay;
 mod structured_output;
 #[path = "../support/mod.rs"]

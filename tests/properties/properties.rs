@@ -16,6 +16,7 @@
 //! | `classes` | an exclusive call runs alone and in its order |
 //! | `clip` | clipped content keeps its head, its tail and its media |
 //! | `budget` | nudging stops |
+//! | `pools` | tokens are granted in order, and whoever may go is woken |
 //! | `json_lines` | JSON lines are the same in any cut |
 
 mod anthropic;
@@ -34,6 +35,7 @@ mod gemini;
 mod json_lines;
 mod loop_stream;
 mod openai_responses;
+mod pools;
 mod retry;
 mod sessions;
 mod settle;

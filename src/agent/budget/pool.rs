@@ -21,8 +21,8 @@ const PER_ANSWER: u64 = 4_096;
 /// waits until it is its turn; one that is alone is granted while anything is left. What was really
 /// used is taken out at the end of the turn, and the rest is given back; a drop gives it back, too. A
 /// run whose pool is spent ends as `budget`. So with `max_output_tokens` set, a pool is overdrawn by
-/// at most one answer, as far as the estimates of requests are right; without it, by what answers are
-/// longer than `per_answer`. Requests of a compactor, and a last turn to
+/// at most one request and its answer, as far as the estimates of requests are right; without it, also
+/// by what answers are longer than `per_answer`. Requests of a compactor, and a last turn to
 /// [wrap up](crate::agent::Budget::wrap_up) with a pool that is spent, do not wait and are counted
 /// afterwards.
 ///

@@ -1,0 +1,392 @@
+//! What a tree of agents shares: tokens that are reserved before they are used, and a limit on how
+//! much goes on at once.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use turnstream::agent::{Budget, Pool};
+use turnstream::context::{QuarterOfBytes, estimate_request};
+use turnstream::event::{BudgetKind, Reason, ToolEvent, Transition};
+use turnstream::item::ResultKind;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Event, Outcome, Request, Run, Usage};
+
+use crate::support::runs::{agent, call, call_of, kinds, until};
+use crate::support::tools::{Counter, answering, fine};
+use crate::support::world::told;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// As many tokens as the request is estimated at, and so many in the answer.
+fn usage(request: &Request, output_tokens: u64) -> Usage {
+    let input_tokens = estimate_request(request, &QuarterOfBytes);
+    Usage { input_tokens, output_tokens, ..Usage::default() }
+}
+
+/// Calls `t` four times, one in each turn, and takes a second for each answer of `tokens` tokens.
+fn busy(tokens: u64) -> Scripted {
+    Scripted::function(move |request, _| {
+        let results = request.history.iter().filter(|item| item.as_tool_result().is_some()).count();
+        let reply = match results {
+            0..4 => Reply::new().call("t", json!({})),
+            _ => Reply::text("fine"),
+        };
+        reply.usage(usage(request, tokens)).delay(SECOND)
+    })
+}
+
+/// A pool is spent, and overdrawn by no more than the largest of these requests with its answer of
+/// 100 tokens.
+#[track_caller]
+fn check_overdrawn(pool: &Pool, model: &Scripted) {
+    let requests = model.requests();
+    let largest = requests.iter().map(|request| usage(request, 100).total()).max().unwrap();
+    let range = pool.limit()..pool.limit() + largest;
+    assert!(range.contains(&pool.used()), "{} of {range:?}", pool.used());
+}
+
+fn ended(outcomes: &[Outcome], reason: Reason) -> usize {
+    outcomes.iter().filter(|outcome| outcome.reason == reason).count()
+}
+
+/// Fifty runs of an agent beside each other.
+async fn fifty(agent: &Agent) -> Vec<Outcome> {
+    join_all((0..50).map(|_| agent.run("go").outcome())).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
+    let pool = Pool::tokens(3_000);
+    let model = busy(100);
+    let agent = agent(model.clone())
+        .with_tools([fine("t", &Counter::default())])
+        .with_max_output_tokens(100)
+        .with_budget(Budget::new().pool(&pool));
+    let outcomes = fifty(&agent).await;
+    println!("{} of 3,000 tokens were used", pool.used());
+    check_overdrawn(&pool, &model);
+    assert_eq!(outcomes.iter().map(|outcome| outcome.usage.total()).sum::<u64>(), pool.used());
+    assert!(ended(&outcomes, Reason::Budget) > 0, "the pool was too small for all");
+    assert_eq!(ended(&outcomes, Reason::Budget) + ended(&outcomes, Reason::Completed), 50);
+    assert_eq!(pool.reserved(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn agents_on_several_threads_keep_to_the_pool_and_none_waits_for_ever() {
+    for _ in 0..20 {
+        let pool = Pool::tokens(3_000);
+        let model = Scripted::function(|request, _| {
+            Reply::new().call("t", json!({})).usage(usage(request, 100))
+        });
+        let agent = Agent::new(model.clone())
+            .with_tools([fine("t", &Counter::default())])
+            .with_max_output_tokens(100)
+            .with_budget(Budget::new().pool(&pool));
+        let runs: Vec<_> = (0..50).map(|_| tokio::spawn(agent.run("go").outcome())).collect();
+        let outcomes: Vec<_> = join_all(runs).await.into_iter().map(Result::unwrap).collect();
+        check_overdrawn(&pool, &model);
+        assert_eq!((ended(&outcomes, Reason::Budget), pool.reserved()), (50, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
+    let pool = Pool::tokens(1_000);
+    let limited =
+        |agent: Agent| agent.with_max_output_tokens(100).with_budget(Budget::new().pool(&pool));
+    let children = busy(100);
+    let child = limited(agent(children.clone()).with_tools([fine("t", &Counter::default())]));
+    let child = child.as_tool("child", "Helps").unwrap();
+    let calls =
+        (0..64).fold(Reply::new(), |reply, _| reply.call("child", json!({ "prompt": "go" })));
+    let model = Scripted::function(move |request, _| calls.clone().usage(usage(request, 100)));
+    let outcome = limited(agent(model).with_tools([child])).run("go").outcome().await;
+    assert_eq!(outcome.reason, Reason::Budget);
+    println!("{} of 1,000 tokens were used", pool.used());
+    check_overdrawn(&pool, &children);
+    assert_eq!(outcome.usage.total() + outcome.nested_usage.total(), pool.used());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_limit_of_answers_so_many_tokens_are_reserved_as_the_pool_says() {
+    // An answer is four times as long as it is expected.
+    let pool = Pool::tokens(3_000).with_per_answer(100);
+    let agent = agent(busy(400))
+        .with_tools([fine("t", &Counter::default())])
+        .with_budget(Budget::new().pool(&pool));
+    fifty(&agent).await;
+    assert!(pool.used() > 3_400, "overdrawn by more than one answer: {}", pool.used());
+    assert_eq!(Pool::tokens(1).per_answer(), 4_096);
+
+    let pool = Pool::tokens(3_000).with_per_answer(400);
+    let agent = agent.with_budget(Budget::new().pool(&pool));
+    fifty(&agent).await;
+    assert!((3_000..=3_400).contains(&pool.used()), "{}", pool.used());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_does_not_fit_goes_alone_while_anything_is_left() {
+    let pool = Pool::tokens(50);
+    let model = Scripted::function(|_, _| {
+        Reply::text("fine").usage(Usage { input_tokens: 10, ..Usage::default() }).delay(SECOND)
+    });
+    let agent = agent(model.clone()).with_budget(Budget::new().pool(&pool));
+    let began = Instant::now();
+    let outcomes = join_all((0..7).map(|_| agent.run("go").outcome())).await;
+    assert_eq!(began.elapsed(), 5 * SECOND, "one after the other");
+    assert_eq!((ended(&outcomes, Reason::Completed), ended(&outcomes, Reason::Budget)), (5, 2));
+    let refused = outcomes.iter().find(|outcome| outcome.reason == Reason::Budget).unwrap();
+    assert_eq!(refused.budget.unwrap().kind, BudgetKind::Pool);
+    assert_eq!((refused.turns, model.requests().len()), (0, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_are_served_in_order_and_none_overtakes() {
+    let pool = Pool::tokens(100);
+    let first = pool.reserve(60).await.unwrap();
+    let mut large = pool.reserve(80);
+    let mut small = pool.reserve(10);
+    assert!((&mut large).now_or_never().is_none());
+    assert!((&mut small).now_or_never().is_none(), "it would fit, and came later");
+    drop(first);
+    // It is woken, and may be polled in any order: its place is kept.
+    let small = (&mut small).now_or_never().map(Result::unwrap);
+    assert!(small.is_some(), "both fit now");
+    assert_eq!(pool.reserved(), 10);
+    let large = (&mut large).now_or_never().unwrap().unwrap();
+    assert_eq!((large.tokens(), pool.reserved()), (80, 90));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_dropped_gives_back_what_it_reserved_at_any_poll() {
+    let pool = Pool::tokens(1_000);
+    let make = || {
+        let agent = agent(busy(100)).with_tools([fine("t", &Counter::default())]);
+        agent.with_max_output_tokens(100).with_budget(Budget::new().pool(&pool))
+    };
+    for polls in 0..40 {
+        let mut run = make().run("go");
+        for _ in 0..polls {
+            if run.next().now_or_never().is_none() {
+                tokio::time::advance(SECOND).await;
+            }
+        }
+        let mut beside = pool.reserve(1_000);
+        let is_free = (&mut beside).now_or_never().is_some();
+        drop(run);
+        assert_eq!(pool.reserved(), 0, "after {polls} polls");
+        assert!(is_free || (&mut beside).now_or_never().is_some(), "the next one gets it");
+        // What was used is.
+        if pool.is_spent() {
+            return;
+        }
+    }
+    panic!("nothing was used");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_run_counts_while_it_waits_for_the_pool() {
+    let pool = Pool::tokens(100);
+    let all = pool.reserve(100).await.unwrap();
+    let model = Scripted::new(["never"]);
+    let budget = Budget::new().pool(&pool).time(5 * SECOND);
+    let began = Instant::now();
+    let told = told(agent(model.clone()).with_budget(budget).run("go")).await;
+    assert_eq!((began.elapsed(), told.outcome.reason), (5 * SECOND, Reason::Budget));
+    assert_eq!(told.outcome.budget.unwrap().kind, BudgetKind::Time);
+    assert_eq!(model.requests().len(), 0);
+    drop(all);
+    assert!(pool.reserve(100).now_or_never().is_some(), "its place in the order is given up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_while_a_run_waited_for_the_pool_is_in_its_request() {
+    let pool = Pool::tokens(1_000);
+    let all = pool.reserve(1_000).await.unwrap();
+    let model = Scripted::new(["fine"]);
+    let mut run = agent(model.clone()).with_budget(Budget::new().pool(&pool)).run("go");
+    assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
+    assert!(run.next().now_or_never().is_none(), "it waits");
+    run.steer("Be brief.").unwrap();
+    drop(all);
+    assert_eq!(run.outcome().await.reason, Reason::Completed);
+    let history = &model.requests()[0].history;
+    assert!(history.iter().any(|item| item.as_user().is_some_and(|it| it.text() == "Be brief.")));
+}
+
+/// Drives a run, and tells the most that went on at once: requests that are open, and calls that run.
+async fn most_at_once(run: Run, models: &[&Scripted], tools: &Counter) -> (Outcome, usize) {
+    let mut run = run;
+    let mut most = 0;
+    for _ in 0..10_000 {
+        match run.next().now_or_never() {
+            Some(Some(event)) => {
+                if let Some(outcome) = event.unwrap().finished() {
+                    return (outcome.clone(), most);
+                }
+            }
+            Some(None) => unreachable!("`Finished` comes first"),
+            None => tokio::time::advance(SECOND / 10).await,
+        }
+        let requests: usize = models.iter().map(|model| model.in_flight()).sum();
+        most = most.max(requests + tools.now());
+    }
+    panic!("it does not end");
+}
+
+/// A tool that takes a second.
+fn slow(counter: &Counter) -> Tool {
+    answering("t", counter, |_| async {
+        sleep(SECOND).await;
+        "done".to_owned()
+    })
+}
+
+/// Makes three calls of a tool in its first turn, and takes a second for each turn.
+fn three_calls(name: &'static str) -> Scripted {
+    Scripted::function(move |request, _| {
+        let reply = match request.history.iter().any(|item| item.as_tool_result().is_some()) {
+            true => Reply::text("fine"),
+            false => {
+                (0..3).fold(Reply::new(), |reply, _| reply.call(name, json!({ "prompt": "go" })))
+            }
+        };
+        reply.delay(SECOND)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_and_calls_of_a_tree_keep_to_one_limit_and_parents_do_not_starve_children() {
+    for limit in [1, 2, 5, 100] {
+        let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::new(limit).unwrap());
+        let budget = Budget::new().pool(&pool);
+        let tools = Counter::default();
+        let (leaf, middle, top) = (three_calls("t"), three_calls("leaf"), three_calls("middle"));
+        let nested = agent(leaf.clone()).with_tools([slow(&tools)]).with_budget(budget.clone());
+        let nested = nested.as_tool("leaf", "Helps").unwrap();
+        let nested = agent(middle.clone()).with_tools([nested]).with_budget(budget.clone());
+        let nested = nested.as_tool("middle", "Helps").unwrap();
+        let tree = agent(top.clone()).with_tools([nested]).with_budget(budget);
+        let (outcome, most) = most_at_once(tree.run("go"), &[&leaf, &middle, &top], &tools).await;
+        assert_eq!(outcome.reason, Reason::Completed);
+        assert_eq!((tools.began(), tools.now()), (27, 0), "9 leaves call 3 times each");
+        assert!(most <= limit, "{most} at once, where {limit} may be");
+        // 9 leaves of 3 calls each would go on at once.
+        assert_eq!(most, limit.min(27));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_for_a_slot_begin_in_call_order() {
+    let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
+    let tools = Counter::default();
+    let model = three_calls("t");
+    let agent = agent(model).with_tools([slow(&tools)]).with_budget(Budget::new().pool(&pool));
+    let told = told(agent.run("go")).await;
+    let started: Vec<_> = told.events.iter().filter_map(started).collect();
+    assert_eq!(started, ["call_1_1", "call_1_2", "call_1_3"]);
+    let began = told.events.iter().position(|event| started_of(event, "call_1_2")).unwrap();
+    let done = told.events.iter().position(|event| event.tool_output().is_some()).unwrap();
+    assert!(done < began, "the second begins when the first is done");
+}
+
+fn started(event: &Event) -> Option<&str> {
+    match event {
+        Event::Tool(ToolEvent::Started { call_id, .. }) => Some(call_id),
+        _ => None,
+    }
+}
+
+fn started_of(event: &Event, id: &str) -> bool {
+    started(event) == Some(id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_person_takes_no_slot() {
+    let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
+    let tools = Counter::default();
+    let model = Scripted::new([call_of("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
+    let agent = agent(model)
+        .with_tools([fine("asks", &Counter::default()).needs_approval(), slow(&tools)])
+        .with_budget(Budget::new().pool(&pool))
+        .interactive();
+    let mut run = agent.run("go");
+    // The other call runs and ends while the first one waits.
+    until(&mut run, |event| event.tool_output().is_some_and(|result| result.call_id == "b")).await;
+    assert!(run.next().now_or_never().is_none());
+    assert!(pool.slot().now_or_never().is_some(), "the slot is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_nobody_takes_any_more_goes_to_the_next_in_order() {
+    let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
+    let held = pool.slot().await;
+    let (mut first, mut second) = (pool.slot(), pool.slot());
+    assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
+    drop(held);
+    // It was its turn, and it is gone.
+    assert!((&mut second).now_or_never().is_none(), "the first one's place is kept");
+    drop(first);
+    assert!((&mut second).now_or_never().is_some());
+}
+
+/// Five calls in one turn.
+fn five_calls() -> Reply {
+    ["a", "b", "c", "d", "e"].iter().fold(Reply::new(), |reply, id| reply.call_raw(id, "t", "{}"))
+}
+
+#[tokio::test]
+async fn of_five_calls_where_three_may_run_the_first_three_run_and_the_run_ends() {
+    let ran = Counter::default();
+    let model = Scripted::new([five_calls(), "never".into()]);
+    let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
+    let told = told(agent.with_budget(Budget::new().tool_calls(3)).run("go")).await;
+    let (ok, budget) = (ResultKind::Ok, ResultKind::Budget);
+    assert_eq!(kinds(&told.handle.history()), [ok, ok, ok, budget, budget]);
+    assert_eq!((ran.began(), model.requests().len()), (3, 1));
+    let exceeded = told.outcome.budget.unwrap();
+    assert_eq!((told.outcome.reason, exceeded.kind), (Reason::Budget, BudgetKind::ToolCalls));
+    assert_eq!((exceeded.used, exceeded.limit), (3, 3));
+}
+
+#[tokio::test]
+async fn after_the_last_call_that_may_run_the_model_may_still_answer() {
+    let ran = Counter::default();
+    let model = Scripted::new([call("a"), "fine".into()]);
+    let agent = agent(model).with_tools([fine("t", &ran)]);
+    let outcome = agent.with_budget(Budget::new().tool_calls(1)).run("go").outcome().await;
+    assert_eq!(
+        (outcome.reason, outcome.text.as_str(), ran.began()),
+        (Reason::Completed, "fine", 1)
+    );
+}
+
+#[tokio::test]
+async fn calls_that_cannot_run_use_up_no_place_of_those_that_can() {
+    let ran = Counter::default();
+    let calls = call_of("x", "nothing").call_raw("y", "t", "[").call_raw("a", "t", "{}");
+    let model = Scripted::new([calls.call_raw("b", "t", "{}"), "never".into()]);
+    let agent = agent(model).with_tools([fine("t", &ran)]);
+    let told = told(agent.with_budget(Budget::new().tool_calls(1)).run("go")).await;
+    let history = told.handle.history();
+    let kinds = kinds(&history);
+    assert_eq!(kinds[2..], [ResultKind::Ok, ResultKind::Budget], "{kinds:?}");
+    assert_eq!((ran.began(), told.outcome.reason), (1, Reason::Budget));
+}
+
+#[tokio::test]
+async fn with_a_last_turn_the_model_reads_what_was_not_run() {
+    let model = Scripted::new([five_calls(), "what I have".into()]);
+    let agent = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
+    let told = told(agent.with_budget(Budget::new().tool_calls(3).wrap_up()).run("go")).await;
+    assert_eq!(told.outcome.reason, Reason::Budget);
+    assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("what I have", 2));
+    assert_eq!(kinds(&model.requests()[1].history).len(), 5);
+    let wraps_up = |event: &Event| matches!(event, Event::Continued { reason: Transition::WrapUp });
+    assert!(told.events.iter().any(wraps_up));
+}
