@@ -78,7 +78,7 @@ async fn main() -> Result<(), Error> {
 
     println!("\n# a pool of 4,000 tokens ends the sub-agent, and then its parent");
     let pool = Pool::tokens(4_000);
-    let budget = Budget::new().pool(&pool).wrap_up_reserve(500);
+    let budget = Budget::new().pool(&pool).wrap_up_reserve(1_500);
     let child = agent.with_budget(budget.clone());
     let boss = Scripted::function(|request, _n| {
         let reply = match request.options.tool_choice == ToolChoice::None {

@@ -57,8 +57,8 @@ fn body(
         let said = if state.resuming.is_some() {
             Ok(None)
         } else {
-            loop {
-                if let Some(next) = parts.facts(&mut state, None).instead(&state) {
+            let request = loop {
+                if let Some(next) = parts.facts(&mut state).instead(&state) {
                     let (events, step) = state.then(next, || parts.id());
                     for event in events {
                         yield Step::Value(event);
@@ -71,11 +71,13 @@ fn body(
                 }
                 if let Some(event) = parts.make_room(&mut state).await {
                     yield Step::Value(event);
-                } else if !parts.admit(&state).await {
-                    break;
+                    continue;
                 }
-            }
-            let request = parts.request(&mut state).await?;
+                let request = parts.request(&mut state).await?;
+                if parts.admit(&mut state, &request).await {
+                    break request;
+                }
+            };
             yield Step::Value(parts.turn_started(&state));
             let mut events = parts.ask(&state, request).await?;
             loop {
@@ -96,7 +98,7 @@ fn body(
 
         let next = match said {
             Ok(turn) => {
-                let facts = parts.facts(&mut state, turn.as_deref());
+                let facts = parts.facts(&mut state);
                 let decision = match &turn {
                     Some(turn) => {
                         parts.observe(&mut state, turn).await?;
@@ -118,7 +120,7 @@ fn body(
                     (Decision::Then(next), _) => parts.unless_stopped(&state, next).await?,
                     (Decision::Stop, Some(turn)) => parts.at_stop(&mut state, &turn).await?,
                     (Decision::RunTools | Decision::Stop, _) => {
-                        let facts = parts.facts(&mut state, None);
+                        let facts = parts.facts(&mut state);
                         let next = after_tools(&state, !state.pending.is_empty(), &facts);
                         parts.unless_stopped(&state, next).await?
                     }
@@ -131,7 +133,7 @@ fn body(
             }
             Err(error) => {
                 let retracted = parts.failed(&state, &error);
-                let mut facts = parts.facts(&mut state, None);
+                let mut facts = parts.facts(&mut state);
                 let mut next = on_error(&state, &error, &facts);
                 let mut compacted = None;
                 if next == Some(Next::Compact) {

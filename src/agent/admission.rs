@@ -1,99 +1,133 @@
 //! Waiting for the pool before a request is sent.
 
-use std::sync::{Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::agent::budget::{Reservation, Slot};
+use crate::agent::control::When;
+use crate::agent::room::COUNTER;
+use crate::agent::within::caught;
 use crate::agent::{Parts, State};
 use crate::context::{QuarterOfBytes, estimate_request};
+use crate::request::Request;
 
 /// What a run holds of its pool for the request that is due or open.
 #[derive(Debug, Default)]
-pub(super) struct Admission(Mutex<Option<Held>>);
+pub(super) struct Admission(Mutex<Waited>);
+
+#[derive(Debug, Default)]
+struct Waited {
+    held: Option<Held>,
+    /// It was the run's turn, and it had something else to do first.
+    gave_way: bool,
+}
 
 #[derive(Debug)]
 struct Held {
-    /// `None` for a last turn that a spent pool does not hold up.
-    _reservation: Option<Reservation>,
+    _reservation: Reservation,
     _slot: Slot,
-    /// Whether the request was handed to the provider.
-    is_sent: bool,
 }
 
 impl Admission {
-    /// The request is handed to the provider.
-    pub(super) fn sent(&self) {
-        if let Some(held) = &mut *self.lock() {
-            held.is_sent = true;
-        }
-    }
-
-    /// The turn is over, and what it used is counted: gives back what was held for it.
+    /// The request is over, and what it used is counted: gives back what was held for it.
     pub(super) fn settle(&self) {
-        let settled = self.lock().take_if(|held| held.is_sent);
+        let settled = self.lock().held.take();
         drop(settled);
     }
 
-    /// The run is over.
-    pub(super) fn clear(&self) {
-        let held = self.lock().take();
-        drop(held);
-    }
-
-    fn is_held(&self) -> bool {
-        self.lock().is_some()
-    }
-
     fn hold(&self, held: Held) {
-        *self.lock() = Some(held);
+        let before = self.lock().held.replace(held);
+        drop(before);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Held>> {
+    /// Whether the run gave way when it was its turn; notes whether it does now.
+    fn gives_way(&self, now: bool) -> bool {
+        std::mem::replace(&mut self.lock().gave_way, now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waited> {
         // Nothing of a user runs while the lock is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Parts {
-    /// Waits until the [pool](crate::agent::Pool) of the run has tokens and a slot for the next
-    /// request, and takes them. They are given back when the turn is over, or the run is dropped.
+    /// Waits until the [pool](crate::agent::Pool) of the run has tokens and a slot for a request, and
+    /// takes them. They are given back when the turn is over, or the run is dropped.
     ///
-    /// Returns whether it had to wait: then what is known may have changed, and is to be looked at
-    /// again before the request is made. It never waits twice in a row.
+    /// Returns whether the request is to be sent. It is not if the pool is spent, or if something has
+    /// come up while the run waited that is to be looked at first, such as words of a holder. Then the
+    /// request does not count, and what comes next is looked for again, from [`facts`](Self::facts)
+    /// on; the run keeps its place in the order.
     ///
-    /// The tokens are those of the ledger, estimated, and of the longest answer that the agent's
-    /// options allow; what hooks make of the request is not known yet.
-    pub async fn admit(&self, state: &State) -> bool {
-        let admission = self.control().admission();
-        let Some(pool) = self.agent().budget.shared_pool() else { return false };
+    /// Without a pool it returns `true` at once. Dropping the future gives the place in the order up.
+    pub async fn admit(&self, state: &mut State, request: &Request) -> bool {
+        if self.agent().budget.shared_pool().is_none() {
+            return true;
+        }
+        // Boxed, so that it takes no room in the body of a run without a pool.
+        let admitted = Box::pin(self.is_admitted(state, request)).await;
+        if !admitted {
+            state.model_calls = state.model_calls.saturating_sub(1);
+        }
+        admitted
+    }
+
+    async fn is_admitted(&self, state: &State, request: &Request) -> bool {
+        let Some(pool) = self.agent().budget.shared_pool() else { return true };
         if self.tape().is_playing() {
-            return self.tape().waited(false);
+            return !self.tape().gave_way(false);
         }
-        if admission.is_held() {
-            return false;
-        }
-        let request = self.agent().request(&state.history);
-        let input = match &self.agent().window {
-            Some(window) => window.estimate(&request),
-            None => estimate_request(&request, &QuarterOfBytes),
-        };
+        let admission = self.control().admission();
+        // Of a request before this one, in a body that does not say when it is over.
+        self.request_is_over();
         let answer = request.options.max_output_tokens.map_or(pool.per_answer(), u64::from);
-        let mut waited = false;
-        let reservation = match now_or_later(&mut waited, pool.reserve(input + answer)).await {
-            Ok(reservation) => Some(reservation),
-            // The last turn is not held up.
-            Err(_) if state.wrapping_up.is_some() => None,
-            // The body finds that the pool is spent when it looks again.
-            Err(_) => return self.tape().waited(true),
+        let tokens = self.estimate(request).saturating_add(answer);
+        let keeping = match state.wrapping_up {
+            Some(_) => 0,
+            None => self.agent().budget.reserve_tokens(),
         };
-        let slot = now_or_later(&mut waited, pool.slot()).await;
-        admission.hold(Held { _reservation: reservation, _slot: slot, is_sent: false });
-        self.tape().waited(waited)
+        let first = admission.gives_way(false);
+        let mut waited = false;
+        let reservation = pool.reserve_keeping(tokens, keeping).first(first);
+        let Ok(reservation) = now_or_later(&mut waited, reservation).await else {
+            return !self.tape().gave_way(true);
+        };
+        let slot = now_or_later(&mut waited, pool.slot().first(first)).await;
+        if waited && self.has_news(state) {
+            drop((slot, reservation));
+            admission.gives_way(true);
+            return !self.tape().gave_way(true);
+        }
+        admission.hold(Held { _slot: slot, _reservation: reservation });
+        true
+    }
+
+    /// Whether something is known now that decides on the request.
+    fn has_news(&self, state: &State) -> bool {
+        let (control, budget) = (self.control(), &self.agent().budget);
+        let spent = self.spent(state);
+        let exceeded = state.wrapping_up.is_none() && budget.exceeded(&spent).is_some();
+        control.is_waiting(When::NextRequest)
+            || control.is_stopping()
+            || exceeded
+            || budget.has_nothing_left(&spent)
+    }
+
+    /// How many tokens a request is estimated at. A counter that panics is replaced.
+    fn estimate(&self, request: &Request) -> u64 {
+        let counted = self
+            .agent()
+            .window
+            .as_ref()
+            .and_then(|window| caught(COUNTER, || window.estimate(request)).ok());
+        counted.unwrap_or_else(|| estimate_request(request, &QuarterOfBytes))
     }
 }
 
 /// Waits for a future, and notes whether it was not ready at once.
 async fn now_or_later<F: Future>(waited: &mut bool, future: F) -> F::Output {
-    let mut future = std::pin::pin!(future);
+    let mut future = pin!(future);
     std::future::poll_fn(|cx| {
         let polled = future.as_mut().poll(cx);
         *waited |= polled.is_pending();

@@ -221,7 +221,7 @@ impl Control {
         drop(self.waker.take());
         self.close_verdicts();
         drop(self.take_started());
-        self.admission.clear();
+        self.change_data(|_| RunData::new());
         let mut said = lock(&self.said);
         said.over = true;
         let steered = std::mem::take(&mut said.steered);

@@ -18,7 +18,7 @@ impl Parts {
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a stop hook or a validation fails.
     pub async fn at_stop(&self, state: &mut State, turn: &Turn) -> Result<Next, Error> {
-        let facts = self.facts(state, None);
+        let facts = self.facts(state);
         let next = at_stop(state, AtStop::Fine, &facts);
         if next == Next::Continue(Transition::Steering) {
             // Nobody is asked about an end that is none.
@@ -40,7 +40,7 @@ impl Parts {
                 said
             }
         };
-        let facts = self.facts(state, None);
+        let facts = self.facts(state);
         let next = at_stop(state, said, &facts);
         let goes_back = matches!(next, Next::Say { transition: Transition::StopHookBlocking, .. });
         state.sent_back |= sends_back && goes_back;

@@ -2,13 +2,12 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 
 use crate::agent::hook::Permitted;
-use crate::agent::{Parts, State, WaitForSlot};
+use crate::agent::{Parts, State};
 use crate::error::Error;
 use crate::item::{Json, Report, ToolCall, ToolResult};
 use crate::tool::{Answer, Gate, Permit, Tool, ToolContext, Verdict, redact_all};
@@ -31,13 +30,11 @@ impl Parts {
 pub(super) struct RunGate {
     parts: Parts,
     state: State,
-    /// `Some` while the next call waits for a slot of the pool.
-    slot: Option<WaitForSlot>,
 }
 
 impl RunGate {
     pub(super) fn new(parts: Parts, state: State) -> Self {
-        Self { parts, state, slot: None }
+        Self { parts, state }
     }
 
     /// The verdict that the run was resumed with. It holds for exactly the call it was given for.
@@ -91,13 +88,9 @@ impl Gate for RunGate {
         self.parts.agent().interactive || self.parts.control().holds_verdict_or_closes()
     }
 
-    fn poll_slot(&mut self, _call: &ToolCall, cx: &mut Context<'_>) -> Poll<Box<dyn Any + Send>> {
-        let Some(pool) = self.parts.agent().budget.shared_pool() else {
-            return Poll::Ready(Box::new(()));
-        };
-        let slot = ready!(self.slot.get_or_insert_with(|| pool.slot()).poll_unpin(cx));
-        self.slot = None;
-        Poll::Ready(Box::new(slot))
+    fn slot(&mut self, _call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
+        let slot = self.parts.agent().budget.shared_pool()?.slot();
+        Some(slot.map(|slot| -> Box<dyn Any + Send> { Box::new(slot) }).boxed())
     }
 
     fn starts(&mut self, context: &ToolContext) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::stream;
 
 use crate::agent::budget::Spent;
-use crate::agent::control::{Control, When};
+use crate::agent::control::{Charged, Control, When};
 use crate::agent::gate::RunGate;
 use crate::agent::replay::{Outside, Tape};
 use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
@@ -64,29 +64,20 @@ impl Parts {
         self.tape.id().unwrap_or_else(|| self.agent.ids.draw())
     }
 
-    /// What is known besides the state, which keeps the budget that is spent. `turn` is the one
-    /// whose calls are to be decided on.
-    pub fn facts(&self, state: &mut State, turn: Option<&Turn>) -> Facts {
+    /// What is known besides the state, which keeps the budget that is spent.
+    pub fn facts(&self, state: &mut State) -> Facts {
         let budget = &self.agent.budget;
-        // Another model than the one that was asked may have answered, at a price of its own.
-        if let Some(answered) = turn.and_then(Turn::model)
-            && let Ok(Some(price)) = budget.price_of(answered)
-        {
-            self.control().set_price(Some(price));
-        }
         let spent = self.spent(state);
-        let calls = turn.map_or(0, |turn| turn.calls().len());
-        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
         let mut outside = Outside {
             steered: self.control().is_waiting(When::NextRequest),
             follow_up: self.control().is_waiting(When::ModelStops),
             stopping: self.control().is_stopping(),
             exceeded: budget.exceeded(&spent),
-            too_many_calls: budget.too_many_calls(&spent, calls),
-            is_time_up: budget.is_time_up(spent.elapsed),
+            too_many_calls: budget.too_many_calls().filter(|_| state.limited_calls > 0),
+            nothing_left: budget.has_nothing_left(&spent),
         };
         self.tape.facts(&mut outside);
-        let Outside { steered, follow_up, stopping, exceeded, too_many_calls, is_time_up } =
+        let Outside { steered, follow_up, stopping, exceeded, too_many_calls, nothing_left } =
             outside;
         if state.wrapping_up.is_none() {
             state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
@@ -105,27 +96,35 @@ impl Parts {
             too_many_calls,
             can_compact: self.agent.compactor.is_some() && !context::was_compacted(&state.history),
             fallbacks: self.agent.fallbacks.len(),
-            // Without time left for it there is no last turn.
-            wrap_up: budget.wants_wrap_up() && !is_time_up,
+            nothing_left,
+            wrap_up: budget.wants_wrap_up() && !nothing_left,
         }
     }
 
     /// What the run has used. What came on top since the last time is drawn from the pool.
     pub fn spent(&self, state: &State) -> Spent {
-        let budget = &self.agent.budget;
-        let charged = self.control().charge(self.handle.usage(), |more| {
-            if !self.tape.is_playing() {
-                budget.drain(more);
-            }
-        });
-        // What was used is counted: the rest of what was kept for it is given back.
-        self.control().admission().settle();
+        let charged = self.charge();
         Spent {
             usage: charged.usage,
             cost: charged.cost,
             elapsed: self.control().started().elapsed(),
             tool_calls: state.tool_calls,
         }
+    }
+
+    fn charge(&self) -> Charged {
+        self.control().charge(self.handle.usage(), |more| {
+            if !self.tape.is_playing() {
+                self.agent.budget.drain(more);
+            }
+        })
+    }
+
+    /// The request is answered, or has failed: what it used is counted, and the rest of what was
+    /// reserved for it is given back.
+    pub(super) fn request_is_over(&self) {
+        self.charge();
+        self.control().admission().settle();
     }
 
     /// What is said before the next request: what hooks noted, what was steered, and a follow-up
@@ -233,8 +232,18 @@ impl Parts {
         if !is_last && may_ask_again {
             request.retries = request.retries.except(|error| another_could(error.kind()));
         }
-        self.control().admission().sent();
         self.provider(state).stream_turn(request)
+    }
+
+    /// Counts what a turn used that is complete, at the price of the model that answered.
+    pub(super) fn turn_is_complete(&self, turn: &Turn) {
+        // Another model than the one that was asked may have answered, at a price of its own.
+        if let Some(answered) = turn.model()
+            && let Ok(Some(price)) = self.agent.budget.price_of(answered)
+        {
+            self.control().set_price(Some(price));
+        }
+        self.request_is_over();
     }
 
     /// Tells hooks of a turn, and keeps what they want said next.
@@ -252,6 +261,7 @@ impl Parts {
     /// Tells hooks of a failure. Gives what takes the open turn back, if anything of it came.
     pub fn failed(&self, state: &State, error: &Error) -> Option<Event> {
         self.tape.failed(error);
+        self.request_is_over();
         self.agent.hooks.failure(state, error);
         let usage = PartialTurn::of(error).map_or_else(Usage::default, PartialTurn::usage);
         let why = words::taken_back(error);
@@ -285,12 +295,13 @@ impl Parts {
         Ok(match decision {
             Decision::RunTools => {
                 let run = run.gated(RunGate::new(self.clone(), state.clone()));
-                match self.agent.budget.calls_left(&self.spent(state)) {
-                    Some((left, exceeded)) => {
+                let budget = &self.agent.budget;
+                match (budget.calls_left(&self.spent(state)), budget.too_many_calls()) {
+                    (Some(left), Some(exceeded)) => {
                         let why = words::out_of_budget(&exceeded);
                         run.limited(left, ResultKind::Budget, why)
                     }
-                    None => run,
+                    (Some(_) | None, _) => run,
                 }
             }
             Decision::Refuse { kind, why, .. } => run.refused(*kind, why.clone()),
@@ -319,6 +330,7 @@ impl Parts {
     /// Counts what the last requests used, when the run is over. Gives what all of them cost, where
     /// money is limited.
     pub(super) fn over(&self, state: &State) -> Option<u64> {
+        self.request_is_over();
         let spent = self.spent(state);
         self.agent.budget.limits_money().then_some(spent.cost)
     }

@@ -9,7 +9,7 @@ use crate::item::History;
 use crate::usage::Usage;
 
 const COMPACTOR: &str = "the compactor";
-const COUNTER: &str = "the counter of the window";
+pub(super) const COUNTER: &str = "the counter of the window";
 
 /// What is remembered of the requests that near the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

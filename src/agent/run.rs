@@ -295,6 +295,7 @@ impl Run {
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
+        self.parts.request_is_over();
         self.keep_reports();
     }
 
@@ -393,6 +394,7 @@ impl Run {
         self.deadline.wraps_up();
         self.parts.control().close_verdicts();
         self.begin_anew(self.state.get());
+        self.parts.request_is_over();
         self.keep_reports();
         self.cut = Some(exceeded);
     }
@@ -512,6 +514,9 @@ impl Stream for Run {
             if let Some(event) = ready!(this.poll_loop(cx)) {
                 this.parts.handle().journal.observe(&event);
                 this.parts.tape().event(&event);
+                if let Some(turn) = event.turn_complete() {
+                    this.parts.turn_is_complete(turn);
+                }
                 this.note(&event);
                 return Poll::Ready(Some(Ok(event)));
             }

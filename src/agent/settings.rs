@@ -19,7 +19,6 @@ impl Agent {
 
     /// Adds a tool to those that there are.
     pub fn with_tool(mut self, tool: Tool) -> Self {
-        let tool = if self.audited { tool.audited() } else { tool };
         self.kit = self.kit.with_tool(tool);
         self
     }

@@ -26,6 +26,8 @@ pub struct State {
     pub turn_count: u32,
     /// How many calls were run.
     pub tool_calls: u32,
+    /// How many calls of the last turn were not run because no more may be started.
+    pub limited_calls: usize,
     /// How many replies in a row could not be used.
     pub malformed: u32,
     /// Whether the model was asked again after a stop reason that is not understood.
@@ -95,6 +97,7 @@ impl State {
             model_calls: 0,
             turn_count: 0,
             tool_calls: 0,
+            limited_calls: 0,
             malformed: 0,
             asked_again: false,
             recovery_count: 0,
@@ -136,6 +139,7 @@ impl State {
         Self {
             repeats: turn.map_or(self.repeats, |turn| self.repeats.and(turn, &answered.results)),
             tool_calls: self.tool_calls.saturating_add(u32::try_from(ran).unwrap_or(u32::MAX)),
+            limited_calls: answered.limited,
             malformed,
             retries: 0,
             history: answered.history,

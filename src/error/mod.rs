@@ -272,7 +272,7 @@ pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> &str {
 }
 
 /// The message. With `#`, as in `{error:#}`, the messages of its sources follow, each after a colon;
-/// a source whose words are in the message already is left out.
+/// a source whose words stand at the end already is left out.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
@@ -338,8 +338,8 @@ impl fmt::Debug for Error {
     }
 }
 
-/// The messages of an error and of its sources, joined by colons. A source that says nothing new is
-/// left out: many errors repeat the words of their source.
+/// The messages of an error and of its sources, joined by colons. A source whose words stand at the
+/// end already is left out: many errors repeat the words of their source.
 pub(crate) fn chain(error: &dyn StdError) -> String {
     /// More sources than any error has; a chain that is a circle would never end.
     const MAX_SOURCES: usize = 32;
@@ -348,7 +348,7 @@ pub(crate) fn chain(error: &dyn StdError) -> String {
     for _ in 0..MAX_SOURCES {
         let Some(error) = source else { break };
         let message = error.to_string();
-        if !text.contains(&message) {
+        if !text.ends_with(&message) {
             text.push_str(": ");
             text.push_str(&message);
         }

@@ -76,6 +76,18 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     Ok(read)
 }
 
+/// Reads the arguments of a call as a type. A type without any content, such as `()`, is read from any
+/// object.
+pub(crate) fn read_arguments<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    read(text).or_else(|why| {
+        let is_object = read::<serde_json::Map<String, serde_json::Value>>(text).is_ok();
+        match size_of::<T>() {
+            0 if is_object => read("null").map_err(|_| why),
+            _ => Err(why),
+        }
+    })
+}
+
 impl From<&serde_json::Value> for Json {
     fn from(value: &serde_json::Value) -> Self {
         Self(value.to_string().into())

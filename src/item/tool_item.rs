@@ -30,7 +30,7 @@ impl ToolCall {
         }
     }
 
-    /// Reads the arguments as a type; empty ones and `null` are `{}`.
+    /// Reads the arguments as a type; empty ones and `null` are `{}`, and `()` is read from any object.
     ///
     /// ```
     /// use turnstream::item::ToolCall;
@@ -54,7 +54,7 @@ impl ToolCall {
     /// [`Malformed`](ErrorKind::Malformed) if they are not JSON or do not fit the type; the message
     /// says where.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        json::read(self.arguments_or_empty()).map_err(|why| {
+        json::read_arguments(self.arguments_or_empty()).map_err(|why| {
             let message = format!("the arguments of `{}` do not fit: {why}", self.name);
             Error::new(ErrorKind::Malformed, message).with_parameter(self.call_id.clone())
         })

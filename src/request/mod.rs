@@ -96,12 +96,7 @@ impl Request {
 
     /// Checks what no provider takes, whatever its wire: two tools of one name.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let mut names = HashSet::with_capacity(self.tools.len());
-        let Some(tool) = self.tools.iter().find(|tool| !names.insert(tool.name.as_str())) else {
-            return Ok(());
-        };
-        let message = format!("two tools have the name `{}`", tool.name);
-        Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("tools"))
+        check_names(&self.tools)
     }
 
     /// Sets the tools.
@@ -109,4 +104,14 @@ impl Request {
         self.tools = tools.into();
         self
     }
+}
+
+/// Refuses two tools of one name.
+pub(crate) fn check_names(tools: &[ToolSpec]) -> Result<(), Error> {
+    let mut names = HashSet::with_capacity(tools.len());
+    let Some(tool) = tools.iter().find(|tool| !names.insert(tool.name.as_str())) else {
+        return Ok(());
+    };
+    let message = format!("two tools have the name `{}`", tool.name);
+    Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("tools"))
 }

@@ -1,6 +1,12 @@
 //! What the arguments of a tool can be read into.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::borrow::Cow;
+use std::collections::{BTreeSet, BinaryHeap, HashSet, LinkedList, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::{
+    NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64,
+};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -9,8 +15,8 @@ use serde::de::DeserializeOwned;
 /// [`JsonSchema`], and whose JSON is an object; `()` for a tool without arguments.
 ///
 /// Types that are never a JSON object, such as numbers, texts and lists, have a second implementation:
-/// then `Shape` cannot be inferred, and a tool of such a type does not compile. The parameter has no
-/// other use.
+/// then `MustBeAnObject` cannot be inferred, and a tool of such a type does not compile. The parameter
+/// has no other use.
 ///
 /// ```compile_fail,E0283
 /// use turnstream::Tool;
@@ -26,34 +32,23 @@ use serde::de::DeserializeOwned;
     note = "derive `serde::Deserialize` and `schemars::JsonSchema` for a struct with a field for each argument, or use `()` for a tool without arguments",
     note = "`Tool::typed` takes a schema of your own, and `Tool::raw` takes the arguments as `serde_json::Value`"
 )]
-pub trait ToolArguments<Shape>: DeserializeOwned + JsonSchema + Send + 'static {}
+pub trait ToolArguments<MustBeAnObject>: DeserializeOwned + JsonSchema + Send + 'static {}
 
-/// The shape of every type.
+/// What every type may be. It cannot be named elsewhere: it is there to be inferred.
 #[derive(Debug)]
-pub struct Anything;
+pub struct MayBeAnObject;
 
-/// The second shape of a type that is never a JSON object, and so never the arguments of a tool.
+/// What a type is that is never a JSON object, and so never the arguments of a tool.
 #[derive(Debug)]
 pub struct NeverAnObject;
 
-impl<A: DeserializeOwned + JsonSchema + Send + 'static> ToolArguments<Anything> for A {}
+impl<A: DeserializeOwned + JsonSchema + Send + 'static> ToolArguments<MayBeAnObject> for A {}
 
-/// Types that are never a JSON object.
+/// Types that are never a JSON object, each with the list of its parameters in front.
 macro_rules! never_an_object {
-    ($($name:ty),* $(,)?) => {
-        $(impl ToolArguments<NeverAnObject> for $name {})*
-    };
-}
-
-never_an_object!(
-    bool, char, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64, String
-);
-
-/// Collections of what can be read.
-macro_rules! never_an_object_of {
-    ($($name:ident),* $(,)?) => {
+    ($([$($parameter:tt)*] $name:ty),* $(,)?) => {
         $(
-            impl<T> ToolArguments<NeverAnObject> for $name<T>
+            impl<$($parameter)*> ToolArguments<NeverAnObject> for $name
             where
                 Self: DeserializeOwned + JsonSchema + Send + 'static,
             {
@@ -62,24 +57,25 @@ macro_rules! never_an_object_of {
     };
 }
 
-never_an_object_of!(BTreeSet, Vec, VecDeque);
+never_an_object!([] bool, [] char, [] f32, [] f64);
+never_an_object!([] i8, [] i16, [] i32, [] i64, [] i128, [] isize);
+never_an_object!([] u8, [] u16, [] u32, [] u64, [] u128, [] usize);
+never_an_object!([] NonZeroI8, [] NonZeroI16, [] NonZeroI32, [] NonZeroI64);
+never_an_object!([] NonZeroU8, [] NonZeroU16, [] NonZeroU32, [] NonZeroU64);
+never_an_object!([] String, [] Box<str>, [] Cow<'static, str>, [] PathBuf);
+never_an_object!([] IpAddr, [] Ipv4Addr, [] Ipv6Addr);
+never_an_object!([T] BinaryHeap<T>, [T] BTreeSet<T>, [T, S] HashSet<T, S>, [T] LinkedList<T>);
+never_an_object!([T] Vec<T>, [T] VecDeque<T>, [T] Box<[T]>, [T, const N: usize] [T; N]);
+// Tuples are lists.
+never_an_object!([A](A,), [A, B](A, B), [A, B, C](A, B, C), [A, B, C, D](A, B, C, D));
+never_an_object!([A, B, C, D, E](A, B, C, D, E), [A, B, C, D, E, F](A, B, C, D, E, F));
 
-impl<T, S> ToolArguments<NeverAnObject> for HashSet<T, S> where
+impl<T: ToolArguments<NeverAnObject>> ToolArguments<NeverAnObject> for Box<T> where
     Self: DeserializeOwned + JsonSchema + Send + 'static
 {
 }
 
-/// Tuples are lists.
-macro_rules! never_an_object_in_a_tuple {
-    ($(($($name:ident),*)),* $(,)?) => {
-        $(
-            impl<$($name),*> ToolArguments<NeverAnObject> for ($($name,)*)
-            where
-                Self: DeserializeOwned + JsonSchema + Send + 'static,
-            {
-            }
-        )*
-    };
+impl<T: ToolArguments<NeverAnObject>> ToolArguments<NeverAnObject> for Option<T> where
+    Self: DeserializeOwned + JsonSchema + Send + 'static
+{
 }
-
-never_an_object_in_a_tuple!((A), (A, B), (A, B, C), (A, B, C, D));

@@ -39,10 +39,10 @@ impl Tool {
 }
 
 impl Toolkit {
-    /// Makes every tool of the kit [audited](Tool::audited).
+    /// Makes every tool of the kit [audited](Tool::audited), and those that are added to it later.
     pub fn audited(self) -> Self {
-        let tools = self.tools().iter().cloned().map(Tool::audited).collect();
-        self.with_same_rules(tools)
+        let tools: Vec<Tool> = self.tools().to_vec();
+        self.auditing_all().with_same_rules(tools)
     }
 }
 

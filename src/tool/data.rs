@@ -36,10 +36,16 @@ impl RunData {
         Self::default()
     }
 
-    /// Adds a value. One of the same type is replaced.
+    /// Adds a value. One of the same type is replaced. Of another `RunData` all values are added:
+    /// so a tool hands on what it [has](crate::tool::ToolContext::run_data) to a run that it begins.
     pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
-        let value = Value { name: type_name::<T>(), value: Arc::new(value) };
-        Arc::make_mut(&mut self.0).insert(TypeId::of::<T>(), value);
+        let values = Arc::make_mut(&mut self.0);
+        if let Some(other) = (&value as &dyn Any).downcast_ref::<Self>() {
+            values.extend(other.0.iter().map(|(id, value)| (*id, value.clone())));
+        } else {
+            let value = Value { name: type_name::<T>(), value: Arc::new(value) };
+            values.insert(TypeId::of::<T>(), value);
+        }
         self
     }
 

@@ -13,6 +13,8 @@ pub struct Answered {
     pub results: Vec<ToolResult>,
     /// The calls that wait for somebody, in call order, with the arguments that would run.
     pub pending: Vec<ToolCall>,
+    /// How many of the results are those of calls beyond the [limit](ToolRun::limited).
+    pub limited: usize,
 }
 
 impl ToolRun {
@@ -38,6 +40,7 @@ impl ToolRun {
     ///
     /// What the [`Gate`](crate::tool::Gate) ended it with.
     pub fn finish(self) -> Result<Answered, Error> {
+        let limited = self.limit.as_ref().map_or(0, |limit| limit.answered);
         let Self { mut history, turn, resumed, mut waiting, mut results, error, played, .. } = self;
         if let Some(error) = error {
             return Err(error);
@@ -58,6 +61,6 @@ impl ToolRun {
             }
             None => waiting.into_iter().map(|candidate| candidate.call).collect(),
         };
-        Ok(Answered { history, results, pending })
+        Ok(Answered { history, results, pending, limited })
     }
 }

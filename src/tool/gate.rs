@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::future::ready;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -134,14 +133,16 @@ pub trait Gate: Send {
         false
     }
 
-    /// Waits for a place among the calls and requests that share a limit with it, before a call
-    /// starts: the default lets every call start. What it returns is dropped when the call ends.
+    /// Waits for a place among the calls and requests of other runs, before a call starts; `None`,
+    /// the default, lets it start at once. What the future gives is dropped when the call ends.
     ///
-    /// While it is pending, the call waits, and those after it; it wakes the task when it has a
-    /// place. Asked only for tools that do not [run agents](crate::Tool::runs_agents).
-    fn poll_slot(&mut self, call: &ToolCall, cx: &mut Context<'_>) -> Poll<Box<dyn Any + Send>> {
-        let _ = (call, cx);
-        Poll::Ready(Box::new(()))
+    /// While it is pending, the call waits, and those after it. It is dropped when another call is
+    /// to start first, or when there is no room for the call among those of its own turn; then this
+    /// is called again later. Asked only for tools that do not
+    /// [run agents](crate::Tool::runs_agents).
+    fn slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
+        let _ = call;
+        None
     }
 
     /// A call starts with this context. Where it ends without a result, because everything that runs

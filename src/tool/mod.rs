@@ -30,12 +30,12 @@ use std::sync::Arc;
 use futures::stream::BoxStream;
 
 #[cfg(feature = "schemars")]
-pub use arguments::{Anything, NeverAnObject, ToolArguments};
+pub use arguments::ToolArguments;
 pub use context::ToolContext;
 pub use data::RunData;
 pub use finish::Answered;
 pub use gate::{Answer, Gate, Permit, Verdict};
-pub use output::{IntoToolOutput, Json, ToolOutput, Update};
+pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, Update};
 pub(crate) use pass::redact_all;
 pub use run::ToolRun;
 pub use settings::DEFAULT_TIMEOUT;

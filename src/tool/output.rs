@@ -66,13 +66,12 @@ impl Update {
 /// What a tool's closure may return: text, numbers, JSON, parts, or a `Result` of these. Any other
 /// type that serialises is returned in a [`Json`].
 ///
-/// The error of a `Result` is what the model reads, with the messages of all its sources. It is
-/// anything that `?` makes a `Box<dyn Error + Send + Sync>` of: an error type, a text, an
-/// `anyhow::Error`.
+/// The error of a `Result` is what the model reads, with the messages of all its sources:
+/// [`IntoToolError`] has the types.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the output of a tool",
     label = "a tool's closure returns this",
-    note = "return text, a number, a `serde_json::Value` or a `ToolOutput`, or a `Result` of these whose error is a `std::error::Error`, a text or an `anyhow::Error`",
+    note = "return text, a number, a `serde_json::Value` or a `ToolOutput`, or a `Result` of these",
     note = "any other type that implements `serde::Serialize` is returned as `turnstream::tool::Json(value)`"
 )]
 pub trait IntoToolOutput {
@@ -86,16 +85,31 @@ impl IntoToolOutput for ToolOutput {
     }
 }
 
-impl<T, E> IntoToolOutput for Result<T, E>
-where
-    T: IntoToolOutput,
-    E: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     fn into_tool_output(self) -> ToolOutput {
         match self {
             Ok(value) => value.into_tool_output(),
-            Err(error) => ToolOutput::error(format!("Error: {}", chain(&*error.into()))),
+            Err(error) => ToolOutput::error(format!("Error: {}", chain(&*error.into_tool_error()))),
         }
+    }
+}
+
+/// The error of a tool: anything that `?` makes a `Box<dyn Error + Send + Sync>` of, such as an error
+/// type, a text, or an `anyhow::Error`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of a tool",
+    label = "a tool's closure returns this error",
+    note = "return a type that implements `std::error::Error + Send + Sync`, a text, an `anyhow::Error` or a `Box<dyn std::error::Error + Send + Sync>`; `Box<dyn std::error::Error>` alone may hold what is not `Send`",
+    note = "of an error that is only `Display`, make a text: `.map_err(|error| error.to_string())`"
+)]
+pub trait IntoToolError {
+    /// Boxes the error.
+    fn into_tool_error(self) -> Box<dyn StdError + Send + Sync>;
+}
+
+impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
+    fn into_tool_error(self) -> Box<dyn StdError + Send + Sync> {
+        self.into()
     }
 }
 

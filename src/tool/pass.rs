@@ -54,13 +54,11 @@ impl ToolRun {
                 return Ok(Passed::Event(self.give_out(at, &call, result)));
             }
         };
-        match &mut self.limit {
-            Some((0, (kind, why))) => {
-                let (kind, why) = (*kind, why.clone());
-                return Ok(self.answer(at, &call, kind, why));
+        if self.limit.as_ref().is_some_and(|limit| limit.left == 0) && !tool.is_external() {
+            if let Some(output) = self.output_of(&call)? {
+                return Ok(Passed::Event(self.give_out(at, &call, output)));
             }
-            Some((left, _)) => *left -= 1,
-            None => {}
+            return Ok(self.beyond_limit(at, &call).map_or(Passed::Call, Passed::Event));
         }
         let candidate = Candidate { at, call, tool };
         let Some(gate) = &mut self.gate else { return self.permitted(candidate, Permit::run()) };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, Item};
+use crate::request::check_names;
 use crate::tool::{ToolRun, Toolkit};
 use crate::turn::Turn;
 
@@ -17,11 +18,12 @@ impl Toolkit {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call is open, if something else than
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have one name, if no call is open, if something else than
     /// results follows the turn of the open ones, if that turn is not known to be complete (its last
     /// item carries a [`TurnInfo`](crate::item::TurnInfo)), or does not allow calls to run. The message
     /// says which.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
+        check_names(&self.specs())?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
         let mut open = history.unanswered_calls();
         if open.is_empty() {
@@ -44,7 +46,10 @@ impl Toolkit {
             }
         }
         if !open.is_empty() {
-            return Err(refuse("a call of an earlier turn is open"));
+            return Err(refuse(
+                "a call of an earlier turn is open: of the items of a turn only the last one carries \
+                 a `TurnInfo`",
+            ));
         }
         let mut run = ToolRun::new(self, history.clone(), Arc::new(turn), queue);
         run.resumed = true;

@@ -1,13 +1,15 @@
 //! The calls of one turn while they run.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use futures::Stream;
+use futures::future::BoxFuture;
 use futures::stream::{FusedStream, SelectAll, StreamExt};
+use futures::{FutureExt, Stream};
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -20,6 +22,20 @@ use crate::tool::played::Played;
 use crate::tool::running::{Running, Said};
 use crate::tool::{Gate, RunData, Tool, ToolContext, Toolkit};
 use crate::turn::Turn;
+
+/// How many calls may start.
+pub(super) struct Limit {
+    pub(super) left: u32,
+    /// What the others are answered with.
+    refusal: Refusal,
+    /// How many of these there are.
+    pub(super) answered: usize,
+    /// Whether calls are left alone while it is open whether they may start.
+    holds_back: bool,
+}
+
+/// The wait for a place among the calls and requests of other runs.
+type Slot = BoxFuture<'static, Box<dyn Any + Send>>;
 
 /// The calls of one turn while they run: a stream of their events, one output a call.
 ///
@@ -42,8 +58,7 @@ pub struct ToolRun {
     pub(super) resumed: bool,
     /// What each call is answered with instead of running.
     pub(super) refusal: Option<Refusal>,
-    /// How many calls may begin, and what the others are answered with.
-    pub(super) limit: Option<(u32, Refusal)>,
+    pub(super) limit: Option<Limit>,
     pub(super) gate: Option<Box<dyn Gate>>,
     data: RunData,
     /// Those that nobody looked at yet, in call order, with their places in it.
@@ -54,6 +69,8 @@ pub struct ToolRun {
     pub(super) waiting: Vec<Candidate>,
     /// Those that start as soon as there is room, in call order.
     allowed: VecDeque<Candidate>,
+    /// What the first of these waits for, with its place in the turn.
+    slot: Option<(usize, Slot)>,
     places: Places,
     running: SelectAll<Running>,
     /// When an event was last given out; `None` while no tool has a time limit.
@@ -88,6 +105,7 @@ impl ToolRun {
             asking: None,
             waiting: Vec::new(),
             allowed: VecDeque::new(),
+            slot: None,
             places: Places::new(kit.limit()),
             running: SelectAll::new(),
             gave_out: None,
@@ -123,9 +141,11 @@ impl ToolRun {
         self
     }
 
-    /// Lets the first `calls` begin that may, in call order, and answers the others so.
+    /// Lets the first `calls` begin that may, in call order, and answers the others so. A call that
+    /// is denied or cannot run does not count, nor does an [external](crate::Tool::external) one.
     pub fn limited(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
-        self.limit = Some((calls, (kind, why.into())));
+        let refusal = (kind, why.into());
+        self.limit = Some(Limit { left: calls, refusal, answered: 0, holds_back: true });
         self
     }
 
@@ -154,25 +174,43 @@ impl ToolRun {
             // One that is allowed and has not begun waits for a slot.
             Poll::Ready(None) if self.asking.is_some() || !self.allowed.is_empty() => Poll::Pending,
             Poll::Ready(None) if self.is_waited_for()? => Poll::Pending,
+            Poll::Ready(None) if self.lets_go() => return self.try_poll(cx),
             Poll::Ready(None) => Poll::Ready(None),
         })
     }
 
     /// Starts the first of those that may, if there is room.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
-        let Some(first) = self.allowed.front() else { return Ok(None) };
-        if !self.places.are_left(first.tool.class()) {
+        let has_room = |first: &&Candidate| self.places.are_left(first.tool.class());
+        let Some(first) = self.allowed.front().filter(has_room) else {
+            // Others may wait for what nobody here can use now.
+            self.give_up_slot()?;
             return Ok(None);
-        }
-        let slot = match &mut self.gate {
-            Some(gate) if !first.tool.runs_agents() => {
-                match guarded(|| gate.poll_slot(&first.call, cx))? {
-                    Poll::Ready(slot) => Some(slot),
-                    Poll::Pending => return Ok(None),
-                }
-            }
-            Some(_) | None => None,
         };
+        if self.limit.as_ref().is_some_and(|limit| limit.left == 0) {
+            let Some(candidate) = self.allowed.pop_front() else { return Ok(None) };
+            return Ok(self.beyond_limit(candidate.at, &candidate.call));
+        }
+        let at = first.at;
+        if self.slot.as_ref().is_some_and(|(whose, _)| *whose != at) {
+            self.give_up_slot()?;
+        }
+        let Some(first) = self.allowed.front() else { return Ok(None) };
+        let slot = match (&mut self.slot, &mut self.gate) {
+            (Some((_, waiting)), _) => Some(waiting),
+            (slot @ None, Some(gate)) if !first.tool.runs_agents() => {
+                let waiting = guarded(|| gate.slot(&first.call))?;
+                *slot = waiting.map(|waiting| (at, waiting));
+                slot.as_mut().map(|(_, waiting)| waiting)
+            }
+            (None, _) => None,
+        };
+        let slot = match slot.map(|waiting| guarded(|| waiting.poll_unpin(cx))).transpose()? {
+            Some(Poll::Pending) => return Ok(None),
+            Some(Poll::Ready(slot)) => Some(slot),
+            None => None,
+        };
+        self.give_up_slot()?;
         let Some(candidate) = self.allowed.pop_front() else { return Ok(None) };
         let call_id = &candidate.call.call_id;
         let context = ToolContext::new(call_id, self.history.id(), Arc::clone(&self.turn))
@@ -186,6 +224,9 @@ impl ToolRun {
             Ok(running) => {
                 let running = running.holding(slot);
                 let started = running.started();
+                if let Some(limit) = &mut self.limit {
+                    limit.left = limit.left.saturating_sub(1);
+                }
                 self.is_timed |= is_timed;
                 self.places.take(candidate.tool.class());
                 self.running.push(running);
@@ -202,9 +243,42 @@ impl ToolRun {
         }
         let (_, call) = self.queue.front()?;
         let tool = self.kit.get(&call.name);
+        if tool.is_some_and(|tool| self.holds_back(tool)) {
+            return None;
+        }
         let waits = tool.is_some_and(|tool| tool.wants_approval() || tool.is_external());
         let class = tool.map(Tool::class).unwrap_or_default();
         (waits || self.places.are_left(class)).then(|| self.queue.pop_front())?
+    }
+
+    /// Whether it is open how many calls may start, since some of those that may are waited for.
+    fn holds_back(&self, tool: &Tool) -> bool {
+        let Some(limit) = self.limit.as_ref().filter(|limit| limit.holds_back) else {
+            return false;
+        };
+        let undecided = self.waiting.iter().filter(|candidate| !candidate.tool.is_external());
+        let left = usize::try_from(limit.left).unwrap_or(usize::MAX);
+        !tool.is_external() && left > 0 && left <= undecided.count()
+    }
+
+    /// Lets those by that were held back, now that nothing is decided any more. Tells whether there
+    /// are any.
+    fn lets_go(&mut self) -> bool {
+        let Some(limit) = &mut self.limit else { return false };
+        std::mem::take(&mut limit.holds_back) && !self.queue.is_empty()
+    }
+
+    /// Answers a call that may not start any more.
+    pub(super) fn beyond_limit(&mut self, at: usize, call: &ToolCall) -> Option<ToolEvent> {
+        let limit = self.limit.as_mut()?;
+        limit.answered += 1;
+        let (kind, why) = limit.refusal.clone();
+        Some(self.give_out(at, call, ToolResult::answering(call, kind, why)))
+    }
+
+    fn give_up_slot(&mut self) -> Result<(), Error> {
+        let slot = self.slot.take();
+        guarded(|| drop(slot))
     }
 
     /// Lets a call start as soon as there is room, behind those before it in the turn.
@@ -221,6 +295,7 @@ impl ToolRun {
         self.allowed.clear();
         self.waiting.clear();
         self.running = SelectAll::new();
+        let _ = self.give_up_slot();
         self.drop_asking();
     }
 }

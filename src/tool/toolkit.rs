@@ -42,6 +42,7 @@ pub struct Toolkit {
     at_once: usize,
     single_action: bool,
     dry_run: bool,
+    audited: bool,
     timeout: TimeLimit,
     clipped_at: usize,
     keep_whole: Option<Arc<KeepWhole>>,
@@ -68,6 +69,7 @@ impl Toolkit {
             at_once: AT_ONCE,
             single_action: false,
             dry_run: false,
+            audited: false,
             timeout: TimeLimit::Default(DEFAULT_TIMEOUT),
             clipped_at: CLIPPED_AT,
             keep_whole: None,
@@ -76,7 +78,7 @@ impl Toolkit {
 
     /// Adds a tool.
     pub fn with_tool(self, tool: Tool) -> Self {
-        let tools = self.tools.iter().cloned().chain([tool]).collect();
+        let tools = self.tools.iter().cloned().chain([tool]);
         self.with_same_rules(tools)
     }
 
@@ -96,7 +98,7 @@ impl Toolkit {
             Some(other) => *other = tool,
             None => tools.push(tool),
         }
-        self.with_same_rules(tools.into())
+        self.with_same_rules(tools)
     }
 
     /// Sets how many calls of a turn may run at once; 4 unless set.
@@ -165,7 +167,7 @@ impl Toolkit {
     /// The same kit with only the tools that `specs` names: any other is unknown to it.
     pub fn offering(&self, specs: &[ToolSpec]) -> Self {
         let is_offered = |tool: &&Tool| specs.iter().any(|spec| spec.name == tool.name());
-        self.with_same_rules(self.tools.iter().filter(is_offered).cloned().collect())
+        self.with_same_rules(self.tools.iter().filter(is_offered).cloned())
     }
 
     /// The tool of this name, the first of several.
@@ -216,7 +218,14 @@ impl Toolkit {
     }
 
     /// The same kit with other tools.
-    pub(super) fn with_same_rules(&self, tools: Arc<[Tool]>) -> Self {
+    pub(super) fn auditing_all(mut self) -> Self {
+        self.audited = true;
+        self
+    }
+
+    pub(super) fn with_same_rules(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        let audit = |tool: Tool| if self.audited { tool.audited() } else { tool };
+        let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self { tools, specs, ..self.clone() }
     }

@@ -1,6 +1,5 @@
 //! Tools made of closures.
 
-use std::any::TypeId;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -41,9 +40,9 @@ impl Tool {
     /// the program is written. Types that are never an object, such as `String`, do not compile.
     #[cfg(feature = "schemars")]
     #[track_caller]
-    pub fn new<A, Shape, F, Fut, R>(name: &str, description: &str, run: F) -> Self
+    pub fn new<A, MustBeAnObject, F, Fut, R>(name: &str, description: &str, run: F) -> Self
     where
-        A: ToolArguments<Shape>,
+        A: ToolArguments<MustBeAnObject>,
         F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
@@ -79,10 +78,15 @@ impl Tool {
     /// As [`Tool::new`].
     #[cfg(feature = "schemars")]
     #[track_caller]
-    pub fn stateful<S, A, Shape, F, Fut, R>(name: &str, description: &str, state: S, run: F) -> Self
+    pub fn stateful<S, A, MustBeAnObject, F, Fut, R>(
+        name: &str,
+        description: &str,
+        state: S,
+        run: F,
+    ) -> Self
     where
         S: Clone + Send + Sync + 'static,
-        A: ToolArguments<Shape>,
+        A: ToolArguments<MustBeAnObject>,
         F: Fn(S, A, ToolContext) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
@@ -113,14 +117,15 @@ impl Tool {
     /// As [`Tool::new`].
     #[cfg(feature = "schemars")]
     #[track_caller]
-    pub fn streaming<A, Shape, F, St>(name: &str, description: &str, run: F) -> Self
+    pub fn streaming<A, MustBeAnObject, F, St>(name: &str, description: &str, run: F) -> Self
     where
-        A: ToolArguments<Shape>,
+        A: ToolArguments<MustBeAnObject>,
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
         St: Stream<Item = Update> + Send + 'static,
     {
-        let (spec, reads) = spec_of::<A>(name, description);
-        Self::reading(spec, reads, run).unwrap_or_else(|error| panic!("the tool `{name}`: {error}"))
+        let spec = spec_of::<A>(name, description);
+        Self::typed_streaming(spec, run)
+            .unwrap_or_else(|error| panic!("the tool `{name}`: {error}"))
     }
 
     /// Makes a tool of an async closure with typed arguments and a schema of your own.
@@ -150,21 +155,8 @@ impl Tool {
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
         St: Stream<Item = Update> + Send + 'static,
     {
-        let reads = match TypeId::of::<A>() == TypeId::of::<()>() {
-            true => Reads::Nothing,
-            false => Reads::Object,
-        };
-        Self::reading(spec, reads, run)
-    }
-
-    fn reading<A, F, St>(spec: ToolSpec, reads: Reads, run: F) -> Result<Self, Error>
-    where
-        A: DeserializeOwned + Send + 'static,
-        F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
-        St: Stream<Item = Update> + Send + 'static,
-    {
         let spec = checked_spec(spec)?;
-        Ok(Self::from_handler(Typed { spec, reads, run: Arc::new(run), args: PhantomData }))
+        Ok(Self::from_handler(Typed { spec, run: Arc::new(run), args: PhantomData }))
     }
 
     /// Makes a tool of an async closure that takes its arguments as JSON.
@@ -197,18 +189,8 @@ impl Tool {
     }
 }
 
-/// What a typed tool reads its arguments from.
-#[derive(Clone, Copy)]
-enum Reads {
-    /// The object that the model wrote.
-    Object,
-    /// Nothing: the type has one value.
-    Nothing,
-}
-
 struct Typed<A, F> {
     spec: ToolSpec,
-    reads: Reads,
     run: Arc<F>,
     args: PhantomData<fn() -> A>,
 }
@@ -224,22 +206,14 @@ where
     }
 
     fn check(&self, arguments: &str) -> Result<(), String> {
-        read::<A>(self.reads, arguments).map(drop)
+        json::read_arguments::<A>(arguments).map(drop)
     }
 
     fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
-        let args = read(self.reads, arguments)?;
+        let args = json::read_arguments(arguments)?;
         let run = Arc::clone(&self.run);
         // What a closure does before it gives its stream is work of the tool, too.
         Ok(stream::once(async move { run(args, cx) }).flatten().boxed())
-    }
-}
-
-/// Reads typed arguments, or says where they do not fit.
-fn read<A: DeserializeOwned>(reads: Reads, arguments: &str) -> Result<A, String> {
-    match reads {
-        Reads::Object => json::read(arguments),
-        Reads::Nothing => json::read("null"),
     }
 }
 
@@ -255,28 +229,19 @@ where
 
 type ToUpdate<R> = fn(R) -> Update;
 
-/// The spec of a tool, and what it reads its arguments from: a type whose JSON is `null`, such as
-/// `()`, takes none.
+/// The spec of a tool. A type whose JSON is `null`, such as `()`, takes no arguments.
 #[cfg(feature = "schemars")]
-fn spec_of<A: schemars::JsonSchema>(name: &str, description: &str) -> (ToolSpec, Reads) {
+fn spec_of<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
     let mut parameters = schemars::schema_for!(A).to_value();
-    let reads = match parameters.get("type").and_then(serde_json::Value::as_str) {
-        Some("null") => Reads::Nothing,
-        _ => Reads::Object,
-    };
-    match (reads, parameters.as_object_mut()) {
-        (Reads::Nothing, _) => {
-            parameters = serde_json::json!({ "type": "object", "properties": {} });
-        }
-        (Reads::Object, Some(schema)) => {
-            // Words for people and tools of JSON Schema; they only cost the model tokens.
-            schema.remove("$schema");
-            schema.remove("title");
-        }
-        (Reads::Object, None) => {}
+    if parameters["type"] == "null" {
+        parameters = serde_json::json!({ "type": "object", "properties": {} });
     }
-    let (name, description) = (name.to_owned(), description.to_owned());
-    (ToolSpec { name, description, parameters }, reads)
+    if let Some(schema) = parameters.as_object_mut() {
+        // Words for people and tools of JSON Schema; they only cost the model tokens.
+        schema.remove("$schema");
+        schema.remove("title");
+    }
+    ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters }
 }
 
 struct Raw<F> {

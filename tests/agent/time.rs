@@ -349,11 +349,11 @@ async fn a_sub_agent_and_a_wait_for_a_person_have_no_limit_of_their_own() {
     assert_eq!((kinds(&told.handle.history()), took.as_secs()), (vec![ResultKind::Ok], 3 * 3600));
 
     let model = Scripted::new([call_of("a", "t"), "fine".into()]);
-    let tool = fine("t", &Counter::default()).needs_approval();
-    let mut run = agent(model).with_tools([tool]).interactive().run("go");
-    let asked =
-        until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::ApprovalRequested(_))));
-    let Event::Tool(ToolEvent::ApprovalRequested(call)) = asked.await else { unreachable!() };
+    let asks = fine("t", &Counter::default()).needs_approval();
+    let mut run = agent(model).with_tools([asks]).interactive().run("go");
+    let is_request = |event: &Event| matches!(event, Event::Tool(ToolEvent::ApprovalRequested(_)));
+    let request = until(&mut run, is_request).await;
+    let Event::Tool(ToolEvent::ApprovalRequested(call)) = request else { unreachable!() };
     assert!(run.next().now_or_never().is_none());
     advance(Duration::from_hours(24)).await;
     run.approve(&call).unwrap();

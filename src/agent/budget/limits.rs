@@ -16,7 +16,8 @@ use crate::usage::{Price, Prices, Usage};
 /// Limits are enforced between turns and before tools are started, never inside a turn: a
 /// response that crosses one is kept, since it was paid for, its calls are answered without being
 /// run, and the run ends. Only [`time`](Self::time) is kept by a timer. A limit of 0 is reached
-/// before the first request.
+/// before the first request, but for that of [tool calls](Self::tool_calls): a model may answer
+/// without any.
 ///
 /// ```
 /// use std::time::Duration;
@@ -127,7 +128,9 @@ impl Budget {
 
     /// Sets how many calls of tools may be started. Of a turn with more calls the first ones run, in
     /// call order; the others are answered as [`Budget`](crate::item::ResultKind::Budget), and the run
-    /// ends.
+    /// ends. A call that is denied, or cannot run for another reason, does not count; one that waits
+    /// for a verdict holds back those after it that may not all run. Calls that are answered from
+    /// [outside](crate::Tool::external) are not started here, and do not count.
     pub fn tool_calls(mut self, limit: u32) -> Self {
         self.tool_calls = Some(limit);
         self
@@ -140,7 +143,9 @@ impl Budget {
     }
 
     /// Asks for one more turn with tools disabled when a limit, or the cap of turns, is reached
-    /// and the model wants more, so that the run ends with words.
+    /// and the model wants more, so that the run ends with words. None follows when a [pool](Self::pool)
+    /// is spent or the [time](Self::time) is over: for these,
+    /// [tokens](Self::wrap_up_reserve) or [time](Self::wrap_up_reserve_time) are kept.
     pub fn wrap_up(mut self) -> Self {
         self.wrap_up = true;
         self
@@ -206,20 +211,25 @@ impl Budget {
         self.money.as_ref().map(|money| &money.prices)
     }
 
-    /// How many more calls of tools may be started, and what is exceeded by those beyond; `None` for
-    /// any number. Of a turn with more calls the first ones run, in call order, and the others are
-    /// answered without being run.
-    pub fn calls_left(&self, spent: &Spent) -> Option<(u32, Exceeded)> {
-        let limit = self.tool_calls?;
-        let used = u64::from(limit.max(spent.tool_calls));
-        let exceeded = exceeded(BudgetKind::ToolCalls, used, u64::from(limit));
-        Some((limit.saturating_sub(spent.tool_calls), exceeded))
+    /// How many more calls of tools may be started; `None` for any number.
+    pub fn calls_left(&self, spent: &Spent) -> Option<u32> {
+        Some(self.tool_calls?.saturating_sub(spent.tool_calls))
     }
 
-    /// What is exceeded by so many more calls.
-    pub(in crate::agent) fn too_many_calls(&self, spent: &Spent, calls: u32) -> Option<Exceeded> {
-        let (left, exceeded) = self.calls_left(spent)?;
-        (calls > left).then_some(exceeded)
+    /// What is exceeded by a call when no more may be started.
+    pub(in crate::agent) fn too_many_calls(&self) -> Option<Exceeded> {
+        let limit = u64::from(self.tool_calls?);
+        Some(exceeded(BudgetKind::ToolCalls, limit, limit))
+    }
+
+    /// How many tokens of a pool are kept for a last turn.
+    pub(in crate::agent) fn reserve_tokens(&self) -> u64 {
+        self.reserve
+    }
+
+    /// Whether no request may be sent, not even a last one.
+    pub(in crate::agent) fn has_nothing_left(&self, spent: &Spent) -> bool {
+        self.is_time_up(spent.elapsed) || self.pool.as_ref().is_some_and(Pool::is_spent)
     }
 
     /// The price of a model; `None` if money is not limited.

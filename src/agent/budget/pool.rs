@@ -22,13 +22,15 @@ const PER_ANSWER: u64 = 4_096;
 /// used is taken out at the end of the turn, and the rest is given back; a drop gives it back, too. A
 /// run whose pool is spent ends as `budget`. So with `max_output_tokens` set, a pool is overdrawn by
 /// at most one request and its answer, as far as the estimates of requests are right; without it, also
-/// by what answers are longer than `per_answer`. Requests of a compactor, and a last turn to
-/// [wrap up](crate::agent::Budget::wrap_up) with a pool that is spent, do not wait and are counted
-/// afterwards.
+/// by what answers are longer than `per_answer`. A last turn to
+/// [wrap up](crate::agent::Budget::wrap_up) reserves its tokens as any other, so that there is none on
+/// a spent pool. Requests of a compactor do not wait, and are counted afterwards.
 ///
 /// **Concurrency.** [`with_max_concurrency`](Self::with_max_concurrency) limits how many requests are
 /// open and tool calls are running at once. Only leaves count: a call that runs a sub-agent takes no
-/// slot, so that parents cannot starve their children.
+/// slot, so that parents cannot starve their children. A tool or a hook that runs an agent of the same
+/// pool by itself has to say so ([`Tool::running_agents`](crate::Tool::running_agents)), or it waits for
+/// what its own run holds; the hook [`turn_started`](crate::agent::hook::Hook::turn_started) cannot.
 ///
 /// Every agent of the tree gets the pool in its [`Budget`](crate::agent::Budget::pool). Waiting costs
 /// no task: a run that waits is pending, and is woken.
@@ -46,14 +48,14 @@ const PER_ANSWER: u64 = 4_096;
 #[derive(Clone)]
 pub struct Pool {
     limit: u64,
-    per_answer: u64,
-    max_concurrency: usize,
     shared: Arc<Mutex<Shared>>,
 }
 
 /// The counts, and who waits. The lock is never held while anything of a user runs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    per_answer: u64,
+    max_concurrency: usize,
     used: u64,
     reserved: u64,
     /// How many reservations are held.
@@ -74,72 +76,114 @@ struct Queue {
 #[derive(Debug)]
 struct Waiting {
     ticket: u64,
-    /// How much it waits for.
-    wants: u64,
+    wants: Wanted,
     waker: Waker,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    amount: u64,
+    /// How much has to be left after it.
+    keeping: u64,
+    /// Goes before all others: it was its turn before, and it had to look at something else first.
+    first: bool,
+}
+
+/// What is dropped, or woken, once the pool is no longer locked: both run code of a user.
+#[derive(Default)]
+struct Wakers {
+    wake: Vec<Waker>,
+    drop: Vec<Waker>,
 }
 
 impl Queue {
     /// How many are before the holder of this ticket, or before a newcomer, and how much they want.
     /// That is kept for them, since they may be paused and come any time.
-    fn before(&self, ticket: Option<u64>) -> (usize, u64) {
+    fn before(&self, ticket: Option<u64>, wants: Wanted) -> (usize, u64) {
+        if ticket.is_none() && wants.first {
+            return (0, 0);
+        }
         let before = self.waiting.iter().take_while(|it| Some(it.ticket) != ticket);
-        before.fold((0, 0), |(count, sum), it| (count + 1, sum.saturating_add(it.wants)))
+        before.fold((0, 0), |(count, sum), it| (count + 1, sum.saturating_add(it.wants.amount)))
     }
 
-    /// Waits with this ticket, or after all others.
-    fn wait(&mut self, ticket: &mut Option<u64>, wants: u64, waker: &Waker) {
+    /// Waits with this ticket, or takes one.
+    fn wait(
+        &mut self,
+        ticket: &mut Option<u64>,
+        wants: Wanted,
+        waker: &Waker,
+        wakers: &mut Wakers,
+    ) {
         let known = ticket.and_then(|id| self.waiting.iter_mut().find(|it| it.ticket == id));
         match known {
-            Some(known) => known.waker.clone_from(waker),
+            Some(known) if known.waker.will_wake(waker) => {}
+            Some(known) => wakers.drop.push(std::mem::replace(&mut known.waker, waker.clone())),
             None => {
                 self.last_ticket += 1;
                 *ticket = Some(self.last_ticket);
                 let waker = waker.clone();
-                self.waiting.push_back(Waiting { ticket: self.last_ticket, wants, waker });
+                let waiting = Waiting { ticket: self.last_ticket, wants, waker };
+                match wants.first {
+                    true => self.waiting.push_front(waiting),
+                    false => self.waiting.push_back(waiting),
+                }
             }
         }
     }
 
     /// Waits no longer.
-    fn leave(&mut self, ticket: &mut Option<u64>) {
-        if let Some(ticket) = ticket.take() {
-            self.waiting.retain(|it| it.ticket != ticket);
+    fn leave(&mut self, ticket: &mut Option<u64>, wakers: &mut Wakers) {
+        let Some(ticket) = ticket.take() else { return };
+        if let Some(at) = self.waiting.iter().position(|it| it.ticket == ticket)
+            && let Some(gone) = self.waiting.remove(at)
+        {
+            wakers.drop.push(gone.waker);
         }
-    }
-
-    /// Those who may get what they want when so much is left.
-    fn ready(&self, mut left: u64, is_first_ready: bool) -> Vec<Waker> {
-        let mut woken = Vec::new();
-        for (at, waiting) in self.waiting.iter().enumerate() {
-            if waiting.wants > left && !(at == 0 && is_first_ready) {
-                break;
-            }
-            left = left.saturating_sub(waiting.wants);
-            woken.push(waiting.waker.clone());
-        }
-        woken
     }
 }
 
 impl Shared {
-    /// Whose turn it is to reserve tokens.
-    fn ready_for_tokens(&self, limit: u64) -> Vec<Waker> {
-        let left = limit.saturating_sub(self.used).saturating_sub(self.reserved);
-        self.tokens.ready(left, self.reservations == 0 || self.used >= limit)
+    /// Those whose turn it is to reserve tokens, or to hear that there are none.
+    fn wake_for_tokens(&self, limit: u64, wakers: &mut Wakers) {
+        let unused = limit.saturating_sub(self.used);
+        let mut free = unused.saturating_sub(self.reserved);
+        for (at, waiting) in self.tokens.waiting.iter().enumerate() {
+            let Wanted { amount, keeping, .. } = waiting.wants;
+            let is_alone = self.reservations == 0 && at == 0;
+            if unused > keeping {
+                if amount.saturating_add(keeping) > free && !is_alone {
+                    break;
+                }
+                free = free.saturating_sub(amount);
+            }
+            wakers.wake.push(waiting.waker.clone());
+        }
     }
 
-    /// Whose turn it is to take a slot.
-    fn ready_for_slots(&self, limit: usize) -> Vec<Waker> {
-        let left = limit.saturating_sub(self.slots);
-        self.for_slots.ready(u64::try_from(left).unwrap_or(u64::MAX), false)
+    /// Those whose turn it is to take a slot.
+    fn wake_for_slots(&self, wakers: &mut Wakers) {
+        let free = self.max_concurrency.saturating_sub(self.slots);
+        let waiting = self.for_slots.waiting.iter().take(free);
+        wakers.wake.extend(waiting.map(|waiting| waiting.waker.clone()));
     }
 }
 
 impl Pool {
     /// Makes a pool of so many tokens.
     pub fn tokens(limit: u64) -> Self {
-        Self { limit, per_answer: PER_ANSWER, max_concurrency: usize::MAX, shared: Arc::default() }
+        let shared = Shared {
+            per_answer: PER_ANSWER,
+            max_concurrency: usize::MAX,
+            used: 0,
+            reserved: 0,
+            reservations: 0,
+            tokens: Queue::default(),
+            slots: 0,
+            for_slots: Queue::default(),
+        };
+        Self { limit, shared: Arc::new(Mutex::new(shared)) }
     }
 
     /// Makes a pool that counts tokens and does not limit them.
@@ -148,19 +192,24 @@ impl Pool {
     }
 
     /// Sets how many tokens are reserved for an answer whose length no `max_output_tokens` limits;
-    /// 4,096 unless set. Clones made before keep what they had.
-    pub fn with_per_answer(mut self, tokens: u64) -> Self {
-        self.per_answer = tokens;
+    /// 4,096 unless set.
+    pub fn with_per_answer(self, tokens: u64) -> Self {
+        self.with(|shared, _| shared.per_answer = tokens);
         self
     }
 
     /// Sets how many requests may be open and tool calls running at once, together; any number
-    /// unless set. Clones made before keep what they had.
+    /// unless set.
     ///
-    /// Whoever waits is served in order. A consumer that pauses in the middle of a turn or a call
-    /// keeps its slot.
-    pub fn with_max_concurrency(mut self, leaves: NonZeroUsize) -> Self {
-        self.max_concurrency = leaves.get();
+    /// Slots are given in order. A consumer that pauses in the middle of a turn or a call keeps its
+    /// slot, and one that pauses while its run waits keeps its place in the order: those after it
+    /// wait until it is polled again or dropped. A request that is retried keeps its slot while it
+    /// waits.
+    pub fn with_max_concurrency(self, leaves: NonZeroUsize) -> Self {
+        self.with(|shared, wakers| {
+            shared.max_concurrency = leaves.get();
+            shared.wake_for_slots(wakers);
+        });
         self
     }
 
@@ -168,18 +217,18 @@ impl Pool {
     /// waits, and takes more than there is.
     pub fn drain(&self, usage_delta: Usage) {
         let limit = self.limit;
-        self.with(|shared| {
+        self.with(|shared, wakers| {
             shared.used = shared.used.saturating_add(usage_delta.total());
-            // If nothing is left, each that waits tells the next one.
-            shared.ready_for_tokens(limit)
+            shared.wake_for_tokens(limit, wakers);
         });
     }
 
     /// Reserves tokens for a request and its answer, when it is its turn. Dropping the future gives
     /// the place in the order up, and dropping the [`Reservation`] gives the tokens back.
     ///
-    /// The agent does this by itself; a hand-written loop does it before each request, and
-    /// [drains](Self::drain) what was used before it drops the reservation.
+    /// The agent does this by itself; a hand-written loop does it before each request, before it
+    /// waits for a [slot](Self::slot), and [drains](Self::drain) what was used before it drops the
+    /// reservation.
     ///
     /// ```
     /// use futures::FutureExt;
@@ -204,14 +253,21 @@ impl Pool {
     ///
     /// What is used and how much there was, if the pool is spent.
     pub fn reserve(&self, tokens: u64) -> Reserve {
-        Reserve { pool: self.clone(), tokens, ticket: None }
+        self.reserve_keeping(tokens, 0)
+    }
+
+    /// The same, where so many tokens have to be left: the pool counts as spent so much earlier.
+    pub(in crate::agent) fn reserve_keeping(&self, tokens: u64, keeping: u64) -> Reserve {
+        let wants = Wanted { amount: tokens, keeping, first: false };
+        Reserve { pool: self.clone(), wants, ticket: None }
     }
 
     /// Waits for a slot of [`with_max_concurrency`](Self::with_max_concurrency), when it is its turn.
     /// Dropping the future gives the place in the order up, and dropping the [`Slot`] gives it to the
-    /// next in order.
+    /// next in order. Whoever needs tokens as well [reserves](Self::reserve) them first.
     pub fn slot(&self) -> WaitForSlot {
-        WaitForSlot { pool: self.clone(), ticket: None }
+        let wants = Wanted { amount: 1, keeping: 0, first: false };
+        WaitForSlot { pool: self.clone(), wants, ticket: None }
     }
 
     /// How many tokens were taken out.
@@ -231,7 +287,7 @@ impl Pool {
 
     /// How many tokens are reserved for an answer without a limit of its own.
     pub fn per_answer(&self) -> u64 {
-        self.per_answer
+        self.read(|shared| shared.per_answer)
     }
 
     /// Whether all of it was used.
@@ -244,9 +300,12 @@ impl Pool {
     }
 
     /// Changes the counts, and then wakes those whose turn it is.
-    fn with(&self, f: impl FnOnce(&mut Shared) -> Vec<Waker>) {
-        let woken = f(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner));
-        woken.into_iter().for_each(Waker::wake);
+    fn with<T>(&self, f: impl FnOnce(&mut Shared, &mut Wakers) -> T) -> T {
+        let mut wakers = Wakers::default();
+        let value = f(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner), &mut wakers);
+        drop(wakers.drop);
+        wakers.wake.into_iter().for_each(Waker::wake);
+        value
     }
 }
 
@@ -265,43 +324,50 @@ impl fmt::Debug for Pool {
 #[must_use = "futures do nothing unless polled"]
 pub struct Reserve {
     pool: Pool,
-    tokens: u64,
+    wants: Wanted,
     ticket: Option<u64>,
+}
+
+impl Reserve {
+    /// Goes before all others.
+    pub(in crate::agent) fn first(mut self, first: bool) -> Self {
+        self.wants.first = first;
+        self
+    }
 }
 
 impl Future for Reserve {
     type Output = Result<Reservation, Exceeded>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { pool, tokens, ticket } = self.get_mut();
-        let (limit, tokens) = (pool.limit, *tokens);
-        let mut polled = Poll::Pending;
-        pool.with(|shared| {
-            let Shared { used, reserved, reservations, .. } = *shared;
-            if used >= limit {
-                shared.tokens.leave(ticket);
-                polled = Poll::Ready(Err(Exceeded {
+        let Self { pool, wants, ticket } = self.get_mut();
+        let (limit, Wanted { amount, keeping, .. }) = (pool.limit, *wants);
+        pool.with(|shared, wakers| {
+            if shared.used >= limit.saturating_sub(keeping) {
+                shared.tokens.leave(ticket, wakers);
+                shared.wake_for_tokens(limit, wakers);
+                return Poll::Ready(Err(Exceeded {
                     kind: BudgetKind::Pool,
-                    used,
+                    used: shared.used,
                     limit,
                     diminishing_returns: false,
                 }));
-                return shared.ready_for_tokens(limit);
             }
-            let (before, kept) = shared.tokens.before(*ticket);
-            let all = [reserved, kept, tokens].iter().fold(used, |sum, it| sum.saturating_add(*it));
-            let is_alone = reservations == 0 && before == 0;
+            let (before, kept) = shared.tokens.before(*ticket, *wants);
+            let all = [shared.reserved, kept, amount, keeping];
+            let all = all.iter().fold(shared.used, |sum, it| sum.saturating_add(*it));
+            let is_alone = shared.reservations == 0 && before == 0;
             if all > limit && !is_alone {
-                shared.tokens.wait(ticket, tokens, cx.waker());
-                return Vec::new();
+                shared.tokens.wait(ticket, *wants, cx.waker(), wakers);
+                return Poll::Pending;
             }
-            shared.tokens.leave(ticket);
-            shared.reserved = reserved.saturating_add(tokens);
+            shared.tokens.leave(ticket, wakers);
+            shared.reserved = shared.reserved.saturating_add(amount);
             shared.reservations += 1;
-            polled = Poll::Ready(Ok(Reservation { pool: pool.clone(), tokens }));
-            Vec::new()
-        });
-        polled
+            Poll::Ready(Ok(amount))
+        })
+        // Made when the pool is no longer locked, which it locks when it is dropped.
+        .map_ok(|tokens| Reservation { pool: pool.clone(), tokens })
     }
 }
 
@@ -309,9 +375,9 @@ impl Drop for Reserve {
     fn drop(&mut self) {
         let Self { pool, ticket, .. } = self;
         if ticket.is_some() {
-            pool.with(|shared| {
-                shared.tokens.leave(ticket);
-                shared.ready_for_tokens(pool.limit)
+            pool.with(|shared, wakers| {
+                shared.tokens.leave(ticket, wakers);
+                shared.wake_for_tokens(pool.limit, wakers);
             });
         }
     }
@@ -335,10 +401,10 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let Self { pool, tokens } = self;
-        pool.with(|shared| {
+        pool.with(|shared, wakers| {
             shared.reserved = shared.reserved.saturating_sub(*tokens);
             shared.reservations = shared.reservations.saturating_sub(1);
-            shared.ready_for_tokens(pool.limit)
+            shared.wake_for_tokens(pool.limit, wakers);
         });
     }
 }
@@ -348,38 +414,44 @@ impl Drop for Reservation {
 #[must_use = "futures do nothing unless polled"]
 pub struct WaitForSlot {
     pool: Pool,
+    wants: Wanted,
     ticket: Option<u64>,
+}
+
+impl WaitForSlot {
+    /// Goes before all others.
+    pub(in crate::agent) fn first(mut self, first: bool) -> Self {
+        self.wants.first = first;
+        self
+    }
 }
 
 impl Future for WaitForSlot {
     type Output = Slot;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Slot> {
-        let Self { pool, ticket } = self.get_mut();
-        let limit = pool.max_concurrency;
-        let mut polled = Poll::Pending;
-        pool.with(|shared| {
-            let (before, _) = shared.for_slots.before(*ticket);
-            if shared.slots.saturating_add(before) >= limit {
-                shared.for_slots.wait(ticket, 1, cx.waker());
-            } else {
-                shared.for_slots.leave(ticket);
-                shared.slots += 1;
-                polled = Poll::Ready(Slot { pool: pool.clone() });
+        let Self { pool, wants, ticket } = self.get_mut();
+        pool.with(|shared, wakers| {
+            let (before, _) = shared.for_slots.before(*ticket, *wants);
+            if shared.slots.saturating_add(before) >= shared.max_concurrency {
+                shared.for_slots.wait(ticket, *wants, cx.waker(), wakers);
+                return Poll::Pending;
             }
-            Vec::new()
-        });
-        polled
+            shared.for_slots.leave(ticket, wakers);
+            shared.slots += 1;
+            Poll::Ready(())
+        })
+        .map(|()| Slot { pool: pool.clone() })
     }
 }
 
 impl Drop for WaitForSlot {
     fn drop(&mut self) {
-        let Self { pool, ticket } = self;
+        let Self { pool, ticket, .. } = self;
         if ticket.is_some() {
-            pool.with(|shared| {
-                shared.for_slots.leave(ticket);
-                shared.ready_for_slots(pool.max_concurrency)
+            pool.with(|shared, wakers| {
+                shared.for_slots.leave(ticket, wakers);
+                shared.wake_for_slots(wakers);
             });
         }
     }
@@ -394,10 +466,9 @@ pub struct Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let pool = &self.pool;
-        pool.with(|shared| {
+        self.pool.with(|shared, wakers| {
             shared.slots = shared.slots.saturating_sub(1);
-            shared.ready_for_slots(pool.max_concurrency)
+            shared.wake_for_slots(wakers);
         });
     }
 }

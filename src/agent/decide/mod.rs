@@ -13,7 +13,7 @@ use crate::agent::hook::OnStop;
 use crate::agent::{Limits, State, words};
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendedWhy, Exceeded, Reason, Transition};
-use crate::item::{Item, ItemKind, ResultKind, StopReason};
+use crate::item::{ItemKind, StopReason};
 use crate::provider::another_could;
 use crate::turn::{PartialTurn, Turn};
 
@@ -31,8 +31,10 @@ pub struct Facts {
     pub stopping: bool,
     /// The budget that is spent.
     pub exceeded: Option<Exceeded>,
-    /// The budget that the calls of this turn pass: the first ones run, the others do not.
+    /// The budget that the calls of the last turn passed: the first ones ran, the others did not.
     pub too_many_calls: Option<Exceeded>,
+    /// No request may be sent, not even a last one: the time is over, or the pool is spent.
+    pub nothing_left: bool,
     /// The history can be made shorter, and was not yet.
     pub can_compact: bool,
     /// How many providers the agent can fall back to.
@@ -120,7 +122,9 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
     let in_vain = limits.repeats_end > 0 && times >= limits.repeats_end;
     let next = match pending {
         true => Next::Finish(Reason::Pending),
-        false if were_calls_cut(state) => Next::Finish(Reason::Budget).or_wrap_up(state, facts),
+        false if facts.too_many_calls.is_some() => {
+            Next::Finish(Reason::Budget).or_wrap_up(state, facts)
+        }
         false if state.malformed > limits.corrections || in_vain => Next::Finish(Reason::Malformed),
         false if repeated(limits.repeats_nudge) => Next::Say {
             transition: Transition::NextTurn,
@@ -176,14 +180,15 @@ pub fn at_stop(state: &State, said: AtStop, facts: &Facts) -> Next {
 }
 
 impl Facts {
-    /// Why no further request may be sent, if none may. The last turn, which wraps up, is always
-    /// allowed: one of the turns is kept for it where it is wanted, but never the only one.
+    /// Why no further request may be sent, if none may. The last turn, which wraps up, is allowed
+    /// while anything is left: one of the turns is kept for it where it is wanted, but never the only
+    /// one.
     pub fn at_limit(&self, state: &State) -> Option<Reason> {
         let kept = u32::from(self.wrap_up && self.limits.max_turns > 1);
         if self.stopping {
             Some(Reason::Stopped)
         } else if state.wrapping_up.is_some() {
-            None
+            self.nothing_left.then_some(Reason::Budget)
         } else if self.exceeded.is_some() {
             Some(Reason::Budget)
         } else if state.model_calls + kept >= self.limits.max_turns {
@@ -232,12 +237,6 @@ fn speaks(turn: &Turn) -> bool {
         | ItemKind::ToolCall(_)
         | ItemKind::ToolResult(_) => false,
     })
-}
-
-/// Whether calls of the last turn were not run because the limit of tool calls was reached.
-fn were_calls_cut(state: &State) -> bool {
-    let mut results = state.history.newest_first().map_while(Item::as_tool_result);
-    results.any(|result| result.kind == ResultKind::Budget)
 }
 
 /// An empty reply right behind tool results is a legal end.

@@ -179,6 +179,9 @@ pub trait Hook: Send + Sync {
     /// Changes a piece of evidence that a call has put on record, before
     /// [`after_tool`](Self::after_tool) and before anybody sees it, also that of a call that is
     /// dropped. A panic ends the run, and `null` is kept.
+    ///
+    /// The calls of a sub-agent are the business of its own hooks: its events are handed on as they
+    /// are.
     fn redact_evidence(&self, call: &ToolCall, evidence: &mut Json) {
         let _ = (call, evidence);
     }

@@ -131,8 +131,8 @@ pub(super) enum Noted {
     Notes { items: Vec<Item> },
     /// A hook wants the run to stop here.
     ShouldStop,
-    /// The pool had to be waited for.
-    Waited,
+    /// The last request that was prepared was not sent: something else came up while it waited.
+    GaveWay,
     /// Somebody objects to the end, or a hook ends the run its own way.
     AtStop { said: Said, text: String },
     /// How the history was made shorter.
@@ -182,7 +182,7 @@ pub(in crate::agent) struct Outside {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::agent) too_many_calls: Option<Exceeded>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::agent) is_time_up: bool,
+    pub(in crate::agent) nothing_left: bool,
 }
 
 /// The parts of a request that hooks changed.
@@ -238,7 +238,7 @@ impl Noted {
             | Self::Prepared(_)
             | Self::Notes { .. }
             | Self::ShouldStop
-            | Self::Waited
+            | Self::GaveWay
             | Self::AtStop { .. }
             | Self::Unknown => None,
         }

@@ -1,6 +1,7 @@
 //! What a run tells its recorder, or takes from its recording: each is a door of the loop to the
 //! world outside.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use futures::stream::{self, Stream};
@@ -146,8 +147,16 @@ impl Tape {
                 }
             }
             Self::Playing(playing) => {
+                let gave_way = Cell::new(false);
                 let noted = playing.take(|entry| match entry {
-                    Entry::Noted(Noted::Prepared(prepared)) => Some(prepared.clone()),
+                    Entry::Noted(Noted::Prepared(prepared)) if !gave_way.get() => {
+                        Some(prepared.clone())
+                    }
+                    Entry::Noted(Noted::GaveWay) => {
+                        // What comes after it was made of the next request.
+                        gave_way.set(true);
+                        None
+                    }
                     _ => None,
                 });
                 if let Some(noted) = noted {
@@ -229,19 +238,19 @@ impl Tape {
         }
     }
 
-    /// Whether the pool had to be waited for.
-    pub(in crate::agent) fn waited(&self, waited: bool) -> bool {
+    /// Whether a request was not sent, since something else came up while it waited.
+    pub(in crate::agent) fn gave_way(&self, gave_way: bool) -> bool {
         match self {
-            Self::Off => waited,
+            Self::Off => gave_way,
             Self::Writing(writing) => {
-                if waited {
-                    writing.noted(&Noted::Waited);
+                if gave_way {
+                    writing.noted(&Noted::GaveWay);
                 }
-                waited
+                gave_way
             }
             Self::Playing(playing) => {
                 let is_it =
-                    |entry: &Entry| matches!(entry, Entry::Noted(Noted::Waited)).then_some(());
+                    |entry: &Entry| matches!(entry, Entry::Noted(Noted::GaveWay)).then_some(());
                 playing.take(is_it).is_some()
             }
         }
