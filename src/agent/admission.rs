@@ -52,28 +52,13 @@ impl Admission {
 }
 
 impl Parts {
-    /// Waits until the [pool](crate::agent::Pool) of the run has tokens and a slot for a request, and
-    /// takes them. They are given back when the turn is over, or the run is dropped.
+    /// Waits until the pool of the run has tokens and a slot for a request, and takes them. They are
+    /// given back when the turn is over, or the run is dropped.
     ///
     /// Returns whether the request is to be sent. It is not if the pool is spent, or if something has
-    /// come up while the run waited that is to be looked at first, such as words of a holder. Then the
-    /// request does not count, and what comes next is looked for again, from [`facts`](Self::facts)
-    /// on; the run keeps its place in the order.
-    ///
-    /// Without a pool it returns `true` at once. Dropping the future gives the place in the order up.
-    pub async fn admit(&self, state: &mut State, request: &Request) -> bool {
-        if self.agent().budget.shared_pool().is_none() {
-            return true;
-        }
-        // Boxed, so that it takes no room in the body of a run without a pool.
-        let admitted = Box::pin(self.is_admitted(state, request)).await;
-        if !admitted {
-            state.model_calls = state.model_calls.saturating_sub(1);
-        }
-        admitted
-    }
-
-    async fn is_admitted(&self, state: &State, request: &Request) -> bool {
+    /// come up while the run waited that is to be looked at first, such as words of a holder; then the
+    /// run keeps its place in the order. Dropping the future gives the place up.
+    pub(super) async fn admit(&self, state: &State, request: &Request) -> bool {
         let Some(pool) = self.agent().budget.shared_pool() else { return true };
         if self.tape().is_playing() {
             return !self.tape().gave_way(false);

@@ -26,7 +26,8 @@ pub fn body(
             Ok(None)
         } else {
             let request = loop {
-                if let Some(next) = parts.facts(&mut state).instead(&state) {
+                let next = parts.facts(&mut state).instead(&state);
+                if let Some(next) = next {
                     let (events, step) = state.then(next, || parts.id());
                     for event in events {
                         yield Step::Value(event);
@@ -41,8 +42,7 @@ pub fn body(
                     yield Step::Value(event);
                     continue;
                 }
-                let request = parts.request(&mut state).await?;
-                if parts.admit(&mut state, &request).await {
+                if let Some(request) = parts.request(&mut state).await? {
                     break request;
                 }
             };

@@ -157,36 +157,52 @@ impl Parts {
         Some(Event::Appended { why, id, items })
     }
 
-    /// The request of the state, as hooks want it. It counts as a model call.
+    /// The request of the state, as hooks want it, once the [pool](crate::agent::Pool) of the run has
+    /// tokens and a slot for it. It counts as a model call.
+    ///
+    /// `None` says that it is not to be sent: the pool is spent, or something has come up while the
+    /// run waited that is to be looked at first, such as words of a holder. It does not count then,
+    /// and what comes next is looked for again, from [`facts`](Self::facts) on; the run keeps its place
+    /// in the order. Dropping the future gives the place up.
     ///
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a hook fails, and
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have one name, or money is
     /// limited and the model has no price.
-    pub async fn request(&self, state: &mut State) -> Result<Request, Error> {
-        state.model_calls += 1;
+    pub fn request(
+        &self,
+        state: &mut State,
+    ) -> impl Future<Output = Result<Option<Request>, Error>> + Send {
+        // Boxed, so that a request takes no room in the body for all of the lap.
+        Box::pin(async move {
+            state.model_calls += 1;
+            let request = self.prepared(state).await?;
+            request.check()?;
+            let model = request.model.as_deref().unwrap_or(self.provider(state).model());
+            let model = Arc::from(model);
+            let price = self.agent.budget.price_of(&model)?;
+            if !self.admit(state, &request).await {
+                state.model_calls = state.model_calls.saturating_sub(1);
+                return Ok(None);
+            }
+            let as_ever = Arc::ptr_eq(&request.tools, &self.agent.kit.specs());
+            state.offered = (!as_ever).then(|| Arc::clone(&request.tools));
+            // What was used until here was the last model's.
+            self.spent(state);
+            self.control().set_price(price);
+            state.model = model;
+            Ok(Some(request))
+        })
+    }
+
+    /// A request as hooks want it, or wanted it in the run that is played.
+    async fn prepared(&self, state: &State) -> Result<Request, Error> {
         let mut request = self.agent.request(&state.history);
         if state.wrapping_up.is_some() && !request.tools.is_empty() {
             // The tools stay listed, so that what is cached still fits.
             request.options.tool_choice = ToolChoice::None;
         }
-        // Boxed, so that a request takes no room in the body for all of the lap.
-        let request = Box::pin(self.prepared(state, request)).await?;
-        request.check()?;
-        let as_ever = Arc::ptr_eq(&request.tools, &self.agent.kit.specs());
-        state.offered = (!as_ever).then(|| Arc::clone(&request.tools));
-        let model = request.model.as_deref().unwrap_or(self.provider(state).model());
-        let price = self.agent.budget.price_of(model)?;
-        // What was used until here was the last model's.
-        self.spent(state);
-        self.control().set_price(price);
-        state.model = model.into();
-        Ok(request)
-    }
-
-    /// A request as hooks want it, or wanted it in the run that is played.
-    async fn prepared(&self, state: &State, request: Request) -> Result<Request, Error> {
         let plain = self.tape.is_writing().then(|| request.clone());
         let mut request = self.agent.hooks.prepare(state, request).await?;
         self.tape.prepared(plain.as_ref(), &mut request);
