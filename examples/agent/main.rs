@@ -286,7 +286,8 @@ impl Silence {
         self.since = match event {
             // A retry begins when its own wait is over.
             Event::Turn(TurnEvent::Retrying { delay_ms, .. }) => {
-                Some((Instant::now() + Duration::from_millis(*delay_ms), 0))
+                let again = Instant::now().checked_add(Duration::from_millis(*delay_ms));
+                again.map(|again| (again, 0))
             }
             Event::TurnStarted { .. } => Some((Instant::now(), 0)),
             _ => None,

@@ -30,6 +30,11 @@ pub(super) struct Control {
     started_calls: Mutex<Vec<ToolContext>>,
     charged: Mutex<Charged>,
     children: Mutex<HashMap<String, RunHandle>>,
+    /// A request was handed to a provider, and what it used is not counted yet.
+    asking: AtomicBool,
+    broke_off: AtomicBool,
+    /// The time that was kept for a last turn is not needed for one.
+    needs_no_last_turn: AtomicBool,
     admission: Admission,
     data: Mutex<RunData>,
 }
@@ -201,6 +206,40 @@ impl Control {
 
     pub(super) fn data(&self) -> RunData {
         lock(&self.data).clone()
+    }
+
+    /// A request is handed to a provider.
+    pub(super) fn request_is_open(&self) {
+        self.asking.store(true, Ordering::Release);
+    }
+
+    /// The request is answered, has failed, or was dropped.
+    pub(super) fn request_is_closed(&self) {
+        self.asking.store(false, Ordering::Release);
+    }
+
+    /// Whether a provider has a request.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking.load(Ordering::Acquire)
+    }
+
+    /// Whether the turn that failed last [broke off](crate::agent::Facts::broke_off).
+    pub(super) fn broke_off(&self) -> bool {
+        self.broke_off.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_broke_off(&self, broke_off: bool) {
+        self.broke_off.store(broke_off, Ordering::Release);
+    }
+
+    /// Whether the time that was kept for a last turn belongs to what runs.
+    pub(super) fn has_all_of_the_time(&self) -> bool {
+        self.needs_no_last_turn.load(Ordering::Acquire)
+    }
+
+    /// No last turn follows what runs now, or it has begun.
+    pub(super) fn give_all_of_the_time(&self) {
+        self.needs_no_last_turn.store(true, Ordering::Release);
     }
 
     /// What the run holds of its pool.

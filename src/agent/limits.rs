@@ -21,11 +21,14 @@ pub struct Limits {
     /// So often in a row the model is asked again when the output limit cut off its calls, none of
     /// which runs then; 1 by default.
     pub cut_calls: u32,
-    /// How many turns in a row that broke off in the middle are retracted and asked for again, at
-    /// once; 1 by default. Each counts as a request. An agent with a
-    /// [fallback](crate::Agent::with_fallback) that was not asked yet asks that instead. What fails
-    /// before the model has begun its answer is the business of the provider, which waits between its
-    /// attempts.
+    /// How many turns in a row that broke off are retracted and asked for again, at once; 1 by default.
+    /// Each counts as a request.
+    ///
+    /// A turn broke off if the model had begun its answer, or the answer ended without any, and the
+    /// same request may succeed. What fails before that is retried by the provider, which waits between
+    /// its attempts. An agent with a [fallback](crate::Agent::with_fallback) that was not asked yet
+    /// asks that instead, and one above a [`Retry`](crate::provider::Retry) that has tried again such
+    /// turns itself does not ask again.
     pub retries: u32,
     /// After each so many turns in a row with the same calls and the same results the model is told
     /// so; 4 by default, 0 for never.
@@ -33,6 +36,14 @@ pub struct Limits {
     /// After so many of them the run ends as malformed; 24 by default, so that the default cap on
     /// turns comes first, and 0 for never.
     pub repeats_end: u32,
+}
+
+impl Limits {
+    /// How many requests may be sent before the last turn, for which one is kept where it is wanted,
+    /// but never the only one.
+    pub(super) fn turns_before_wrap_up(&self, wrap_up: bool) -> u32 {
+        self.max_turns - u32::from(wrap_up && self.max_turns > 1)
+    }
 }
 
 impl Default for Limits {

@@ -6,11 +6,12 @@ use futures::stream;
 
 use crate::agent::budget::Spent;
 use crate::agent::control::{Charged, Control, When};
+use crate::agent::decide::broke_off;
 use crate::agent::gate::RunGate;
 use crate::agent::replay::{Outside, Tape};
 use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
 use crate::context;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::{AppendedWhy, Event, Reason};
 use crate::item::ResultKind;
 use crate::provider::{Provider, another_could};
@@ -75,10 +76,18 @@ impl Parts {
             exceeded: budget.exceeded(&spent),
             too_many_calls: budget.too_many_calls().filter(|_| state.limited_calls > 0),
             nothing_left: budget.has_nothing_left(&spent),
+            broke_off: self.control().broke_off(),
         };
         self.tape.facts(&mut outside);
-        let Outside { steered, follow_up, stopping, exceeded, too_many_calls, nothing_left } =
-            outside;
+        let Outside {
+            steered,
+            follow_up,
+            stopping,
+            exceeded,
+            too_many_calls,
+            nothing_left,
+            broke_off,
+        } = outside;
         if state.wrapping_up.is_none() {
             state.exceeded = exceeded.or(too_many_calls).or(state.exceeded);
         }
@@ -96,6 +105,7 @@ impl Parts {
             too_many_calls,
             can_compact: self.agent.compactor.is_some() && !context::was_compacted(&state.history),
             fallbacks: self.agent.fallbacks.len(),
+            broke_off,
             nothing_left,
             wrap_up: budget.wants_wrap_up() && !nothing_left,
         }
@@ -123,6 +133,7 @@ impl Parts {
     /// The request is answered, or has failed: what it used is counted, and the rest of what was
     /// reserved for it is given back.
     pub(super) fn request_is_over(&self) {
+        self.control().request_is_closed();
         self.charge();
         self.control().admission().settle();
     }
@@ -177,6 +188,7 @@ impl Parts {
         // Boxed, so that a request takes no room in the body for all of the lap.
         Box::pin(async move {
             state.model_calls += 1;
+            self.control().set_broke_off(false);
             let request = self.prepared(state).await?;
             request.check()?;
             let model = request.model.as_deref().unwrap_or(self.provider(state).model());
@@ -239,16 +251,43 @@ impl Parts {
     /// Sends a request, unless the time of the run is over, which ends the run in its next poll. A
     /// provider with another after it leaves to the loop what that one handles.
     fn send(&self, state: &State, mut request: Request) -> TurnStream {
-        if self.agent.budget.is_time_up(self.control().started().elapsed()) {
+        let (budget, limits) = (&self.agent.budget, &self.agent.limits);
+        if self.is_too_late(state) {
             return seal(&request.history, stream::pending::<Result<TurnEvent, Error>>());
         }
         let is_last = state.provider >= self.agent.fallbacks.len();
-        let may_ask_again =
-            state.wrapping_up.is_none() && state.model_calls < self.agent.limits.max_turns;
+        let may_ask_again = state.wrapping_up.is_none()
+            && !self.control().is_stopping()
+            && state.model_calls < limits.turns_before_wrap_up(budget.wants_wrap_up());
         if !is_last && may_ask_again {
-            request.retries = request.retries.except(|error| another_could(error.kind()));
+            // A generation that failed is corrected first.
+            request.retries = request.retries.except(|error| {
+                another_could(error.kind()) && error.kind() != ErrorKind::GenerationFailed
+            });
         }
+        self.control().request_is_open();
         self.provider(state).stream_turn(request)
+    }
+
+    /// Whether the time for requests of this kind is over, which the next poll acts on.
+    pub(super) fn is_too_late(&self, state: &State) -> bool {
+        if self.tape.is_playing() {
+            return false;
+        }
+        let (budget, elapsed) = (&self.agent.budget, self.control().started().elapsed());
+        let is_cut = || budget.time_before_wrap_up().is_some_and(|before| elapsed >= before);
+        let may_be_cut = !self.control().has_all_of_the_time() && self.can_wrap_up(state);
+        budget.is_time_up(elapsed) || may_be_cut && is_cut()
+    }
+
+    /// Whether a last turn can follow what runs now.
+    pub(super) fn can_wrap_up(&self, state: &State) -> bool {
+        let requests = self.handle.journal.requests().max(state.model_calls);
+        let was_asked = requests > 0 || state.resuming.is_some();
+        state.wrapping_up.is_none()
+            && !self.control().is_stopping()
+            && was_asked
+            && requests < self.agent.limits.max_turns
     }
 
     /// Counts what a turn used that is complete, at the price of the model that answered.
@@ -278,6 +317,7 @@ impl Parts {
     pub fn failed(&self, state: &State, error: &Error) -> Option<Event> {
         self.tape.failed(error);
         self.request_is_over();
+        self.control().set_broke_off(broke_off(error));
         self.agent.hooks.failure(state, error);
         let usage = PartialTurn::of(error).map_or_else(Usage::default, PartialTurn::usage);
         let why = words::taken_back(error);

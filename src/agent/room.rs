@@ -42,6 +42,9 @@ impl Parts {
     pub async fn make_room(&self, state: &mut State) -> Option<Event> {
         let agent = self.agent();
         let (window, compactor) = (agent.window.as_ref()?, agent.compactor.as_ref()?);
+        if self.is_too_late(state) {
+            return None;
+        }
         let request = agent.request(&state.history);
         let limit = window.limit(&request.options);
         let room = state.room;
@@ -88,6 +91,9 @@ impl Parts {
     /// or an event that replaces nothing, says that it cannot be; hooks are told why.
     pub async fn compact(&self, state: &mut State) -> Option<Event> {
         let compactor = self.agent().compactor.as_ref()?;
+        if self.is_too_late(state) {
+            return None;
+        }
         let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
             Ok(context::reactive(compaction, history))
         }));

@@ -370,8 +370,10 @@ impl Run {
     fn time_is_up(&mut self, due: Due, cx: &Context<'_>) -> Poll<Option<Event>> {
         let elapsed = self.parts.control().started().elapsed();
         match (due, self.parts.agent().budget.time_up(elapsed)) {
-            (Due::WrapUp, _) if self.state.get().wrapping_up.is_some() => {
+            // What runs has all of the time.
+            (Due::WrapUp, _) if !self.parts.can_wrap_up(&self.state.get()) => {
                 self.deadline.wraps_up();
+                self.parts.control().give_all_of_the_time();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -417,7 +419,7 @@ impl Run {
 
     /// Keeps the results of the active body, where a last turn may have to know them.
     fn note(&mut self, event: &Event) {
-        if !self.deadline.may_wrap_up() {
+        if !self.deadline.may_wrap_up() && !self.parts.tape().is_playing() {
             return;
         }
         match event {
@@ -428,8 +430,9 @@ impl Run {
 
     /// Nothing streams and nothing runs that has to be dropped.
     fn is_between_turns(&self) -> bool {
-        let journal = &self.parts.handle().journal;
-        journal.is_answered() && !journal.is_open()
+        let handle = self.parts.handle();
+        let (journal, control) = (&handle.journal, &handle.control);
+        journal.is_answered() && !journal.is_open() && !control.is_asking()
     }
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {

@@ -1,19 +1,34 @@
 //! Timers of the runtime, if it has any.
 
+use std::cell::Cell;
 use std::panic::catch_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep};
+
+thread_local! {
+    /// The runtime that this thread last found to have no time.
+    static WITHOUT_TIME: Cell<Option<Id>> = const { Cell::new(None) };
+}
 
 /// A timer that ends at `at`. `None` outside of a tokio runtime, and in one whose time is not
 /// enabled.
 fn sleep_until(at: Instant) -> Option<Pin<Box<Sleep>>> {
     // Without a runtime it would panic; without time it does, and there is no way to ask.
-    Handle::try_current().ok()?;
-    catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok()
+    let runtime = Handle::try_current().ok()?.id();
+    let made = catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok();
+    WITHOUT_TIME.set(made.is_none().then_some(runtime));
+    made
+}
+
+/// Whether the runtime is known to have no time. Asking again would cost a panic, which a hook of the
+/// process prints.
+fn is_known_to_have_no_time() -> bool {
+    let known = WITHOUT_TIME.get();
+    known.is_some() && known == Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 /// A timer of this duration; see [`sleep_until`].
@@ -93,12 +108,14 @@ impl Alarm {
     /// Ready when the wait is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ring> {
         let Some(at) = self.at else { return Poll::Pending };
-        if self.sleep.is_none() {
+        let is_default = matches!(self.limit, TimeLimit::Default(_));
+        if self.sleep.is_none() && !(is_default && is_known_to_have_no_time()) {
             self.sleep = sleep_until(at);
         }
         let Some(sleep) = &mut self.sleep else {
             return match self.limit {
                 TimeLimit::Default(_) => Poll::Pending,
+                TimeLimit::Set(_) if self.is_over() => Poll::Ready(Ring::TimeUp),
                 TimeLimit::Set(_) => Poll::Ready(Ring::NoTimer),
             };
         };
@@ -131,6 +148,7 @@ mod tests {
         assert_eq!(poll_once(TimeLimit::Default(LIMIT)), Poll::Pending);
         assert_eq!(poll_once(TimeLimit::Set(LIMIT)), Poll::Ready(Ring::NoTimer));
         assert_eq!(poll_once(TimeLimit::Set(Duration::MAX)), Poll::Pending);
+        assert_eq!(poll_once(TimeLimit::Set(Duration::ZERO)), Poll::Ready(Ring::TimeUp));
         assert!(sleep(LIMIT).is_none());
     }
 
@@ -141,6 +159,29 @@ mod tests {
         let polled =
             runtime.block_on(async { limits.map(|limit| poll_once_here(limit).is_ready()) });
         assert_eq!(polled, [false, true]);
+    }
+
+    #[test]
+    fn a_runtime_without_time_is_asked_once_by_defaults() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        static PANICS: AtomicUsize = AtomicUsize::new(0);
+        let (here, before) = (std::thread::current().id(), std::panic::take_hook());
+        std::panic::set_hook(Box::new(move |panic| {
+            match std::thread::current().id() == here {
+                true => drop(PANICS.fetch_add(1, Ordering::Relaxed)),
+                false => before(panic),
+            }
+        }));
+        for runtime in 1..=2 {
+            let of_runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            of_runtime.block_on(async {
+                for _ in 0..100 {
+                    assert_eq!(poll_once_here(TimeLimit::Default(LIMIT)), Poll::Pending);
+                }
+            });
+            assert_eq!(PANICS.load(Ordering::Relaxed), runtime);
+        }
     }
 
     fn poll_once_here(limit: TimeLimit) -> Poll<Ring> {

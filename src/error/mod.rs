@@ -35,7 +35,17 @@ pub struct Error(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     shown: Shown,
+    flags: Flags,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What has happened to an error on its way, which is no part of what it shows.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    /// A layer that takes back what was said has tried again, and has given up.
+    retries_exhausted: bool,
+    /// It stood in the body of an answer.
+    in_words_of_the_server: bool,
 }
 
 /// The part of an error that is data.
@@ -77,6 +87,7 @@ impl Error {
                 context_limits: None,
                 retryable: None,
             },
+            flags: Flags::default(),
             source: None,
         }))
     }
@@ -236,6 +247,29 @@ impl Error {
         self
     }
 
+    /// The same, returned by a layer that has tried again and takes back what was said.
+    pub(crate) fn with_retries_exhausted(mut self) -> Self {
+        self.inner().flags.retries_exhausted = true;
+        self
+    }
+
+    /// Whether a layer below has tried again that takes back what was said.
+    pub(crate) fn are_retries_exhausted(&self) -> bool {
+        self.0.flags.retries_exhausted
+    }
+
+    /// The same, read in the body of an answer.
+    pub(crate) fn in_words_of_the_server(mut self) -> Self {
+        self.inner().flags.in_words_of_the_server = true;
+        self
+    }
+
+    /// Whether it stood in the body of an answer.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_in_words_of_the_server(&self) -> bool {
+        self.0.flags.in_words_of_the_server
+    }
+
     /// The same as data alone.
     pub(crate) fn without_source(mut self) -> Self {
         self.inner().source = None;
@@ -378,7 +412,7 @@ impl Serialize for Error {
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let shown = Shown::deserialize(deserializer)?;
-        Ok(Self(Arc::new(Inner { shown, source: None })))
+        Ok(Self(Arc::new(Inner { shown, flags: Flags::default(), source: None })))
     }
 }
 

@@ -49,7 +49,7 @@ struct Made {
 }
 
 /// So many clients are remembered, the newest.
-const CLIENTS: usize = 16;
+const CLIENTS: usize = 32;
 
 /// Which connection a request goes out on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

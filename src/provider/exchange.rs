@@ -67,6 +67,10 @@ impl Caller {
             body: Encoded::NotYet(encode),
             decoder,
             secrets: secrets.into(),
+            first: match allowed.is_on_new_connection() {
+                true => Connection::New,
+                false => Connection::Any,
+            },
         };
         Retrying::new(attempts, policy, allowed)
     }
@@ -129,16 +133,21 @@ pub(super) use transport_settings;
 /// A time-out of this crate's own is not among them, since the provider may be at work, and neither
 /// is a turn that broke off.
 fn is_retried(error: &Error) -> bool {
+    use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
     if let Some(told) = error.retryable_as_told() {
         return told;
     }
-    match error.kind() {
-        ErrorKind::Connect | ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::Server => {
-            error.is_retryable()
+    let (kind, may_pass) = (error.kind(), error.is_retryable());
+    match error.status() {
+        Some(status @ (408 | 409 | 429 | 500..)) => {
+            may_pass || (status, kind) == (501, Unsupported)
         }
-        ErrorKind::Timeout => error.status().is_some(),
-        ErrorKind::Unsupported => error.status() == Some(501),
-        _ => false,
+        Some(_) => false,
+        None => match kind {
+            Connect | RateLimited | Overloaded | Server => may_pass,
+            Timeout => may_pass && error.is_in_words_of_the_server(),
+            _ => false,
+        },
     }
 }
 
@@ -150,6 +159,8 @@ struct Exchanges<E, M> {
     body: Encoded<E>,
     decoder: M,
     secrets: Arc<[Secret]>,
+    /// What the first attempt goes out on.
+    first: Connection,
 }
 
 /// The body of the request, which is the same in each attempt.
@@ -177,9 +188,10 @@ where
         if let Ok(bytes) = &body {
             self.body = Encoded::Bytes(bytes.clone());
         }
-        let connection = match failed.is_some_and(was_closed) {
-            true => Connection::New,
-            false => Connection::Any,
+        let connection = match failed {
+            None => self.first,
+            Some(error) if was_closed(error) => Connection::New,
+            Some(_) => Connection::Any,
         };
         let sending = send(
             self.caller.clone(),
@@ -347,20 +359,20 @@ fn no_stream(what: &str) -> Error {
 
 /// Adds what the headers say: in full about waiting, and else what the body did not say better.
 fn with_headers(mut error: Error, answer: &Response) -> Error {
-    let transient = error.kind().is_transient();
+    if let Some(retryable) = answer.should_retry().filter(|_| !answer.is_success()) {
+        error = error.with_retryable(retryable);
+    }
+    let may_be_sent_again = error.kind().is_transient() || is_retried(&error);
     let (scope, full_again) = match error.kind() {
         ErrorKind::RateLimited => answer.used_up(),
         _ => (None, None),
     };
-    let wait = answer.retry_after().filter(|_| transient);
+    let wait = answer.retry_after().filter(|_| may_be_sent_again);
     if let Some(wait) = wait.or(error.retry_after()).or(full_again) {
         error = error.with_retry_after(wait);
     }
     if let (Some(scope), None) = (scope, error.scope()) {
         error = error.with_scope(scope);
-    }
-    if let Some(retryable) = answer.should_retry().filter(|_| !answer.is_success()) {
-        error = error.with_retryable(retryable);
     }
     match answer.request_id() {
         Some(id) => error.with_request_id(id),

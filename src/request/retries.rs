@@ -28,7 +28,11 @@ use crate::error::Error;
 /// assert!(except.allow(&Error::new(ErrorKind::Server, "down")));
 /// ```
 #[derive(Clone, Default)]
-pub struct Retries(Handled);
+pub struct Retries {
+    handled: Handled,
+    /// The connection of the attempt before was closed while it was not in use.
+    is_on_new_connection: bool,
+}
 
 #[derive(Clone, Default)]
 enum Handled {
@@ -44,24 +48,38 @@ enum Handled {
 impl Retries {
     /// The caller retries: the request is sent once.
     pub fn none() -> Self {
-        Self(Handled::Everything)
+        Self { handled: Handled::Everything, ..Self::default() }
     }
 
     /// The same, but errors for which `handled` is true are returned at once: the caller has
     /// something better to do than to wait.
     pub fn except(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
-        Self(match self.0 {
+        let handled = match self.handled {
             Handled::Nothing => Handled::Some(Arc::new(handled)),
             Handled::Some(before) => {
                 Handled::Some(Arc::new(move |error| before(error) || handled(error)))
             }
             Handled::Everything => Handled::Everything,
-        })
+        };
+        Self { handled, ..self }
+    }
+
+    /// The same for a request that is sent again since its connection was closed.
+    #[cfg(feature = "http")]
+    pub(crate) fn on_new_connection(mut self) -> Self {
+        self.is_on_new_connection = true;
+        self
+    }
+
+    /// Whether the request is not to go out on a connection that was used before.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_on_new_connection(&self) -> bool {
+        self.is_on_new_connection
     }
 
     /// Whether a request that failed with this error may be sent again.
     pub fn allow(&self, error: &Error) -> bool {
-        match &self.0 {
+        match &self.handled {
             Handled::Nothing => true,
             Handled::Some(handled) => !handled(error),
             Handled::Everything => false,
@@ -70,7 +88,7 @@ impl Retries {
 
     /// Whether the request is sent once, whatever happens.
     pub fn is_none(&self) -> bool {
-        matches!(self.0, Handled::Everything)
+        matches!(self.handled, Handled::Everything)
     }
 }
 
@@ -83,7 +101,7 @@ impl PartialEq for Retries {
 
 impl fmt::Debug for Retries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.0 {
+        f.write_str(match &self.handled {
             Handled::Nothing => "Retries::default()",
             Handled::Some(_) => "Retries::except(…)",
             Handled::Everything => "Retries::none()",

@@ -90,7 +90,8 @@ impl Tool {
 
     /// Says that each call runs agents of its own. Such a call takes none of the slots that its tree
     /// of agents [shares](crate::agent::Pool::with_max_concurrency): what it runs takes them, and would
-    /// wait for it for ever. A tool that [`Agent::as_tool`](crate::Agent::as_tool) makes is one.
+    /// wait for it for ever. The default time limit of tools does not hold for it. A tool that
+    /// [`Agent::as_tool`](crate::Agent::as_tool) makes is one.
     pub fn running_agents(mut self) -> Self {
         self.settings.inside = Inside::Agents;
         self

@@ -236,7 +236,11 @@ impl Toolkit {
 
     /// How long a call of the tool may take; `None` for as long as it likes.
     pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
-        let limit = tool.timeout().map_or(self.timeout, TimeLimit::Set);
+        let limit = match (tool.timeout(), self.timeout) {
+            (Some(limit), _) => TimeLimit::Set(limit),
+            (None, TimeLimit::Default(_)) if tool.runs_agents() => TimeLimit::Set(Timeouts::NEVER),
+            (None, limit) => limit,
+        };
         (limit.duration() < Timeouts::NEVER).then_some(limit)
     }
 

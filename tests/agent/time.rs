@@ -8,14 +8,16 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 use turnstream::agent::Budget;
 use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::event::{BudgetKind, Reason, ToolEvent, Transition};
+use turnstream::context::Window;
+use turnstream::event::{AppendedWhy, BudgetKind, Reason, ToolEvent, Transition};
 use turnstream::http::Timeouts;
 use turnstream::item::ResultKind;
-use turnstream::provider::{Reply, Scripted};
+use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::request::ToolChoice;
-use turnstream::tool::{self, Tool};
-use turnstream::{Agent, ErrorKind, Event, Outcome, Usage};
+use turnstream::tool::{self, Tool, Verdict};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, TurnEvent, Usage};
 
+use crate::support::compaction::summarizing;
 use crate::support::runs::{agent, answers, call_of, kinds, pull, until};
 use crate::support::tools::{Counter, endless, fine, nap, naps, spec};
 use crate::support::world::{Told, told, told_from};
@@ -174,6 +176,119 @@ async fn pull_all(agent: &Agent) -> usize {
     }
     // All but the ending.
     events - 1
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_between_a_request_and_its_first_output_counts_also_while_a_retry_waits() {
+    let busy = || Reply::error(Error::new(ErrorKind::Overloaded, "busy"));
+    let is_wait = |event: &Event| matches!(event, Event::Turn(TurnEvent::Retrying { .. }));
+    for kept in [None, Some(2 * SECOND)] {
+        let budget = || match kept {
+            Some(kept) => time(5).wrap_up_reserve_time(kept),
+            None => time(5),
+        };
+        // The wait of the retry was over during the pause.
+        let model = Scripted::new([busy(), "never".into()]);
+        let mut run = agent(Retry::new(model.clone())).with_budget(budget()).run("go");
+        until(&mut run, is_wait).await;
+        advance(9 * SECOND).await;
+        check_time_up(&run.outcome().await, 9_000);
+        assert_eq!(model.requests().len(), 1, "{kept:?}");
+
+        // It was announced, and never sent.
+        let model = Scripted::new(["never"]);
+        let mut run = agent(model.clone()).with_budget(budget()).run("go");
+        until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+        advance(9 * SECOND).await;
+        check_time_up(&run.outcome().await, 9_000);
+        assert_eq!(model.requests().len(), 0, "{kept:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_into_the_time_that_is_kept_sends_nothing_but_the_last_turn() {
+    let model = Scripted::new(["what I have"]);
+    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let mut run = agent(model.clone()).with_budget(budget).run("go");
+    until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+    advance(7 * SECOND).await;
+    let outcome = run.outcome().await;
+    check_time_up(&outcome, 7_000);
+    assert_eq!(outcome.text, "what I have");
+    let requests = model.requests();
+    assert_eq!((requests.len(), outcome.turns), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_compaction_begins_when_the_time_is_over() {
+    let long = "a long text ".repeat(200);
+    let turn = || [Item::user(long.as_str()), Item::text(&long)];
+    let history = History::from_items("h", (0..4).flat_map(|_| turn()));
+    for pause in [SECOND, 9 * SECOND] {
+        let (compactor, summaries) = summarizing(1);
+        let model = Scripted::new(["fine"]);
+        let agent = agent(model.clone()).with_window(Window::new(100)).with_compactor(compactor);
+        let mut run = agent.with_budget(time(5)).run_from(history.clone(), "go");
+        run.steer("and this").unwrap();
+        let is_steered = |event: &Event| {
+            matches!(event, Event::Appended { why: AppendedWhy::Steer, .. })
+        };
+        until(&mut run, is_steered).await;
+        advance(pause).await;
+        let outcome = run.outcome().await;
+        let in_time = pause == SECOND;
+        assert_eq!(outcome.reason == Reason::Completed, in_time);
+        assert_eq!(summaries.requests().len(), usize::from(in_time));
+        assert_eq!(model.requests().len(), usize::from(in_time));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_last_turn_can_come_what_runs_has_the_time_that_was_kept_for_it() {
+    let slow = || Scripted::new([Reply::text("fine").delay(8 * SECOND), "never".into()]);
+    let budget = || time(10).wrap_up_reserve_time(4 * SECOND);
+    // It was the only request.
+    let model = slow();
+    let (told, took) = timed(&agent(model.clone()).with_max_turns(1).with_budget(budget())).await;
+    let ended = (told.outcome.reason, took, model.requests().len());
+    assert_eq!(ended, (Reason::Completed, 8 * SECOND, 1));
+
+    // A holder lets the run end after this turn.
+    let model = slow();
+    let mut run = agent(model.clone()).with_budget(budget()).run("go");
+    until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+    run.stop_after_turn();
+    let outcome = run.outcome().await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "fine"));
+
+    // Before the first request there is nothing to wrap up.
+    let model = Scripted::new(["fine"]);
+    let thinks = hook::prepare(|_, request| async {
+        sleep(8 * SECOND).await;
+        request
+    });
+    let (told, _) = timed(&agent(model).with_hook(thinks).with_budget(budget())).await;
+    assert_eq!(told.outcome.text, "fine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_resumed_gets_its_last_turn_too() {
+    let model = Scripted::new([naps(&[1]), "what I have".into()]);
+    let asking = agent(model.clone()).with_tools([nap("nap").needs_approval()]);
+    let outcome = asking.run("go").outcome().await;
+    assert_eq!(outcome.reason, Reason::Pending);
+    let slow = Tool::raw(spec("nap"), |_: Value, _| async {
+        sleep(60 * SECOND).await;
+        "never"
+    });
+    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let resumed = agent(model.clone()).with_tools([slow.unwrap().needs_approval()]);
+    let resumed = resumed.with_budget(budget);
+    let approved = outcome.pending.into_iter().map(|call| (call, Verdict::Approve));
+    let outcome = resumed.resume(outcome.history, approved).unwrap().outcome().await;
+    check_time_up(&outcome, 6_000);
+    assert_eq!(outcome.text, "what I have");
+    assert_eq!(kinds(&outcome.new_items), [ResultKind::Timeout]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -337,6 +452,18 @@ async fn a_tool_has_ten_minutes_unless_it_or_its_kit_was_told_otherwise() {
     // The tool's own word counts before that of its kit.
     let own = nap("nap").with_timeout(180 * SECOND);
     assert_eq!(run(own, Some(never), minutes(4)).await, (ResultKind::Timeout, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_runs_agents_has_no_limit_unless_its_kit_sets_one() {
+    let run = async |kit: turnstream::Toolkit| {
+        let model = Scripted::new([naps(&[99 * 60_000]), "fine".into()]);
+        let (told, took) = timed(&agent(model).with_kit(kit)).await;
+        (kinds(&told.handle.history())[0], took.as_secs() / 60)
+    };
+    let kit = || turnstream::Toolkit::new([nap("nap").running_agents()]);
+    assert_eq!(run(kit()).await, (ResultKind::Ok, 99));
+    assert_eq!(run(kit().with_timeout(60 * SECOND)).await, (ResultKind::Timeout, 1));
 }
 
 #[tokio::test(start_paused = true)]

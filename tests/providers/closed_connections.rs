@@ -197,12 +197,17 @@ async fn a_closed_connection_is_no_reason_to_fail_over() {
 }
 
 #[tokio::test]
-async fn below_a_retry_a_closed_connection_is_an_attempt_like_any_other() {
+async fn below_a_retry_a_closed_connection_is_replaced_at_once_as_without_it() {
+    // The other connections of the pool are closed as well.
     let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
-    let model = Retry::new(model(&server, Transport::default()));
-    let model = model.with_backoff(Transport::at_once().backoff);
-    read(model.stream_turn(request())).await;
-    assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
+    let below = model(&server, Transport::default());
+    let both = [below.stream_turn(request()), below.stream_turn(request())].map(read);
+    futures::future::join_all(both).await;
+    let waiting = Backoff { base: Duration::from_hours(1), ..Backoff::default() };
+    let model = Retry::new(below).with_backoff(waiting);
+    for _ in 0..2 {
+        assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
+    }
 }
 
 #[tokio::test]

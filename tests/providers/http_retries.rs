@@ -110,6 +110,40 @@ async fn what_the_server_says_in_x_should_retry_counts_first() {
 }
 
 #[tokio::test]
+async fn the_status_counts_before_the_words_of_the_body() {
+    let answer = |status, code: &str| {
+        let body = format!(r#"{{"error":{{"message":"oh","type":"{code}","code":"{code}"}}}}"#);
+        Answer::raw("application/json", body).with_status(status)
+    };
+    // A gateway that calls its time-out a bad request, and one that calls a bad request a time-out.
+    assert_eq!(requests(Wire::OpenAiChat, answer(504, "timeout")).await, 3);
+    assert_eq!(requests(Wire::OpenAiChat, answer(502, "failed_generation")).await, 3);
+    assert_eq!(requests(Wire::OpenAiChat, answer(400, "timeout")).await, 1);
+    assert_eq!(requests(Wire::OpenAiChat, answer(400, "rate_limit_exceeded")).await, 1);
+    // What cannot pass is told by the words.
+    assert_eq!(requests(Wire::OpenAiChat, answer(500, "context_length_exceeded")).await, 1);
+}
+
+#[tokio::test]
+async fn a_time_out_that_the_server_tells_of_in_its_stream_is_retried_before_any_output() {
+    let frame = r#"event: error
+data: {"type":"error","error":{"type":"timeout_error","message":"Request timed out"}}
+
+"#;
+    let answer = Answer::raw("text/event-stream", frame);
+    assert_eq!(requests(Wire::Anthropic, answer).await, 3);
+}
+
+#[tokio::test]
+async fn the_wait_is_obeyed_whatever_makes_the_request_be_sent_again() {
+    let asks = |status| Answer::refuse(status).with_header("retry-after", "3");
+    assert_eq!(wait_after(asks(501)).await.unwrap(), 3_000);
+    assert_eq!(wait_after(asks(409)).await.unwrap(), 3_000);
+    let told = asks(400).with_header("x-should-retry", "true");
+    assert_eq!(wait_after(told).await.unwrap(), 3_000);
+}
+
+#[tokio::test]
 async fn a_quota_that_is_used_up_is_not_waited_for() {
     let body = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
     let answer = Answer::raw("application/json", body).with_status(429);

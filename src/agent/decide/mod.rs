@@ -33,6 +33,8 @@ pub struct Facts {
     pub exceeded: Option<Exceeded>,
     /// The budget that the calls of the last turn passed: the first ones ran, the others did not.
     pub too_many_calls: Option<Exceeded>,
+    /// The turn that failed last broke off: asking again may help, and nobody below has tried it.
+    pub broke_off: bool,
     /// No request may be sent, not even a last one: the time is over, or the pool is spent.
     pub nothing_left: bool,
     /// The history can be made shorter, and was not yet.
@@ -94,10 +96,6 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
 
 /// Decides on a turn that failed. `None` ends the run with the error.
 pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<Next> {
-    // A generation that failed did not break off: the model is told what was wrong with it.
-    let broke_off = PartialTurn::of(error).is_some()
-        && error.is_retryable()
-        && error.kind() != ErrorKind::GenerationFailed;
     let has_fallback = another_could(error.kind()) && state.provider < facts.fallbacks;
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => Next::Compact,
@@ -107,11 +105,23 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<Next> {
         }
         // A provider with another after it is given up at once.
         _ if has_fallback => Next::Continue(Transition::Fallback),
-        _ if broke_off && state.retries < facts.limits.retries => Next::Continue(Transition::Retry),
+        _ if facts.broke_off && state.retries < facts.limits.retries => {
+            Next::Continue(Transition::Retry)
+        }
         _ => return None,
     };
     // A limit is no reason to hide what went wrong.
     facts.has_room(state).then_some(next)
+}
+
+/// Whether a turn that failed [broke off](Facts::broke_off).
+pub(in crate::agent) fn broke_off(error: &Error) -> bool {
+    let has_begun = PartialTurn::of(error).is_some_and(|partial| !partial.items().is_empty());
+    // A generation that failed did not break off: the model is told what was wrong with it.
+    error.kind() != ErrorKind::GenerationFailed
+        && (has_begun || error.kind() == ErrorKind::IncompleteTurn)
+        && error.is_retryable()
+        && !error.are_retries_exhausted()
 }
 
 /// Decides when the calls of a turn have run. `state` has their answers.
@@ -184,14 +194,13 @@ impl Facts {
     /// while anything is left: one of the turns is kept for it where it is wanted, but never the only
     /// one.
     pub fn at_limit(&self, state: &State) -> Option<Reason> {
-        let kept = u32::from(self.wrap_up && self.limits.max_turns > 1);
         if self.stopping {
             Some(Reason::Stopped)
         } else if state.wrapping_up.is_some() {
             self.nothing_left.then_some(Reason::Budget)
         } else if self.exceeded.is_some() {
             Some(Reason::Budget)
-        } else if state.model_calls + kept >= self.limits.max_turns {
+        } else if state.model_calls >= self.limits.turns_before_wrap_up(self.wrap_up) {
             Some(Reason::MaxTurns)
         } else {
             None
@@ -201,10 +210,10 @@ impl Facts {
     /// What comes in the place of a request, where none may be sent: the end, or the last turn.
     pub fn instead(&self, state: &State) -> Option<Next> {
         let end = Next::Finish(self.at_limit(state)?);
-        Some(match state.model_calls {
-            // A model that was never asked wants nothing more.
-            0 => end,
-            _ => end.or_wrap_up(state, self),
+        // A model that was never asked wants nothing more, unless calls of an earlier run were answered.
+        Some(match state.model_calls > 0 || answers_tools(state) {
+            true => end.or_wrap_up(state, self),
+            false => end,
         })
     }
 

@@ -120,7 +120,8 @@ fn errors_end_the_run_unless_there_is_something_left_to_try() {
     let wrong = Error::new(ErrorKind::InvalidRequest, "wrong");
     let on = |state: &State, error, retries, fallbacks| {
         let limits = Limits { retries, ..Limits::default() };
-        on_error(state, error, &Facts { limits, fallbacks, ..Facts::default() })
+        let broke_off = super::broke_off(error);
+        on_error(state, error, &Facts { limits, fallbacks, broke_off, ..Facts::default() })
     };
     let s = state();
     assert_eq!(on(&s, &broken, 0, 0), None);
@@ -137,6 +138,31 @@ fn errors_end_the_run_unless_there_is_something_left_to_try() {
     assert_eq!(on(&s, &wrong, 1, 1), None);
     let at_cap = State { model_calls: 20, ..state() };
     assert_eq!(on(&at_cap, &busy, 1, 1), None);
+}
+
+#[test]
+fn a_turn_broke_off_if_it_said_something_or_ended_without_a_word() {
+    let check = |kind, text: &str, broke_off: bool| {
+        let mut builder = TurnBuilder::new();
+        if !text.is_empty() {
+            builder.text(0, text);
+        }
+        let error = Error::new(kind, "oh").with_source(builder.incomplete(None));
+        assert_eq!(super::broke_off(&error), broke_off, "{kind} after {text:?}");
+        error
+    };
+    for kind in [ErrorKind::Server, ErrorKind::Timeout, ErrorKind::Overloaded] {
+        check(kind, "It is", true);
+        check(kind, "", false);
+    }
+    check(ErrorKind::IncompleteTurn, "It is", true);
+    check(ErrorKind::IncompleteTurn, "", true);
+    check(ErrorKind::GenerationFailed, "It is", false);
+    check(ErrorKind::Filtered, "It is", false);
+    let told = check(ErrorKind::Server, "It is", true).with_retryable(false);
+    assert!(!super::broke_off(&told), "the provider says that it is of no use");
+    let exhausted = check(ErrorKind::Server, "It is", true).with_retries_exhausted();
+    assert!(!super::broke_off(&exhausted), "it was tried again already");
 }
 
 #[test]

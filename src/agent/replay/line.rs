@@ -183,6 +183,8 @@ pub(in crate::agent) struct Outside {
     pub(in crate::agent) too_many_calls: Option<Exceeded>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::agent) nothing_left: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::agent) broke_off: bool,
 }
 
 /// The parts of a request that hooks changed.

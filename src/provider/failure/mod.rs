@@ -52,7 +52,8 @@ fn broken_off(json: &str, now: Option<SystemTime>) -> Error {
         "" => "the provider broke off with an error".to_owned(),
         message => format!("the provider broke off: {message}"),
     };
-    detailed(Error::new(kind, message), &said, said.status, now)
+    let error = Error::new(kind, message).in_words_of_the_server();
+    detailed(error, &said, said.status, now)
 }
 
 /// Adds what else was said, as far as it belongs to the kind.

@@ -13,6 +13,8 @@ pub(super) use retrying::{Attempts, Retrying};
 
 use crate::env::Random;
 use crate::error::Error;
+#[cfg(feature = "http")]
+use crate::http::was_closed;
 use crate::provider::Provider;
 use crate::request::{Request, Retries};
 use crate::stream::{TurnStream, seal};
@@ -124,9 +126,23 @@ struct Below {
 impl Attempts for Below {
     type Attempt = TurnStream;
 
-    fn begin(&mut self, _failed: Option<&Error>) -> TurnStream {
-        self.provider.stream_turn(self.request.clone())
+    fn begin(&mut self, failed: Option<&Error>) -> TurnStream {
+        let mut request = self.request.clone();
+        if failed.is_some_and(was_closed) {
+            request.retries = request.retries.on_new_connection();
+        }
+        self.provider.stream_turn(request)
     }
+
+    fn is_stale(&self, error: &Error) -> bool {
+        was_closed(error)
+    }
+}
+
+/// Without HTTP there are no connections.
+#[cfg(not(feature = "http"))]
+fn was_closed(_: &Error) -> bool {
+    false
 }
 
 impl fmt::Debug for Retry {

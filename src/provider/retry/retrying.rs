@@ -49,7 +49,8 @@ enum Stage<T> {
     /// Before the first attempt.
     First,
     Trying(T),
-    Waiting(Pin<Box<Sleep>>, Error),
+    /// Without a timer for an attempt that begins at once.
+    Waiting(Option<Pin<Box<Sleep>>>, Error),
 }
 
 impl<A: Attempts> Retrying<A> {
@@ -86,7 +87,9 @@ impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
                     continue;
                 }
                 Stage::Waiting(sleep, error) => {
-                    ready!(sleep.as_mut().poll(cx));
+                    if let Some(sleep) = sleep {
+                        ready!(sleep.as_mut().poll(cx));
+                    }
                     this.begun = false;
                     this.stage = Stage::Trying(this.attempts.begin(Some(error)));
                     continue;
@@ -103,11 +106,18 @@ impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
                 },
             };
             this.failed = this.failed.saturating_add(1);
+            let has_begun = turn.has_begun();
             // The wait begins now, whenever the consumer asks for what comes after its report. Without
             // a timer there is none.
-            let wait = this.wait(&error, turn.has_begun());
-            let timed = wait.and_then(|wait| Some((wait, sleep(wait)?)));
-            let Some((wait, sleep)) = timed else { return Poll::Ready(Some(Err(error))) };
+            let timed = this.wait(&error, has_begun).and_then(|wait| match wait {
+                Duration::ZERO => Some((wait, None)),
+                _ => Some((wait, Some(sleep(wait)?))),
+            });
+            let Some((wait, sleep)) = timed else {
+                let exhausted = has_begun && this.policy.retracts && this.failed > 1;
+                let error = if exhausted { error.with_retries_exhausted() } else { error };
+                return Poll::Ready(Some(Err(error)));
+            };
             turn.void(&error);
             turn.retrying(this.failed, wait, error.clone());
             this.stage = Stage::Waiting(sleep, error);
