@@ -167,11 +167,9 @@ mod tests {
 
         static PANICS: AtomicUsize = AtomicUsize::new(0);
         let (here, before) = (std::thread::current().id(), std::panic::take_hook());
-        std::panic::set_hook(Box::new(move |panic| {
-            match std::thread::current().id() == here {
-                true => drop(PANICS.fetch_add(1, Ordering::Relaxed)),
-                false => before(panic),
-            }
+        std::panic::set_hook(Box::new(move |panic| match std::thread::current().id() == here {
+            true => drop(PANICS.fetch_add(1, Ordering::Relaxed)),
+            false => before(panic),
         }));
         for runtime in 1..=2 {
             let of_runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -11,8 +11,10 @@
 //! | `structured_output` | answers as types: parsing, validation, correction; JSON lines |
 //! | `context`, `compaction` | compaction, token estimates, and injected context |
 //! | `budget`, `money` | limits on spending, and the price of a run |
+//! | `retries` | which turns are asked for again by the agent itself |
 //! | `time` | the time that a run and a tool may take |
 //! | `pools` | what a tree of agents shares: tokens, and a limit on concurrency |
+//! | `run_data` | what a program hands to the tools of one run |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
@@ -34,6 +36,8 @@ mod outcomes;
 mod own_body;
 mod pools;
 mod replay;
+mod retries;
+mod run_data;
 mod structured_output;
 #[path = "../support/mod.rs"]
 mod support;

@@ -230,9 +230,8 @@ async fn no_compaction_begins_when_the_time_is_over() {
         let agent = agent(model.clone()).with_window(Window::new(100)).with_compactor(compactor);
         let mut run = agent.with_budget(time(5)).run_from(history.clone(), "go");
         run.steer("and this").unwrap();
-        let is_steered = |event: &Event| {
-            matches!(event, Event::Appended { why: AppendedWhy::Steer, .. })
-        };
+        let is_steered =
+            |event: &Event| matches!(event, Event::Appended { why: AppendedWhy::Steer, .. });
         until(&mut run, is_steered).await;
         advance(pause).await;
         let outcome = run.outcome().await;
@@ -326,15 +325,6 @@ async fn no_last_turn_follows_unless_time_was_kept_for_it() {
     }
 }
 
-/// The reasons that the run went on for.
-fn continued(told: &Told) -> Vec<Transition> {
-    let reason = |event: &Event| match event {
-        Event::Continued { reason } => Some(*reason),
-        _ => None,
-    };
-    told.events.iter().filter_map(reason).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn with_time_kept_what_runs_is_dropped_then_and_the_last_turn_knows_what_was_done() {
     let ran = Counter::default();
@@ -345,7 +335,7 @@ async fn with_time_kept_what_runs_is_dropped_then_and_the_last_turn_knows_what_w
     let (told, took) = timed(&agent).await;
     check_time_up(&told.outcome, 6_000);
     assert_eq!((took, told.outcome.text.as_str()), (7 * SECOND, "what I have"));
-    assert_eq!(continued(&told), [Transition::WrapUp]);
+    assert_eq!(told.transitions(), [Transition::WrapUp]);
     let last = &model.requests()[1];
     assert_eq!(last.options.tool_choice, ToolChoice::None);
     assert_eq!(kinds(&last.history), [ResultKind::Ok, ResultKind::Timeout]);
@@ -359,7 +349,7 @@ async fn with_time_kept_an_open_turn_is_dropped_then_and_its_words_are_known() {
     let (told, took) = timed(&agent(model.clone()).with_budget(budget)).await;
     check_time_up(&told.outcome, 6_000);
     assert_eq!((took, told.outcome.text.as_str()), (6 * SECOND, "what I have"));
-    assert_eq!((continued(&told), model.in_flight()), (vec![Transition::WrapUp], 0));
+    assert_eq!((told.transitions(), model.in_flight()), (vec![Transition::WrapUp], 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `retry` | which errors are retried, after which delay, and what the consumer sees |
 //! | `fallback` | `Fallback` and `CircuitBreaker`: which provider is called, and for which errors |
+//! | `custom` | providers made of a closure |
 //! | `record_replay` | `Record` and `Replay`: the files they write and read, and their errors |
 //! | `composed` | every wire and every fault, through a stack of providers, in an agent with tools |
 //! | `http_retries` | which failed requests a provider over HTTP sends again by itself |
@@ -15,6 +16,7 @@
 mod closed_connections;
 #[cfg(feature = "http")]
 mod composed;
+mod custom;
 mod fallback;
 #[cfg(feature = "http")]
 mod http_retries;

@@ -5,9 +5,13 @@
 //! | `toolkit` | a toolkit runs the calls of a turn: order, concurrency, arguments, panics |
 //! | `runs` | the steps between a call and its result: repair, policy, approval, timeouts, clipping |
 //! | `verdicts` | a verdict applies to one pending call, and none is lost |
+//! | `closures` | tools made of closures: state, arguments, outputs, errors |
+//! | `names` | two tools of one name, and tools that are replaced |
 //! | `audited` | tools whose calls state their reason, and where that reason is visible |
 
 mod audited;
+mod closures;
+mod names;
 mod runs;
 #[path = "../support/mod.rs"]
 mod support;

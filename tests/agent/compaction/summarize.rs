@@ -8,7 +8,7 @@ use turnstream::context::{
     Compaction, CompactionFailure, Compactor, Shorten, Summarize, compact_with, recorded,
 };
 use turnstream::item::{Mark, Part};
-use turnstream::provider::{Reply, Scripted};
+use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::request::Options;
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, History, Item};
@@ -157,6 +157,18 @@ fn a_provider_that_fails_is_an_error_and_void_attempts_are_counted() {
     let compactor = Summarize::new(Scripted::new([again.usage(tokens(70, 7))])).keep_turns(1);
     let compaction = compact(&compactor, &history(session(3))).unwrap();
     assert_eq!(compaction.usage, tokens(75, 8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_a_long_wait_is_not_waited_for_where_nobody_would_see_it() {
+    for (seconds, asked) in [(4, 2), (5, 2), (6, 1), (60, 1)] {
+        let wait = Duration::from_secs(seconds);
+        let busy = Error::new(ErrorKind::RateLimited, "busy").with_retry_after(wait);
+        let model = Scripted::new([Reply::error(busy), "a summary".into()]);
+        let summarize = Summarize::new(Retry::new(model.clone())).keep_turns(1);
+        let made = summarize.compact(&history(session(3))).await;
+        assert_eq!((made.is_ok(), model.requests().len()), (asked == 2, asked), "{seconds}");
+    }
 }
 
 #[test]

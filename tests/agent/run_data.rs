@@ -1,0 +1,107 @@
+//! What a program hands to the tools of one run.
+
+use serde_json::json;
+use turnstream::event::Reason;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{MemoryStore, Session};
+use turnstream::tool::{RunData, Tool, Verdict};
+use turnstream::{Agent, Item};
+
+use crate::support::runs::{agent, call_of};
+use crate::support::tools::spec;
+
+struct User(&'static str);
+
+/// A tool that says who asks.
+fn who() -> Tool {
+    let run = |_, cx: turnstream::tool::ToolContext| async move {
+        cx.data::<User>().map_or("nobody", |user| user.0)
+    };
+    Tool::raw(spec("who"), run).unwrap()
+}
+
+/// Asks once, and says what it heard.
+fn asking() -> Scripted {
+    Scripted::function(|request, _| match request.history.last().and_then(Item::as_tool_result) {
+        Some(result) => Reply::text(&result.content.text()),
+        None => Reply::new().call("who", json!({})),
+    })
+}
+
+#[tokio::test]
+async fn the_tools_of_a_run_have_its_data_and_those_of_another_run_do_not() {
+    let agent = agent(asking()).with_tools([who()]);
+    let ada = agent.run("go").with_data(User("ada")).with_data(7_u32);
+    let bob = agent.run("go").with_data(User("eve")).with_data(User("bob"));
+    assert_eq!(ada.outcome().await.text, "ada");
+    assert_eq!(bob.outcome().await.text, "bob", "one of each type");
+    assert_eq!(agent.run("go").outcome().await.text, "nobody");
+}
+
+#[tokio::test]
+async fn sub_agents_have_the_data_of_their_parent() {
+    let child = agent(asking()).with_tools([who()]).as_tool("who", "Asks").unwrap();
+    let middle = agent(Scripted::function(|request, _| {
+        match request.history.last().and_then(Item::as_tool_result) {
+            Some(result) => Reply::text(&result.content.text()),
+            None => Reply::new().call("who", json!({ "prompt": "go" })),
+        }
+    }));
+    let middle = middle.with_tools([child]).as_tool("middle", "Asks").unwrap();
+    let model = Scripted::function(|request, _| {
+        match request.history.last().and_then(Item::as_tool_result) {
+            Some(result) => Reply::text(&result.content.text()),
+            None => Reply::new().call("middle", json!({ "prompt": "go" })),
+        }
+    });
+    let run = agent(model).with_tools([middle]).run("go").with_data(User("ada"));
+    assert_eq!(run.outcome().await.text, "ada");
+}
+
+#[tokio::test]
+async fn a_tool_hands_its_data_on_to_a_run_that_it_begins() {
+    let inner = agent(asking()).with_tools([who()]);
+    let begins = move |_, cx: turnstream::tool::ToolContext| {
+        let inner = inner.clone();
+        async move { inner.run("go").with_data(cx.run_data().clone()).outcome().await.text }
+    };
+    let begins = Tool::raw(spec("who"), begins).unwrap().running_agents();
+    let run = agent(asking()).with_tools([begins]).run("go").with_data(User("ada"));
+    assert_eq!(run.outcome().await.text, "ada");
+}
+
+#[tokio::test]
+async fn a_run_that_is_resumed_is_given_its_data_again() {
+    let agent = agent(asking()).with_tools([who().needs_approval()]);
+    let paused = agent.run("go").with_data(User("ada")).outcome().await;
+    assert_eq!(paused.reason, Reason::Pending);
+    let resume = |agent: &Agent| {
+        let verdicts = paused.pending.iter().map(|call| (call.clone(), Verdict::Approve));
+        agent.resume(paused.history.clone(), verdicts).unwrap()
+    };
+    assert_eq!(resume(&agent).outcome().await.text, "nobody", "it is not in the history");
+    assert_eq!(resume(&agent).with_data(User("bob")).outcome().await.text, "bob");
+}
+
+#[tokio::test]
+async fn the_runs_of_a_session_take_data_too() {
+    let agent = agent(asking()).with_tools([who()]);
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    let run = session.run(&agent, "go").await.unwrap().with_data(User("ada"));
+    assert_eq!(run.outcome().await.unwrap().text, "ada");
+    let run = session.run(&agent, "go").await.unwrap();
+    assert_eq!(run.outcome().await.unwrap().text, "nobody");
+}
+
+#[tokio::test]
+async fn the_data_of_a_run_is_dropped_with_its_end_and_shows_only_its_types() {
+    let data = std::sync::Arc::new(());
+    let run = agent(Scripted::new([call_of("c", "who"), "fine".into()])).with_tools([who()]);
+    let run = run.run("go").with_data(std::sync::Arc::clone(&data));
+    let handle = run.handle();
+    run.outcome().await;
+    assert_eq!(std::sync::Arc::strong_count(&data), 1, "though a handle is left");
+    drop(handle);
+    let shown = format!("{:?}", RunData::new().with(User("secret")));
+    assert!(shown.contains("User") && !shown.contains("secret"), "{shown}");
+}

@@ -1,0 +1,200 @@
+//! Tools made of closures: what they are given, and what the model reads of what they return.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use turnstream::event::ToolEvent;
+use turnstream::item::{ResultKind, ToolCall, ToolResult};
+use turnstream::provider::Reply;
+use turnstream::tool::{IntoToolOutput, Json, Tool};
+use turnstream::{ErrorKind, History, Toolkit};
+
+use turnstream::provider::{Provider, Scripted};
+use turnstream::stream::TurnEvents;
+
+use crate::support::providers::request;
+use crate::support::tools::spec;
+
+/// The result of one call of a tool.
+async fn call(tool: Tool, arguments: &str) -> ToolResult {
+    let name = tool.name().to_owned();
+    let reply = Reply::new().call_raw("c", &name, arguments);
+    let turn = Scripted::new([reply]).stream_turn(request()).into_turn().await.unwrap();
+    let mut run = Toolkit::new([tool]).run(&History::with_id("h"), &turn);
+    while let Some(event) = run.next().await {
+        if let ToolEvent::Output(result) = event {
+            return result;
+        }
+    }
+    panic!("no result")
+}
+
+/// What the model reads of an output.
+fn read(output: impl IntoToolOutput) -> (ResultKind, String) {
+    let output = output.into_tool_output();
+    let kind = if output.failed { ResultKind::Error } else { ResultKind::Ok };
+    (kind, output.content.text())
+}
+
+#[cfg(feature = "schemars")]
+mod typed {
+    use super::*;
+
+    #[derive(Deserialize, schemars::JsonSchema)]
+    struct Note {
+        text: String,
+    }
+
+    #[tokio::test]
+    async fn each_call_of_a_stateful_tool_gets_the_state_that_the_program_has_too() {
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let tool = || {
+            let notes = Arc::clone(&notes);
+            Tool::stateful("note", "Keeps a note", notes, |notes, note: Note, cx| async move {
+                let mut notes = notes.lock().unwrap();
+                notes.push(format!("{} {}", cx.call_id(), note.text));
+                notes.len()
+            })
+        };
+        assert_eq!(call(tool(), r#"{"text":"one"}"#).await.content.text(), "1");
+        assert_eq!(call(tool(), r#"{"text":"two"}"#).await.content.text(), "2");
+        assert_eq!(*notes.lock().unwrap(), ["c one", "c two"]);
+    }
+
+    #[derive(Deserialize, schemars::JsonSchema)]
+    struct Nothing;
+
+    #[derive(Deserialize, schemars::JsonSchema)]
+    struct Empty {}
+
+    #[tokio::test]
+    async fn a_tool_without_arguments_takes_any_object_and_nothing_else() {
+        let tools: [fn() -> Tool; 3] = [
+            || Tool::new("now", "Says now", |(), _| async { "now" }),
+            || Tool::new("now", "Says now", |_: Nothing, _| async { "now" }),
+            || Tool::new("now", "Says now", |_: Empty, _| async { "now" }),
+        ];
+        for tool in tools {
+            assert_eq!(tool().spec().parameters["type"], "object");
+            for arguments in ["", "null", "{}", " { } ", r#"{"extra":[1]}"#] {
+                let result = call(tool(), arguments).await;
+                assert_eq!(result.kind, ResultKind::Ok, "{arguments:?}: {result:?}");
+            }
+            for arguments in ["[]", "3", "{", r#""text""#] {
+                let result = call(tool(), arguments).await;
+                assert_ne!(result.kind, ResultKind::Ok, "{arguments:?}: {result:?}");
+            }
+        }
+    }
+
+    #[derive(Serialize)]
+    struct Weather {
+        degrees: i32,
+        rain: bool,
+    }
+
+    #[tokio::test]
+    async fn what_serialises_is_returned_as_json() {
+        let tool = Tool::new("weather", "The weather", |(), _| async {
+            Ok::<_, std::io::Error>(Json(Weather { degrees: 4, rain: true }))
+        });
+        let text = call(tool, "{}").await.content.text();
+        assert_eq!(text, r#"{"degrees":4,"rain":true}"#);
+    }
+}
+
+#[test]
+fn what_is_no_json_is_an_error_that_the_model_reads() {
+    let odd = Json(std::collections::BTreeMap::from([(vec![1], 2)]));
+    let (kind, text) = read(odd);
+    assert_eq!(kind, ResultKind::Error);
+    assert!(text.contains("key must be a string"), "{text}");
+}
+
+/// An error that says where, and whose source says why.
+#[derive(Debug)]
+struct Reading {
+    line: u32,
+    source: std::num::ParseIntError,
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "while reading line {}", self.line)
+    }
+}
+
+impl std::error::Error for Reading {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+#[test]
+fn the_model_reads_an_error_with_all_its_causes() {
+    let failed = || Reading { line: 1, source: "x".parse::<i32>().unwrap_err() };
+    let expected = "Error: while reading line 1: invalid digit found in string";
+    let error = (ResultKind::Error, expected.to_owned());
+    assert_eq!(read(Err::<(), _>(failed())), error);
+    assert_eq!(read(Err::<(), Box<dyn std::error::Error + Send + Sync>>(failed().into())), error);
+    let own = turnstream::Error::new(ErrorKind::Other, "oh").with_source(failed());
+    let chain = "Error: oh: while reading line 1: invalid digit found in string";
+    assert_eq!(read(Err::<(), _>(own)).1, chain);
+    assert_eq!(read(Err::<(), _>("no such file")).1, "Error: no such file");
+    assert_eq!(read(Err::<(), _>(String::from("no such file"))).1, "Error: no such file");
+}
+
+#[test]
+fn a_cause_that_its_error_has_told_already_is_not_repeated() {
+    #[derive(Debug)]
+    struct Whole(std::num::ParseIntError);
+    impl fmt::Display for Whole {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "cannot read: {}", self.0)
+        }
+    }
+    impl std::error::Error for Whole {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+    let text = read(Err::<(), _>(Whole("x".parse::<i32>().unwrap_err()))).1;
+    assert_eq!(text, "Error: cannot read: invalid digit found in string");
+}
+
+#[test]
+fn the_arguments_of_a_call_are_read_into_a_type() {
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Search {
+        query: String,
+        limit: Option<u32>,
+    }
+    let call = |arguments: &str| ToolCall {
+        call_id: "c".into(),
+        name: "search".into(),
+        arguments: arguments.into(),
+    };
+    let read = call(r#"{"query":"rust"}"#).parse::<Search>().unwrap();
+    assert_eq!(read, Search { query: "rust".into(), limit: None });
+    call("").parse::<()>().unwrap();
+    call("{}").parse::<()>().unwrap();
+    assert_eq!(call(r#"{"a":1}"#).parse::<Value>().unwrap(), json!({ "a": 1 }));
+
+    let error = call(r#"{"query":"rust","limit":"ten"}"#).parse::<Search>().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Malformed);
+    let message = error.to_string();
+    assert!(message.contains("search") && message.contains("limit"), "{message}");
+    for arguments in ["[1]", "{", "null"] {
+        let error = call(arguments).parse::<Search>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed, "{arguments}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_raw_tool_is_given_what_the_model_wrote() {
+    let tool = Tool::raw(spec("t"), |arguments: Value, _| async move { arguments }).unwrap();
+    assert_eq!(call(tool, r#"{"a":[1]}"#).await.content.text(), r#"{"a":[1]}"#);
+}

@@ -1,0 +1,74 @@
+//! Two tools of one name are a mistake, which is told before anything is sent.
+
+use serde_json::json;
+use turnstream::event::Reason;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, Verdict};
+use turnstream::{Agent, Error, ErrorKind, Toolkit};
+
+use crate::support::runs::call_of;
+use crate::support::tools::{Counter, fine, spec};
+
+fn tool(name: &str, says: &'static str) -> Tool {
+    Tool::raw(spec(name), move |_, _| async move { says }).unwrap()
+}
+
+#[track_caller]
+fn check_doubled(error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.message().contains("two tools have the name `t`"), "{error}");
+    assert_eq!(error.parameter(), Some("tools"));
+}
+
+#[tokio::test]
+async fn an_agent_with_two_tools_of_one_name_sends_nothing() {
+    let makes: [fn(Agent) -> Agent; 3] = [
+        |agent| agent.with_tools([tool("t", "a"), tool("t", "b")]),
+        |agent| agent.with_tool(tool("t", "a")).with_tool(tool("t", "b")),
+        |agent| agent.with_kit(Toolkit::new([tool("t", "a")]).with_tool(tool("t", "b"))),
+    ];
+    for make in makes {
+        let model = Scripted::new(["never"]);
+        let outcome = make(Agent::new(model.clone())).run("go").outcome().await;
+        check_doubled(outcome.error.as_ref().unwrap());
+        assert_eq!((outcome.turns, model.requests().len()), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_not_resumed_with_two_tools_of_one_name() {
+    let ran = Counter::default();
+    let model = Scripted::new([call_of("c", "t"), "never".into()]);
+    let agent = Agent::new(model).with_tool(fine("t", &ran).needs_approval());
+    let paused = agent.run("go").outcome().await;
+    assert_eq!(paused.reason, Reason::Pending);
+    let doubled = agent.with_tool(fine("t", &ran));
+    let verdicts = paused.pending.into_iter().map(|call| (call, Verdict::Approve));
+    check_doubled(&doubled.resume(paused.history, verdicts).unwrap_err());
+    assert_eq!(ran.began(), 0);
+}
+
+#[tokio::test]
+async fn a_tool_is_replaced_on_purpose_and_keeps_its_place() {
+    let kit = Toolkit::new([tool("a", "a"), tool("t", "old"), tool("z", "z")]);
+    let kit = kit.replace(tool("t", "new"));
+    let names: Vec<_> = kit.specs().iter().map(|spec| spec.name.clone()).collect();
+    assert_eq!(names, ["a", "t", "z"]);
+    let model = Scripted::new([call_of("c", "t"), "fine".into()]);
+    let outcome = Agent::new(model).with_kit(kit).run("go").outcome().await;
+    let result = outcome.new_items.iter().find_map(|item| item.as_tool_result()).unwrap();
+    assert_eq!(result.content.text(), "new");
+}
+
+#[tokio::test]
+async fn a_tool_that_comes_later_into_an_audited_kit_is_audited_too() {
+    let kit = Toolkit::new([tool("a", "a")]).audited();
+    let kit = kit.with_tool(tool("b", "b")).replace(tool("a", "other"));
+    for spec in kit.specs().iter() {
+        assert!(spec.parameters["properties"]["_why"].is_object(), "{}", spec.name);
+    }
+    let call = Reply::new().call("b", json!({ "_why": { "goal": "to see" } }));
+    let model = Scripted::new([call, "fine".into()]);
+    let outcome = Agent::new(model).with_kit(kit).run("go").outcome().await;
+    assert_eq!(outcome.reason, Reason::Completed);
+}
