@@ -65,7 +65,6 @@ impl Retries {
     }
 
     /// The same for a request that is sent again since its connection was closed.
-    #[cfg(feature = "http")]
     pub(crate) fn on_new_connection(mut self) -> Self {
         self.is_on_new_connection = true;
         self

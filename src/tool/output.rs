@@ -95,13 +95,8 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
 }
 
 /// The error of a tool: anything that `?` makes a `Box<dyn Error + Send + Sync>` of, such as an error
-/// type, a text, or an `anyhow::Error`.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be the error of a tool",
-    label = "a tool's closure returns this error",
-    note = "return a type that implements `std::error::Error + Send + Sync`, a text, an `anyhow::Error` or a `Box<dyn std::error::Error + Send + Sync>`; `Box<dyn std::error::Error>` alone may hold what is not `Send`",
-    note = "of an error that is only `Display`, make a text: `.map_err(|error| error.to_string())`"
-)]
+/// type, a text, or an `anyhow::Error`. Of an error that is only `Display`, or a `Box<dyn Error>` that
+/// may hold what is not `Send`, make a text: `.map_err(|error| error.to_string())`.
 pub trait IntoToolError {
     /// Boxes the error.
     fn into_tool_error(self) -> Box<dyn StdError + Send + Sync>;

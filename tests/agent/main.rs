@@ -13,7 +13,9 @@
 //! | `budget`, `money` | limits on spending, and the price of a run |
 //! | `retries` | which turns are asked for again by the agent itself |
 //! | `time` | the time that a run and a tool may take |
+//! | `defaults` | the table of defaults in the guide |
 //! | `pools` | what a tree of agents shares: tokens, and a limit on concurrency |
+//! | `redaction` | hooks that take secrets out of what calls report |
 //! | `run_data` | what a program hands to the tools of one run |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
 //! | `evidence` | an agent that ends only with evidence |
@@ -25,6 +27,7 @@ mod boundaries;
 mod budget;
 mod compaction;
 mod context;
+mod defaults;
 mod detectors;
 mod edges;
 mod endings;
@@ -35,6 +38,7 @@ mod money;
 mod outcomes;
 mod own_body;
 mod pools;
+mod redaction;
 mod replay;
 mod retries;
 mod run_data;

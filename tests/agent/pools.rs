@@ -8,8 +8,9 @@ use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
+use turnstream::agent::hook::{self, BeforeTool};
 use turnstream::agent::{Budget, Pool};
-use turnstream::context::{QuarterOfBytes, estimate_request};
+use turnstream::context::{QuarterOfBytes, Window, estimate_request};
 use turnstream::event::{BudgetKind, Reason, ToolEvent, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
@@ -17,7 +18,7 @@ use turnstream::tool::Tool;
 use turnstream::{Agent, Event, Outcome, Request, Run, Usage};
 
 use crate::support::runs::{agent, call, call_of, kinds, until};
-use crate::support::tools::{Counter, answering, fine};
+use crate::support::tools::{Counter, answering, fine, spec};
 use crate::support::world::told;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -389,4 +390,202 @@ async fn with_a_last_turn_the_model_reads_what_was_not_run() {
     assert_eq!(kinds(&model.requests()[1].history).len(), 5);
     let wraps_up = |event: &Event| matches!(event, Event::Continued { reason: Transition::WrapUp });
     assert!(told.events.iter().any(wraps_up));
+}
+
+/// A pool that lets one thing go on at a time.
+fn one_at_a_time() -> Pool {
+    Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_it() {
+    let pool = one_at_a_time();
+    let tools = Counter::default();
+    let model = Scripted::new([call_of("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
+    let agent = agent(model)
+        .with_tools([fine("asks", &Counter::default()).needs_approval(), slow(&tools)])
+        .with_budget(Budget::new().pool(&pool))
+        .interactive();
+    let mut run = agent.run("go");
+    let is_request = |event: &Event| event.approval().is_some();
+    let call = until(&mut run, is_request).await.approval().cloned().unwrap();
+    // Somebody else takes the slot before the second call gets it.
+    let held = pool.slot().now_or_never().expect("no request is open");
+    assert!(run.next().now_or_never().is_none());
+    run.approve(&call).unwrap();
+    assert!(run.next().now_or_never().is_none());
+    drop(held);
+    let outcome = run.outcome().await;
+    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(kinds(&outcome.new_items), [ResultKind::Ok, ResultKind::Ok]);
+    assert!(pool.slot().now_or_never().is_some(), "no place is left behind");
+}
+
+#[tokio::test(start_paused = true)]
+async fn between_two_pulls_another_agent_of_the_pool_can_judge_the_turn_that_is_complete() {
+    let pool = one_at_a_time();
+    let budget = || Budget::new().pool(&pool);
+    let judge = agent(Scripted::function(|_, _| Reply::text("fine"))).with_budget(budget());
+    let model = Scripted::new([call("a"), "done".into()]);
+    let tools = [fine("t", &Counter::default())];
+    let mut run = agent(model).with_tools(tools).with_budget(budget()).run("go");
+    let mut judged = 0;
+    loop {
+        let event = run.next().await.unwrap().unwrap();
+        if event.finished().is_some() {
+            break;
+        }
+        if event.turn_complete().is_some() || event.tool_output().is_some() {
+            assert_eq!(judge.run("Is it good?").outcome().await.text, "fine");
+            judged += 1;
+        }
+    }
+    assert_eq!(judged, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_asks_an_agent_of_the_pool_before_a_request_does_not_wait_for_ever() {
+    let pool = one_at_a_time();
+    let budget = || Budget::new().pool(&pool);
+    let router = agent(Scripted::function(|_, _| Reply::text("small"))).with_budget(budget());
+    let hook = hook::prepare(move |_, mut request: Request| {
+        let asked = router.run("Which model?").outcome();
+        async move {
+            request.model = Some(asked.await.text);
+            request
+        }
+    });
+    let model = Scripted::new([call("a"), "done".into()]);
+    let asking = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
+    let outcome = asking.with_hook(hook).with_budget(budget()).run("go").outcome().await;
+    assert_eq!(outcome.reason, Reason::Completed);
+    assert!(model.requests().iter().all(|request| request.model.as_deref() == Some("small")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_reserved_is_what_hooks_made_of_the_request() {
+    for (per_answer, longest, reserved) in [(10, 5_000, 5_000), (u64::MAX, 7, 7)] {
+        let pool = Pool::tokens(100_000).with_per_answer(per_answer);
+        let hook = hook::prepare(move |_, mut request: Request| async move {
+            request.options.max_output_tokens = Some(longest);
+            request
+        });
+        let model = Scripted::new(["fine"]);
+        let agent = agent(model).with_hook(hook).with_budget(Budget::new().pool(&pool));
+        let mut run = agent.run("go");
+        until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+        let range = reserved..reserved + 100;
+        assert!(range.contains(&pool.reserved()), "{} of {range:?}", pool.reserved());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_any_length_goes_alone() {
+    let pool = Pool::tokens(100).with_per_answer(u64::MAX);
+    let agent = agent(busy(10)).with_budget(Budget::new().pool(&pool));
+    let agent = agent.with_tools([fine("t", &Counter::default())]);
+    let outcomes = join_all([agent.run("go").outcome(), agent.run("go").outcome()]).await;
+    assert_eq!(ended(&outcomes, Reason::Budget), 2);
+    assert!(pool.is_spent() && pool.reserved() == 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_can_be_interrupted_and_sends_nothing() {
+    let pool = Pool::tokens(100);
+    let all = pool.reserve(100).await.unwrap();
+    let model = Scripted::new(["never"]);
+    let mut run = agent(model.clone()).with_budget(Budget::new().pool(&pool)).run("go");
+    assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
+    assert!(run.next().now_or_never().is_none(), "it waits");
+    run.interrupt();
+    let outcome = run.outcome().await;
+    assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{:?}", outcome.reason);
+    drop(all);
+    assert_eq!((model.requests().len(), pool.reserved()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_while_the_pool_is_spent_ends_without_a_request() {
+    for wraps_up in [false, true] {
+        let pool = Pool::tokens(100);
+        let _all = pool.reserve(100).await.unwrap();
+        let model = Scripted::new(["never"]);
+        let budget = Budget::new().pool(&pool);
+        let budget = if wraps_up { budget.wrap_up() } else { budget };
+        let mut run = agent(model.clone()).with_budget(budget).run("go");
+        assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
+        assert!(run.next().now_or_never().is_none(), "it waits");
+        pool.drain(Usage { output_tokens: 100, ..Usage::default() });
+        let outcome = run.outcome().await;
+        assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 0));
+        assert_eq!((outcome.budget.unwrap().kind, model.requests().len()), (BudgetKind::Pool, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_spent_pool_there_is_no_last_turn_unless_tokens_were_kept_for_it() {
+    let run = async |budget: Budget, pool: &Pool| {
+        let usage = Usage { output_tokens: 900, ..Usage::default() };
+        let model = Scripted::new([call("a").usage(usage), "what I have".into()]);
+        let agent = agent(model).with_tools([fine("t", &Counter::default())]);
+        agent.with_max_output_tokens(50).with_budget(budget.pool(pool)).run("go").outcome().await
+    };
+    let pool = Pool::tokens(900);
+    let outcome = run(Budget::new().wrap_up(), &pool).await;
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 1));
+    let pool = Pool::tokens(1_500);
+    let outcome = run(Budget::new().wrap_up_reserve(600), &pool).await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Budget, "what I have"));
+    assert!(!pool.is_spent());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_counter_that_panics_is_replaced_by_a_guess() {
+    let pool = Pool::tokens(100_000);
+    let window = Window::new(100_000).counting(|_: &str| -> u64 { panic!("the counter") });
+    let model = Scripted::new(["fine"]);
+    let agent = agent(model).with_window(window).with_budget(Budget::new().pool(&pool));
+    assert_eq!(agent.run("go").outcome().await.reason, Reason::Completed);
+}
+
+#[tokio::test]
+async fn calls_that_are_denied_use_up_no_place_of_those_that_run() {
+    let ran = Counter::default();
+    let model = Scripted::new([five_calls(), "never".into()]);
+    let denies = hook::before_tool(|_, call| async move {
+        match call.call_id.as_str() {
+            "a" | "c" => BeforeTool::Deny("no".into()),
+            _ => BeforeTool::Run,
+        }
+    });
+    let agent = agent(model).with_tools([fine("t", &ran)]).with_hook(denies);
+    let told = told(agent.with_budget(Budget::new().tool_calls(2)).run("go")).await;
+    let history = told.handle.history();
+    let kinds: Vec<_> = kinds(&history).iter().map(|kind| *kind == ResultKind::Ok).collect();
+    assert_eq!((kinds, ran.began()), (vec![false, true, false, true, false], 2));
+    assert_eq!(told.outcome.budget.unwrap().kind, BudgetKind::ToolCalls);
+}
+
+#[tokio::test]
+async fn calls_that_are_answered_from_outside_do_not_count() {
+    let ran = Counter::default();
+    let outside = Tool::external(spec("outside")).unwrap();
+    let calls = call_of("x", "outside").call_raw("a", "t", "{}").call_raw("b", "t", "{}");
+    let model = Scripted::new([calls, "never".into()]);
+    let agent = agent(model).with_tools([outside, fine("t", &ran)]);
+    let told = told(agent.with_budget(Budget::new().tool_calls(1)).run("go")).await;
+    let kinds = kinds(&told.handle.history());
+    assert_eq!(kinds, [ResultKind::Ok, ResultKind::Budget]);
+    assert_eq!((told.outcome.reason, ran.began()), (Reason::Pending, 1));
+}
+
+#[tokio::test]
+async fn a_run_is_not_ended_by_calls_that_an_earlier_one_had_too_many_of() {
+    let model = Scripted::new([five_calls(), "fine".into()]);
+    let agent = agent(model).with_tools([fine("t", &Counter::default())]);
+    let agent = agent.with_budget(Budget::new().tool_calls(3));
+    let first = agent.run("go").outcome().await;
+    assert_eq!(first.reason, Reason::Budget);
+    let second = agent.run_from(first.history, "go on").outcome().await;
+    assert_eq!((second.reason, second.text.as_str()), (Reason::Completed, "fine"));
 }

@@ -50,7 +50,12 @@ async fn its_calls_run_in_an_agent_and_ids_that_are_missing_or_doubled_are_made_
     let model = from_stream("mine", |request| {
         let results = request.history.iter().filter(|item| item.as_tool_result().is_some());
         stream::iter(match results.count() {
-            0 => vec![Ok(call("")), Ok(call("x")), Ok(call_with("x", r#"{"n":2}"#)), Ok(StopReason::ToolCalls.into())],
+            0 => vec![
+                Ok(call("")),
+                Ok(call("x")),
+                Ok(call_with("x", r#"{"n":2}"#)),
+                Ok(StopReason::ToolCalls.into()),
+            ],
             _ => vec![Ok("done".into()), Ok(StopReason::Stop.into())],
         })
     });
@@ -106,9 +111,9 @@ async fn an_error_passes_through_as_it_is_and_is_retried_by_a_retry() {
 #[tokio::test]
 async fn nothing_is_called_before_the_first_poll_and_a_drop_drops_the_stream() {
     let counter = Counter::default();
-    let counted = counter.clone();
+    let shared = counter.clone();
     let model = from_stream("mine", move |_| {
-        let here = counted.count();
+        let here = shared.count();
         stream::once(async { Ok("It is ".into()) })
             .chain(stream::pending())
             .inspect(move |_| _ = &here)
@@ -136,9 +141,9 @@ async fn a_closure_that_panics_is_an_error_of_the_run() {
 #[tokio::test]
 async fn a_poll_function_pushes_what_it_likes_and_is_dropped_with_its_turn() {
     let counter = Counter::default();
-    let counted = counter.clone();
+    let shared = counter.clone();
     let model = from_poll_fn("mine", move |_| {
-        let here = counted.count();
+        let here = shared.count();
         let mut polls = 0;
         move |cx, turn| {
             let _ = &here;

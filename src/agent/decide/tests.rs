@@ -121,7 +121,7 @@ fn errors_end_the_run_unless_there_is_something_left_to_try() {
     let on = |state: &State, error, retries, fallbacks| {
         let limits = Limits { retries, ..Limits::default() };
         let broke_off = super::broke_off(error);
-        on_error(state, error, &Facts { limits, fallbacks, broke_off, ..Facts::default() })
+        on_error(state, error, &Facts { limits, broke_off, fallbacks, ..Facts::default() })
     };
     let s = state();
     assert_eq!(on(&s, &broken, 0, 0), None);

@@ -13,8 +13,6 @@ pub(super) use retrying::{Attempts, Retrying};
 
 use crate::env::Random;
 use crate::error::Error;
-#[cfg(feature = "http")]
-use crate::http::was_closed;
 use crate::provider::Provider;
 use crate::request::{Request, Retries};
 use crate::stream::{TurnStream, seal};
@@ -128,21 +126,16 @@ impl Attempts for Below {
 
     fn begin(&mut self, failed: Option<&Error>) -> TurnStream {
         let mut request = self.request.clone();
-        if failed.is_some_and(was_closed) {
+        if failed.is_some_and(|error| self.is_stale(error)) {
             request.retries = request.retries.on_new_connection();
         }
         self.provider.stream_turn(request)
     }
 
+    #[cfg(feature = "http")]
     fn is_stale(&self, error: &Error) -> bool {
-        was_closed(error)
+        crate::http::was_closed(error)
     }
-}
-
-/// Without HTTP there are no connections.
-#[cfg(not(feature = "http"))]
-fn was_closed(_: &Error) -> bool {
-    false
 }
 
 impl fmt::Debug for Retry {

@@ -1,10 +1,10 @@
 //! Running the calls that a history has left open.
 
-use turnstream::item::{Mark, ResultKind};
+use turnstream::item::{Mark, ResultKind, TurnInfo};
 use turnstream::provider::Reply;
 use turnstream::tool::{Answered, Tool, Verdict};
 use turnstream::turn::StopReason;
-use turnstream::{ErrorKind, History, Item, Toolkit};
+use turnstream::{ErrorKind, History, Item, Toolkit, Usage};
 
 use super::{Rules, calls, nap, run, shapes, spec, turn};
 
@@ -148,4 +148,16 @@ async fn only_the_items_of_the_turn_are_its_turn() {
     let result = tools.finish().unwrap();
     assert_eq!(result.results[0].kind, ResultKind::Ok);
     assert!(result.history.is_lawful());
+}
+
+#[tokio::test]
+async fn a_history_that_was_built_by_hand_is_resumed_once_its_turn_has_an_end() {
+    let call = Item::tool_call("c1", "a", "{}");
+    let info = TurnInfo::new(StopReason::ToolCalls).with_model("m").with_usage(Usage::default());
+    let history = History::from_items("h", [Item::user("go"), call.with_turn_info(info)]);
+    let mut run = kit().resume(&history).unwrap();
+    shapes(&mut run).await;
+    let answered = run.finish().unwrap();
+    let last = answered.history.last().and_then(Item::as_tool_result).unwrap();
+    assert_eq!((last.call_id.as_str(), last.kind), ("c1", ResultKind::Ok));
 }

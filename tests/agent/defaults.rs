@@ -1,0 +1,200 @@
+//! The defaults that the guide promises are those that hold.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::agent::{Budget, Limits, Pool};
+use turnstream::context::{Compaction, Compactor, Window};
+use turnstream::http::Timeouts;
+use turnstream::provider::{Backoff, CircuitBreaker, Provider, Reply, Scripted};
+use turnstream::stream::TurnEvents;
+use turnstream::{Agent, Error, ErrorKind, History, Item, Tool, tool};
+
+use crate::support::providers::request;
+use crate::support::runs::call_of;
+use crate::support::tools::{Counter, answering, fine, spec};
+
+/// The table of the guide: what, and its default.
+fn promised() -> BTreeMap<&'static str, &'static str> {
+    let guide = include_str!("../../src/guide/limits.md");
+    let table = guide.split("<!-- end of the table -->").next().unwrap();
+    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
+    let cells = rows.map(|row| {
+        let mut cells = row.split('|').skip(1).map(str::trim);
+        (cells.next().unwrap(), cells.next().unwrap())
+    });
+    cells.collect()
+}
+
+fn seconds(time: Duration) -> String {
+    match time {
+        Timeouts::NEVER => "no limit".to_owned(),
+        time => format!("{} s", time.as_secs()),
+    }
+}
+
+async fn took(future: impl Future) -> String {
+    let began = Instant::now();
+    future.await;
+    seconds(began.elapsed())
+}
+
+/// How many failures in a row open a circuit breaker, and how long it stays open.
+async fn breaker() -> (u32, Duration) {
+    let busy = || Reply::error(Error::new(ErrorKind::Overloaded, "busy"));
+    let model = Scripted::function(move |_, _| busy());
+    let breaker = CircuitBreaker::new(model.clone());
+    let mut failures = 0;
+    loop {
+        drop(breaker.stream_turn(request()).into_turn().await);
+        match model.requests().len() {
+            sent if sent > failures => failures = sent,
+            _ => break,
+        }
+    }
+    let opened = Instant::now();
+    while model.requests().len() == failures {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        drop(breaker.stream_turn(request()).into_turn().await);
+    }
+    (u32::try_from(failures).unwrap(), opened.elapsed())
+}
+
+/// How long a hook is waited for.
+async fn hook_time() -> String {
+    let slow = hook::before_tool(|_, _| std::future::pending::<BeforeTool>());
+    let model = Scripted::new([call_of("c", "t"), "fine".into()]);
+    let agent = Agent::new(model).with_tool(fine("t", &Counter::default())).with_hook(slow);
+    took(agent.run("go").outcome()).await
+}
+
+/// How long a compactor is waited for.
+async fn compactor_time() -> String {
+    struct Slow;
+
+    impl Compactor for Slow {
+        fn compact(
+            &self,
+            _: &History,
+        ) -> futures::future::BoxFuture<'static, Result<Option<Compaction>, Error>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    let long = "a long text ".repeat(200);
+    let agent = Agent::new(Scripted::new(["fine"]));
+    let agent = agent.with_window(Window::new(100)).with_compactor(Slow);
+    took(agent.run(long).outcome()).await
+}
+
+/// How many requests a sub-agent may send.
+async fn requests_of_a_sub_agent() -> usize {
+    let inner = Scripted::function(|_, n| Reply::new().call("t", json!({ "n": n })));
+    let child = Agent::new(inner.clone()).with_tool(fine("t", &Counter::default()));
+    let child = child.as_tool("child", "Helps").unwrap();
+    let model =
+        Scripted::new([Reply::new().call("child", json!({ "prompt": "go" })), "fine".into()]);
+    Agent::new(model).with_tool(child).run("go").outcome().await;
+    inner.requests().len()
+}
+
+/// How many calls of a turn run at once.
+async fn calls_at_once() -> usize {
+    let counter = Counter::default();
+    let waits = answering("t", &counter, |_| std::future::pending());
+    let calls = (0..20).fold(Reply::new(), |reply, _| reply.call("t", json!({})));
+    let agent = Agent::new(Scripted::new([calls])).with_tool(waits);
+    let run = agent.with_budget(Budget::new().time(Duration::from_secs(5))).run("go");
+    run.outcome().await;
+    counter.began()
+}
+
+/// How many bytes a result may have that the model reads whole.
+async fn bytes_of_a_result() -> usize {
+    let mut whole = 0;
+    for bytes in 65_530..65_540 {
+        let long = Tool::raw(spec("t"), move |_, _| async move { "x".repeat(bytes) }).unwrap();
+        let model = Scripted::new([call_of("c", "t"), "fine".into()]);
+        let outcome = Agent::new(model).with_tool(long).run("go").outcome().await;
+        let result = outcome.new_items.iter().find_map(Item::as_tool_result).unwrap();
+        if result.content.text() == "x".repeat(bytes) {
+            whole = bytes;
+        }
+    }
+    whole
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_table_of_defaults_in_the_guide_is_true() {
+    let (backoff, limits, timeouts) = (Backoff::default(), Limits::default(), Timeouts::default());
+    let millis = |time: Duration| match time.as_millis() {
+        1_000 => "random, up to 1 s".to_owned(),
+        millis => format!("random, up to {millis} ms"),
+    };
+    let (failures, rest) = breaker().await;
+    let unlimited = |is_unlimited: bool| {
+        assert!(is_unlimited);
+        "no limit".to_owned()
+    };
+    let budget = Budget::new();
+    let budgets = (budget.time_limit(), budget.calls_left(&turnstream::agent::Spent::default()));
+    let child = Agent::new(Scripted::new(["fine"])).as_tool("child", "Helps").unwrap();
+    let held = BTreeMap::from([
+        (
+            "attempts at a request, by [`Retry`](crate::provider::Retry)",
+            backoff.attempts.to_string(),
+        ),
+        ("wait before the second attempt", millis(backoff.ceiling(1))),
+        ("wait before the third attempt", millis(backoff.ceiling(2))),
+        ("longest wait that the server did not ask for", seconds(backoff.cap)),
+        ("longest wait that the server may ask for", seconds(backoff.retry_after_cap)),
+        (
+            "turns that broke off after output and are asked for again, in a row",
+            limits.retries.to_string(),
+        ),
+        (
+            "failures in a row that open a [`CircuitBreaker`](crate::provider::CircuitBreaker)",
+            failures.to_string(),
+        ),
+        ("rest of an open circuit breaker", seconds(rest)),
+        ("time until the first byte of an answer", seconds(timeouts.first_byte)),
+        ("time until the first output of a turn", seconds(timeouts.first_output)),
+        ("time between two pieces of an answer", seconds(timeouts.idle)),
+        ("time between two outputs of a turn", seconds(timeouts.idle_output)),
+        ("time of a whole turn", seconds(timeouts.turn)),
+        ("time of a tool call", seconds(tool::DEFAULT_TIMEOUT)),
+        ("time of a sub-agent, an external call, an approval", seconds(child.timeout().unwrap())),
+        ("time of a hook's answer", hook_time().await),
+        ("time of a compaction", compactor_time().await),
+        ("time of a run", unlimited(budgets == (None, None))),
+        ("requests of a run", limits.max_turns.to_string()),
+        ("requests of a sub-agent", requests_of_a_sub_agent().await.to_string()),
+        ("replies that cannot be used and are corrected, in a row", limits.corrections.to_string()),
+        ("texts that were cut off and are continued, in a row", limits.continuations.to_string()),
+        (
+            "turns whose calls were cut off and are asked for again, in a row",
+            limits.cut_calls.to_string(),
+        ),
+        ("tool calls of a turn that run at once", calls_at_once().await.to_string()),
+        ("bytes of text in a result", bytes_of_a_result().await.to_string()),
+        (
+            "tokens that a pool keeps for an answer without `max_output_tokens`",
+            Pool::tokens(1).per_answer().to_string(),
+        ),
+        ("tokens, money and calls of a run", unlimited(!budget.limits_money())),
+    ]);
+    let mut promised = promised();
+    // These need a server: `http_retries`, `closed_connections` and `transport` are their tests.
+    for of_http in [
+        "attempts at a request, by a provider over HTTP",
+        "new connections, without a wait, for one that the server had closed",
+        "time until there is a connection",
+    ] {
+        assert!(promised.remove(of_http).is_some(), "{of_http}");
+    }
+    let held: BTreeMap<_, _> = held.iter().map(|(what, value)| (*what, value.as_str())).collect();
+    assert_eq!(promised, held);
+}

@@ -1,0 +1,118 @@
+//! Hooks that take secrets out of what calls report, before anybody sees it.
+
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+use turnstream::agent::hook;
+use turnstream::agent::replay::Recorder;
+use turnstream::event::{Reason, ToolEvent};
+use turnstream::item::{Json, ResultKind};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{MemoryStore, Session};
+use turnstream::tool::{Tool, ToolContext, Update};
+use turnstream::{Agent, Event, Journal};
+
+use crate::support::buffer::Buffer;
+use crate::support::runs::{agent, call_of, until};
+use crate::support::tools::{endless, spec};
+use crate::support::world::told;
+
+const SECRET: &str = "hunter2";
+
+/// Reports a secret as progress and as evidence, and says none.
+fn leaky() -> Tool {
+    let run = |_: Value, cx: ToolContext| {
+        cx.evidence(json!({ "password": SECRET }));
+        cx.evidence(json!("nothing secret"));
+        stream::iter([Update::progress(&json!({ "trying": SECRET })), Update::output("done")])
+    };
+    Tool::typed_streaming(spec("t"), run).unwrap()
+}
+
+fn masked(data: &mut Json) {
+    let text = data.to_string().replace(SECRET, "***");
+    *data = Json::parse(&text).unwrap();
+}
+
+fn leaking() -> Agent {
+    agent(Scripted::new([call_of("c", "t"), "fine".into()])).with_tools([leaky()])
+}
+
+fn redacting(agent: Agent) -> Agent {
+    agent
+        .with_hook(hook::redact_progress(|call, data| {
+            assert_eq!((call.call_id.as_str(), call.name.as_str()), ("c", "t"));
+            masked(data);
+        }))
+        .with_hook(hook::redact_evidence(|_, evidence| masked(evidence)))
+}
+
+#[tokio::test]
+async fn what_is_redacted_is_in_no_event_history_journal_session_or_recording() {
+    let told = told(leaking().run("go")).await;
+    let shown = serde_json::to_string(&told.events).unwrap();
+    assert_eq!(shown.matches(SECRET).count(), 1 + 3, "without the hooks: {shown}");
+
+    let paper = Buffer::new();
+    let agent = redacting(leaking()).with_recorder(&Recorder::to(paper.clone()));
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    let mut run = session.run(&agent, "go").await.unwrap();
+    let journal = Journal::new(session.history());
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        let event = event.unwrap();
+        journal.observe(&event);
+        events.push(event);
+    }
+    let shown = serde_json::to_string(&events).unwrap();
+    assert!(shown.contains("***") && !shown.contains(SECRET), "{shown}");
+    drop(run);
+    let history = serde_json::to_string(&journal.history()).unwrap();
+    let entries = format!("{:?}", session.entries().await.unwrap());
+    for text in [history, entries, paper.text()] {
+        assert!(text.contains("nothing secret") && !text.contains(SECRET), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_evidence_of_a_call_that_is_dropped_is_redacted_too() {
+    let drops = Tool::raw(spec("t"), |_, cx: ToolContext| async move {
+        cx.evidence(json!({ "password": SECRET }));
+        std::future::pending::<String>().await
+    });
+    let model = Scripted::new([call_of("c", "t").call_raw("d", "slow", "{}")]);
+    let tools = [drops.unwrap(), endless("slow", &crate::support::tools::Counter::default())];
+    let agent = agent(model).with_tools(tools);
+    let agent = agent.with_hook(hook::redact_evidence(|_, evidence| masked(evidence)));
+    let mut run = agent.run("go");
+    let second = |event: &Event| matches!(event, Event::Tool(ToolEvent::Started { call_id, .. }) if call_id == "d");
+    until(&mut run, second).await;
+    let _ = futures::FutureExt::now_or_never(run.next());
+    run.interrupt();
+    let outcome = run.outcome().await;
+    let shown = serde_json::to_string(&outcome.new_items).unwrap();
+    assert!(shown.contains("***") && !shown.contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn a_hook_that_panics_lets_nothing_through_and_ends_the_run() {
+    type Make = fn(Agent) -> Agent;
+    let makes: [Make; 2] = [
+        |agent| agent.with_hook(hook::redact_progress(|_, _| panic!("boom"))),
+        |agent| agent.with_hook(hook::redact_evidence(|_, _| panic!("boom"))),
+    ];
+    for (make, left) in makes.into_iter().zip([3, 1]) {
+        let told = told(make(leaking()).run("go")).await;
+        assert_eq!(told.outcome.reason, Reason::HookError, "{:?}", told.outcome);
+        let shown = serde_json::to_string(&told.events).unwrap();
+        assert_eq!(shown.matches(SECRET).count(), left, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_without_a_report_is_as_it_was() {
+    let model = Scripted::new([Reply::new().call("t", json!({})), "fine".into()]);
+    let tool = Tool::raw(spec("t"), |_, _| async { "done" }).unwrap();
+    let told = told(redacting(agent(model).with_tools([tool])).run("go")).await;
+    let result = told.events.iter().find_map(Event::tool_output).unwrap();
+    assert_eq!((result.kind, &result.report), (ResultKind::Ok, &None));
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Mistakes that a compiler finds, and the words with which it says so: each program below does not
+# compile, and its error has these words. Needs no network once the crate itself is built.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+root=$PWD
+package=$(mktemp -d)
+trap 'rm -rf "$package"' EXIT
+mkdir "$package/src"
+cp Cargo.lock "$package/"
+cat >"$package/Cargo.toml" <<END
+[package]
+name = "compile-errors"
+version = "0.0.0"
+edition = "2024"
+publish = false
+
+[workspace]
+
+[dependencies]
+turnstream = { path = "$root" }
+serde = { version = "1", features = ["derive"] }
+schemars = "1"
+END
+
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$root/target}" CARGO_TERM_COLOR=never
+refused=0
+
+# check NAME [WORDS...]: the program on stdin has an error with all these words; without words it compiles.
+check() {
+    local name=$1 said status=0
+    shift
+    { printf '#![allow(dead_code, unused)]\nuse turnstream::Tool;\nuse turnstream::tool::Json;\n'
+        printf '#[derive(serde::Serialize)]\nstruct Weather { degrees: i32 }\n'
+        printf '#[derive(serde::Deserialize, schemars::JsonSchema)]\nstruct City { name: String }\n'
+        printf 'fn main() {\n'; cat; printf '}\n'; } >"$package/src/main.rs"
+    said=$(cargo check --quiet --manifest-path "$package/Cargo.toml" 2>&1) || status=$?
+    if [ $# -eq 0 ] && [ $status -ne 0 ] || [ $# -gt 0 ] && [ $status -eq 0 ]; then
+        printf '%s: status %s\n%s\n' "$name" "$status" "$said"
+        exit 1
+    fi
+    local word
+    for word in "$@"; do
+        if ! grep -qF -- "$word" <<<"$said"; then
+            printf '%s: the error does not say: %s\n%s\n' "$name" "$word" "$said"
+            exit 1
+        fi
+    done
+    [ $# -eq 0 ] || refused=$((refused + 1))
+}
+
+check "a tool that compiles" <<'END'
+    Tool::new("t", "Says", |city: City, _cx| async move { Json(Weather { degrees: 4 }) });
+    Tool::new("t", "Says", |(), _cx| async { Ok::<_, std::io::Error>("done") });
+    Tool::stateful("t", "Says", String::new(), |state, (), _cx| async move { state });
+END
+
+check "a bare struct as output" \
+    '`Weather` cannot be the output of a tool' 'turnstream::tool::Json(value)' <<'END'
+    Tool::new("t", "Says", |(), _cx| async { Weather { degrees: 4 } });
+END
+
+check "a bare struct in a result" '`Weather` cannot be the output of a tool' <<'END'
+    Tool::new("t", "Says", |(), _cx| async { Ok::<_, std::io::Error>(Weather { degrees: 4 }) });
+END
+
+check "an error that is none" '`Weather`' 'IntoToolError' <<'END'
+    Tool::new("t", "Says", |(), _cx| async { Err::<String, _>(Weather { degrees: 4 }) });
+END
+
+check "arguments that cannot be read" '`Weather` cannot be the arguments of a tool' <<'END'
+    Tool::new("t", "Says", |args: Weather, _cx| async { "done" });
+END
+
+for type in String u32 bool 'Vec<String>' '(u32, u32)' 'Option<String>' 'Box<str>'; do
+    check "arguments that are never an object: $type" 'type annotations needed' <<END
+    Tool::new("t", "Says", |args: $type, _cx| async { "done" });
+END
+done
+
+echo "compile errors: $refused programs are refused, with the words that were expected"
