@@ -46,7 +46,7 @@ fn estimated(request: &Request) -> Usage {
     Usage { input_tokens: bytes as u64 / 4, output_tokens: 20, ..Usage::default() }
 }
 
-/// A budget that ends a run is no failure of it; an error is.
+/// A run that its budget ended has not failed; one with an error has.
 fn report(outcome: &Outcome) -> Result<(), Error> {
     if let Some(error) = &outcome.error {
         return Err(error.clone());

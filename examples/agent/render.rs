@@ -254,7 +254,7 @@ pub(crate) fn waiting(call: &ToolCall) {
     let _ = writeln!(io::stderr(), "  ? {} needs to be allowed", shown(call));
 }
 
-/// A run that ended because nobody could be asked.
+/// A run that ended because it could not ask for approval.
 pub(crate) fn pending(outcome: &Outcome) {
     let names: Vec<_> = outcome.pending.iter().map(|call| format!("`{}`", call.name)).collect();
     error(&format!(

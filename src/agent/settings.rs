@@ -185,7 +185,7 @@ impl Agent {
     /// with the new provider to its end. The next run begins with the first one.
     ///
     /// The next provider is asked at once: only the last one waits and retries. A connection that
-    /// the server closed while it was not in use is no failure of the provider, and is replaced.
+    /// the server closed while it was not in use does not count as a failure, and is replaced.
     ///
     /// [`Fallback`](crate::provider::Fallback) does the same inside of one turn, begins with the
     /// first provider each time, and is not seen in the transitions.

@@ -39,7 +39,7 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What has happened to an error on its way, which is no part of what it shows.
+/// Facts about an error that are not shown, serialised or compared.
 #[derive(Clone, Copy, Default)]
 struct Flags {
     /// A layer that takes back what was said has tried again, and has given up.

@@ -183,7 +183,7 @@ impl ToolRun {
     fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
         let has_room = |first: &&Candidate| self.places.are_left(first.tool.class());
         let Some(first) = self.allowed.front().filter(has_room) else {
-            // Others may wait for what nobody here can use now.
+            // Other runs may wait for a slot that this one cannot use now.
             self.give_up_slot()?;
             return Ok(None);
         };

@@ -205,14 +205,20 @@ async fn the_time_of_a_run_counts_while_it_waits_for_the_pool() {
     assert!(pool.reserve(100).now_or_never().is_some(), "its place in the order is given up");
 }
 
+/// A run that waits for its pool.
+async fn waiting(model: &Scripted, budget: Budget) -> Run {
+    let mut run = agent(model.clone()).with_budget(budget).run("go");
+    assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
+    assert!(run.next().now_or_never().is_none(), "it waits");
+    run
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_said_while_a_run_waited_for_the_pool_is_in_its_request() {
     let pool = Pool::tokens(1_000);
     let all = pool.reserve(1_000).await.unwrap();
     let model = Scripted::new(["fine"]);
-    let mut run = agent(model.clone()).with_budget(Budget::new().pool(&pool)).run("go");
-    assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
-    assert!(run.next().now_or_never().is_none(), "it waits");
+    let run = waiting(&model, Budget::new().pool(&pool)).await;
     run.steer("Be brief.").unwrap();
     drop(all);
     assert_eq!(run.outcome().await.reason, Reason::Completed);
@@ -409,7 +415,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
     let mut run = agent.run("go");
     let is_request = |event: &Event| event.approval().is_some();
     let call = until(&mut run, is_request).await.approval().cloned().unwrap();
-    // Somebody else takes the slot before the second call gets it.
+    // The slot is taken before the second call gets it.
     let held = pool.slot().now_or_never().expect("no request is open");
     assert!(run.next().now_or_never().is_none());
     run.approve(&call).unwrap();
@@ -418,7 +424,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
     let outcome = run.outcome().await;
     assert_eq!(outcome.reason, Reason::Completed);
     assert_eq!(kinds(&outcome.new_items), [ResultKind::Ok, ResultKind::Ok]);
-    assert!(pool.slot().now_or_never().is_some(), "no place is left behind");
+    assert!(pool.slot().now_or_never().is_some(), "the slot is free again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -494,9 +500,7 @@ async fn a_run_that_waits_can_be_interrupted_and_sends_nothing() {
     let pool = Pool::tokens(100);
     let all = pool.reserve(100).await.unwrap();
     let model = Scripted::new(["never"]);
-    let mut run = agent(model.clone()).with_budget(Budget::new().pool(&pool)).run("go");
-    assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
-    assert!(run.next().now_or_never().is_none(), "it waits");
+    let run = waiting(&model, Budget::new().pool(&pool)).await;
     run.interrupt();
     let outcome = run.outcome().await;
     assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{:?}", outcome.reason);
@@ -512,9 +516,7 @@ async fn a_run_that_waits_while_the_pool_is_spent_ends_without_a_request() {
         let model = Scripted::new(["never"]);
         let budget = Budget::new().pool(&pool);
         let budget = if wraps_up { budget.wrap_up() } else { budget };
-        let mut run = agent(model.clone()).with_budget(budget).run("go");
-        assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
-        assert!(run.next().now_or_never().is_none(), "it waits");
+        let run = waiting(&model, budget).await;
         pool.drain(Usage { output_tokens: 100, ..Usage::default() });
         let outcome = run.outcome().await;
         assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 0));

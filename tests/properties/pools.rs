@@ -1,4 +1,4 @@
-//! A pool grants tokens in order, never more than there are beside each other, and forgets nobody.
+//! A pool grants tokens in order, never more than there are, and every waiting request gets its turn.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const LIMIT: u64 = 100;
 
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    /// Somebody asks for so many tokens, and is polled.
+    /// A request reserves this number of tokens, and is polled.
     Ask(u64),
     /// One of those that wait is polled, woken or not.
     Poll(usize),

@@ -16,7 +16,7 @@
 //! | `classes` | an exclusive call runs alone and in its order |
 //! | `clip` | clipped content keeps its head, its tail and its media |
 //! | `budget` | nudging stops |
-//! | `pools` | tokens are granted in order, and whoever may go is woken |
+//! | `pools` | tokens are granted in order, and each request is woken when it may go |
 //! | `json_lines` | JSON lines are the same in any cut |
 
 mod anthropic;

@@ -80,7 +80,7 @@ struct Waiting {
     waker: Waker,
 }
 
-/// What somebody waits for.
+/// What a waiting run asks for.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     amount: u64,
@@ -264,7 +264,7 @@ impl Pool {
 
     /// Waits for a slot of [`with_max_concurrency`](Self::with_max_concurrency), when it is its turn.
     /// Dropping the future gives the place in the order up, and dropping the [`Slot`] gives it to the
-    /// next in order. Whoever needs tokens as well [reserves](Self::reserve) them first.
+    /// next in order. If you need tokens as well, [reserve](Self::reserve) them first.
     pub fn slot(&self) -> WaitForSlot {
         let wants = Wanted { amount: 1, keeping: 0, first: false };
         WaitForSlot { pool: self.clone(), wants, ticket: None }

@@ -33,7 +33,7 @@ pub struct Facts {
     pub exceeded: Option<Exceeded>,
     /// The budget that the calls of the last turn passed: the first ones ran, the others did not.
     pub too_many_calls: Option<Exceeded>,
-    /// The turn that failed last broke off: asking again may help, and nobody below has tried it.
+    /// The turn that failed last broke off: asking again may help, and no provider has tried that already.
     pub broke_off: bool,
     /// No request may be sent, not even a last one: the time is over, or the pool is spent.
     pub nothing_left: bool,

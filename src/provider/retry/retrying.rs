@@ -21,7 +21,7 @@ pub(in crate::provider) trait Attempts {
     /// Begins an attempt. `failed` is the error of the one before.
     fn begin(&mut self, failed: Option<&Error>) -> Self::Attempt;
 
-    /// Whether the first error of a turn is no failure of the server's, so that the request is sent
+    /// Whether the first error of a turn is due to a stale connection, so that the request is sent
     /// again without a wait.
     fn is_stale(&self, error: &Error) -> bool {
         let _ = error;

@@ -136,7 +136,7 @@ async fn a_failed_run_of_a_session_ends_with_its_error_of_which_nothing_is_writt
     assert_eq!((store.entries.load(Ordering::Relaxed), session.version()), (entries, version));
     assert_eq!(entries, 1, "what the user said");
 
-    // The outcome of a failed run is no error of the store.
+    // The error of a run is not an error of the store.
     let outcome = session.run(&agent, "again").await.unwrap().outcome().await.unwrap();
     assert_eq!(outcome.error.as_ref().map(Error::kind), Some(ErrorKind::Auth));
     let outcome = session.run(&agent, "again").await.unwrap().outcome().await.unwrap();
