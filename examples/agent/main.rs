@@ -255,7 +255,7 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
             Reason::Pending => render::pending(outcome),
             _ => {
                 if let Err(error) = outcome.clone().into_result() {
-                    render::error(error.message());
+                    render::failed(&error);
                 }
             }
         }

@@ -244,6 +244,14 @@ pub(crate) fn error(message: &str) {
     let _ = writeln!(io::stderr(), "error: {}", one_line(message, 1_000));
 }
 
+/// Why a run failed, and when to come back if the server says so.
+pub(crate) fn failed(failure: &Error) {
+    match failure.retry_after() {
+        Some(wait) => error(&format!("{} (again in {} s)", failure.message(), wait.as_secs())),
+        None => error(failure.message()),
+    }
+}
+
 /// What a person should know who continues a session.
 pub(crate) fn notice(message: &str) {
     let _ = writeln!(io::stderr(), "session: {}", one_line(message, 2_000));

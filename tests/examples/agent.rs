@@ -1,11 +1,12 @@
 //! The example `agent` as other programs drive it: what it prints, and how it exits.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 use turnstream::event::Reason;
@@ -507,9 +508,36 @@ async fn a_key_that_is_refused_is_one_clear_line_without_the_key() {
 
 #[tokio::test]
 async fn too_many_requests_is_one_clear_line() {
-    let reply = || Reply::error(Error::new(ErrorKind::RateLimited, "slow down").with_status(429));
-    let line = "status 429: slow down";
+    // So long a wait is left to the user.
+    let reply = || Reply::error(slow_down(300));
+    let line = "status 429: slow down (again in 300 s)";
     check_failure(reply, Reason::ProviderError, ErrorKind::RateLimited, line).await;
+}
+
+/// A refusal that asks to be asked again after so many seconds.
+fn slow_down(seconds: u64) -> Error {
+    let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);
+    error.with_retry_after(Duration::from_secs(seconds))
+}
+
+#[tokio::test]
+async fn a_wait_is_shown_when_it_begins() {
+    let server = ModelServer::anthropic(|_, _| Reply::error(slow_down(60))).await.unwrap();
+    let temp = Temp::new();
+    let url = server.url();
+    let args = ["--provider", "anthropic", "--base-url", &url, "hi"];
+    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
+    let said = tokio::task::spawn_blocking(move || {
+        let mut child = agent.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = lines.map(Result::unwrap).find(|line| line.contains("trying again"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        line
+    });
+    let line = said.await.unwrap().expect("a line about the wait");
+    assert!(line.contains("rate limited, trying again in 60 s"), "{line}");
 }
 
 #[tokio::test]
