@@ -92,7 +92,7 @@ impl Parts {
     fn has_news(&self, state: &State) -> bool {
         let (control, budget) = (self.control(), &self.agent().budget);
         let spent = self.spent(state);
-        let exceeded = state.wrapping_up.is_none() && budget.exceeded(&spent).is_some();
+        let exceeded = state.wrapping_up.is_none() && self.exceeded(state, &spent).is_some();
         control.is_waiting(When::NextRequest)
             || control.is_stopping()
             || exceeded

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use crate::agent::RunHandle;
 use crate::agent::admission::Admission;
+use crate::agent::budget::Spent;
 use crate::event::Undelivered;
-use crate::item::ToolCall;
+use crate::item::{Item, ToolCall};
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
@@ -30,6 +31,8 @@ pub(super) struct Control {
     started_calls: Mutex<Vec<ToolContext>>,
     charged: Mutex<Charged>,
     children: Mutex<HashMap<String, RunHandle>>,
+    /// What hooks want said next, while it is not said.
+    notes: Mutex<Vec<Item>>,
     /// A request was handed to a provider, and what it used is not counted yet.
     asking: AtomicBool,
     broke_off: AtomicBool,
@@ -196,6 +199,34 @@ impl Control {
             charged.usage = usage;
         }
         *charged
+    }
+
+    /// What the run will have spent once `usage` is counted, at this price.
+    pub(super) fn would_have_spent(
+        &self,
+        usage: Usage,
+        price: Option<Price>,
+        tool_calls: u32,
+    ) -> Spent {
+        let charged = *lock(&self.charged);
+        let more = price.map_or(0, |price| price.cost(&usage.since(charged.usage)));
+        let (cost, elapsed) = (charged.cost.saturating_add(more), self.started().elapsed());
+        Spent { usage, cost, elapsed, tool_calls }
+    }
+
+    /// What is paid for what comes from here on.
+    pub(super) fn price(&self) -> Option<Price> {
+        lock(&self.charged).price
+    }
+
+    /// Keeps what hooks want said next.
+    pub(super) fn keep_notes(&self, notes: Vec<Item>) {
+        let before = std::mem::replace(&mut *lock(&self.notes), notes);
+        drop(before);
+    }
+
+    pub(super) fn take_notes(&self) -> Vec<Item> {
+        std::mem::take(&mut *lock(&self.notes))
     }
 
     /// Changes what the tools of the run are handed.

@@ -6,13 +6,13 @@ use futures::stream;
 
 use crate::agent::budget::Spent;
 use crate::agent::control::{Charged, Control, When};
-use crate::agent::decide::broke_off;
+use crate::agent::decide::{answers_tools, broke_off};
 use crate::agent::gate::RunGate;
 use crate::agent::replay::{Outside, Tape};
 use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
 use crate::context;
 use crate::error::{Error, ErrorKind};
-use crate::event::{AppendedWhy, Event, Reason};
+use crate::event::{AppendedWhy, Event, Exceeded, Reason};
 use crate::item::ResultKind;
 use crate::provider::{Provider, another_could};
 use crate::request::{Output, Request, ToolChoice};
@@ -73,7 +73,7 @@ impl Parts {
             steered: self.control().is_waiting(When::NextRequest),
             follow_up: self.control().is_waiting(When::ModelStops),
             stopping: self.control().is_stopping(),
-            exceeded: budget.exceeded(&spent),
+            exceeded: self.exceeded(state, &spent),
             too_many_calls: budget.too_many_calls().filter(|_| state.limited_calls > 0),
             nothing_left: budget.has_nothing_left(&spent),
             broke_off: self.control().broke_off(),
@@ -111,6 +111,16 @@ impl Parts {
         }
     }
 
+    /// The limit that is reached. Time that is kept for a last turn counts as used up where one can
+    /// follow.
+    pub(super) fn exceeded(&self, state: &State, spent: &Spent) -> Option<Exceeded> {
+        let budget = &self.agent.budget;
+        match self.can_wrap_up(state) {
+            true => budget.exceeded(spent),
+            false => budget.exceeded_without_last_turn(spent),
+        }
+    }
+
     /// What the run has used. What came on top since the last time is drawn from the pool.
     pub fn spent(&self, state: &State) -> Spent {
         let charged = self.charge();
@@ -142,6 +152,7 @@ impl Parts {
     /// if it is its turn. Each event is already in the state's history. Call it until it is `None`.
     pub fn deliver(&self, state: &mut State) -> Option<Event> {
         let (why, id, items) = if !state.notes.is_empty() {
+            self.control().keep_notes(Vec::new());
             (AppendedWhy::Hook, self.id(), std::mem::take(&mut state.notes))
         } else if self.tape.is_playing() {
             let Some(Event::Appended { why, id, items }) = self.tape.said() else {
@@ -251,22 +262,36 @@ impl Parts {
     /// Sends a request, unless the time of the run is over, which ends the run in its next poll. A
     /// provider with another after it leaves to the loop what that one handles.
     fn send(&self, state: &State, mut request: Request) -> TurnStream {
-        let (budget, limits) = (&self.agent.budget, &self.agent.limits);
         if self.is_too_late(state) {
             return seal(&request.history, stream::pending::<Result<TurnEvent, Error>>());
         }
-        let is_last = state.provider >= self.agent.fallbacks.len();
-        let may_ask_again = state.wrapping_up.is_none()
-            && !self.control().is_stopping()
-            && state.model_calls < limits.turns_before_wrap_up(budget.wants_wrap_up());
-        if !is_last && may_ask_again {
+        if state.provider < self.agent.fallbacks.len() {
+            let left = self.asks_again(state);
             // A generation that failed is corrected first.
-            request.retries = request.retries.except(|error| {
-                another_could(error.kind()) && error.kind() != ErrorKind::GenerationFailed
+            request.retries = request.retries.except(move |error| {
+                let kind = error.kind();
+                another_could(kind) && kind != ErrorKind::GenerationFailed && left()
             });
         }
         self.control().request_is_open();
         self.provider(state).stream_turn(request)
+    }
+
+    /// Whether the loop could ask another provider when the request of this state fails, at the time at
+    /// which it is called. It holds nothing of the agent but its limits, since providers keep requests.
+    fn asks_again(&self, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
+        let (budget, limits) = (self.agent.budget.clone(), self.agent.limits);
+        let (handle, price) = (self.handle.clone(), self.control().price());
+        let (calls, wraps_up) = (state.model_calls, state.wrapping_up.is_some());
+        let tool_calls = state.tool_calls;
+        move || {
+            let control = &handle.control;
+            let spent = control.would_have_spent(handle.usage(), price, tool_calls);
+            !wraps_up
+                && !control.is_stopping()
+                && calls < limits.turns_before_wrap_up(budget.wants_wrap_up())
+                && budget.exceeded(&spent).is_none()
+        }
     }
 
     /// Whether the time for requests of this kind is over, which the next poll acts on.
@@ -283,7 +308,7 @@ impl Parts {
     /// Whether a last turn can follow what runs now.
     pub(super) fn can_wrap_up(&self, state: &State) -> bool {
         let requests = self.handle.journal.requests().max(state.model_calls);
-        let was_asked = requests > 0 || state.resuming.is_some();
+        let was_asked = requests > 0 || state.resuming.is_some() || answers_tools(state);
         state.wrapping_up.is_none()
             && !self.control().is_stopping()
             && was_asked
@@ -310,6 +335,8 @@ impl Parts {
         self.agent.hooks.assistant_message(state, turn).await?;
         state.notes = self.agent.hooks.after_sampling(state, turn).await?;
         self.tape.notes(&mut state.notes);
+        // They are said in a last turn as well, if this lap is dropped for one.
+        self.control().keep_notes(state.notes.clone());
         Ok(())
     }
 

@@ -28,6 +28,10 @@ impl Agent {
     /// the same [idempotency keys](crate::tool::ToolContext::idempotency_key). The history of a
     /// resumed run that was dropped has the results that came, and only the others are open.
     ///
+    /// In a history that was built by hand, the last item of the turn needs its
+    /// [`TurnInfo`](crate::item::TurnInfo), which says that the turn is complete
+    /// ([`Item::with_turn_info`](crate::Item::with_turn_info)).
+    ///
     /// [`run_from`](Self::run_from) on the same history answers the open calls as interrupted
     /// instead.
     ///
@@ -52,14 +56,12 @@ impl Agent {
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.needs_approval();
     /// let agent = Agent::new(model).with_tools([delete]);
     ///
-    /// let run = agent.run("Delete my notes");
-    /// let handle = run.handle();
-    /// let outcome = run.outcome().await;
+    /// let outcome = agent.run("Delete my notes").outcome().await;
     /// assert_eq!(outcome.reason, Reason::Pending);
     ///
     /// // The history can be stored, and somebody asked, for as long as it takes.
     /// let verdicts = outcome.pending.into_iter().map(|call| (call, Verdict::Approve));
-    /// let outcome = agent.resume(handle.history(), verdicts)?.outcome().await;
+    /// let outcome = agent.resume(outcome.history, verdicts)?.outcome().await;
     /// assert_eq!(outcome.text, "It is gone.");
     /// # Ok(())
     /// # }

@@ -126,7 +126,11 @@ impl Parts {
         finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
     ) -> Result<Option<Compaction>, Error> {
         let limit = self.agent().compactor_timeout;
-        let made = within(COMPACTOR, limit, || compactor.compact(history)).await?;
+        // A compaction is open like a request: it ends with the time of the run.
+        self.control().request_is_open();
+        let made = within(COMPACTOR, limit, || compactor.compact(history)).await;
+        self.control().request_is_closed();
+        let made = made?;
         let Some(compaction) = made? else {
             return Ok(None);
         };

@@ -149,7 +149,9 @@ impl Run {
     /// [`ToolContext::data`](crate::tool::ToolContext::data): who asks, a connection. Call it before
     /// the first poll; a call that has begun keeps what there was.
     ///
-    /// Sub-agents have it, too. It is not part of the history: a run that is resumed gets it again.
+    /// Sub-agents have it, too. Hooks and providers do not see it; a body of your own does, by
+    /// [`Parts::data`](crate::agent::Parts::data). A [`RunData`] adds all its values. It is not part of
+    /// the history: a run that is resumed is given it again.
     ///
     /// ```
     /// use serde_json::json;
@@ -405,7 +407,9 @@ impl Run {
     fn begin_last_turn(&mut self, exceeded: Exceeded) {
         let journal = &self.parts.handle().journal;
         let (history, requests) = (journal.history(), journal.requests());
-        let state = self.state.get().cut_short(history, requests, &self.results, exceeded);
+        let notes = self.parts.control().take_notes();
+        let state = self.state.get();
+        let state = state.cut_short(history, requests, &self.results, exceeded, notes);
         self.results.clear();
         self.begin_anew(state);
     }

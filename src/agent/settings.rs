@@ -12,12 +12,15 @@ use crate::request::Options;
 use crate::tool::{Tool, Toolkit};
 
 impl Agent {
-    /// Sets the tools, at most 4 of which run at once.
+    /// Replaces the tools, and the rules of their kit: at most 4 calls run at once.
+    ///
+    /// Two tools of one name are an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the run,
+    /// before anything is sent.
     pub fn with_tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
         self.with_kit(Toolkit::new(tools))
     }
 
-    /// Adds a tool to those that there are.
+    /// Adds a tool to those that the agent has, which are to have other names.
     pub fn with_tool(mut self, tool: Tool) -> Self {
         self.kit = self.kit.with_tool(tool);
         self

@@ -156,6 +156,7 @@ impl State {
         requests: u32,
         results: &[ToolResult],
         exceeded: Exceeded,
+        notes: Vec<Item>,
     ) -> Self {
         self.standing.note(results);
         let ran = results.iter().filter(|result| result.kind.has_run()).count();
@@ -166,7 +167,9 @@ impl State {
             exceeded: Some(exceeded),
             resuming: None,
             pending: Vec::new(),
-            notes: Vec::new(),
+            notes,
+            // A last turn begins nothing new.
+            follow_up: false,
             ..self
         }
     }

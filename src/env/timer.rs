@@ -17,23 +17,41 @@ thread_local! {
 /// A timer that ends at `at`. `None` outside of a tokio runtime, and in one whose time is not
 /// enabled.
 fn sleep_until(at: Instant) -> Option<Pin<Box<Sleep>>> {
-    // Without a runtime it would panic; without time it does, and there is no way to ask.
-    let runtime = Handle::try_current().ok()?.id();
-    let made = catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok();
-    WITHOUT_TIME.set(made.is_none().then_some(runtime));
-    made
+    Timer::until(at).map(|timer| timer.sleep)
+}
+
+/// A timer of this duration; see [`sleep_until`].
+pub(crate) fn sleep(time: Duration) -> Option<Pin<Box<Sleep>>> {
+    sleep_until(after(Instant::now(), time).unwrap_or_else(far))
+}
+
+/// A timer, and the runtime that drives it.
+#[derive(Debug)]
+struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    runtime: Id,
+}
+
+impl Timer {
+    fn until(at: Instant) -> Option<Self> {
+        // Without a runtime it would panic; without time it does, and there is no way to ask.
+        let runtime = current()?;
+        let sleep = catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok();
+        WITHOUT_TIME.set(sleep.is_none().then_some(runtime));
+        Some(Self { sleep: sleep?, runtime })
+    }
+}
+
+/// The runtime in which this is called.
+fn current() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 /// Whether the runtime is known to have no time. Asking again would cost a panic, which a hook of the
 /// process prints.
 fn is_known_to_have_no_time() -> bool {
     let known = WITHOUT_TIME.get();
-    known.is_some() && known == Handle::try_current().ok().map(|runtime| runtime.id())
-}
-
-/// A timer of this duration; see [`sleep_until`].
-pub(crate) fn sleep(time: Duration) -> Option<Pin<Box<Sleep>>> {
-    sleep_until(after(Instant::now(), time).unwrap_or_else(far))
+    known.is_some() && known == current()
 }
 
 /// When a wait that begins at `from` is over. One that ends farther away than clocks go never is.
@@ -71,7 +89,7 @@ pub(crate) struct Alarm {
     limit: TimeLimit,
     /// `None` if it never rings.
     at: Option<Instant>,
-    sleep: Option<Pin<Box<Sleep>>>,
+    timer: Option<Timer>,
 }
 
 /// Why a wait is over.
@@ -89,9 +107,18 @@ impl Alarm {
         Self::since(Instant::now(), limit)
     }
 
+    /// Counts from now, with its timer set. `None` where there are no timers.
+    pub(crate) fn set(time: Duration) -> Option<Self> {
+        let mut alarm = Self::new(TimeLimit::Set(time));
+        if let Some(at) = alarm.at {
+            alarm.timer = Some(Timer::until(at)?);
+        }
+        Some(alarm)
+    }
+
     /// Counts from then.
     pub(crate) fn since(from: Instant, limit: TimeLimit) -> Self {
-        Self { limit, at: after(from, limit.duration()), sleep: None }
+        Self { limit, at: after(from, limit.duration()), timer: None }
     }
 
     /// Whether the time is up, which costs no timer.
@@ -108,14 +135,18 @@ impl Alarm {
     /// Ready when the wait is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ring> {
         let Some(at) = self.at else { return Poll::Pending };
-        let is_default = matches!(self.limit, TimeLimit::Default(_));
-        if self.sleep.is_none() && !(is_default && is_known_to_have_no_time()) {
-            self.sleep = sleep_until(at);
+        if self.is_over() {
+            return Poll::Ready(Ring::TimeUp);
         }
-        let Some(sleep) = &mut self.sleep else {
+        // What goes on in another runtime needs a timer there: that of the first may stand still.
+        self.timer.take_if(|timer| Some(timer.runtime) != current());
+        let is_default = matches!(self.limit, TimeLimit::Default(_));
+        if self.timer.is_none() && !(is_default && is_known_to_have_no_time()) {
+            self.timer = Timer::until(at);
+        }
+        let Some(Timer { sleep, .. }) = &mut self.timer else {
             return match self.limit {
                 TimeLimit::Default(_) => Poll::Pending,
-                TimeLimit::Set(_) if self.is_over() => Poll::Ready(Ring::TimeUp),
                 TimeLimit::Set(_) => Poll::Ready(Ring::NoTimer),
             };
         };
@@ -180,6 +211,27 @@ mod tests {
             });
             assert_eq!(PANICS.load(Ordering::Relaxed), runtime);
         }
+    }
+
+    #[test]
+    fn in_another_runtime_it_rings_though_the_first_stands_still_or_is_gone() {
+        let runtime = || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            runtime.enable_time().start_paused(true).build().unwrap()
+        };
+        let (first, gone, second) = (runtime(), runtime(), runtime());
+        let mut alarms = [&first, &gone].map(|runtime| {
+            runtime.block_on(async {
+                let mut alarm = Alarm::set(LIMIT).unwrap();
+                assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
+                alarm
+            })
+        });
+        drop(gone);
+        for alarm in &mut alarms {
+            assert_eq!(second.block_on(poll_fn(|cx| alarm.poll(cx))), Ring::TimeUp);
+        }
+        drop(first);
     }
 
     fn poll_once_here(limit: TimeLimit) -> Poll<Ring> {

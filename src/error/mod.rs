@@ -306,7 +306,7 @@ pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> &str {
 }
 
 /// The message. With `#`, as in `{error:#}`, the messages of its sources follow, each after a colon;
-/// a source whose words stand at the end already is left out.
+/// sources that the text ends with already are left out.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
@@ -372,21 +372,25 @@ impl fmt::Debug for Error {
     }
 }
 
-/// The messages of an error and of its sources, joined by colons. A source whose words stand at the
-/// end already is left out: many errors repeat the words of their source.
+/// The messages of an error and of its sources, joined by colons. Many errors repeat the words of one
+/// of their sources: where the text ends with those, this source and those before it are left out.
 pub(crate) fn chain(error: &dyn StdError) -> String {
     /// More sources than any error has; a chain that is a circle would never end.
     const MAX_SOURCES: usize = 32;
     let mut text = error.to_string();
-    let mut source = error.source();
-    for _ in 0..MAX_SOURCES {
-        let Some(error) = source else { break };
-        let message = error.to_string();
-        if !text.ends_with(&message) {
-            text.push_str(": ");
-            text.push_str(&message);
-        }
-        source = error.source();
+    let sources = std::iter::successors(error.source(), |&error| error.source());
+    let messages: Vec<String> = sources.take(MAX_SOURCES).map(ToString::to_string).collect();
+    let mut left = &messages[..];
+    while let Some((next, others)) = left.split_first() {
+        let told = left.iter().rposition(|message| text.ends_with(message.as_str()));
+        left = match told {
+            Some(at) => &left[at + 1..],
+            None => {
+                text.push_str(": ");
+                text.push_str(next);
+                others
+            }
+        };
     }
     text
 }

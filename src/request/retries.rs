@@ -30,9 +30,14 @@ use crate::error::Error;
 #[derive(Clone, Default)]
 pub struct Retries {
     handled: Handled,
+    /// Whether a connection that was closed while it was not in use is replaced at once, where the
+    /// caller handles every error.
+    new_connection: Option<Arc<Choice>>,
     /// The connection of the attempt before was closed while it was not in use.
     is_on_new_connection: bool,
 }
+
+type Choice = dyn Fn(&Error) -> bool + Send + Sync;
 
 #[derive(Clone, Default)]
 enum Handled {
@@ -40,7 +45,7 @@ enum Handled {
     #[default]
     Nothing,
     /// The caller handles the errors for which this is true.
-    Some(Arc<dyn Fn(&Error) -> bool + Send + Sync>),
+    Some(Arc<Choice>),
     /// The caller handles every error.
     Everything,
 }
@@ -62,6 +67,22 @@ impl Retries {
             Handled::Everything => Handled::Everything,
         };
         Self { handled, ..self }
+    }
+
+    /// The same, but a connection that was closed while it was not in use may be replaced at once if
+    /// this is true for the error.
+    pub(crate) fn with_new_connection(mut self, allows: Arc<Choice>) -> Self {
+        self.new_connection = Some(allows);
+        self
+    }
+
+    /// Whether a request whose connection was closed while it was not in use may be sent again at once.
+    pub(crate) fn allow_new_connection(&self, error: &Error) -> bool {
+        match (&self.handled, &self.new_connection) {
+            (Handled::Nothing | Handled::Some(_), _) => true,
+            (Handled::Everything, Some(allows)) => allows(error),
+            (Handled::Everything, None) => false,
+        }
     }
 
     /// The same for a request that is sent again since its connection was closed.

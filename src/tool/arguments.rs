@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 /// A type that the arguments of a tool can be read into: anything that is [`DeserializeOwned`] and
 /// [`JsonSchema`], and whose JSON is an object; `()` for a tool without arguments.
 ///
-/// Types that are never a JSON object, such as numbers, texts and lists, have a second implementation:
-/// then `MustBeAnObject` cannot be inferred, and a tool of such a type does not compile. The parameter
-/// has no other use.
+/// Types that are never a JSON object, such as numbers, texts and lists, do not compile here: the
+/// compiler says that `MustBeAnObject` cannot be inferred (E0283). Use a struct with a field for each
+/// argument. The parameter has no other use.
 ///
 /// ```compile_fail,E0283
 /// use turnstream::Tool;

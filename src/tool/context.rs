@@ -94,7 +94,10 @@ impl ToolContext {
         self.data.get()
     }
 
-    /// All that was handed to the run, for a run of its own that the tool begins.
+    /// All that was handed to the run. A tool that runs an agent itself passes it on to
+    /// [`Run::with_data`](crate::Run::with_data). Mark such a tool as
+    /// [`running_agents`](crate::Tool::running_agents): otherwise its agent waits for ever for the slot
+    /// that the tool itself has taken of a [pool](crate::agent::Pool) with a limit on concurrency.
     pub fn run_data(&self) -> &RunData {
         &self.data
     }

@@ -38,6 +38,7 @@ impl RunData {
 
     /// Adds a value. One of the same type is replaced. Of another `RunData` all values are added:
     /// so a tool hands on what it [has](crate::tool::ToolContext::run_data) to a run that it begins.
+    /// Mark such a tool as [`running_agents`](crate::Tool::running_agents).
     pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
         let values = Arc::make_mut(&mut self.0);
         if let Some(other) = (&value as &dyn Any).downcast_ref::<Self>() {

@@ -97,11 +97,17 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
 /// The error of a tool: anything that `?` makes a `Box<dyn Error + Send + Sync>` of, such as an error
 /// type, a text, or an `anyhow::Error`. Of an error that is only `Display`, or a `Box<dyn Error>` that
 /// may hold what is not `Send`, make a text: `.map_err(|error| error.to_string())`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the error of a tool",
+    label = "a tool's closure returns this error",
+    note = "implement `std::error::Error + Send + Sync` for it, or make a text of it: `.map_err(|error| error.to_string())`"
+)]
 pub trait IntoToolError {
     /// Boxes the error.
     fn into_tool_error(self) -> Box<dyn StdError + Send + Sync>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
     fn into_tool_error(self) -> Box<dyn StdError + Send + Sync> {
         self.into()

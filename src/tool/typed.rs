@@ -1,5 +1,7 @@
 //! Tools made of closures.
 
+#[cfg(feature = "schemars")]
+use std::any::type_name;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -19,7 +21,8 @@ impl Tool {
     /// Makes a tool of an async closure; the schema is that of its argument type, a struct with a
     /// field for each argument, or `()` for none.
     ///
-    /// Arguments are what serde accepts for the type. A mismatch is reported to the model with its
+    /// The closure takes the arguments and a [`ToolContext`], and returns a future. Arguments are what
+    /// serde accepts for the type. A mismatch is reported to the model with its
     /// path, and the closure does not run. What the closure returns is the result:
     /// [`IntoToolOutput`] has the types, and [`Json`](crate::tool::Json) takes any other that
     /// serialises.
@@ -31,6 +34,18 @@ impl Tool {
     ///     std::time::SystemTime::UNIX_EPOCH.elapsed().map(|since| since.as_secs())
     /// });
     /// assert_eq!(now.spec().parameters["type"], "object");
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Count {
+    ///     path: String,
+    /// }
+    ///
+    /// let count = Tool::new("count", "Counts the lines of a file", |args: Count, _cx| async move {
+    ///     // With `?`, the last line names the type of the error.
+    ///     let text = std::fs::read_to_string(args.path)?;
+    ///     Ok::<_, std::io::Error>(text.lines().count())
+    /// });
+    /// # drop(count);
     /// ```
     ///
     /// # Panics
@@ -50,12 +65,11 @@ impl Tool {
         Self::streaming(name, description, outputs(run))
     }
 
-    /// Makes a tool of an async closure that shares a state with the rest of the program: each call
-    /// gets a clone of it. Cheap to clone means an [`Arc`], a pool of connections, a channel.
+    /// Makes a tool of an async closure that shares state with the program: each call gets a clone of
+    /// it, which should be cheap, as of an [`Arc`], a pool of connections or a channel.
     ///
     /// A closure of [`Tool::new`] that captures a state has to clone it before its `async move`
-    /// block; this does so. What belongs to one run and not to the agent is
-    /// [`Run::with_data`](crate::Run::with_data).
+    /// block; this does so. For values of one run use [`Run::with_data`](crate::Run::with_data).
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -123,9 +137,10 @@ impl Tool {
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
         St: Stream<Item = Update> + Send + 'static,
     {
-        let spec = spec_of::<A>(name, description);
-        Self::typed_streaming(spec, run)
-            .unwrap_or_else(|error| panic!("the tool `{name}`: {error}"))
+        match Self::typed_streaming(spec_of::<A>(name, description), run) {
+            Ok(tool) => tool,
+            Err(error) => panic!("{error}; its arguments are read into `{}`", type_name::<A>()),
+        }
     }
 
     /// Makes a tool of an async closure with typed arguments and a schema of your own.

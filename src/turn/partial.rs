@@ -200,6 +200,7 @@ impl fmt::Display for PartialTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.blocks.len() {
             0 => f.write_str("nothing of the turn had come"),
+            1 => f.write_str("1 item of the turn had begun"),
             n => write!(f, "{n} items of the turn had begun"),
         }
     }

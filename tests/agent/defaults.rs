@@ -159,7 +159,7 @@ async fn the_table_of_defaults_in_the_guide_is_true() {
             "failures in a row that open a [`CircuitBreaker`](crate::provider::CircuitBreaker)",
             failures.to_string(),
         ),
-        ("rest of an open circuit breaker", seconds(rest)),
+        ("time for which an open circuit breaker rejects requests", seconds(rest)),
         ("time until the first byte of an answer", seconds(timeouts.first_byte)),
         ("time until the first output of a turn", seconds(timeouts.first_output)),
         ("time between two pieces of an answer", seconds(timeouts.idle)),
@@ -187,10 +187,11 @@ async fn the_table_of_defaults_in_the_guide_is_true() {
         ("tokens, money and calls of a run", unlimited(!budget.limits_money())),
     ]);
     let mut promised = promised();
-    // These need a server: `http_retries`, `closed_connections` and `transport` are their tests.
+    // These have tests of their own: `http_retries`, `closed_connections`, `custom` and `transport`.
     for of_http in [
         "attempts at a request, by a provider over HTTP",
-        "new connections, without a wait, for one that the server had closed",
+        "attempts at a request, by a provider of your own",
+        "immediate resends when a pooled connection turns out to be closed",
         "time until there is a connection",
     ] {
         assert!(promised.remove(of_http).is_some(), "{of_http}");

@@ -1,14 +1,20 @@
 //! Which turns an agent asks for again by itself, beside what its providers retry.
 
-use futures::StreamExt;
-use turnstream::agent::Limits;
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use tokio::time::sleep;
+use turnstream::agent::hook;
+use turnstream::agent::{Budget, Limits};
 use turnstream::event::{Reason, Transition};
 use turnstream::provider::{Backoff, Reply, Retry, Scripted};
-use turnstream::{Agent, ErrorKind, Event, TurnEvent};
+use turnstream::{Agent, ErrorKind, Event, TurnEvent, Usage};
 
 use crate::support::providers::error;
 use crate::support::runs::agent;
 use crate::support::world::{Told, told};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Says something, and fails.
 fn broken(kind: ErrorKind) -> Reply {
@@ -66,6 +72,21 @@ async fn what_failed_before_the_answer_is_left_to_the_provider_and_an_answer_wit
     assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("fine", 2));
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_a_word_that_a_retry_below_has_tried_again_is_not_asked_for_again() {
+    let model = Scripted::function(|_, _| Reply::new().cut());
+    run(agent(Retry::new(model.clone())).with_limits(retrying(5))).await;
+    assert_eq!(model.requests().len(), 3);
+    // The last attempt of three says nothing, the others did.
+    let model = Scripted::function(|_, n| match n {
+        0 | 1 => Reply::text("It is ").cut(),
+        _ => Reply::new().cut(),
+    });
+    let retry = Retry::new(model.clone()).with_retraction();
+    run(agent(retry).with_limits(retrying(5))).await;
+    assert_eq!(model.requests().len(), 3);
+}
+
 /// How many waits were reported.
 fn waits(told: &Told) -> usize {
     let is_wait = |event: &&Event| matches!(event, Event::Turn(TurnEvent::Retrying { .. }));
@@ -91,4 +112,41 @@ async fn a_provider_whose_fallback_cannot_be_asked_any_more_retries_by_itself() 
     assert!(matches!(run.next().await, Some(Ok(Event::TurnStarted { .. }))));
     run.stop_after_turn();
     assert_eq!(run.outcome().await.text, "first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_is_no_reason_to_fail_where_a_limit_is_reached_while_the_request_is_open() {
+    let first = |usage| {
+        let busy = Reply::new().delay(SECOND).usage(usage).fail(error(ErrorKind::Overloaded));
+        Scripted::new([busy, "first".into()])
+    };
+    let agent = |usage| {
+        let second = Scripted::new(["second"]);
+        (agent(Retry::new(first(usage))).with_fallback(second.clone()), second)
+    };
+    // The holder wants no other turn, and says so later.
+    let (waiting, second) = agent(Usage::default());
+    let mut run = waiting.run("go");
+    while let Some(event) = run.next().now_or_never() {
+        assert!(event.is_some(), "it waits for the model");
+    }
+    assert_eq!(run.handle().history().len(), 1, "the request is open");
+    run.stop_after_turn();
+    assert_eq!((run.outcome().await.text.as_str(), second.requests().len()), ("first", 0));
+
+    // The attempt that failed has used up the tokens.
+    let usage = Usage { output_tokens: 100, ..Usage::default() };
+    let (spending, second) = agent(usage);
+    let outcome = spending.with_budget(Budget::new().total_tokens(50)).run("go").outcome().await;
+    assert_eq!((outcome.text.as_str(), second.requests().len()), ("first", 0));
+
+    // Only the time for a last turn is left.
+    let (late, second) = agent(Usage::default());
+    let slow = hook::prepare(|_, request| async {
+        sleep(8 * SECOND).await;
+        request
+    });
+    let budget = Budget::new().time(20 * SECOND).wrap_up_reserve_time(14 * SECOND);
+    let outcome = late.with_hook(slow).with_budget(budget).run("go").outcome().await;
+    assert_eq!((outcome.text.as_str(), second.requests().len()), ("first", 0));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 use turnstream::agent::Budget;
 use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::context::Window;
+use turnstream::context::{Summarize, Window};
 use turnstream::event::{AppendedWhy, BudgetKind, Reason, ToolEvent, Transition};
 use turnstream::http::Timeouts;
 use turnstream::item::ResultKind;
@@ -240,6 +240,68 @@ async fn no_compaction_begins_when_the_time_is_over() {
         assert_eq!(summaries.requests().len(), usize::from(in_time));
         assert_eq!(model.requests().len(), usize::from(in_time));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_that_is_open_when_the_time_is_over_sends_nothing_more() {
+    let busy = Reply::error(Error::new(ErrorKind::Overloaded, "busy"));
+    let summaries = Scripted::new([busy, "never".into()]);
+    let compactor = Summarize::new(Retry::new(summaries.clone())).keep_turns(1);
+    let long = "a long text ".repeat(200);
+    let turn = || [Item::user(long.as_str()), Item::text(&long)];
+    let history = History::from_items("h", (0..4).flat_map(|_| turn()));
+    let model = Scripted::new(["never"]);
+    let agent = agent(model.clone()).with_window(Window::new(100)).with_compactor(compactor);
+    let mut run = agent.with_budget(time(5)).run_from(history, "go");
+    while summaries.requests().is_empty() {
+        _ = run.next().now_or_never();
+    }
+    advance(9 * SECOND).await;
+    check_time_up(&run.outcome().await, 9_000);
+    assert_eq!((summaries.requests().len(), model.requests().len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_last_turn_takes_no_follow_up() {
+    let model = Scripted::new(["one".into(), Reply::text("tw").hang(), "what I have".into()]);
+    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let run = agent(model).with_budget(budget).run("go");
+    for words in ["first", "second"] {
+        run.follow_up(words).unwrap();
+    }
+    let outcome = run.outcome().await;
+    check_time_up(&outcome, 6_000);
+    let undelivered: Vec<_> = outcome.undelivered.iter().flat_map(|it| &it.items).collect();
+    assert_eq!(undelivered.len(), 1, "{undelivered:?}");
+    assert_eq!(undelivered[0].as_user().unwrap().text(), "second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_hooks_noted_is_said_in_the_last_turn() {
+    let notes = || hook::after_sampling(|_, _| std::future::ready(vec![Item::user("a note")]));
+    let model = Scripted::new([naps(&[20_000]), "what I have".into()]);
+    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let agent = agent(model.clone()).with_tools([nap("nap")]).with_hook(notes());
+    let (told, _) = timed(&agent.with_budget(budget)).await;
+    check_time_up(&told.outcome, 6_000);
+    let history = &model.requests()[1].history;
+    let said = history.iter().filter_map(Item::as_user).filter(|it| it.text() == "a note");
+    assert_eq!(said.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_run_in_the_time_that_was_kept_where_no_last_turn_can_come() {
+    let script = || Scripted::new([call_of("a", "t").delay(8 * SECOND), "never".into()]);
+    let budget = || time(10).wrap_up_reserve_time(4 * SECOND);
+    let ran = Counter::default();
+    let agent = |model| agent(model).with_tools([fine("t", &ran)]).with_budget(budget());
+    let mut run = agent(script()).run("go");
+    until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+    run.stop_after_turn();
+    let outcome = run.outcome().await;
+    assert_eq!((outcome.reason, ran.began()), (Reason::Stopped, 1));
+    let outcome = agent(script()).with_max_turns(1).run("go").outcome().await;
+    assert_eq!((outcome.reason, ran.began()), (Reason::MaxTurns, 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -65,12 +65,16 @@ check "a bare struct in a result" '`Weather` cannot be the output of a tool' <<'
     Tool::new("t", "Says", |(), _cx| async { Ok::<_, std::io::Error>(Weather { degrees: 4 }) });
 END
 
-check "an error that is none" '`Weather`' 'IntoToolError' <<'END'
+check "an error that is none" '`Weather` cannot be the error of a tool' '.map_err(' <<'END'
     Tool::new("t", "Says", |(), _cx| async { Err::<String, _>(Weather { degrees: 4 }) });
 END
 
 check "arguments that cannot be read" '`Weather` cannot be the arguments of a tool' <<'END'
     Tool::new("t", "Says", |args: Weather, _cx| async { "done" });
+END
+
+check "a bare closure as hook" 'is not a hook' 'hook::before_tool' <<'END'
+    turnstream::Agent::new(turnstream::provider::Scripted::new(["x"])).with_hook(|_, _| async {});
 END
 
 for type in String u32 bool 'Vec<String>' '(u32, u32)' 'Option<String>' 'Box<str>'; do

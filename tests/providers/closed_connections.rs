@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use turnstream::event::Reason;
-use turnstream::provider::{Backoff, Fallback, Provider, Reply, Retry, Scripted};
+use turnstream::provider::{Backoff, CircuitBreaker, Fallback, Provider, Reply, Retry, Scripted};
 use turnstream::stream::TurnStream;
 use turnstream::testing::{Answer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
@@ -200,14 +200,47 @@ async fn a_closed_connection_is_no_reason_to_fail_over() {
 async fn below_a_retry_a_closed_connection_is_replaced_at_once_as_without_it() {
     // The other connections of the pool are closed as well.
     let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
-    let below = model(&server, Transport::default());
-    let both = [below.stream_turn(request()), below.stream_turn(request())].map(read);
-    futures::future::join_all(both).await;
+    let below = with_closed_connections(&server, 2).await;
     let waiting = Backoff { base: Duration::from_hours(1), ..Backoff::default() };
     let model = Retry::new(below).with_backoff(waiting);
     for _ in 0..2 {
         assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
     }
+}
+
+/// A model whose pool has so many connections, all of which are closed when they are used.
+async fn with_closed_connections(server: &ClosingServer, connections: usize) -> Arc<dyn Provider> {
+    let model = model(server, Transport::default());
+    let turns = (0..connections).map(|_| read(model.stream_turn(request())));
+    futures::future::join_all(turns).await;
+    model
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_replaced_at_once_below_any_stack_of_providers() {
+    type Make = fn(Arc<dyn Provider>, Scripted) -> Retry;
+    let makes: [Make; 3] = [
+        |model, other| Retry::new(Fallback::new(model).or(other)),
+        |model, _| Retry::new(Retry::new(model)),
+        |model, _| Retry::new(CircuitBreaker::new(model).after(1)),
+    ];
+    for make in makes {
+        let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
+        let below = with_closed_connections(&server, 3).await;
+        let other = Scripted::new(["never"]);
+        let waiting = Backoff { base: Duration::from_hours(1), ..Backoff::default() };
+        let model = make(below, other.clone()).with_backoff(waiting);
+        assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
+        assert_eq!(other.requests().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn below_a_retry_that_chooses_no_error_a_closed_connection_is_the_error_of_the_turn() {
+    let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
+    let below = with_closed_connections(&server, 1).await;
+    let (waits, failed) = read(Retry::new(below).retry_if(|_| false).stream_turn(request())).await;
+    assert_eq!((waits, failed.unwrap().kind()), (vec![], ErrorKind::Connect));
 }
 
 #[tokio::test]

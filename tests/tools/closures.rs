@@ -1,10 +1,9 @@
 //! Tools made of closures: what they are given, and what the model reads of what they return.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use turnstream::event::ToolEvent;
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
@@ -41,6 +40,10 @@ fn read(output: impl IntoToolOutput) -> (ResultKind, String) {
 
 #[cfg(feature = "schemars")]
 mod typed {
+    use std::sync::{Arc, Mutex};
+
+    use serde::Serialize;
+
     use super::*;
 
     #[derive(Deserialize, schemars::JsonSchema)]

@@ -174,6 +174,15 @@ impl Budget {
     ///
     /// [`Exceeded::limit`] is the limit as it was set, also where it counts as reached earlier.
     pub fn exceeded(&self, spent: &Spent) -> Option<Exceeded> {
+        self.exceeded_within(spent, self.time_before_wrap_up().or(self.time))
+    }
+
+    /// The same where no last turn can follow: what runs may use the time that was kept for one.
+    pub(in crate::agent) fn exceeded_without_last_turn(&self, spent: &Spent) -> Option<Exceeded> {
+        self.exceeded_within(spent, self.time)
+    }
+
+    fn exceeded_within(&self, spent: &Spent, time: Option<Duration>) -> Option<Exceeded> {
         let tokens = |kind, used, limit: Option<u64>| {
             let limit = limit?;
             (used >= limit.saturating_sub(self.reserve)).then(|| exceeded(kind, used, limit))
@@ -188,7 +197,9 @@ impl Budget {
             .or_else(|| tokens(BudgetKind::TotalTokens, spent.usage.total(), self.total_tokens))
             .or_else(|| tokens(BudgetKind::Pool, pool_used, pool_limit))
             .or_else(|| plain(BudgetKind::Money, spent.cost, money))
-            .or_else(|| self.time_exceeded(spent.elapsed))
+            .or_else(|| {
+                self.time_up(spent.elapsed).filter(|_| time.is_some_and(|it| spent.elapsed >= it))
+            })
     }
 
     /// What is left of each limit of the run's own; the pool belongs to others, too. Requests are
@@ -298,11 +309,6 @@ impl Budget {
     /// Whether a run that reached a limit gets one more turn with tools disabled.
     pub fn wants_wrap_up(&self) -> bool {
         self.wrap_up
-    }
-
-    fn time_exceeded(&self, elapsed: Duration) -> Option<Exceeded> {
-        let limit = self.time_before_wrap_up().or(self.time)?;
-        self.time_up(elapsed).filter(|_| elapsed >= limit)
     }
 }
 

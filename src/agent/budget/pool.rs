@@ -15,22 +15,31 @@ const PER_ANSWER: u64 = 4_096;
 
 /// Tokens, and a limit on concurrency, that a tree of agents shares. A clone is the same pool.
 ///
-/// **Tokens.** Before a run sends a request, it reserves the estimated tokens of the request and the
-/// longest answer that its options allow: `max_output_tokens`, or what
-/// [`with_per_answer`](Self::with_per_answer) says. A reservation that does not fit beside the others
-/// waits until it is its turn; one that is alone is granted while anything is left. What was really
-/// used is taken out at the end of the turn, and the rest is given back; a drop gives it back, too. A
-/// run whose pool is spent ends as `budget`. So with `max_output_tokens` set, a pool is overdrawn by
-/// at most one request and its answer, as far as the estimates of requests are right; without it, also
-/// by what answers are longer than `per_answer`. A last turn to
-/// [wrap up](crate::agent::Budget::wrap_up) reserves its tokens as any other, so that there is none on
-/// a spent pool. Requests of a compactor do not wait, and are counted afterwards.
+/// # Tokens
 ///
-/// **Concurrency.** [`with_max_concurrency`](Self::with_max_concurrency) limits how many requests are
-/// open and tool calls are running at once. Only leaves count: a call that runs a sub-agent takes no
-/// slot, so that parents cannot starve their children. A tool or a hook that runs an agent of the same
-/// pool by itself has to say so ([`Tool::running_agents`](crate::Tool::running_agents)), or it waits for
-/// what its own run holds; the hook [`turn_started`](crate::agent::hook::Hook::turn_started) cannot.
+/// - Before a run sends a request, it reserves the estimated tokens of the request and the longest
+///   answer that its options allow: `max_output_tokens`, or 4,096 if that is not set
+///   ([`with_per_answer`](Self::with_per_answer)).
+/// - A request that does not fit beside the others waits until it is its turn. One that is alone is sent
+///   while anything is left, so a pool that is smaller than a reservation sends one request at a time.
+/// - At the end of the turn the tokens that were used are taken out, and the rest is given back. A drop
+///   gives the reservation back, too.
+/// - A run whose pool is spent ends as `budget`. A last turn to
+///   [wrap up](crate::agent::Budget::wrap_up) reserves its tokens like any other, so there is none on a
+///   spent pool.
+/// - With `max_output_tokens` set, a pool is exceeded by at most one request and its answer, as far as
+///   the estimates of requests are right. Without it, also by the part of each answer that is longer
+///   than the reservation.
+/// - Requests of a compactor do not wait, and are counted afterwards.
+///
+/// # Concurrency
+///
+/// [`with_max_concurrency`](Self::with_max_concurrency) limits how many requests are open and tool calls
+/// are running at once. Only leaves count: a call that runs a sub-agent takes no slot, so that parents
+/// cannot starve their children. A tool that runs an agent of the same pool itself has to be marked as
+/// [`running_agents`](crate::Tool::running_agents); otherwise that agent waits for ever for the slot of
+/// the tool. The hook [`turn_started`](crate::agent::hook::Hook::turn_started), which is called while the
+/// request holds its slot, must not run one.
 ///
 /// Every agent of the tree gets the pool in its [`Budget`](crate::agent::Budget::pool). Waiting costs
 /// no task: a run that waits is pending, and is woken.

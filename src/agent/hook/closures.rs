@@ -186,7 +186,8 @@ synchronous! {
 }
 
 synchronous! {
-    /// A hook of its [`redact_progress`](Hook::redact_progress) alone.
+    /// A hook of its [`redact_progress`](Hook::redact_progress) alone. The calls of a sub-agent need a
+    /// hook of that agent.
     ///
     /// ```
     /// use turnstream::agent::hook;
@@ -198,7 +199,20 @@ synchronous! {
 }
 
 synchronous! {
-    /// A hook of its [`redact_evidence`](Hook::redact_evidence) alone.
+    /// A hook of its [`redact_evidence`](Hook::redact_evidence) alone. The calls of a sub-agent need a
+    /// hook of that agent.
+    ///
+    /// ```
+    /// use turnstream::agent::hook;
+    /// use turnstream::item::Json;
+    ///
+    /// let masking = hook::redact_evidence(|_call, evidence| {
+    ///     if let Ok(masked) = Json::parse(&evidence.as_str().replace("hunter2", "***")) {
+    ///         *evidence = masked;
+    ///     }
+    /// });
+    /// # let _ = masking;
+    /// ```
     redact_evidence = redact_evidence(call: &ToolCall, evidence: &mut Json)
 }
 

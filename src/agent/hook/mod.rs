@@ -74,6 +74,10 @@ use crate::turn::Turn;
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a hook",
+    note = "a closure is made one by a function of `turnstream::agent::hook`, such as `hook::before_tool(…)`"
+)]
 pub trait Hook: Send + Sync {
     /// What errors call it: the name of its type, unless written.
     fn name(&self) -> Cow<'_, str> {

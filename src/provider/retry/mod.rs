@@ -35,9 +35,10 @@ use crate::stream::{TurnStream, seal};
 /// what an attempt has counted is handed to the run by [`Retracted`](crate::TurnEvent::Retracted),
 /// so that void attempts are paid for once and not taken for words.
 ///
-/// Only the outermost layer retries. The providers below send each attempt once; in turn, a `Retry`
-/// below another one, or below a [`Fallback`](crate::provider::Fallback) that has another provider
-/// to ask next, does not retry what that one handles.
+/// Only the outermost layer retries. The providers below send each attempt once, but that a connection
+/// which the server had closed is replaced at once in the first attempt. In turn, a `Retry` below
+/// another one, or below a [`Fallback`](crate::provider::Fallback) that has another provider to ask
+/// next, does not retry what that one handles.
 ///
 /// A request that was not answered may still have been worked on, and paid for: after `connect`,
 /// `timeout` and `incomplete_turn` this cannot be known. No key that would tell the provider of it
@@ -105,7 +106,12 @@ impl Retry {
 impl Provider for Retry {
     fn stream_turn(&self, mut request: Request) -> TurnStream {
         let history = request.history.clone();
-        let allowed = std::mem::replace(&mut request.retries, Retries::none());
+        let allowed = request.retries.clone();
+        if !allowed.is_none() {
+            // That the first attempt needs another connection is no failure of it.
+            let allows = Arc::clone(&self.policy.retry_if);
+            request.retries = Retries::none().with_new_connection(allows);
+        }
         let attempts = Below { provider: Arc::clone(&self.provider), request };
         seal(&history, Retrying::new(attempts, self.policy.clone(), allowed))
     }
@@ -126,16 +132,26 @@ impl Attempts for Below {
 
     fn begin(&mut self, failed: Option<&Error>) -> TurnStream {
         let mut request = self.request.clone();
-        if failed.is_some_and(|error| self.is_stale(error)) {
-            request.retries = request.retries.on_new_connection();
+        if let Some(failed) = failed {
+            request.retries = Retries::none();
+            if was_closed(failed) {
+                request.retries = request.retries.on_new_connection();
+            }
         }
         self.provider.stream_turn(request)
     }
+}
 
+/// Whether the server had closed the connection.
+fn was_closed(error: &Error) -> bool {
     #[cfg(feature = "http")]
-    fn is_stale(&self, error: &Error) -> bool {
-        crate::http::was_closed(error)
-    }
+    let was_closed = crate::http::was_closed(error);
+    #[cfg(not(feature = "http"))]
+    let was_closed = {
+        let _ = error;
+        false
+    };
+    was_closed
 }
 
 impl fmt::Debug for Retry {

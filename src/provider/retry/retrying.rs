@@ -4,9 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::Sleep;
-
-use crate::env::sleep;
+use crate::env::Alarm;
 use crate::error::Error;
 use crate::provider::retry::policy::Policy;
 use crate::request::Retries;
@@ -50,7 +48,7 @@ enum Stage<T> {
     First,
     Trying(T),
     /// Without a timer for an attempt that begins at once.
-    Waiting(Option<Pin<Box<Sleep>>>, Error),
+    Waiting(Option<Alarm>, Error),
 }
 
 impl<A: Attempts> Retrying<A> {
@@ -58,13 +56,23 @@ impl<A: Attempts> Retrying<A> {
         Self { attempts, policy, allowed, failed: 0, begun: false, stage: Stage::First }
     }
 
+    /// Whether it was tried again what this error ended, as often as it may be.
+    fn is_exhausted(&self, error: &Error, has_begun: bool) -> bool {
+        self.failed > 1
+            && (!has_begun || self.policy.retracts)
+            && self.allowed.allow(error)
+            && (self.policy.retry_if)(error)
+    }
+
     /// How long to wait before the next attempt; `None` if there is none.
     fn wait(&self, error: &Error, has_begun: bool) -> Option<Duration> {
         if has_begun && !self.policy.retracts {
             return None;
         }
-        // Also for a caller that has another provider to ask: this one has not failed.
-        let is_stale = self.failed == 1 && !self.allowed.is_none() && self.attempts.is_stale(error);
+        // Also for a caller that retries, or has another provider to ask: this one has not failed.
+        let is_stale = self.failed == 1
+            && self.attempts.is_stale(error)
+            && self.allowed.allow_new_connection(error);
         if !is_stale && !self.allowed.allow(error) {
             return None;
         }
@@ -86,9 +94,9 @@ impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
                     this.stage = Stage::Trying(this.attempts.begin(None));
                     continue;
                 }
-                Stage::Waiting(sleep, error) => {
-                    if let Some(sleep) = sleep {
-                        ready!(sleep.as_mut().poll(cx));
+                Stage::Waiting(wait, error) => {
+                    if let Some(wait) = wait {
+                        ready!(wait.poll(cx));
                     }
                     this.begun = false;
                     this.stage = Stage::Trying(this.attempts.begin(Some(error)));
@@ -111,16 +119,18 @@ impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
             // a timer there is none.
             let timed = this.wait(&error, has_begun).and_then(|wait| match wait {
                 Duration::ZERO => Some((wait, None)),
-                _ => Some((wait, Some(sleep(wait)?))),
+                _ => Some((wait, Some(Alarm::set(wait)?))),
             });
-            let Some((wait, sleep)) = timed else {
-                let exhausted = has_begun && this.policy.retracts && this.failed > 1;
-                let error = if exhausted { error.with_retries_exhausted() } else { error };
+            let Some((wait, alarm)) = timed else {
+                let error = match this.is_exhausted(&error, has_begun) {
+                    true => error.with_retries_exhausted(),
+                    false => error,
+                };
                 return Poll::Ready(Some(Err(error)));
             };
             turn.void(&error);
             turn.retrying(this.failed, wait, error.clone());
-            this.stage = Stage::Waiting(sleep, error);
+            this.stage = Stage::Waiting(alarm, error);
             return Poll::Ready(Some(Ok(())));
         }
     }
