@@ -201,22 +201,12 @@ impl Control {
         *charged
     }
 
-    /// What the run will have spent once `usage` is counted, at this price.
-    pub(super) fn would_have_spent(
-        &self,
-        usage: Usage,
-        price: Option<Price>,
-        tool_calls: u32,
-    ) -> Spent {
+    /// What the run will have spent once `usage` is counted.
+    pub(super) fn would_have_spent(&self, usage: Usage, tool_calls: u32) -> Spent {
         let charged = *lock(&self.charged);
-        let more = price.map_or(0, |price| price.cost(&usage.since(charged.usage)));
+        let more = charged.price.map_or(0, |price| price.cost(&usage.since(charged.usage)));
         let (cost, elapsed) = (charged.cost.saturating_add(more), self.started().elapsed());
         Spent { usage, cost, elapsed, tool_calls }
-    }
-
-    /// What is paid for what comes from here on.
-    pub(super) fn price(&self) -> Option<Price> {
-        lock(&self.charged).price
     }
 
     /// Keeps what hooks want said next.

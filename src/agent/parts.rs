@@ -281,12 +281,11 @@ impl Parts {
     /// which it is called. It holds nothing of the agent but its limits, since providers keep requests.
     fn asks_again(&self, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
         let (budget, limits) = (self.agent.budget.clone(), self.agent.limits);
-        let (handle, price) = (self.handle.clone(), self.control().price());
         let (calls, wraps_up) = (state.model_calls, state.wrapping_up.is_some());
-        let tool_calls = state.tool_calls;
+        let (handle, tool_calls) = (self.handle.clone(), state.tool_calls);
         move || {
             let control = &handle.control;
-            let spent = control.would_have_spent(handle.usage(), price, tool_calls);
+            let spent = control.would_have_spent(handle.usage(), tool_calls);
             !wraps_up
                 && !control.is_stopping()
                 && calls < limits.turns_before_wrap_up(budget.wants_wrap_up())

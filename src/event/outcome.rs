@@ -190,7 +190,7 @@ impl Outcome {
 
 /// An outcome as the source of an error.
 #[derive(Debug, thiserror::Error)]
-#[error("the run ended as {}", .0.reason)]
+#[error("{}", .0.reason)]
 struct Unfinished(Outcome);
 
 #[derive(Clone, Serialize, Deserialize)]

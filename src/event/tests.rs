@@ -190,6 +190,7 @@ fn ok_gives_the_outcome_or_the_reason_why_not() {
     let Event::Finished(capped) = outcome(Reason::MaxTurns, None) else { panic!() };
     let error = capped.into_result().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unfinished);
+    assert_eq!(format!("{error:#}"), "the run ended early: max_turns");
     assert_eq!(Outcome::of(&error).unwrap().turns, 2);
     let own = Error::new(ErrorKind::Auth, "no");
     let Event::Finished(failed) = outcome(Reason::ProviderError, Some(own.clone())) else {
