@@ -11,6 +11,7 @@ use crate::env::{Alarm, Ring, TimeLimit};
 /// When the time of a run is over, and when it has to wrap up.
 #[derive(Debug)]
 pub(super) struct RunDeadline {
+    started: bool,
     /// `None` without a time limit, and before the first poll.
     alarms: Option<Alarms>,
 }
@@ -35,12 +36,19 @@ pub(super) enum Due {
 
 impl RunDeadline {
     pub(super) fn new() -> Self {
-        Self { alarms: None }
+        Self { started: false, alarms: None }
     }
 
-    /// Begins to count with the first poll of the run.
-    pub(super) fn start(&mut self, budget: &Budget, started: Instant) {
-        let Some(limit) = budget.time_limit().filter(|_| self.alarms.is_none()) else { return };
+    /// Whether it counts.
+    pub(super) fn has_started(&self) -> bool {
+        self.started
+    }
+
+    /// Begins to count, with the first poll of the run.
+    pub(super) fn start(&mut self, budget: Option<&Budget>, started: Instant) {
+        self.started = true;
+        let Some(budget) = budget else { return };
+        let Some(limit) = budget.time_limit() else { return };
         let alarm = |limit: Duration| Alarm::since(started, TimeLimit::Set(limit));
         let wrap_up = budget.time_before_wrap_up().map(alarm);
         self.alarms = Some(Alarms { wrap_up, end: alarm(limit) });

@@ -505,8 +505,10 @@ impl Stream for Run {
             this.parts.tape().event(&input);
             return Poll::Ready(Some(Ok(input)));
         }
-        if !this.parts.tape().is_playing() {
-            this.deadline.start(&this.parts.agent().budget, this.parts.control().started());
+        if !this.deadline.has_started() {
+            let limited = !this.parts.tape().is_playing();
+            let budget = limited.then_some(&this.parts.agent().budget);
+            this.deadline.start(budget, this.parts.control().started());
         }
         while this.events.is_some() {
             if let Some(exceeded) = this.cut {
