@@ -160,6 +160,7 @@ impl Run {
     ///
     /// struct User(&'static str);
     ///
+    /// # #[cfg(feature = "schemars")]
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
     /// let greet = Tool::new("greet", "Greets the user", |(), cx| async move {
@@ -176,6 +177,8 @@ impl Run {
     /// let outcome = agent.run("Hi").with_data(User("Ada")).outcome().await;
     /// assert_eq!(outcome.text, "Hello, Ada!");
     /// # }
+    /// # #[cfg(not(feature = "schemars"))]
+    /// # fn main() {}
     /// ```
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
         self.parts.control().change_data(|data| data.with(value));

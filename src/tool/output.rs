@@ -125,10 +125,12 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> IntoToolError for E {
 ///     rain: bool,
 /// }
 ///
+/// # #[cfg(feature = "schemars")] {
 /// let weather = Tool::new("weather", "The weather in Oslo", |(), _cx| async {
 ///     Json(Weather { degrees: 4, rain: true })
 /// });
 /// # drop(weather);
+/// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);

@@ -35,13 +35,13 @@ async fn a_stream_of_pieces_is_a_turn() {
             Ok("It is ".into()),
             Ok(String::from("done.").into()),
             Ok(Piece::Usage(usage())),
-            Ok(StopReason::Stop.into()),
+            Ok(StopReason::MaxTokens.into()),
         ])
     });
     assert_eq!(model.model(), "mine");
     let turn = model.stream_turn(request()).into_turn().await.unwrap();
     assert_eq!((turn.text(), turn.reasoning()), ("It is done.".into(), "Hm. Well.".into()));
-    assert_eq!((turn.usage(), turn.stop_reason()), (usage(), &StopReason::Stop));
+    assert_eq!((turn.usage(), turn.stop_reason()), (usage(), &StopReason::MaxTokens));
 }
 
 #[tokio::test]
