@@ -226,6 +226,24 @@ async fn what_was_said_while_a_run_waited_for_the_pool_is_in_its_request() {
     assert!(history.iter().any(|item| item.as_user().is_some_and(|it| it.text() == "Be brief.")));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_told_something_while_it_waits_keeps_its_place_in_the_order() {
+    let pool = Pool::tokens(1_000);
+    let all = pool.reserve(1_000).await.unwrap();
+    let model = Scripted::new(["fine"]);
+    let mut run = waiting(&model, Budget::new().pool(&pool)).await;
+    let mut later = pool.reserve(10);
+    assert!((&mut later).now_or_never().is_none(), "it came later");
+    run.steer("Be brief.").unwrap();
+    drop(all);
+    while model.requests().is_empty() {
+        run.next().now_or_never().expect("it is its turn").unwrap().unwrap();
+    }
+    assert!((&mut later).now_or_never().is_none());
+    assert_eq!(run.outcome().await.reason, Reason::Completed);
+    assert!((&mut later).now_or_never().is_some());
+}
+
 /// Drives a run, and tells the most that went on at once: requests that are open, and calls that run.
 async fn most_at_once(run: Run, models: &[&Scripted], tools: &Counter) -> (Outcome, usize) {
     let mut run = run;
