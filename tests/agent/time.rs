@@ -220,6 +220,23 @@ async fn a_pause_into_the_time_that_is_kept_sends_nothing_but_the_last_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_between_two_turns_into_the_time_that_is_kept_leaves_the_last_turn() {
+    let model = Scripted::new([call_of("a", "t"), "what I have".into()]);
+    let agent = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
+    let budget = time(30).wrap_up_reserve_time(20 * SECOND);
+    let mut run = agent.with_budget(budget).run("go");
+    until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
+    advance(15 * SECOND).await;
+    let told = told(run).await;
+    check_time_up(&told.outcome, 15_000);
+    assert_eq!(
+        (told.transitions(), told.outcome.text.as_str()),
+        (vec![Transition::WrapUp], "what I have")
+    );
+    assert_eq!(model.requests()[1].options.tool_choice, ToolChoice::None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_compaction_begins_when_the_time_is_over() {
     let long = "a long text ".repeat(200);
     let turn = || [Item::user(long.as_str()), Item::text(&long)];
