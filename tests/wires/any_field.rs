@@ -169,6 +169,7 @@ const GEMINI: &[&str] = &[
     "/responseId",
     "/usageMetadata",
     "/usageMetadata/promptTokenCount",
+    "/usageMetadata/totalTokenCount",
 ];
 
 #[test]

@@ -19,7 +19,8 @@ const MOST_SOURCES: usize = 64;
 
 /// Reads the chunks of the Gemini wire. Pure: it does no I/O.
 ///
-/// The wire has no last word: a turn is whole when the body ends behind a `finishReason`.
+/// The wire has no last word: a turn is whole when the body ends after a `finishReason`. More may come
+/// after one, as after code that the provider has run; the turn is then open until the next.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The model that was asked: what it signs is bound to this name.
@@ -91,21 +92,19 @@ impl Decoder {
             self.calls.lose_piece()?;
         }
         for raw in parts.unwrap_or_default() {
-            match self.finished {
-                _ if turn.is_over() => break,
-                false => self.part(raw, turn)?,
-                // What comes behind the finish reason is passed over, but no call can be.
-                true if calls_something(raw) => {
-                    let message = "a tool call came behind the finish reason";
-                    return Err(Error::new(ErrorKind::Protocol, message));
-                }
-                true => {}
+            if turn.is_over() {
+                break;
             }
+            if self.finished && says_something(raw) {
+                self.finished = false;
+                turn.go_on();
+            }
+            self.part(raw, turn)?;
         }
         for (name, value) in candidate.sources() {
             self.keep(name, value);
         }
-        let Some(raw) = candidate.reason().filter(|_| !self.finished) else { return Ok(()) };
+        let Some(raw) = candidate.reason() else { return Ok(()) };
         let message = candidate.finish_message.or_empty();
         if let Some(error) = finish::generation_failed(raw, message) {
             return Err(error);
@@ -114,6 +113,8 @@ impl Decoder {
             self.sources.insert("finishMessage".to_owned(), message.into());
         }
         self.finished = true;
+        // The last one counts.
+        turn.go_on();
         turn.stop(finish::reason(raw, !self.calls.is_empty()), raw);
         Ok(())
     }
@@ -244,13 +245,18 @@ fn read<'a, T: serde::Deserialize<'a>>(json: &'a str, room: &'a mut String) -> R
     })
 }
 
-fn calls_something(raw: &RawValue) -> bool {
+/// Whether a part is more of the answer: words, a call, or an item of the provider's own. A signature
+/// alone is not.
+fn says_something(raw: &RawValue) -> bool {
+    if !raw.get().starts_with('{') {
+        return false;
+    }
     let mut room = String::new();
-    match read::<Part<'_>>(raw.get(), &mut room) {
-        Ok(part) => part
-            .function_call
-            .is_some_and(|call| FunctionCall::read(call).is_none_or(|call| !call.is_empty())),
-        Err(_) => raw.get().contains("functionCall"),
+    let Ok(part) = read::<Part<'_>>(raw.get(), &mut room) else { return true };
+    match (part.function_call, part.text.get()) {
+        (Some(call), _) => FunctionCall::read(call).is_none_or(|call| !call.is_empty()),
+        (None, Some(text)) => !text.is_empty(),
+        (None, None) => is_own(raw),
     }
 }
 

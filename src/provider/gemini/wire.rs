@@ -96,6 +96,22 @@ pub(super) struct WireUsage {
     thoughts_token_count: Num,
     tool_use_prompt_token_count: Num,
     cached_content_token_count: Num,
+    total_token_count: Num,
+}
+
+impl WireUsage {
+    /// Whether the numbers add up to the total that is said to be theirs. What was cached is part of
+    /// the prompt.
+    fn is_whole(&self) -> bool {
+        let parts = [
+            self.prompt_token_count,
+            self.candidates_token_count,
+            self.thoughts_token_count,
+            self.tool_use_prompt_token_count,
+        ];
+        let sum = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.0.unwrap_or(0)));
+        self.prompt_token_count.0.is_some() && self.total_token_count.0 == Some(sum)
+    }
 }
 
 impl<'a> Chunk<'a> {
@@ -154,8 +170,12 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Usage is cumulative: a number that is there replaces the one before.
+    /// Usage is cumulative: a number that is there replaces the one before. One that adds up to its own
+    /// total is whole, and replaces all numbers.
     pub(super) fn replace(&mut self, wire: WireUsage) {
+        if wire.is_whole() {
+            *self = Self::default();
+        }
         let set = |to: &mut u64, Num(number): Num| *to = number.unwrap_or(*to);
         set(&mut self.prompt, wire.prompt_token_count);
         set(&mut self.candidates, wire.candidates_token_count);

@@ -2,7 +2,7 @@
 
 use turnstream::item::StopReason;
 use turnstream::turn::{ReasoningKind, TurnEvent};
-use turnstream::{Usage, item::ItemKind};
+use turnstream::{ErrorKind, Usage, item::ItemKind};
 
 use super::{check_parts, end, events_of, parts, read, read_parts, shown, turn_of};
 
@@ -172,13 +172,58 @@ fn only_the_first_candidate_is_read() {
 }
 
 #[test]
-fn text_behind_the_finish_reason_is_passed_over_and_usage_is_not() {
+fn what_comes_after_a_finish_reason_reopens_the_turn_which_needs_another_one() {
+    let (a, b) = (parts(r#"{"text":"a"}"#), parts(r#"{"text":"b"}"#));
+    let turn = read(&[&a, &end("STOP"), &b, &end("MAX_TOKENS")]).unwrap();
+    assert_eq!((turn.text().as_str(), turn.stop_reason()), ("ab", &StopReason::MaxTokens));
+    let thought = parts(r#"{"text":"hm","thought":true}"#);
+    let code = parts(r#"{"executableCode":{"language":"PYTHON","code":"1"}}"#);
+    for more in [&b, &thought, &code] {
+        let error = read(&[&a, &end("STOP"), more]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{more}");
+        assert!(read(&[&a, &end("STOP"), more, &end("STOP")]).is_ok(), "{more}");
+    }
+    // The reason may stand in the chunk that says more.
+    let both = r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}"#;
+    assert_eq!(read(&[&a, &end("STOP"), both]).unwrap().text(), "ab");
+    // A call that could not be written is told after a reason as well.
+    let failed = read(&[&a, &end("STOP"), &end("MALFORMED_FUNCTION_CALL")]).unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::GenerationFailed);
+}
+
+#[test]
+fn what_says_nothing_after_a_finish_reason_leaves_the_turn_whole() {
     let usage = r#"{"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2}}"#;
-    let turn = read(&[&parts(r#"{"text":"a"}"#), &end("STOP"), &parts(r#"{"text":"b"}"#), usage]);
-    let turn = turn.unwrap();
+    let (empty, signature) =
+        (parts(r#"{"text":""}"#), parts(r#"{"text":"","thoughtSignature":"s"}"#));
+    let a = parts(r#"{"text":"a"}"#);
+    let turn = read(&[&a, &end("STOP"), &empty, &signature, "{}", usage]).unwrap();
     assert_eq!((turn.text().as_str(), turn.usage().output_tokens), ("a", 2));
-    let twice = read(&[&parts(r#"{"text":"a"}"#), &end("STOP"), &end("MAX_TOKENS")]).unwrap();
-    assert_eq!(twice.stop_reason(), &StopReason::Stop);
+    let twice = read(&[&a, &end("STOP"), &end("MAX_TOKENS")]).unwrap();
+    assert_eq!(twice.stop_reason(), &StopReason::MaxTokens, "the last one counts");
+}
+
+#[test]
+fn code_that_the_provider_runs_comes_between_two_finish_reasons() {
+    // As the API sends it with code execution: the reason stands beside the code.
+    let code = r#"{"candidates":[{"content":{"parts":[{"executableCode":{"language":"PYTHON","code":"print(2)"}}]},"finishReason":"STOP"}]}"#;
+    let result = parts(r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"2\n"}}"#);
+    let turn = read(&[code, &result, &parts(r#"{"text":"It is 2."}"#), &end("STOP")]).unwrap();
+    assert_eq!((turn.text().as_str(), turn.items().len()), ("It is 2.", 3));
+}
+
+#[test]
+fn a_count_that_adds_up_to_its_total_replaces_all_before_it() {
+    let usage = |json: &str| format!(r#"{{"usageMetadata":{json}}}"#);
+    let first = usage(
+        r#"{"promptTokenCount":10,"candidatesTokenCount":5,"thoughtsTokenCount":9,"totalTokenCount":24}"#,
+    );
+    let whole = usage(r#"{"promptTokenCount":12,"candidatesTokenCount":6,"totalTokenCount":18}"#);
+    let part = usage(r#"{"promptTokenCount":12,"candidatesTokenCount":6,"totalTokenCount":27}"#);
+    let a = parts(r#"{"text":"a"}"#);
+    let read = |last: &str| read(&[&a, &first, last, &end("STOP")]).unwrap().usage();
+    assert_eq!((read(&whole).output_tokens, read(&whole).reasoning_tokens), (6, 0));
+    assert_eq!((read(&part).output_tokens, read(&part).reasoning_tokens), (15, 9));
 }
 
 #[test]

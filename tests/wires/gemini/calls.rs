@@ -279,13 +279,16 @@ fn what_is_mended_on_the_way_is_never_a_call() {
 }
 
 #[test]
-fn a_call_behind_the_finish_reason_is_an_error() {
-    for late in [call(r#""name":"g","args":{}"#), call(r#""partialArgs":[]"#)] {
-        let text = parts(r#"{"text":"a"}"#);
-        let error = read(&[&text, &end("STOP"), &parts(&late)]).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Protocol);
-        assert_eq!(error.message(), "a tool call came behind the finish reason");
-    }
+fn a_call_after_a_finish_reason_is_a_call_once_another_one_follows() {
+    let (text, late) = (parts(r#"{"text":"a"}"#), parts(&call(r#""name":"g","args":{"n":1}"#)));
+    let turn = read(&[&text, &end("STOP"), &late, &end("STOP")]).unwrap();
+    assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);
+    assert_eq!((turn.calls().len(), turn.calls().veto()), (1, None));
+    let cut = read(&[&text, &end("STOP"), &late]).unwrap_err();
+    assert_eq!(cut.kind(), ErrorKind::IncompleteTurn);
+    // A piece of a call without a beginning is none.
+    let lost = parts(&call(r#""partialArgs":[]"#));
+    assert_eq!(read(&[&text, &end("STOP"), &lost]).unwrap_err().kind(), ErrorKind::Protocol);
     let turn = read(&[&parts(&call(r#""name":"f""#)), &end("STOP"), &parts(&call(""))]).unwrap();
     assert_eq!(shown(&turn).len(), 1);
 }
