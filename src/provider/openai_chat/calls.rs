@@ -22,9 +22,13 @@ pub(super) const EXTRA_FIELDS: [&str; 2] = ["extra_content", "provider_specific_
 /// The calls of a turn while they stream. Their place here is their key.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    calls: Vec<Call>,
+    all: Vec<Call>,
     /// The newest call of each index.
     newest: HashMap<u64, usize>,
+    /// The order in which the calls are in the turn: by their index, or else as they came.
+    order: Vec<usize>,
+    /// So many calls, in this order, have started.
+    started: usize,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +38,7 @@ struct Call {
     name: String,
     /// Whether the turn knows of it: from then on its name is fixed.
     started: bool,
-    /// Arguments that came before the name.
+    /// Arguments that came before the name, or before the calls in front of it.
     early: String,
     /// A piece of its arguments was none: what the model wrote is not known.
     broken: bool,
@@ -46,7 +50,7 @@ struct Call {
 
 impl Calls {
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.all.is_empty()
     }
 
     /// Takes the next delta of a call.
@@ -66,18 +70,18 @@ impl Calls {
         let at = match self.find(delta.index.0, id, name) {
             Some(at) => at,
             None if says_nothing => return,
-            None if self.calls.len() == MOST_ITEMS => return turn.overfill(),
+            None if self.all.len() == MOST_ITEMS => return turn.overfill(),
             None => {
-                let at = self.calls.len();
-                self.newest.extend(delta.index.0.map(|index| (index, at)));
-                self.calls.push(Call { index: delta.index.0, ..Call::default() });
+                let index = delta.index.0;
+                let at = self.add(Call { index, ..Call::default() });
+                self.newest.extend(index.map(|index| (index, at)));
                 at
             }
         };
         if !says_nothing && self.is_anybodys(delta.index.0, id, name) {
             return self.break_open();
         }
-        let call = &mut self.calls[at];
+        let call = &mut self.all[at];
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
@@ -88,11 +92,43 @@ impl Calls {
         call.keep(delta, thought);
         call.broken |= arguments.is_none() || delta.is_misshapen();
         let arguments = arguments.unwrap_or_default();
-        if call.name.is_empty() {
-            call.early.push_str(&arguments);
-        } else if !arguments.is_empty() {
-            call.start(key(at), turn);
+        if call.started {
             turn.tool_call_args(key(at), &arguments);
+            return;
+        }
+        call.early.push_str(&arguments);
+        if !call.early.is_empty() {
+            self.start(at, turn);
+        }
+    }
+
+    /// Adds a call at its place in the order. Those that have started stay where they are.
+    fn add(&mut self, call: Call) -> usize {
+        let at = self.all.len();
+        let comes_after = |other: &usize| match (self.all[*other].index, call.index) {
+            (Some(other), Some(index)) => other > index,
+            _ => false,
+        };
+        let later = self.order[self.started..].iter().rev().take_while(|it| comes_after(it));
+        self.order.insert(self.order.len() - later.count(), at);
+        self.all.push(call);
+        at
+    }
+
+    /// Starts a call that has arguments, and before it those in front of it, whose names are complete
+    /// then. One without a name, or a place that is still empty, holds up all behind it.
+    fn start(&mut self, at: usize, turn: &mut TurnBuilder) {
+        let mut is_reached = false;
+        while let Some(next) = self.order.get(self.started).copied() {
+            let call = &mut self.all[next];
+            let is_missing = |index: u64| usize::try_from(index).is_ok_and(|it| it > self.started);
+            let is_held_up = call.name.is_empty() || call.index.is_some_and(is_missing);
+            if is_held_up || is_reached && call.early.is_empty() {
+                return;
+            }
+            call.start(key(next), turn);
+            self.started += 1;
+            is_reached |= next == at;
         }
     }
 
@@ -114,14 +150,13 @@ impl Calls {
         if name.is_empty() || !arguments.starts_with('{') {
             return false;
         }
-        if self.calls.len() == MOST_ITEMS {
+        if self.all.len() == MOST_ITEMS {
             turn.overfill();
             return true;
         }
         let (name, early) = (name.to_owned(), arguments.to_owned());
-        self.calls.push(Call { name, early, whole: true, ..Call::default() });
-        let at = self.calls.len() - 1;
-        self.calls[at].start(key(at), turn);
+        let at = self.add(Call { name, early, whole: true, ..Call::default() });
+        self.start(at, turn);
         true
     }
 
@@ -131,7 +166,9 @@ impl Calls {
         turn: &mut TurnBuilder,
         data: impl Fn(Json) -> crate::item::ProviderData,
     ) -> Result<(), Error> {
-        for (at, call) in self.calls.iter_mut().enumerate() {
+        for at in &self.order {
+            let at = *at;
+            let call = &mut self.all[at];
             if call.broken {
                 let message = "the arguments of a tool call are neither text nor an object";
                 return Err(Error::new(ErrorKind::Protocol, message));
@@ -153,7 +190,7 @@ impl Calls {
 
     /// A piece was none, or may be of any call: what the model wrote is not known.
     pub(super) fn break_open(&mut self) {
-        self.calls.iter_mut().filter(|call| !call.whole).for_each(|call| call.broken = true);
+        self.all.iter_mut().filter(|call| !call.whole).for_each(|call| call.broken = true);
     }
 
     /// Whether a piece does not say which of several calls it is of, though the server tells them
@@ -163,21 +200,21 @@ impl Calls {
         index.is_none()
             && id.is_empty()
             && name.is_empty()
-            && self.calls.iter().filter(|call| counted(call)).nth(1).is_some()
+            && self.all.iter().filter(|call| counted(call)).nth(1).is_some()
     }
 
     /// The call that a delta continues, or `None` if it begins one.
     fn find(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         if let Some(at) = index.and_then(|index| self.newest.get(&index))
             && self
-                .calls
+                .all
                 .get(*at)
                 .is_some_and(|call| id.is_empty() || call.id.is_empty() || call.id == id)
         {
             return Some(*at);
         }
         let newest = |belongs: &dyn Fn(&Call) -> bool| {
-            self.calls.iter().rposition(|call| !call.whole && belongs(call))
+            self.all.iter().rposition(|call| !call.whole && belongs(call))
         };
         match (index, id) {
             // The same index under another id is another call.

@@ -9,10 +9,11 @@ use turnstream::event::ToolEvent;
 use turnstream::item::ResultKind;
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::tool::Tool;
-use turnstream::turn::Turn;
+use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, ErrorKind, History, Item, Toolkit};
 
-use super::{answer, data_of, read, read_in, sent, spec};
+use super::{answer, data_of, events, read, read_in, sent, spec};
+use crate::support::wires::frames;
 
 fn called(deltas: &[Value]) -> Result<Turn, Error> {
     let deltas: Vec<_> = deltas.iter().map(|calls| json!({ "tool_calls": calls })).collect();
@@ -97,6 +98,61 @@ fn a_call_may_come_whole_without_arguments_or_with_an_empty_chunk_behind_it() {
     let object =
         json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": { "x": [1] } } }]);
     check(&[object], &["a f {\"x\":[1]}"]);
+}
+
+#[test]
+fn a_call_without_arguments_keeps_its_place_among_parallel_calls() {
+    let call = |index: Value, id: &str, arguments: Value| json!([{ "index": index, "id": id, "function": { "name": "f", "arguments": arguments } }]);
+    for nothing in [json!(""), json!(null)] {
+        for indices in [[json!(0), json!(1), json!(2), json!(3)], [(); 4].map(|()| json!(null))] {
+            let [a, b, c, d] = indices;
+            let deltas = [
+                call(a, "a", nothing.clone()),
+                call(b, "b", json!("{\"n\":1}")),
+                call(c, "c", nothing.clone()),
+                call(d, "d", json!("{\"n\":2}")),
+            ];
+            let turn = called(&deltas).unwrap();
+            let ids: Vec<_> = turn.tool_calls().map(|call| call.call_id.as_str()).collect();
+            assert_eq!(ids, ["a", "b", "c", "d"], "{nothing}");
+            let arguments = turn.tool_calls().map(|call| call.parse::<Value>().unwrap());
+            let expected = [json!({}), json!({ "n": 1 }), json!({}), json!({ "n": 2 })];
+            assert_eq!(arguments.collect::<Vec<_>>(), expected, "{nothing}");
+        }
+    }
+}
+
+#[test]
+fn the_index_of_a_call_is_its_place_however_late_its_first_piece_comes() {
+    let call = |index: u64, id: &str, arguments: &str| json!([{ "index": index, "id": id, "function": { "name": "f", "arguments": arguments } }]);
+    let whole = ["a f {}", "b f {\"n\":1}"];
+    check(&[call(1, "b", "{\"n\":1}"), call(0, "a", "{}")], &whole);
+    check(
+        &[call(1, "b", "{\"n\""), call(0, "a", "{"), call(1, "", ":1}"), call(0, "", "}")],
+        &whole,
+    );
+    check(
+        &[call(2, "c", "{}"), call(1, "b", "{}"), call(0, "a", "{}")],
+        &["a f {}", "b f {}", "c f {}"],
+    );
+    check(&[call(7, "b", "{}"), call(3, "a", "{}")], &["a f {}", "b f {}"]);
+}
+
+#[test]
+fn a_call_streams_as_soon_as_those_in_front_of_it_are_known() {
+    let call = |index: u64, id: &str, arguments: &str| {
+        let function = json!({ "name": "f", "arguments": arguments });
+        json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] })
+    };
+    let deltas = [call(0, "a", ""), call(1, "b", "{\"n\""), call(1, "b", ":1}"), call(2, "c", "")];
+    let events = events(frames(&answer(&deltas, "tool_calls")), &Dialect::OPENAI);
+    let said = events.into_iter().filter_map(|event| match event.unwrap() {
+        TurnEvent::ToolCallStart { call_id, .. } => Some(format!("start {call_id}")),
+        TurnEvent::ToolCallArgsDelta { call_id, delta } => Some(format!("{call_id} {delta}")),
+        _ => None,
+    });
+    let said: Vec<_> = said.collect();
+    assert_eq!(said, ["start a", "start b", "b {\"n\"", "b :1}", "start c"]);
 }
 
 #[test]
