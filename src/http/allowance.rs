@@ -61,8 +61,9 @@ const ALLOWANCES: &[Allowance] = &[
 /// What is used up, and when it is full again, by the headers that every answer has. They say so
 /// less well than [`retry_after`] and the words of an error do.
 ///
-/// Of several that are used up it is the one that takes longest. If none is, the one that there is
-/// only one of tells the time: an answer may be refused for what it would take.
+/// Of several that are used up it is the one that takes longest. When an allowance is full again of which
+/// something is left says nothing about when to come back. Where only one time is told, and not of what
+/// there is how much left, it is taken for that of the allowance that is used up.
 pub(crate) fn used_up<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,
@@ -72,14 +73,14 @@ pub(crate) fn used_up<'a>(
         .filter_map(|allowance| {
             let wait = header(allowance.reset).and_then(|reset| until(reset, now));
             let wait = wait.filter(|wait| !wait.is_zero());
-            let used_up = header(allowance.remaining).map(str::trim) == Some("0");
-            (wait.is_some() || used_up).then_some((allowance.scope, wait, used_up))
+            let remaining = header(allowance.remaining).map(str::trim);
+            (wait.is_some() || remaining == Some("0")).then_some((allowance.scope, wait, remaining))
         })
         .collect();
-    let longest = told.iter().filter(|(.., used_up)| *used_up).max_by_key(|(_, wait, _)| *wait);
-    match (longest, told.as_slice()) {
+    let used_up = told.iter().filter(|(.., remaining)| *remaining == Some("0"));
+    match (used_up.max_by_key(|(_, wait, _)| *wait), told.as_slice()) {
         (Some((scope, wait, _)), _) => (*scope, *wait),
-        (None, [(_, wait, _)]) => (None, *wait),
+        (None, [(_, wait, None)]) => (None, *wait),
         (None, _) => (None, None),
     }
 }
@@ -136,8 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn allowances_that_are_left_say_nothing_unless_there_is_only_one() {
+    fn allowances_that_are_left_say_nothing() {
         check(&[("x-ratelimit-reset-tokens", "1.5s")], None, Some(1_500));
+        let left = [("x-ratelimit-remaining-tokens", "9"), ("x-ratelimit-reset-tokens", "1.5s")];
+        check(&left, None, None);
         check(
             &[
                 ("x-ratelimit-remaining-requests", "9"),

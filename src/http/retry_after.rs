@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::http::wait::until;
 
-/// Reads how long to wait from `retry-after-ms` and `retry-after`, the former first.
+/// Reads how long to wait from `retry-after-ms` and `retry-after`: the longer of the two.
 ///
 /// `retry-after` is a number of seconds or a date (RFC 9110, section 10.2.3), which is why it takes
 /// to know what time it is `now`. A date in the past is no wait.
@@ -27,7 +27,7 @@ pub fn retry_after<'a>(
 ) -> Option<Duration> {
     let millis = header("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok());
     let millis = millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
-    millis.or_else(|| until(header("retry-after")?, now))
+    millis.max(header("retry-after").and_then(|value| until(value, now)))
 }
 
 #[cfg(test)]
@@ -47,10 +47,12 @@ mod tests {
     }
 
     #[test]
-    fn milliseconds_win_unless_they_say_nothing() {
+    fn the_longer_wait_counts() {
         let read = |headers: &[(&str, &str)]| retry_after(header(headers), now());
         let both = [("retry-after-ms", "1500"), ("retry-after", "2")];
-        assert_eq!(read(&both), Some(Duration::from_millis(1500)));
+        assert_eq!(read(&both), Some(Duration::from_secs(2)));
+        let precise = [("retry-after-ms", "2500"), ("retry-after", "2")];
+        assert_eq!(read(&precise), Some(Duration::from_millis(2500)));
         let odd = [("retry-after-ms", "-1"), ("retry-after", "2")];
         assert_eq!(read(&odd), Some(Duration::from_secs(2)));
         assert_eq!(read(&[("retry-after", "whenever")]), None);

@@ -367,8 +367,9 @@ fn with_headers(mut error: Error, answer: &Response) -> Error {
         ErrorKind::RateLimited => answer.used_up(),
         _ => (None, None),
     };
+    // The longest that the headers say, or else what the words of the body say.
     let wait = answer.retry_after().filter(|_| may_be_sent_again);
-    if let Some(wait) = wait.or(error.retry_after()).or(full_again) {
+    if let Some(wait) = wait.max(full_again).or(error.retry_after()) {
         error = error.with_retry_after(wait);
     }
     if let (Some(scope), None) = (scope, error.scope()) {

@@ -300,9 +300,19 @@ failures! {
         .header("x-ratelimit-remaining-tokens", "149984")
         .header("x-ratelimit-reset-tokens", "88ms")
         => is(RateLimited).scope(Requests).wait(360_000);
-    openai_milliseconds_win: openai(429, "tokens", "rate_limit_exceeded", "try again in 9s")
+    openai_longer_wait_counts: openai(429, "tokens", "rate_limit_exceeded", "try again in 9s")
         .header("retry-after-ms", "1234").header("retry-after", "2")
-        => is(RateLimited).scope(Tokens).wait(1_234);
+        => is(RateLimited).scope(Tokens).wait(2_000);
+    openai_used_up_for_longer: openai(429, "tokens", "rate_limit_exceeded", "x")
+        .header("retry-after", "2").header("x-ratelimit-remaining-tokens", "0")
+        .header("x-ratelimit-reset-tokens", "9s").header("x-ratelimit-remaining-requests", "7")
+        .header("x-ratelimit-reset-requests", "6m0s")
+        => is(RateLimited).scope(Tokens).wait(9_000);
+    openai_left_says_nothing: openai(429, "tokens", "rate_limit_exceeded", "x")
+        .header("x-ratelimit-remaining-requests", "7").header("x-ratelimit-reset-requests", "6m0s")
+        => is(RateLimited).scope(Tokens);
+    chat_messages_too_long: openai(400, "invalid_request_error", "x",
+        "The total length of all messages is too long") => is(ContextWindow);
     openai_retry_at_a_date: openai(503, "server_error", "x", "busy")
         .header("retry-after", "Thu, 01 Jan 2026 00:02:00 GMT") => is(Overloaded).wait(120_000);
     openai_retry_at_a_date_that_is_past: openai(503, "server_error", "x", "busy")

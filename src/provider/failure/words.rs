@@ -52,6 +52,7 @@ const PHRASES: &[(&str, ErrorKind)] = &[
     ("exceeded model token limit", ContextWindow),
     ("prompt token count of", ContextWindow),
     ("exceed context limit", ContextWindow),
+    ("total length of all messages is too long", ContextWindow),
     ("credit balance is too low", Billing),
     ("insufficient balance", Billing),
     ("insufficient credits", Billing),
