@@ -16,7 +16,7 @@ use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
 /// Makes a provider of a closure from a request to a stream of [`Piece`]s: a model that runs in
-/// this process, or behind a client of your own.
+/// this process, or is reached by a client of your own.
 ///
 /// `model` is what the provider is called. The turn ends with [`Piece::Stop`]; a stream that ends
 /// without it is a turn that broke off, and none of its calls run. The closure is called at the first

@@ -23,7 +23,7 @@ use crate::support::world::told;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// As many tokens as the request is estimated at, and so many in the answer.
+/// The estimated tokens of the request, and this number of them in the answer.
 fn usage(request: &Request, output_tokens: u64) -> Usage {
     let input_tokens = estimate_request(request, &QuarterOfBytes);
     Usage { input_tokens, output_tokens, ..Usage::default() }
@@ -331,16 +331,23 @@ fn started_of(event: &Event, id: &str) -> bool {
     started(event) == Some(id)
 }
 
+/// A pool that lets one thing go on at a time.
+fn one_at_a_time() -> Pool {
+    Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN)
+}
+
+/// A run with two calls in its turn: `a` waits for approval, `b` takes a second.
+fn asking_and_slow(pool: &Pool) -> Run {
+    let model = Scripted::new([call_of("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
+    let asks = fine("asks", &Counter::default()).needs_approval();
+    let agent = agent(model).with_tools([asks, slow(&Counter::default())]);
+    agent.with_budget(Budget::new().pool(pool)).interactive().run("go")
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_a_person_takes_no_slot() {
-    let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
-    let tools = Counter::default();
-    let model = Scripted::new([call_of("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
-    let agent = agent(model)
-        .with_tools([fine("asks", &Counter::default()).needs_approval(), slow(&tools)])
-        .with_budget(Budget::new().pool(&pool))
-        .interactive();
-    let mut run = agent.run("go");
+    let pool = one_at_a_time();
+    let mut run = asking_and_slow(&pool);
     // The other call runs and ends while the first one waits.
     until(&mut run, |event| event.tool_output().is_some_and(|result| result.call_id == "b")).await;
     assert!(run.next().now_or_never().is_none());
@@ -416,21 +423,10 @@ async fn with_a_last_turn_the_model_reads_what_was_not_run() {
     assert!(told.events.iter().any(wraps_up));
 }
 
-/// A pool that lets one thing go on at a time.
-fn one_at_a_time() -> Pool {
-    Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN)
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_it() {
     let pool = one_at_a_time();
-    let tools = Counter::default();
-    let model = Scripted::new([call_of("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
-    let agent = agent(model)
-        .with_tools([fine("asks", &Counter::default()).needs_approval(), slow(&tools)])
-        .with_budget(Budget::new().pool(&pool))
-        .interactive();
-    let mut run = agent.run("go");
+    let mut run = asking_and_slow(&pool);
     let is_request = |event: &Event| event.approval().is_some();
     let call = until(&mut run, is_request).await.approval().cloned().unwrap();
     // The slot is taken before the second call gets it.

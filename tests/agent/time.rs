@@ -24,7 +24,7 @@ use crate::support::world::{Told, told, told_from};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// So many seconds.
+/// A budget of this number of seconds.
 fn time(seconds: u64) -> Budget {
     Budget::new().time(Duration::from_secs(seconds))
 }

@@ -514,7 +514,7 @@ async fn too_many_requests_is_one_clear_line() {
     check_failure(reply, Reason::ProviderError, ErrorKind::RateLimited, line).await;
 }
 
-/// A refusal that asks to be asked again after so many seconds.
+/// A refusal that asks to wait this number of seconds.
 fn slow_down(seconds: u64) -> Error {
     let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);
     error.with_retry_after(Duration::from_secs(seconds))

@@ -25,7 +25,7 @@ use crate::support::tools::{Counter, fine};
 enum After {
     /// It stays open.
     Keep,
-    /// It is closed as soon as others had so many turns to run.
+    /// It is closed after other tasks had this number of turns to run.
     Close(u64),
     /// It is closed when the next request comes, before a byte of the answer.
     CloseOnRequest,
@@ -208,7 +208,7 @@ async fn below_a_retry_a_closed_connection_is_replaced_at_once_as_without_it() {
     }
 }
 
-/// A model whose pool has so many connections, all of which are closed when they are used.
+/// A model whose pool has this number of connections, all of which are closed when they are used.
 async fn with_closed_connections(server: &ClosingServer, connections: usize) -> Arc<dyn Provider> {
     let model = model(server, Transport::default());
     let turns = (0..connections).map(|_| read(model.stream_turn(request())));

@@ -11,27 +11,14 @@ use turnstream::http::Timeouts;
 use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry,
 };
-use turnstream::stream::TurnStream;
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::testing::{After, Answer, Mishap, ModelServer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent, Usage};
 
 use crate::over_http::{KEY, Transport, provider};
 use crate::support::buffer::Buffer;
-use crate::support::providers::request;
+use crate::support::providers::{read, request};
 use crate::support::runs::rest;
-
-/// The events of a turn, and its error.
-async fn read(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
-    let mut events = Vec::new();
-    while let Some(event) = turn.next().await {
-        match event {
-            Ok(event) => events.push(event),
-            Err(error) => return (events, Some(error)),
-        }
-    }
-    (events, None)
-}
 
 /// The number of attempts that had failed, and the wait, of each report.
 fn waits(events: &[TurnEvent]) -> Vec<(u32, u64)> {

@@ -15,7 +15,7 @@ use turnstream::turn::{PartialTurn, StopReason, TurnBuilder, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};
 
 use crate::support::buffer::Buffer;
-use crate::support::providers::error;
+use crate::support::providers::{error, read};
 
 /// A path in the temporary folder, removed at the end.
 struct TempFile(PathBuf);
@@ -35,17 +35,6 @@ impl Drop for TempFile {
 
 fn ask(text: &str) -> Request {
     Request::new(History::from_items("h", [Item::user(text)]))
-}
-
-async fn read(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
-    let mut events = Vec::new();
-    while let Some(event) = turn.next().await {
-        match event {
-            Ok(event) => events.push(event),
-            Err(error) => return (events, Some(error)),
-        }
-    }
-    (events, None)
 }
 
 fn turn_of(events: &[TurnEvent]) -> &Arc<Turn> {

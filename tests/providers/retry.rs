@@ -6,11 +6,11 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 use turnstream::env::{Random, SeededRandom};
 use turnstream::provider::{Backoff, Provider, Reply, Retry, Scripted, anthropic};
-use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::stream::TurnEvents;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
 
-use crate::support::providers::{error, request, spent};
+use crate::support::providers::{error, read, request, spent};
 
 /// Waits the longest time there is.
 struct Longest;
@@ -23,20 +23,6 @@ impl Random for Longest {
 
 fn busy() -> Reply {
     Reply::error(error(ErrorKind::Overloaded))
-}
-
-async fn read(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
-    let mut events = Vec::new();
-    while let Some(event) = turn.next().await {
-        match event {
-            Ok(event) => events.push(event),
-            Err(error) => {
-                assert!(turn.next().await.is_none());
-                return (events, Some(error));
-            }
-        }
-    }
-    (events, None)
 }
 
 fn text(events: &[TurnEvent]) -> String {

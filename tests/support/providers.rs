@@ -1,6 +1,8 @@
 //! Requests, errors and usage for tests of providers.
 
-use turnstream::{Error, ErrorKind, History, Item, Request, Usage};
+use futures::StreamExt;
+use turnstream::stream::TurnStream;
+use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent, Usage};
 
 /// An error whose message is the name of its kind.
 pub(crate) fn error(kind: ErrorKind) -> Error {
@@ -15,4 +17,19 @@ pub(crate) fn spent(output_tokens: u64) -> Usage {
 /// A request with one message of the user.
 pub(crate) fn request() -> Request {
     Request::new(History::from_items("h", [Item::user("hi")]))
+}
+
+/// The events of a turn, and its error, after which nothing comes.
+pub(crate) async fn read(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
+    let mut events = Vec::new();
+    while let Some(event) = turn.next().await {
+        match event {
+            Ok(event) => events.push(event),
+            Err(error) => {
+                assert!(turn.next().await.is_none());
+                return (events, Some(error));
+            }
+        }
+    }
+    (events, None)
 }

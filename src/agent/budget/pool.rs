@@ -99,7 +99,7 @@ struct Wanted {
     first: bool,
 }
 
-/// What is dropped, or woken, once the pool is no longer locked: both run code of a user.
+/// The wakers to drop or to wake after the pool is unlocked: both run code of a user.
 #[derive(Default)]
 struct Wakers {
     wake: Vec<Waker>,
@@ -265,7 +265,7 @@ impl Pool {
         self.reserve_keeping(tokens, 0)
     }
 
-    /// The same, where so many tokens have to be left: the pool counts as spent so much earlier.
+    /// The same, where this number of tokens has to be left: the pool counts as spent that much earlier.
     pub(in crate::agent) fn reserve_keeping(&self, tokens: u64, keeping: u64) -> Reserve {
         let wants = Wanted { amount: tokens, keeping, first: false };
         Reserve { pool: self.clone(), wants, ticket: None }
@@ -375,7 +375,7 @@ impl Future for Reserve {
             shared.reservations += 1;
             Poll::Ready(Ok(amount))
         })
-        // Made when the pool is no longer locked, which it locks when it is dropped.
+        // Made after the pool is unlocked: dropping it locks the pool.
         .map_ok(|tokens| Reservation { pool: pool.clone(), tokens })
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct Calls {
     newest: HashMap<u64, usize>,
     /// The order in which the calls are in the turn: by their index, or else as they came.
     order: Vec<usize>,
-    /// So many calls, in this order, have started.
+    /// How many calls, in this order, have started.
     started: usize,
 }
 
@@ -116,7 +116,7 @@ impl Calls {
     }
 
     /// Starts a call that has arguments, and before it those in front of it, whose names are complete
-    /// then. One without a name, or a place that is still empty, holds up all behind it.
+    /// then. One without a name, or a place that is still empty, holds up all after it.
     fn start(&mut self, at: usize, turn: &mut TurnBuilder) {
         let mut is_reached = false;
         while let Some(next) = self.order.get(self.started).copied() {

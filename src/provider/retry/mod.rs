@@ -108,7 +108,7 @@ impl Provider for Retry {
         let history = request.history.clone();
         let allowed = request.retries.clone();
         if !allowed.is_none() {
-            // That the first attempt needs another connection is no failure of it.
+            // A first attempt that needs another connection has not failed.
             let allows = Arc::clone(&self.policy.retry_if);
             request.retries = Retries::none().with_new_connection(allows);
         }
