@@ -303,4 +303,19 @@ async fn h28_a_call_of_ours_beside_one_of_the_provider_runs_alone() {
     check(&outcome, Reason::Completed, 2);
     assert_eq!(counter.began(), 1);
     assert_eq!(answers(&history), [("c1", ResultKind::Ok, "fine".to_owned())]);
+    // The run never offered a tool of the provider's, so that its result will not come.
+    let sent = sendable(Wire::Anthropic, &history).to_string();
+    assert!(!sent.contains("srv1"), "{sent}");
+}
+
+#[tokio::test]
+async fn h28_a_use_of_the_provider_that_paused_is_not_sent_once_the_user_speaks() {
+    let counter = Counter::default();
+    let turns = vec![vec![SEARCH, STOP_0, PAUSE]; 30];
+    let (outcome, mut history, asked) = over_anthropic(turns, &counter).await;
+    assert_ne!(outcome.reason, Reason::Completed);
+    assert!((2..30).contains(&asked), "{asked}");
+    history.push(turnstream::item::Item::user("never mind"));
+    let sent = sendable(Wire::Anthropic, &history).to_string();
+    assert!(!sent.contains("srv1"), "{sent}");
 }

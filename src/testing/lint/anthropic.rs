@@ -28,6 +28,7 @@ pub fn anthropic(body: &Value) -> Vec<String> {
         calls(message, messages.get(at + 1), at, &mut bad);
         results(message, before, at, &mut bad);
     }
+    native(body, messages, &mut bad);
     let ids = messages.iter().flat_map(|m| blocks(m, "tool_use")).map(|b| text(&b["id"]));
     for id in repeated(ids) {
         bad.add(format!("messages: `tool_use` ids must be unique: {id}"));
@@ -297,6 +298,50 @@ fn results(message: &Value, before: Option<&Value>, at: usize, bad: &mut Complai
     bad.unless(!behind.any(|is_result| is_result), || {
         format!("messages.{at}: `tool_result` blocks must come first in a message")
     });
+}
+
+/// The result of a tool that the vendor runs may come in a later message of the assistant, if only
+/// results of other tools stand between; while the vendor offers none, it does not come any more.
+fn native(body: &Value, messages: &[Value], bad: &mut Complaints) {
+    let kinds = list(&body["tools"]).iter().filter_map(|tool| tool["type"].as_str());
+    let offered = kinds.filter(|kind| *kind != "custom").count() + list(&body["mcp_servers"]).len();
+    let mut open: Vec<(usize, &str)> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        let blocks = list(&message["content"]);
+        if message["role"] == "user" {
+            let is_result = |block: &Value| block["type"] == "tool_result";
+            let ends = offered == 0 && at + 1 == messages.len();
+            if ends || !message["content"].is_array() || !blocks.iter().all(is_result) {
+                without_result(&std::mem::take(&mut open), bad);
+            }
+            continue;
+        }
+        for block in blocks {
+            let kind = text(&block["type"]);
+            if kind.ends_with("_tool_use") {
+                open.push((at, text(&block["id"])));
+            } else if kind.ends_with("_tool_result") {
+                let id = text(&block["tool_use_id"]);
+                match open.iter().position(|(_, used)| *used == id) {
+                    Some(used) => drop(open.remove(used)),
+                    None => bad.add(format!(
+                        "messages.{at}: unexpected `tool_use_id` found in `{kind}` blocks: {id}. \
+                         Each `{kind}` block must have a corresponding `server_tool_use` block \
+                         before it."
+                    )),
+                }
+            }
+        }
+    }
+}
+
+fn without_result(open: &[(usize, &str)], bad: &mut Complaints) {
+    for (at, id) in open {
+        bad.add(format!(
+            "messages.{at}: server tool use with id '{id}' was found without a corresponding \
+             result block"
+        ));
+    }
 }
 
 fn caches(body: &Value, bad: &mut Complaints) {

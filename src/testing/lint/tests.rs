@@ -90,6 +90,48 @@ fn anthropic_wants_every_call_answered_at_once_and_nothing_else() {
 }
 
 #[test]
+fn anthropic_wants_a_result_for_each_use_of_its_own_tools_before_the_user_speaks() {
+    let used = |id: &str| json!({ "type": "server_tool_use", "id": id, "name": "web_search" });
+    let found = |id: &str| json!({ "type": "web_search_tool_result", "tool_use_id": id });
+    let words = || json!({ "type": "text", "text": "x" });
+    let said = |content: Value| json!({ "role": "user", "content": content });
+    let wrote = |blocks: Vec<Value>| json!({ "role": "assistant", "content": blocks });
+    let body = json!({
+        "model": "claude", "max_tokens": 4096,
+        "tools": [
+            { "type": "web_search_20260209", "name": "web_search" },
+            { "name": "add", "input_schema": { "type": "object" } },
+        ],
+        "messages": [said(json!("x")), wrote(vec![words(), used("s1")])],
+    });
+    let door = Door(anthropic, body);
+    // The turn may have paused.
+    door.passes(&[]);
+    let without = "server tool use with id 's1' was found without a corresponding";
+    door.refuses(&[("/messages/2", said(json!("y")))], without);
+    door.refuses(&[("/messages/2", said(json!([words()])))], without);
+    door.passes(&[("/messages/1/content/2", found("s1")), ("/messages/2", said(json!("y")))]);
+    let stray = "unexpected `tool_use_id` found in `web_search_tool_result` blocks: s2";
+    door.refuses(&[("/messages/1/content/2", found("s2"))], stray);
+    // Results of other tools may stand before that of the server's.
+    let call = json!({ "type": "tool_use", "id": "a", "name": "add", "input": {} });
+    let result = || json!({ "type": "tool_result", "tool_use_id": "a", "content": "3" });
+    let answered = [("/messages/1/content/2", call), ("/messages/2", said(json!([result()])))];
+    door.passes(&answered);
+    let later = ("/messages/3", wrote(vec![found("s1"), words()]));
+    door.passes(&[&answered[..], &[later]].concat());
+    door.refuses(&[&answered[..], &[("/messages/2/content/1", words())]].concat(), without);
+    door.refuses(
+        &[
+            &answered[..],
+            &[("/tools/0", json!({ "name": "b", "input_schema": { "type": "object" } }))],
+        ]
+        .concat(),
+        without,
+    );
+}
+
+#[test]
 fn anthropic_wants_roles_in_turn_and_words_in_blocks() {
     let door = messages();
     door.refuses(&[("/messages/3", json!({ "role": "user", "content": "x" }))], "must alternate");

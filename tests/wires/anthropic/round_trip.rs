@@ -1,8 +1,9 @@
 //! What a model wrote goes back to it as it came, and to no other.
 
-use turnstream::Event;
-use turnstream::item::{Item, ItemKind, ResultKind, ToolResult};
+use serde_json::json;
+use turnstream::item::{Item, ItemKind, Mark, ResultKind, ToolResult};
 use turnstream::turn::{Turn, TurnEvent};
+use turnstream::{Event, History, Request};
 
 use super::fixture::*;
 
@@ -21,9 +22,29 @@ fn check_bound(block: &str, turn: &Turn) {
     assert!(!other.contains(block), "{block} is in {other}");
 }
 
+/// What a user said, and this turn.
+fn alone(turn: &Turn) -> Vec<Item> {
+    let mut items = vec![Item::user("x")];
+    items.extend(turn.to_history_items());
+    items
+}
+
+const THOUGHT: &str = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
+const WORDS: &str = r#"{"type":"text","text":"So."}"#;
+
 /// A turn of this block and some words.
 fn beside_words(block: &str) -> std::sync::Arc<Turn> {
-    blocks(&[block, r#"{"type":"text","text":"So."}"#], "pause_turn")
+    blocks(&[block, WORDS], "pause_turn")
+}
+
+/// What the server's own tool was asked.
+fn used(id: &str) -> String {
+    format!(r#"{{"type":"server_tool_use","id":"{id}","name":"web_search","input":{{}}}}"#)
+}
+
+/// What the server's own tool returned.
+fn found(id: &str) -> String {
+    format!(r#"{{"type":"web_search_tool_result","tool_use_id":"{id}","content":[]}}"#)
 }
 
 #[test]
@@ -120,7 +141,12 @@ fn blocks_of_the_servers_own_tools_go_back_byte_for_byte() {
         r#"{"type":"container_upload","file_id":"file_1"}"#,
         r#"{"type":"compaction","content":"It was said that …"}"#,
     ] {
-        check_bound(block, &beside_words(block));
+        let id = |kind: &str| value(block)[kind].as_str().map(str::to_owned);
+        let before = id("tool_use_id").map(|id| used(&id));
+        let after = id("id").map(|id| found(&id));
+        let turn = [before.as_deref(), Some(block), after.as_deref(), Some(WORDS)];
+        let turn = blocks(&turn.into_iter().flatten().collect::<Vec<_>>(), "pause_turn");
+        check_bound(block, &turn);
     }
 }
 
@@ -152,8 +178,8 @@ fn an_odd_block_of_the_servers_own_is_kept_and_not_dropped() {
     ] {
         let block =
             format!(r#"{{"type":"server_tool_use","id":"s","name":"web_search","input":{input}}}"#);
-        let turn = beside_words(&block);
-        assert_eq!(own(&turn).len(), 1);
+        let turn = blocks(&[&block, &found("s"), WORDS], "pause_turn");
+        assert_eq!(own(&turn).len(), 2);
         // It is read again from its record.
         let record = serde_json::to_string(&turn).unwrap();
         assert_eq!(serde_json::from_str::<Turn>(&record).unwrap(), *turn);
@@ -166,7 +192,7 @@ fn an_odd_block_of_the_servers_own_is_kept_and_not_dropped() {
     for depth in 50..135 {
         let deep = "[".repeat(depth) + &"]".repeat(depth);
         let block = format!(r#"{{"type":"server_tool_use","id":"s","name":"n","input":{deep}}}"#);
-        let turn = beside_words(&block);
+        let turn = blocks(&[&block, &found("s")], "pause_turn");
         assert!(sent(then_more(&turn)).contains(&block), "{depth}");
         let event = Event::Turn(TurnEvent::TurnComplete { turn });
         let (call_id, name) = (String::new(), String::new());
@@ -177,10 +203,10 @@ fn an_odd_block_of_the_servers_own_is_kept_and_not_dropped() {
     // The deltas are not lost, however deep.
     let block = r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#;
     let turn = one_block(block, &[input(0, &deep)], "pause_turn");
-    assert!(sent(then_more(&turn)).contains(&block.replace("{}", &deep)));
+    assert!(sent(alone(&turn)).contains(&block.replace("{}", &deep)));
     // Half an emoji is made whole: no vendor takes it back.
     let block = r#"{"type":"server_tool_use","id":"s","name":"n","input":{"q":"\ud83d"}}"#;
-    assert!(sent(then_more(&beside_words(block))).contains("{\"q\":\"\u{fffd}\"}"));
+    assert!(sent(alone(&beside_words(block))).contains("{\"q\":\"\u{fffd}\"}"));
 }
 
 #[test]
@@ -193,22 +219,105 @@ fn what_was_cut_off_inside_an_own_block_is_kept_as_text_and_not_sent() {
 
 #[test]
 fn a_use_without_its_result_is_sent_only_where_the_turn_was_to_go_on() {
-    let words = r#"{"type":"text","text":"Let me see."}"#;
-    let thought = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
-    let server = |id: &str| {
-        format!(r#"{{"type":"server_tool_use","id":"{id}","name":"web_search","input":{{}}}}"#)
-    };
-    let result = r#"{"type":"web_search_tool_result","tool_use_id":"s1","content":[]}"#;
-    let came = [words, &server("s1"), result, thought, &server("s2")];
+    let came = [WORDS, &used("s1"), &found("s1"), THOUGHT, &used("s2")];
     for (reason, goes_on) in [("max_tokens", false), ("pause_turn", true)] {
-        let turn = blocks(&came, reason);
-        let mut items = vec![Item::user("x")];
-        items.extend(turn.to_history_items());
-        let body = sent(items);
+        let body = sent(alone(&blocks(&came, reason)));
         assert!(body.contains(&came[..3].join(",")), "{body}");
         assert_eq!(body.contains(&came[3..].join(",")), goes_on, "{body}");
         assert_eq!(body.contains("thinking"), goes_on, "{body}");
     }
+}
+
+/// The types of the blocks of each message that is sent, of which a strict vendor refuses none.
+#[track_caller]
+fn lawful(body: &str) -> Vec<Vec<String>> {
+    let body = value(body);
+    assert_eq!(turnstream::testing::lint::anthropic(&body), [""; 0], "{body}");
+    let kinds = |message: &serde_json::Value| -> Vec<String> {
+        let blocks = message["content"].as_array().unwrap().iter();
+        blocks.map(|block| block["type"].as_str().unwrap().to_owned()).collect()
+    };
+    body["messages"].as_array().unwrap().iter().map(kinds).collect()
+}
+
+#[test]
+fn a_use_without_its_result_is_left_out_once_the_user_speaks() {
+    let mut items =
+        alone(&blocks(&[WORDS, &used("s1"), &found("s1"), THOUGHT, &used("s2")], "pause_turn"));
+    for said in [Item::user("stop that"), Item::system("The run ends."), Item::user(" ")] {
+        let speaks = said != Item::user(" ");
+        let body = sent([items.clone(), vec![said]].concat());
+        let kinds = lawful(&body);
+        let all =
+            ["text", "server_tool_use", "web_search_tool_result", "thinking", "server_tool_use"];
+        assert_eq!(kinds[1], &all[..if speaks { 3 } else { 5 }], "{body}");
+    }
+    // A turn that was nothing else is no message.
+    let body = sent(
+        [alone(&blocks(&[THOUGHT, &used("s1")], "pause_turn")), vec![Item::user("y")]].concat(),
+    );
+    assert_eq!(lawful(&body), [["text", "text"]]);
+    // So it is where the turn was cut off behind the use.
+    let cut_off = Item { turn: None, ..items.pop().unwrap() }.marked(Mark::Interrupted);
+    let body = sent([items, vec![cut_off]].concat());
+    assert_eq!(lawful(&body)[1].len(), 3, "{body}");
+}
+
+#[test]
+fn a_result_of_the_server_without_its_use_is_left_out() {
+    let body = sent(then_more(&blocks(&[&found("s1"), WORDS], "end_turn")));
+    assert_eq!(lawful(&body)[1], ["text"]);
+    // As where a user spoke before the result came, or another model had asked.
+    let mut items = alone(&blocks(&[WORDS, &used("s1")], "pause_turn"));
+    items.push(Item::user("stop that"));
+    items.extend(blocks(&[&found("s1"), WORDS], "end_turn").to_history_items());
+    items.push(Item::user("y"));
+    assert_eq!(lawful(&sent(items))[1..4], [["text"], ["text"], ["text"]]);
+    let twice = blocks(&[&used("s1"), &found("s1"), &found("s1"), WORDS], "end_turn");
+    let kinds = lawful(&sent(then_more(&twice)));
+    assert_eq!(kinds[1], ["server_tool_use", "web_search_tool_result", "text"]);
+}
+
+#[test]
+fn a_use_without_its_result_waits_while_its_calls_are_answered_and_no_longer() {
+    let caller = r#""caller":{"type":"code_execution_20260120","tool_id":"s1"}"#;
+    let call = |id: &str| {
+        format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{"a":1}},{caller}}}"#)
+    };
+    let first = answered(&blocks(&[&used("s1"), &call("t1")], "tool_use"));
+    let second = answered(&blocks(&[&call("t2")], "tool_use")).split_off(1);
+    let waiting = [first, second].concat();
+    let request = |items: Vec<Item>, tools: serde_json::Value| {
+        let mut request = Request::new(History::from_items("h", items));
+        request.options.extra.insert("tools".into(), tools);
+        encoded(&request, MODEL).unwrap()
+    };
+    let ours = json!({ "name": "f", "input_schema": { "type": "object" } });
+    let native = json!([ours, { "type": "code_execution_20260120", "name": "code_execution" }]);
+    let of_call = ["server_tool_use", "tool_use"];
+    let body = request(waiting.clone(), native.clone());
+    assert_eq!(lawful(&body)[1], of_call);
+    assert_eq!(body.matches(caller).count(), 2, "{body}");
+    // The code does not run any more: what it called stands for itself.
+    let gone = |body: String| {
+        assert_eq!(lawful(&body)[1..4], [["tool_use"], ["tool_result"], ["tool_use"]]);
+        assert!(!body.contains("caller"), "{body}");
+    };
+    let told = [waiting.clone(), vec![Item::user("stop that")]].concat();
+    let closed =
+        [told.clone(), blocks(&[WORDS], "end_turn").to_history_items(), vec![Item::user("y")]]
+            .concat();
+    for items in [told, closed] {
+        let body = request(items, native.clone());
+        assert!(!body.contains("server_tool_use") && !body.contains("caller"), "{body}");
+        lawful(&body);
+    }
+    gone(request(waiting.clone(), json!([ours])));
+    // A later result is sent with its use, whatever is offered now.
+    let later = blocks(&[&found("s1"), WORDS], "end_turn").to_history_items();
+    let body = request([waiting, later, vec![Item::user("y")]].concat(), json!([ours]));
+    assert_eq!(lawful(&body)[1], of_call);
+    assert_eq!(body.matches(caller).count(), 2, "{body}");
 }
 
 #[test]
@@ -295,10 +404,7 @@ fn the_caller_of_a_call_that_got_a_new_id_goes_back_as_it_came() {
 #[test]
 fn a_paused_turn_is_sent_back_as_it_is_and_last() {
     let server = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{"q":1}}"#;
-    let turn = blocks(&[r#"{"type":"text","text":"Wait. "}"#, server], "pause_turn");
-    let mut items = vec![Item::user("x")];
-    items.extend(turn.to_history_items());
-    let body = sent(items);
+    let body = sent(alone(&blocks(&[r#"{"type":"text","text":"Wait. "}"#, server], "pause_turn")));
     let last = format!(
         r#"{{"role":"assistant","content":[{{"type":"text","text":"Wait. "}},{server}]}}]}}"#
     );

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::content::Source;
 use crate::item::{ProviderData, ToolCall};
 use crate::provider::context::{object_or_wrapped, wire_id, wire_name};
+use crate::provider::lenient::Str;
 
 /// One content block.
 #[derive(Serialize)]
@@ -79,6 +80,15 @@ impl Block<'_> {
         }
     }
 
+    /// Takes from a call the code that made it, if that is one of these.
+    pub(super) fn forget_caller(&mut self, is_gone: impl Fn(&str) -> bool) {
+        let Self::ToolUse { caller, .. } = self else { return };
+        *caller = caller.take().filter(|caller| {
+            let read: Caller<'_> = serde_json::from_str(caller.get()).unwrap_or_default();
+            !read.tool_id.get().is_some_and(&is_gone)
+        });
+    }
+
     /// Puts a cache mark on it, if it is of the user: on thinking, "extra inputs are not permitted".
     pub(super) fn mark(&mut self, mark: Mark) {
         match self {
@@ -92,6 +102,14 @@ impl Block<'_> {
             | Self::Verbatim(_) => {}
         }
     }
+}
+
+/// What is read of the code that made a call.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Caller<'a> {
+    #[serde(borrow)]
+    tool_id: Str<'a>,
 }
 
 /// JSON text, written as it is.

@@ -38,18 +38,26 @@ pub(super) struct Messages<'a> {
     /// Thoughts that nothing of their turn has followed yet: "the final block in an assistant
     /// message cannot be `thinking`", so those at the end of a turn are not sent.
     thoughts: Vec<Block<'a>>,
-    /// Uses of the server's own tools in the open turn that have no result, and their places in the
-    /// last message.
-    pending: Vec<(String, usize)>,
+    /// Uses of the server's own tools that have no result yet.
+    pending: Vec<Use>,
+    /// Whether the request offers tools that the server runs itself.
+    offers_native: bool,
     /// The newest container that code of this model ran in.
     container: Option<String>,
 }
 
+/// A use of one of the server's own tools, and its place.
+struct Use {
+    id: String,
+    message: usize,
+    block: usize,
+}
+
 impl<'a> Messages<'a> {
     /// Begins behind messages that are encoded, or with nothing.
-    pub(super) fn new(known: Option<&Known>) -> Self {
+    pub(super) fn new(known: Option<&Known>, offers_native: bool) -> Self {
         let known = known.cloned().unwrap_or_default();
-        Self { container: known.container.clone(), known, ..Self::default() }
+        Self { container: known.container.clone(), known, offers_native, ..Self::default() }
     }
 
     /// Adds an item, behind which is the place `at`.
@@ -62,9 +70,9 @@ impl<'a> Messages<'a> {
     fn add(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
         let data = handoff(item, NAME, model).data();
         match &item.kind {
-            ItemKind::User { content } => self.user(blocks(content)?),
+            ItemKind::User { content } => self.said(blocks(content)?),
             // The wire has no system role between messages.
-            ItemKind::System { text } => self.user(text_block(text).into_iter().collect()),
+            ItemKind::System { text } => self.said(text_block(text).into_iter().collect()),
             ItemKind::Text { text } => {
                 if let Some(mut block) = text_block(text) {
                     if let Block::Text { citations, .. } = &mut block {
@@ -102,6 +110,9 @@ impl<'a> Messages<'a> {
                 }
             }
         }
+        if item.interrupted {
+            self.leave_out_pending();
+        }
         if let Some(turn) = &item.turn {
             self.end_turn(turn);
         }
@@ -115,8 +126,7 @@ impl<'a> Messages<'a> {
 
     fn end_turn(&mut self, turn: &TurnInfo) {
         self.thoughts.clear();
-        let pending = std::mem::take(&mut self.pending);
-        // Where a turn was to go on, the result may come in a later response.
+        // Where a turn goes on, the result may come in a later response.
         let goes_on = match turn.stop_reason {
             StopReason::Pause | StopReason::ToolCalls => true,
             StopReason::Stop => !self.calls.is_empty(),
@@ -126,31 +136,37 @@ impl<'a> Messages<'a> {
             | StopReason::ContextWindow
             | StopReason::Other(_) => false,
         };
-        let Some(last) = self.done.last_mut() else { return };
-        if pending.is_empty() || goes_on {
-            return;
-        }
-        for (_, at) in pending.into_iter().rev() {
-            // Law: `open` empties `pending` when another message begins.
-            if at < last.content.len() {
-                last.content.remove(at);
-            }
-        }
-        if !self.calls.is_empty() {
-            return;
-        }
-        // Nothing follows these thoughts any more.
-        while last.content.last().is_some_and(Block::is_thought) {
-            last.content.pop();
-        }
-        if last.content.is_empty() {
-            self.done.pop();
+        if !goes_on {
+            self.leave_out_pending();
         }
     }
 
+    /// Removes the uses that no result will follow: the vendor refuses them. A call that such a use
+    /// made goes as one that the model made itself.
+    fn leave_out_pending(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        let Some(first) = pending.first().map(|used| used.message) else { return };
+        for used in pending.iter().rev() {
+            self.done[used.message].content.remove(used.block);
+        }
+        let made_calls = self.done[first..].iter_mut().flat_map(|message| &mut message.content);
+        for block in made_calls.chain(&mut self.calls) {
+            block.forget_caller(|id| pending.iter().any(|used| used.id == id));
+        }
+        // Thoughts that nothing follows any more go as well. Calls follow those of the last message.
+        let ended = self.done.len() - usize::from(!self.calls.is_empty());
+        for message in &mut self.done[first..ended] {
+            while message.content.last().is_some_and(Block::is_thought) {
+                message.content.pop();
+            }
+        }
+        // Law: a message before the last one has a call, which is answered in the next.
+        self.done.pop_if(|last| last.content.is_empty() && self.calls.is_empty());
+    }
+
     /// An item of the provider's own: a block, or what a message said beside its blocks, which is
-    /// none. A tool's use without its result is refused where the turn does not go on, and so is
-    /// one that was cut off inside its input.
+    /// none. The vendor refuses a use that was cut off inside its input, and a result without its
+    /// use.
     fn own(&mut self, data: &ProviderData) {
         let Some(raw) = verbatim(data) else { return };
         let own: Own<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -163,13 +179,28 @@ impl<'a> Messages<'a> {
         if is_use && own.input.is_some_and(|input| input.get().starts_with('"')) {
             return;
         }
-        self.pending.retain(|(id, _)| own.tool_use_id.get() != Some(id));
+        if let Some(id) = own.tool_use_id.get() {
+            let Some(at) = self.pending.iter().position(|used| used.id == id) else { return };
+            self.pending.remove(at);
+        }
         let used = is_use.then(|| own.id.or_empty().to_owned());
         self.flush_thoughts();
         self.flush_calls();
         self.assistant(Block::Verbatim(raw));
-        let at = self.done.last().map_or(0, |message| message.content.len() - 1);
-        self.pending.extend(used.map(|id| (id, at)));
+        if let Some(id) = used {
+            let message = self.done.len() - 1;
+            let block = self.done[message].content.len() - 1;
+            self.pending.push(Use { id, message, block });
+        }
+    }
+
+    /// The user speaks, or who runs the agent: the turn before does not go on.
+    fn said(&mut self, content: Vec<Block<'a>>) {
+        if !content.is_empty() {
+            self.flush_calls();
+            self.leave_out_pending();
+            self.user(content);
+        }
     }
 
     fn user(&mut self, content: Vec<Block<'a>>) {
@@ -195,10 +226,10 @@ impl<'a> Messages<'a> {
     fn open(&mut self, role: &'static str) -> &mut Message<'a> {
         if self.done.last().is_none_or(|message| message.role != role) {
             self.flush_calls();
-            self.pending.clear();
             if role == "user" {
                 self.thoughts.clear();
-                if !self.done.is_empty() {
+                // What still waits for its result may be left out later.
+                if !self.done.is_empty() && self.pending.is_empty() {
                     self.closed = Some((self.at, self.done.len(), self.container.clone()));
                 }
             }
@@ -225,8 +256,12 @@ impl<'a> Messages<'a> {
     }
 
     pub(super) fn finish(mut self) -> Written<'a> {
-        self.trim_end();
         self.flush_calls();
+        let answers_calls = self.done.last().is_some_and(|message| message.role == "user");
+        if answers_calls && !self.offers_native {
+            self.leave_out_pending();
+        }
+        self.trim_end();
         Written::new(self.known, self.done, self.closed, self.container)
     }
 }

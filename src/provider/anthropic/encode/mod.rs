@@ -14,7 +14,7 @@ use serde_json::json;
 
 use self::block::{Block, Mark};
 use self::messages::{Messages, opens_user};
-use self::options::Settings;
+use self::options::{Settings, offers_native};
 use self::written::ToModel;
 use crate::error::{Error, ErrorKind};
 use crate::provider::context::Context;
@@ -34,6 +34,13 @@ use crate::request::{Cache, Request};
 /// behind the conversation, because there it would move with every request, and the same check
 /// would fail each time. What changes often is better said as a
 /// [`System`](crate::item::ItemKind::System) item of the history, in its place.
+///
+/// # The server's own tools
+///
+/// What they were asked and what they returned goes back as it came. A use without its result goes
+/// back as long as the result may still come: at the end of a paused turn, and while calls of the
+/// same turn are answered, if the request offers such tools. Otherwise it is left out, because the
+/// vendor refuses it; so is a result without its use.
 ///
 /// # Cache marks
 ///
@@ -67,7 +74,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         // What is encoded ends with an assistant, to whose message this may belong.
         context = context.anew();
     }
-    let mut messages = Messages::new(context.state());
+    let mut messages = Messages::new(context.state(), offers_native(&request.options.extra));
     for (at, item) in context.items() {
         messages.push(item, at, model)?;
     }

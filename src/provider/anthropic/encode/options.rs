@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::fields::unsupported;
@@ -17,6 +17,14 @@ const MAX_TOKENS: u32 = 8192;
 const LEAST_BUDGET: u32 = 1024;
 
 const WIRE: &str = "Anthropic Messages";
+
+/// Whether a request offers tools that the server runs itself: each has a `type` of its own, or is
+/// on an MCP server.
+pub(super) fn offers_native(extra: &Map<String, Value>) -> bool {
+    let is_native = |tool: &Value| tool["type"].as_str().is_some_and(|kind| kind != "custom");
+    let tools = extra.get("tools").and_then(Value::as_array);
+    tools.is_some_and(|tools| tools.iter().any(is_native)) || extra.contains_key("mcp_servers")
+}
 
 /// The fields of a body that follow from the options.
 #[derive(Serialize)]
