@@ -11,10 +11,10 @@ use turnstream::testing::Wire;
 use turnstream::turn::StopReason;
 
 use crate::support::items::tokens;
-use crate::support::models::OnWire;
+use crate::support::models::{Bodies, OnWire};
 use crate::support::runs::{agent, call};
 use crate::support::tools::tool;
-use crate::support::wires::read_frames;
+use crate::support::wires::{frames, read_frames};
 use crate::support::world::{World, told};
 
 #[tokio::test]
@@ -293,6 +293,22 @@ async fn h47_nothing_comes_behind_the_end_of_a_turn() {
     let told = World::new([Reply::text("hi").stop(StopReason::Stop).event(late)]).run().await;
     told.check(Reason::Completed, 1);
     assert_eq!(told.words(), ["user: go", "hi"]);
+}
+
+#[tokio::test]
+async fn h46_a_picture_alone_is_an_answer() {
+    let picture =
+        json!([{ "type": "image_url", "image_url": { "url": "data:image/png;base64,AA" } }]);
+    let chunk = |delta, reason: Option<&str>| {
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": reason });
+        json!({ "choices": [choice] }).to_string()
+    };
+    let body = frames(&[chunk(json!({ "images": picture }), None), chunk(json!({}), Some("stop"))]);
+    let model = Bodies::new(vec![vec![body]], Wire::OpenAiChat);
+    let told = told(agent(model).run("go")).await;
+    told.check(Reason::Completed, 1);
+    let kept = told.handle.history().last().unwrap().provider_data.clone().unwrap();
+    assert!(kept.value.as_str().contains("data:image/png"), "{kept:?}");
 }
 
 #[tokio::test]

@@ -6,15 +6,24 @@ use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::provider::lenient::{Lax, List, Str};
 
-/// Content: a string, or an array of parts whose texts count.
+/// Content: a string, or an array of parts.
 #[derive(Default)]
 pub(super) struct Spoken<'a> {
+    /// The string, or the parts of type `text` and `output_text`.
     pub(super) text: Option<Cow<'a, str>>,
-    /// Parts of type `thinking`, as Mistral sends them.
-    pub(super) thinking: Option<Box<str>>,
+    pub(super) beside: Option<Box<Beside<'a>>>,
+}
+
+/// The parts of a content that are not text.
+#[derive(Default)]
+pub(super) struct Beside<'a> {
+    /// Parts of type `thinking`, as Mistral sends them, and `reasoning`, as Databricks does.
+    pub(super) thoughts: String,
+    pub(super) images: Vec<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -26,6 +35,8 @@ struct SpokenPart<'a> {
     text: Str<'a>,
     #[serde(borrow)]
     thinking: List<SpokenThought<'a>>,
+    #[serde(borrow)]
+    summary: List<SpokenThought<'a>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -33,6 +44,18 @@ struct SpokenPart<'a> {
 struct SpokenThought<'a> {
     #[serde(borrow)]
     text: Str<'a>,
+}
+
+impl SpokenPart<'_> {
+    /// The words of a part that is not the answer: in one of its lists, or its own.
+    fn thoughts(&self, into: &mut String) {
+        let listed = self.thinking.0.iter().chain(&self.summary.0);
+        let before = into.len();
+        into.extend(listed.map(|thought| thought.text.or_empty()));
+        if into.len() == before {
+            into.push_str(self.text.or_empty());
+        }
+    }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Spoken<'a> {
@@ -46,25 +69,27 @@ impl<'de: 'a, 'a> Deserialize<'de> for Spoken<'a> {
             }
 
             fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Spoken<'a>, E> {
-                Ok(Spoken { text: Some(Cow::Borrowed(text)), thinking: None })
+                Ok(Spoken { text: Some(Cow::Borrowed(text)), beside: None })
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Spoken<'a>, E> {
-                Ok(Spoken { text: Some(Cow::Owned(text.to_owned())), thinking: None })
+                Ok(Spoken { text: Some(Cow::Owned(text.to_owned())), beside: None })
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Spoken<'a>, A::Error> {
-                let (mut text, mut thinking) = (String::new(), String::new());
-                while let Some(Lax(part)) = seq.next_element::<Lax<SpokenPart<'a>>>()? {
-                    let Some(part) = part else { continue };
-                    if part.r#type.get() == Some("thinking") {
-                        thinking
-                            .extend(part.thinking.0.iter().map(|thought| thought.text.or_empty()));
-                    } else {
-                        text.push_str(part.text.or_empty());
+                let (mut text, mut beside) = (String::new(), Beside::default());
+                while let Some(raw) = seq.next_element::<&'a RawValue>()? {
+                    let part: Lax<SpokenPart<'a>> =
+                        serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+                    let Some(part) = part.0 else { continue };
+                    match part.r#type.get() {
+                        Some("text" | "output_text") | None => text.push_str(part.text.or_empty()),
+                        Some("thinking" | "reasoning") => part.thoughts(&mut beside.thoughts),
+                        Some("image_url") => beside.images.push(raw),
+                        Some(_) => {}
                     }
                 }
-                Ok(Spoken { text: Some(Cow::Owned(text)), thinking: Some(thinking.into()) })
+                Ok(Spoken { text: Some(Cow::Owned(text)), beside: Some(Box::new(beside)) })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Spoken<'a>, A::Error> {

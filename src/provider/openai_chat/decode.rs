@@ -6,11 +6,12 @@ use super::dialect::{Dialect, TurnEnd};
 use super::notes::Notes;
 use super::reasoning::Reasoning;
 use super::tags::{Said, Tags};
-use super::wire::{Called, Choice, Chunk, WireCall, said};
+use super::wire::{Called, Choice, Chunk, WireCall, elements, said};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure;
+use crate::provider::fields::Fields;
 use crate::provider::lenient::{self, Num};
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -26,7 +27,8 @@ const LEGACY_CALL: u64 = u64::MAX;
 /// Reads the chunks of the Chat Completions wire. Pure: it does no I/O.
 ///
 /// Of several choices the first is read; others were not asked for. Annotations and citations are
-/// kept in the [`ProviderData`] of the text.
+/// kept in the [`ProviderData`] of the text. Pictures that the model made are kept as
+/// [the provider's own](crate::item::ItemKind::Other).
 #[derive(Debug)]
 pub struct Decoder {
     /// The model that was asked: what it signs is bound to this name.
@@ -105,7 +107,8 @@ impl Decoder {
     }
 
     fn delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let in_parts = || delta.content.thinking.as_deref().filter(|text| !text.is_empty());
+        let beside = delta.content.beside.as_deref();
+        let in_parts = || beside.map(|beside| &*beside.thoughts).filter(|text| !text.is_empty());
         if let Some(thought) = delta.thought.get().or_else(in_parts) {
             self.thoughts_are_said = true;
             turn.reasoning(REASONING, thought, ReasoningKind::Trace);
@@ -118,6 +121,9 @@ impl Decoder {
                 None => turn.text(TEXT, text),
                 Some(_) => self.tagged_text(text, turn),
             }
+        }
+        for image in beside.into_iter().flat_map(|beside| &beside.images) {
+            self.image(image.get(), turn);
         }
         if let Some(refusal) = delta.refusal.get().filter(|text| !text.is_empty()) {
             self.refused = true;
@@ -151,7 +157,18 @@ impl Decoder {
             turn.reasoning_data(REASONING, data(&self.dialect, &self.model, value));
         }
         self.notes.annotate(seldom.annotations);
+        for image in elements(seldom.images) {
+            self.image(image.get(), turn);
+        }
         Ok(())
+    }
+
+    /// Keeps a picture that the model made.
+    fn image(&mut self, raw: &str, turn: &mut TurnBuilder) {
+        if let Some(value) = Fields::parse(raw).and_then(Fields::into_json) {
+            self.end_text(turn);
+            turn.other(data(&self.dialect, &self.model, value));
+        }
     }
 
     fn call(&mut self, call: &WireCall<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {

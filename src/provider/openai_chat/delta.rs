@@ -29,6 +29,8 @@ pub(super) struct Seldom<'a> {
     pub(super) thinking_blocks: Option<&'a RawValue>,
     pub(super) annotations: Option<&'a RawValue>,
     pub(super) audio: Option<&'a RawValue>,
+    /// Pictures that the model made, <https://openrouter.ai/docs/features/multimodal/image-generation>.
+    pub(super) images: Option<&'a RawValue>,
     /// What `tool_calls` replaced.
     pub(super) function_call: Option<&'a RawValue>,
 }
@@ -85,6 +87,7 @@ fn place_of(name: &str) -> Option<Place> {
         "reasoning_details" => |seldom| &mut seldom.reasoning_details,
         "thinking_blocks" => |seldom| &mut seldom.thinking_blocks,
         "annotations" => |seldom| &mut seldom.annotations,
+        "images" => |seldom| &mut seldom.images,
         "audio" => |seldom| &mut seldom.audio,
         "function_call" => |seldom| &mut seldom.function_call,
         _ => return None,

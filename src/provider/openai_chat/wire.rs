@@ -235,9 +235,13 @@ pub(super) fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
 
 /// The objects of an array.
 pub(super) fn objects(raw: Option<&RawValue>) -> Vec<Fields> {
-    let elements = said(raw).map(|raw| serde_json::from_str::<Vec<&RawValue>>(raw.get()));
-    let elements = elements.and_then(Result::ok).unwrap_or_default();
-    elements.into_iter().filter_map(|element| Fields::parse(element.get())).collect()
+    elements(raw).into_iter().filter_map(|element| Fields::parse(element.get())).collect()
+}
+
+/// The elements of an array, as they are written.
+pub(super) fn elements(raw: Option<&RawValue>) -> Vec<&RawValue> {
+    let elements = said(raw).map(|raw| serde_json::from_str(raw.get()));
+    elements.and_then(Result::ok).unwrap_or_default()
 }
 
 /// What stands in a field, unless it is `null`.

@@ -67,6 +67,20 @@ fn thinking_goes_back_with_its_signature() {
 }
 
 #[test]
+fn a_signature_of_the_start_holds_unless_another_comes_in_a_delta() {
+    let block = r#"{"type":"thinking","thinking":"Hm.","signature":"old"}"#;
+    let piece =
+        |piece: &str| delta(0, &format!(r#"{{"type":"signature_delta","signature":"{piece}"}}"#));
+    for (pieces, signature) in
+        [(vec![], "old"), (vec![piece("")], "old"), (vec![piece("n"), piece("ew")], "new")]
+    {
+        let events =
+            [vec![begin(0, block)], pieces, vec![end(0), begin(1, WORDS), end(1)]].concat();
+        check_bound(&block.replace("old", signature), &message(&events, "end_turn"));
+    }
+}
+
+#[test]
 fn thinking_that_is_not_shown_goes_back_too() {
     let block = format!(r#"{{"type":"thinking","thinking":"","signature":"{OPAQUE}"}}"#);
     let turn = beside_words(&block);

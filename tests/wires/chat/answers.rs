@@ -1,6 +1,7 @@
 //! Envelopes, texts, usage and endings.
 
 use serde_json::json;
+use turnstream::item::ItemKind;
 use turnstream::provider::openai_chat::{Dialect, ThinkTags, TurnEnd};
 use turnstream::turn::{StopReason, Turn};
 use turnstream::{Error, ErrorKind, Usage};
@@ -211,6 +212,37 @@ fn parts_of_a_content_are_text_and_thoughts() {
     ];
     let turn = read(&answer(&parts, "stop")).unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
+}
+
+#[test]
+fn parts_of_reasoning_are_thoughts_and_only_parts_of_text_are_the_answer() {
+    let parts = [
+        json!({ "content": [{ "type": "reasoning", "summary": [
+            { "type": "summary_text", "text": "a" }, { "type": "summary_text", "text": "b" },
+        ] }] }),
+        json!({ "content": [{ "type": "reasoning", "text": "c" }, { "type": "text", "text": "hi" }] }),
+        json!({ "content": [{ "type": "output_text", "text": "!" }, { "type": "tool_reference", "text": "x" }] }),
+    ];
+    let turn = read(&answer(&parts, "stop")).unwrap();
+    assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("abc", "hi!"));
+}
+
+#[test]
+fn pictures_that_the_model_made_are_kept_and_are_an_answer() {
+    let picture =
+        |n: u32| json!({ "type": "image_url", "image_url": { "url": format!("data:{n}") } });
+    let kept = |n: u32| Some(format!(r#"{{"image_url":{{"url":"data:{n}"}},"type":"image_url"}}"#));
+    let said = [
+        json!({ "content": "", "images": [picture(1), picture(2)] }),
+        json!({ "content": [{ "type": "text", "text": "hi" }, picture(3)], "images": null }),
+        json!({ "images": "none" }),
+    ];
+    let turn = read(&answer(&said, "stop")).unwrap();
+    assert_eq!(turn.text(), "hi");
+    assert_eq!(data_of(&turn), [kept(1), kept(2), None, kept(3)]);
+    let alone = read(&answer(&said[..1], "stop")).unwrap();
+    assert_eq!((alone.text().as_str(), alone.items().len()), ("", 2));
+    assert!(alone.items().iter().all(|item| item.kind == ItemKind::Other));
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) enum Block {
         citations: Vec<Json>,
     },
     Thinking {
+        /// The signature that the start held; deltas win over it.
+        at_start: String,
         signature: String,
     },
     ToolUse {
@@ -48,7 +50,8 @@ impl Block {
             }
             "thinking" => {
                 turn.reasoning(key, block.thinking.or_empty(), ReasoningKind::Trace);
-                Self::Thinking { signature: block.signature.or_empty().to_owned() }
+                let at_start = block.signature.or_empty().to_owned();
+                Self::Thinking { at_start, signature: String::new() }
             }
             "redacted_thinking" => {
                 turn.reasoning_data(key, data(model, kept(raw.get())));
@@ -79,7 +82,7 @@ impl Block {
             ("thinking_delta", Self::Thinking { .. }) => {
                 turn.reasoning(key, delta.thinking.or_empty(), ReasoningKind::Trace);
             }
-            ("signature_delta", Self::Thinking { signature }) => {
+            ("signature_delta", Self::Thinking { signature, .. }) => {
                 signature.push_str(delta.signature.or_empty());
             }
             ("input_json_delta", Self::ToolUse { deltas, .. }) => {
@@ -122,7 +125,8 @@ impl Block {
                     turn.text_data(key, said(model, "citations", &citations));
                 }
             }
-            Self::Thinking { signature } => {
+            Self::Thinking { at_start, signature } => {
+                let signature = if signature.is_empty() { at_start } else { signature };
                 if !signature.is_empty() {
                     turn.reasoning_data(key, said(model, "signature", &signature));
                 }
