@@ -229,10 +229,15 @@ pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
     Cow::Owned(serde_json::json!({ "INVALID_JSON": call.arguments }).to_string())
 }
 
-/// An id as every vendor takes it: letters, digits, `_` and `-`, at most 40 of them. Another one
-/// is replaced by what is left of it and a fingerprint, the same for a call and its result.
-pub(super) fn wire_id(id: &str) -> Cow<'_, str> {
-    if !id.is_empty() && id.len() <= 40 && id.bytes().all(is_plain) {
+/// The longest id of a call that Anthropic and Responses take.
+pub(super) const LONG_ID: usize = 64;
+/// The longest id of a call that Chat Completions takes.
+pub(super) const SHORT_ID: usize = 40;
+
+/// An id as the vendor takes it: letters, digits, `_` and `-`, at most `longest` of them. Another
+/// one is replaced by what is left of it and a fingerprint, the same for a call and its result.
+pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
+    if !id.is_empty() && id.len() <= longest && id.bytes().all(is_plain) {
         return Cow::Borrowed(id);
     }
     let hash = fingerprint(id.bytes());

@@ -12,6 +12,7 @@ use tokio::time::Sleep;
 
 use crate::env;
 use crate::error::{Error, ErrorKind};
+use crate::provider::failure;
 use crate::provider::patience::Patience;
 use crate::sse::{Frame, FrameReader};
 use crate::stream::TurnSource;
@@ -27,7 +28,8 @@ const AT_ONCE: usize = 128;
 
 /// A wire's state machine: pure, polled by [`Decoding`].
 pub trait Decode {
-    /// Reads one frame and pushes what it says.
+    /// Reads one frame and pushes what it says. One whose event type is `error` is an error on every
+    /// wire, and does not come here unless its data is empty.
     ///
     /// # Errors
     ///
@@ -162,7 +164,12 @@ where
                     // closes an answer that broke off as if it had come to its end.
                     let is_half =
                         ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
-                    match this.decoder.frame(frame, turn) {
+                    let tells_of_error = frame.event == "error" && !frame.data.trim().is_empty();
+                    let heard = match tells_of_error {
+                        true => Err(failure::in_stream(frame.data)),
+                        false => this.decoder.frame(frame, turn),
+                    };
+                    match heard {
                         Ok(Heard::More) if turn.has_events() || turn.is_over() => {
                             if turn.has_output() {
                                 this.patience.heard();

@@ -10,6 +10,11 @@ use futures::{FutureExt, StreamExt, stream};
 /// The event type of a frame that does not name one.
 const UNNAMED: &str = "message";
 
+/// The event type of a frame with a field `error`. The specification has no such field, but older
+/// versions of llama.cpp and servers that are built on it send their errors in one:
+/// <https://github.com/ggml-org/llama.cpp/issues/16104>.
+const ERROR: &str = "error";
+
 /// One event of the stream, lent by the [`FrameReader`](super::FrameReader) that cut it.
 ///
 /// The fields `id` and `retry` are absent: they serve reconnection, and a turn that was cut off is
@@ -37,6 +42,7 @@ impl<'a> Frame<'a> {
             Some(data) => text(&frame[data.clone()], data_room),
             None => "",
         };
+        let event = if fields.is_error { ERROR } else { event };
         Self {
             // > If the event type buffer has a value other than the empty string, change the
             // > type of the newly created event to equal the value of the event type buffer.
@@ -66,6 +72,8 @@ pub struct FrameTooLarge {
 pub(super) struct Fields {
     event: Option<Range<usize>>,
     data: Option<Range<usize>>,
+    /// The data was in a field `error`.
+    is_error: bool,
     odd: bool,
 }
 
@@ -87,6 +95,9 @@ impl Fields {
             (&mut self.data, value)
         } else if let Some(value) = line.strip_prefix(b"event:") {
             (&mut self.event, value)
+        } else if let Some(value) = line.strip_prefix(b"error:") {
+            self.is_error = true;
+            (&mut self.data, value)
         } else {
             self.odd = true;
             return;
@@ -117,12 +128,19 @@ impl Fields {
 /// It is handed one line at a time, since it moves all the rest of its buffer after each line.
 /// The comment in front keeps a U+FEFF from being its first character, which makes it panic.
 /// Every line ends in a line feed, for it waits for ever behind a final carriage return.
+///
+/// Where it has a field `error`, that is its data.
 pub(super) fn ask(frame: &[u8]) -> Option<Event> {
+    let is_error = |line: &&[u8]| line.starts_with(b"error:");
     let lines = frame
         .split(|byte| matches!(byte, b'\n' | b'\r'))
         // The gap within a CRLF; a frame has no blank lines.
-        .filter(|line| !line.is_empty())
-        .map(|line| format!("{}\n", String::from_utf8_lossy(line)));
+        .filter(|line| !line.is_empty());
+    let tells_of_error = lines.clone().any(|line| is_error(&line));
+    let lines = lines
+        .filter(|line| is_error(line) || !tells_of_error)
+        .map(|line| format!("{}\n", String::from_utf8_lossy(line)))
+        .map(|line| line.replacen("error:", "event: error\ndata:", usize::from(tells_of_error)));
     let lines = once(":\n".to_owned()).chain(lines).chain(once("\n".to_owned()));
     EventStream::new(stream::iter(lines.map(Ok::<_, Infallible>)))
         .next()

@@ -67,6 +67,14 @@ fn fields_may_come_in_any_order_and_without_the_space() {
 }
 
 #[test]
+fn a_field_named_error_is_an_event_of_that_name() {
+    check("error: {\"code\":500}\n\ndata: 1\n\n", &[("error", "{\"code\":500}"), ("message", "1")]);
+    check("error:\n\n", &[("error", "")]);
+    check(": hm\ndata: 1\nerror: 2\nerror:error: 3\nevent: a\n\n", &[("error", "2\nerror: 3")]);
+    check("event: a\nerror: 1", &[("error", "1")]);
+}
+
+#[test]
 fn lines_end_in_lf_cr_or_crlf() {
     check("event: a\ndata: 1\n\ndata: 2\n\n", &[("a", "1"), ("message", "2")]);
     check("event: a\rdata: 1\r\rdata: 2\r\r", &[("a", "1"), ("message", "2")]);

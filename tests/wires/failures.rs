@@ -75,6 +75,12 @@ impl Case {
         self
     }
 
+    /// With this body, as it is.
+    fn with_body(mut self, body: String) -> Self {
+        self.body = body;
+        self
+    }
+
     fn without_key(mut self) -> Self {
         self.key = false;
         self
@@ -510,7 +516,8 @@ failures! {
 
     // Ollama.
     ollama_no_model: chat(404, r#"{"error":{"message":"model \"x\" not found, try pulling it
-        first","type":"not_found_error","param":null,"code":null}}"#) => is(InvalidRequest);
+        first","type":"not_found_error","param":null,"code":null}}"#)
+        => is(InvalidRequest).parameter("model");
     ollama_no_tools: chat(400, r#"{"error":{"message":"registry.ollama.ai/library/x does not support
         tools","type":"invalid_request_error","param":null,"code":null}}"#) => is(Unsupported);
     ollama_context: chat(400, r#"{"error":"prompt too long; exceeded max context length by 4
@@ -652,4 +659,92 @@ async fn a_long_message_without_spaces_is_cut_and_not_dropped() {
     let words = error.message().strip_prefix("the provider answered with status 400: ").unwrap();
     assert!(words.starts_with("错误错误") && words.ends_with('…'), "{words}");
     assert!((400..=510).contains(&words.len()), "{words}");
+}
+
+#[tokio::test]
+async fn every_vendors_refusal_of_an_unknown_model_names_the_model() {
+    let openai = |kind: &str, code: &str, message: &str| openai(404, kind, code, message);
+    let google = |message| google(404, "NOT_FOUND", message, &serde_json::json!([]));
+    for case in [
+        anthropic(404, "not_found_error", "model: claude-nope"),
+        google(
+            "models/x is not found for API version v1beta, or is not supported for generateContent.",
+        ),
+        google("Publisher Model `projects/p/locations/l/publishers/google/models/x` was not found"),
+        openai("invalid_request_error", "model_not_found", "No access to `x`."),
+        openai("NotFoundError", "404", "The model `x` does not exist."),
+        openai("resource_not_found_error", "", "Not found the model x or Permission denied"),
+        openai("model_not_available", "", "Unable to access x."),
+        openai("x", "NOT_FOUND", "Model not found, inaccessible, and/or not deployed"),
+        openai(
+            "x",
+            "model_not_supported",
+            "The requested model 'x' is not supported by any provider",
+        ),
+        chat(400, r#"{"error":{"message":"x/y is not a valid model ID","code":400}}"#),
+        chat(404, r#"{"error":{"message":"No endpoints found for x/y.","code":404}}"#),
+        chat(400, r#"{"object":"error","message":"Invalid model: x","type":"invalid_model"}"#),
+        chat(400, r#"{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}"#),
+        chat(
+            400,
+            r#"{"error":{"code":"1211","message":"Unknown Model, please check the model code."}}"#,
+        ),
+        chat(
+            404,
+            r#"{"code":"Some requested entity was not found","error":"The model x does not exist"}"#,
+        ),
+        chat(404, r#"{"message":"model 'x' not found, make sure the correct model ID was used"}"#),
+        chat(400, r#"{"error":{"message":"Invalid model name passed in model=x","param":"None"}}"#),
+        chat(400, r#"{"message":"The provided model identifier is invalid."}"#),
+    ] {
+        let body = case.body.clone();
+        let error = case.ask().await;
+        assert_eq!((error.kind(), error.parameter()), (InvalidRequest, Some("model")), "{body}");
+    }
+    // What else is not found, or what a model does not have, is not the model.
+    for (kind, body) in [
+        (InvalidRequest, r#"{"error":{"message":"Previous response with id 'r' not found."}}"#),
+        (InvalidRequest, r#"{"error":{"message":"The model is fine. The file was not found."}}"#),
+        (Unsupported, r#"{"error":{"message":"No endpoints found that support tool use."}}"#),
+    ] {
+        let error = chat(404, body).ask().await;
+        assert_eq!((error.kind(), error.parameter()), (kind, None), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_is_a_field_of_the_stream_or_plain_words_in_it_is_told() {
+    let full = r#"{"code":400,"message":"the request exceeds the available context size.","type":"invalid_request_error"}"#;
+    let begins = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+    for wire in [messages, chat] {
+        let error =
+            wire(200, "").with_body(format!("error: {full}\n\ndata: [DONE]\n\n")).ask().await;
+        let expected = "the provider broke off: the request exceeds the available context size.";
+        assert_eq!((error.kind(), error.to_string().as_str()), (ContextWindow, expected));
+        for words in ["event: error\ndata: out of memory\n\n", "error: out of memory\n\n"] {
+            let error = wire(200, "").with_body(words.to_owned()).ask().await;
+            assert_eq!(error.to_string(), "the provider broke off: out of memory", "{words}");
+            assert_eq!(error.kind(), Server);
+        }
+    }
+    let nested = format!("{begins}error: {{\"error\": {full}}}\n\n");
+    assert_eq!(chat(200, "").with_body(nested).ask().await.kind(), ContextWindow);
+}
+
+#[tokio::test]
+async fn a_status_whose_body_is_a_stream_has_the_message_of_its_error() {
+    let error = r#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#;
+    for body in [
+        format!("data: {error}\n\n"),
+        format!(": hm\n\nevent: error\ndata: {error}\n\n"),
+        format!("error: {error}\n\ndata: [DONE]\n\n"),
+        format!("data: {{}}\n\nevent: error\r\ndata: {error}"),
+        "data: slow down\n\n".to_owned(),
+    ] {
+        let error = chat(429, "").with_body(body.clone()).ask().await;
+        let expected = "the provider answered with status 429: slow down";
+        assert_eq!((error.kind(), error.to_string().as_str()), (RateLimited, expected), "{body}");
+    }
+    let empty = chat(502, "").with_body(": hm\n\n".to_owned()).ask().await;
+    assert_eq!(empty.kind(), Server);
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream;
 use serde_json::{Value, json};
-use turnstream::item::{Part, ResultKind, ToolResult};
+use turnstream::item::{Part, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Reply, anthropic, gemini, openai_chat, openai_responses};
 use turnstream::stream::TurnEvents;
@@ -14,7 +14,7 @@ use turnstream::tool::ToolSpec;
 use turnstream::turn::{PartialTurn, Turn};
 use turnstream::{Error, History, Item, Request};
 
-use crate::support::wires::in_dialect;
+use crate::support::wires::{in_dialect, sendable};
 
 const MODEL: &str = "gemini-3-pro";
 
@@ -236,6 +236,25 @@ mod in_a_run {
                 assert_eq!(first.complaints(), Vec::<String>::new(), "{from}");
                 assert_eq!(second.complaints(), Vec::<String>::new(), "{from} to {to}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_call_id_that_the_vendor_takes_goes_back_as_it_was_issued() {
+    // As long as those of xAI, and as Anthropic's and OpenAI's may be.
+    for (wire, longest) in
+        [(Wire::Anthropic, 64), (Wire::OpenAiResponses, 64), (Wire::OpenAiChat, 40)]
+    {
+        for length in [1, 40, 43, 64, 65, 200] {
+            let id = format!("call-{}", "a_1".repeat(70))[..length].to_owned();
+            let called = ToolCall { call_id: id.clone(), name: "f".into(), arguments: "{}".into() };
+            let result = ToolResult::answering(&called, ResultKind::Ok, "r");
+            let items =
+                [Item::user("x"), Item::tool_call(&id, "f", "{}"), Item::tool_result(result)];
+            let body = sendable(wire, &History::from_items("h", items)).to_string();
+            let issued = body.matches(&format!("\"{id}\"")).count();
+            assert_eq!(issued, if length <= longest { 2 } else { 0 }, "{wire:?}, {length}: {body}");
         }
     }
 }

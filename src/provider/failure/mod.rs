@@ -29,10 +29,10 @@ pub(super) fn of_body(json: &str, now: SystemTime) -> Error {
     broken_off(json, Some(now))
 }
 
-/// Reads an error that stands in a stream whose status was fine. `json` is the value of `error`,
-/// or an object that holds it.
-pub(super) fn in_stream(json: &str) -> Error {
-    broken_off(json, None)
+/// Reads an error that stands in a stream whose status was fine: the value of `error`, an object
+/// that holds it, or plain words.
+pub(super) fn in_stream(text: &str) -> Error {
+    broken_off(text, None)
 }
 
 /// Whether a JSON body tells of an error.
@@ -41,8 +41,8 @@ pub(super) fn tells_of_error(json: &str) -> bool {
     said::tells_of_error(json)
 }
 
-fn broken_off(json: &str, now: Option<SystemTime>) -> Error {
-    let said = Said::in_json(json).unwrap_or_default();
+fn broken_off(text: &str, now: Option<SystemTime>) -> Error {
+    let said = Said::in_body(text);
     let kind = match words::kind(said.status, &said) {
         // What a server says in the middle of its own answer is its own failure.
         ErrorKind::Other | ErrorKind::Protocol => ErrorKind::Server,
@@ -83,7 +83,7 @@ fn detailed(mut error: Error, said: &Said, status: Option<u16>, now: Option<Syst
             }
         }
         ErrorKind::InvalidRequest | ErrorKind::Unsupported => {
-            let parameter = said.parameter.clone().or_else(|| words::parameter(&said.message));
+            let parameter = said.parameter.clone().or_else(|| words::parameter(said));
             if let Some(name) = parameter {
                 error = error.with_parameter(name);
             }

@@ -1,8 +1,10 @@
 //! What the body of an error says, in all the shapes that servers give it.
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::error::ContextLimits;
+use crate::sse::FrameReader;
 
 /// How much of a message is shown.
 const LONGEST: usize = 500;
@@ -50,20 +52,25 @@ const MESSAGES: [&str; 8] =
     ["message", "error", "detail", "errors", "Message", "msg", "error_msg", "error_description"];
 
 impl Said {
-    /// Reads the body of an answer that is an error by its status.
-    #[cfg(any(feature = "http", test))]
+    /// Reads the body of an answer that is an error, or what a stream says of one.
     pub(super) fn in_body(body: &str) -> Self {
         match (Self::in_json(body), body.trim_start().chars().next()) {
             (Some(said), _) => said,
+            (None, _) if let Some(data) = data_of_stream(body) => match Self::in_json(&data) {
+                Some(said) => said,
+                None => Self::in_words(&data),
+            },
             // The page of a proxy says nothing of what it is in front of, and half a document is
             // not for a person.
             (None, None | Some('<' | '{' | '[')) => Self::default(),
-            (None, Some(_)) => {
-                let mut said = Self::default();
-                said.add_message(body);
-                said
-            }
+            (None, Some(_)) => Self::in_words(body),
         }
+    }
+
+    fn in_words(text: &str) -> Self {
+        let mut said = Self::default();
+        said.add_message(text);
+        said
     }
 
     /// Reads an error object, or what holds one. `None` if it is no JSON.
@@ -116,7 +123,8 @@ impl Said {
             self.request_id = self.request_id.take().or_else(|| text(name).map(str::to_owned));
         }
         let param = ["param", "parameter"].iter().find_map(|name| text(name));
-        let param = param.filter(|name| !name.is_empty());
+        // Python's way to say that there is none, as LiteLLM passes it on.
+        let param = param.filter(|name| !matches!(*name, "" | "None"));
         self.parameter = self.parameter.take().or_else(|| param.map(str::to_owned));
         let number = |name: &str| object.get(name).and_then(Value::as_u64);
         // llama.cpp.
@@ -224,6 +232,28 @@ impl Said {
             self.message = format!("{}: {line}", self.message);
         }
     }
+}
+
+/// The data of a body that is a stream of server-sent events, though its status is that of an
+/// error: of the event that is called an error, else of the first.
+fn data_of_stream(body: &str) -> Option<String> {
+    let begins = ["data:", "event:", "error:", "id:", "retry:", ":"];
+    if !begins.iter().any(|field| body.trim_start().starts_with(field)) {
+        return None;
+    }
+    let mut frames = FrameReader::new();
+    frames.feed(Bytes::copy_from_slice(body.as_bytes()));
+    let mut data = None;
+    while let Some(Ok(frame)) = frames.finish() {
+        let text = frame.data.trim();
+        if frame.event == "error" {
+            return Some(text.to_owned());
+        }
+        if data.is_none() && !text.is_empty() {
+            data = Some(text.to_owned());
+        }
+    }
+    data
 }
 
 /// The names of exceptions that a message begins its parts with, as programs print them:

@@ -211,6 +211,7 @@ pub(super) fn kind(status: Option<u16>, said: &Said) -> ErrorKind {
         .filter(|kind| fits(*kind, status))
         .or_else(|| status.map(of_status))
         .or_else(|| word(GENERAL))
+        .or_else(|| is_unknown_model(said).then_some(InvalidRequest))
         .unwrap_or(ErrorKind::Other)
 }
 
@@ -279,11 +280,57 @@ pub(super) fn auth(said: &Said) -> Option<AuthProblem> {
     AUTH.iter().find(told).map(|(_, problem)| *problem)
 }
 
-/// The path that a message begins with, as at Anthropic: `messages.3.content.0.text: must not be
-/// empty`.
-pub(super) fn parameter(message: &str) -> Option<String> {
-    let (path, _) = message.split_once(": ")?;
+/// What is said of a model that the server does not have: two pieces of one sentence, in order.
+const UNKNOWN_MODEL: &[(&str, &str)] = &[
+    // OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek; Google; Ollama, Fireworks, Cohere.
+    ("model", "not exist"),
+    ("model", "is not found"),
+    ("model", "not found"),
+    // Mistral, Perplexity, LiteLLM, LM Studio.
+    ("invalid model", ""),
+    // Z.ai, MiniMax, GitHub.
+    ("unknown model", ""),
+    // OpenRouter.
+    ("valid model id", ""),
+    ("no endpoints found for", ""),
+    // Moonshot.
+    ("not found the model", ""),
+    // Together.
+    ("unable to access model", ""),
+    // Bedrock.
+    ("model identifier is invalid", ""),
+    // Hugging Face.
+    ("model", "not supported by any provider"),
+];
+
+/// The same in the words for programs.
+const UNKNOWN_MODEL_CODES: [&str; 5] = [
+    "model_not_found",
+    "model_not_available",
+    "model_not_supported",
+    "invalid_model",
+    "unknown_model",
+];
+
+/// What of the request was wrong, where no field says so: the model, or the path that a message
+/// begins with, as at Anthropic: `messages.3.content.0.text: must not be empty`.
+pub(super) fn parameter(said: &Said) -> Option<String> {
+    if is_unknown_model(said) {
+        return Some("model".to_owned());
+    }
+    let (path, _) = said.message.split_once(": ")?;
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.[]".contains(c);
     let is_path = path.starts_with(|c: char| c.is_ascii_lowercase()) && path.chars().all(plain);
     (is_path && path != "error").then(|| path.to_owned())
+}
+
+fn is_unknown_model(said: &Said) -> bool {
+    let known = |word: &String| UNKNOWN_MODEL_CODES.iter().any(|code| same(word, code));
+    let told = |sentence: &str| {
+        UNKNOWN_MODEL.iter().any(|(first, then)| {
+            let rest = sentence.find(first).map(|at| &sentence[at..]);
+            rest.is_some_and(|rest| rest.contains(then))
+        })
+    };
+    said.words.iter().any(known) || said.text.split(". ").any(told)
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::calls::THOUGHT;
 use super::dialect::IdRule;
 use crate::item::NumberSet;
-use crate::provider::context::{fingerprint, wire_id};
+use crate::provider::context::{SHORT_ID, fingerprint, wire_id};
 
 /// The ids of the calls so far. What an id becomes depends on the calls before it and on nothing
 /// behind it.
@@ -35,7 +35,7 @@ impl<'a> Ids<'a> {
     /// The id of a call. With the signature of a thought it is the id that LiteLLM made of both.
     pub(super) fn call(&mut self, id: &'a str, thought: Option<&str>) -> Cow<'a, str> {
         let plain = match self.rule {
-            IdRule::UpTo40 => wire_id(id),
+            IdRule::UpTo40 => wire_id(id, SHORT_ID),
             IdRule::Nine => Cow::Owned(self.nine(id)),
         };
         let sent = match thought {
@@ -52,7 +52,7 @@ impl<'a> Ids<'a> {
     pub(super) fn result(&self, id: &'a str) -> Cow<'a, str> {
         match self.sent.get(id) {
             Some(sent) => Cow::Owned(sent.clone()),
-            None => wire_id(id),
+            None => wire_id(id, SHORT_ID),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ProviderData, ToolCall};
 use crate::item::{Json, ToolResult};
 use crate::provider::context::{
-    Array, Closed, Elements, Key, object_or_wrapped, wire_id, wire_name,
+    Array, Closed, Elements, Key, LONG_ID, object_or_wrapped, wire_id, wire_name,
 };
 use crate::provider::handoff;
 
@@ -137,7 +137,7 @@ impl<'a> Input<'a> {
     }
 
     fn call(&mut self, call: &ToolCall, data: Option<&ProviderData>) -> Result<(), Error> {
-        let (id, name) = (wire_id(&call.call_id), wire_name(&call.name));
+        let (id, name) = (wire_id(&call.call_id, LONG_ID), wire_name(&call.name));
         let arguments = object_or_wrapped(call);
         let kept = data.and_then(|data| self.linked(data));
         match kept.and_then(|kept| kept.into_call(&id, &name, &arguments)) {
@@ -167,7 +167,7 @@ impl<'a> Input<'a> {
         };
         self.put(&json!({
             "type": "function_call_output",
-            "call_id": wire_id(&result.call_id),
+            "call_id": wire_id(&result.call_id, LONG_ID),
             "output": output,
         }))
     }

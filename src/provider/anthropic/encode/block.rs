@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::content::Source;
 use crate::item::{ProviderData, ToolCall};
-use crate::provider::context::{object_or_wrapped, wire_id, wire_name};
+use crate::provider::context::{LONG_ID, object_or_wrapped, wire_id, wire_name};
 use crate::provider::lenient::Str;
 
 /// One content block.
@@ -135,7 +135,7 @@ pub(super) fn reasoning<'a>(text: &'a str, data: &ProviderData) -> Option<Block<
 
 pub(super) fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
     Block::ToolUse {
-        id: wire_id(&call.call_id),
+        id: wire_id(&call.call_id, LONG_ID),
         name: wire_name(&call.name),
         input: RawJson(object_or_wrapped(call)),
         caller: data.and_then(|data| field(data, "caller")),

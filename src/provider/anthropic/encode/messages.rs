@@ -11,7 +11,7 @@ use super::written::{Known, Written};
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
 use crate::provider::anthropic::NAME;
-use crate::provider::context::wire_id;
+use crate::provider::context::{LONG_ID, wire_id};
 use crate::provider::handoff;
 use crate::provider::lenient::{Lax, Str};
 
@@ -98,7 +98,7 @@ impl<'a> Messages<'a> {
                     content.extend(text_block("It failed without a word."));
                 }
                 self.user(vec![Block::ToolResult {
-                    tool_use_id: wire_id(&result.call_id),
+                    tool_use_id: wire_id(&result.call_id, LONG_ID),
                     content,
                     is_error: result.is_error(),
                     cache_control: None,
