@@ -1,7 +1,10 @@
-//! The one file that knows reqwest.
+//! The client: settings, connections, and requests on their way.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::env::{Clock, SystemClock, after};
 use crate::error::{Error, ErrorKind};
+use crate::http::proxy::{Proxies, is_of_tunnel};
 use crate::http::response::{Hook, Response, ResponseHead, run};
 use crate::http::secret::{basic, percent_decoded};
 use crate::http::{Body, Secret, Timeouts, masked};
@@ -34,10 +38,13 @@ pub struct HttpClient {
 /// A connection is driven by the runtime that it was made on, so that each has its own client: one
 /// that has ended, or that nobody runs at the moment, would leave a shared connection silent.
 struct Clients {
-    make: fn(Duration) -> reqwest::ClientBuilder,
+    customize: Option<Box<Customize>>,
     connect_timeout: Duration,
+    uses_proxies: bool,
     made: Mutex<Vec<Made>>,
 }
+
+type Customize = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
 /// A client, the runtime that drives it, how long it waits for a connection, and which connections
 /// it uses: reqwest takes these for a client and not for a request.
@@ -45,7 +52,9 @@ struct Made {
     runtime: runtime::Id,
     connect_timeout: Duration,
     connection: Connection,
-    client: Result<reqwest::Client, Error>,
+    /// Whether it goes to servers of this machine, without any proxy.
+    to_loopback: bool,
+    client: Result<(reqwest::Client, Proxies), Error>,
 }
 
 /// So many clients are remembered, the newest.
@@ -65,39 +74,65 @@ impl Clients {
         &self,
         connect_timeout: Option<Duration>,
         connection: Connection,
-    ) -> Result<reqwest::Client, Error> {
+        to_loopback: bool,
+    ) -> Result<(reqwest::Client, Proxies), Error> {
         let runtime = runtime::Handle::current().id();
         let connect_timeout = connect_timeout.unwrap_or(self.connect_timeout);
         let fits = |made: &&Made| {
-            (made.runtime, made.connect_timeout, made.connection)
-                == (runtime, connect_timeout, connection)
+            (made.runtime, made.connect_timeout, made.connection, made.to_loopback)
+                == (runtime, connect_timeout, connection, to_loopback)
         };
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = made.iter().find(fits) {
             return made.client.clone();
         }
-        let mut client = (self.make)(connect_timeout);
-        if connection == Connection::New {
-            client = client.pool_max_idle_per_host(0);
+        let client = self.make(connect_timeout, connection, to_loopback);
+        if made.len() == CLIENTS {
+            drop(made.remove(0));
         }
-        let client = client.build().map_err(|error| {
+        let of_made = client.clone();
+        made.push(Made { runtime, connect_timeout, connection, to_loopback, client: of_made });
+        client
+    }
+
+    fn make(
+        &self,
+        connect_timeout: Duration,
+        connection: Connection,
+        to_loopback: bool,
+    ) -> Result<(reqwest::Client, Proxies), Error> {
+        let mut settings = reqwest::Client::builder()
+            .connect_timeout(connect_timeout)
+            .tcp_nodelay(true)
+            .user_agent(concat!("turnstream/", env!("CARGO_PKG_VERSION")));
+        if let Some(customize) = &self.customize {
+            settings = catch_unwind(AssertUnwindSafe(|| customize(settings)))
+                .map_err(|payload| Error::panic("the settings of the HTTP client", &*payload))?;
+        }
+        settings = settings.redirect(reqwest::redirect::Policy::none());
+        let mut proxies = Proxies::None;
+        if to_loopback || !self.uses_proxies {
+            settings = settings.no_proxy();
+        } else {
+            proxies = Proxies::of(&settings);
+        }
+        if connection == Connection::New {
+            settings = settings.pool_max_idle_per_host(0);
+        }
+        let client = settings.build().map_err(|error| {
             let message = format!("no HTTP client could be made: {}", root_cause(&error));
             let error = Error::new(ErrorKind::Connect, message).with_source(error);
             // Nothing about it changes by itself.
             error.with_retryable(false)
-        });
-        if made.len() == CLIENTS {
-            drop(made.remove(0));
-        }
-        made.push(Made { runtime, connect_timeout, connection, client: client.clone() });
-        client
+        })?;
+        Ok((client, proxies))
     }
 }
 
 /// One request, as it is sent.
 pub(crate) struct Post<'a> {
     pub(crate) to: &'a Endpoint,
-    pub(crate) headers: &'a [(&'static str, String)],
+    pub(crate) headers: &'a [Header],
     pub(crate) key: Option<(&'static str, String)>,
     pub(crate) body: Bytes,
     pub(crate) timeouts: &'a Timeouts,
@@ -108,6 +143,9 @@ pub(crate) struct Post<'a> {
     pub(crate) connection: Connection,
 }
 
+/// The name of a header, and its value.
+pub(crate) type Header = (Cow<'static, str>, String);
+
 /// An address that requests go to. Its user name and password, if any, are never shown.
 #[derive(Clone)]
 pub(crate) struct Endpoint(Url);
@@ -116,22 +154,60 @@ impl HttpClient {
     /// The client that all providers of this process share unless told otherwise.
     pub fn shared() -> Self {
         static SHARED: OnceLock<HttpClient> = OnceLock::new();
-        SHARED.get_or_init(|| Self::of(Self::settings, CONNECT)).clone()
+        SHARED.get_or_init(|| Self::of(None, CONNECT, true)).clone()
+    }
+
+    /// A client of its own whose settings you change: certificates, proxies, name resolution, a local
+    /// address.
+    ///
+    /// The function is given the settings of the [shared](Self::shared) client. It is called once for
+    /// each tokio runtime that requests are sent from, when the first one is sent; again where a
+    /// provider sets a limit for connections of its own, where a connection that the server closed is
+    /// replaced, and for servers of this machine. It must not send requests itself. If it panics, the
+    /// turn fails with [`ErrorKind::Panic`].
+    ///
+    /// Two things are set after it: redirects are not followed, since the server that a request is
+    /// sent on to would be given the key, and requests to this machine (`localhost`, `127.0.0.1`)
+    /// go through no proxy.
+    ///
+    /// This is the one signature of the crate with a type of its transport, which is
+    /// [`reqwest`](crate::http::reqwest).
+    ///
+    /// ```
+    /// use turnstream::http::{HttpClient, reqwest};
+    /// use turnstream::provider::Anthropic;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let proxy = reqwest::Proxy::all("http://proxy.example:3128")?;
+    /// let http = HttpClient::customized(move |client| client.proxy(proxy.clone()));
+    /// let model = Anthropic::new("claude-sonnet-4-5").with_http(http);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn customized(
+        customize: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(Some(Box::new(customize)), CONNECT, true)
     }
 
     /// A client of its own that goes straight to its servers, whatever proxy the environment names.
     pub fn without_proxy() -> Self {
-        Self::of(|timeout| Self::settings(timeout).no_proxy(), CONNECT)
+        Self::of(None, CONNECT, false)
     }
 
     /// A client of its own that gives up on a connection after `timeout`; 10 seconds is usual.
     pub fn with_connect_timeout(timeout: Duration) -> Self {
-        Self::of(Self::settings, timeout)
+        Self::of(None, timeout, true)
     }
 
     /// What goes wrong in making one, for example no certificates, is told by the first request.
-    fn of(make: fn(Duration) -> reqwest::ClientBuilder, connect_timeout: Duration) -> Self {
-        let clients = Arc::new(Clients { make, connect_timeout, made: Mutex::default() });
+    fn of(
+        customize: Option<Box<Customize>>,
+        connect_timeout: Duration,
+        uses_proxies: bool,
+    ) -> Self {
+        let made = Mutex::default();
+        let clients = Arc::new(Clients { customize, connect_timeout, uses_proxies, made });
         Self { clients, clock: Arc::new(SystemClock), hook: None }
     }
 
@@ -162,18 +238,11 @@ impl HttpClient {
         self
     }
 
-    fn settings(connect_timeout: Duration) -> reqwest::ClientBuilder {
-        reqwest::Client::builder()
-            .connect_timeout(connect_timeout)
-            .redirect(reqwest::redirect::Policy::none())
-            .tcp_nodelay(true)
-            .user_agent(concat!("turnstream/", env!("CARGO_PKG_VERSION")))
-    }
-
     /// Posts JSON and waits for the head of the answer. Dropping the future cancels the request.
     pub(crate) async fn post(&self, post: Post<'_>) -> Result<Response, Error> {
         let Post { to, headers, key, body, timeouts, began, secrets, connection } = post;
-        let client = self.clients.here(timeouts.connect, connection)?;
+        let (client, proxies) =
+            self.clients.here(timeouts.connect, connection, to.is_loopback())?;
         let mut map = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
         map.insert(reqwest::header::CONTENT_TYPE, json);
@@ -181,7 +250,9 @@ impl HttpClient {
         // What is packed cannot be read here; without a word a server may send what it likes.
         map.insert(reqwest::header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         for (name, value) in headers {
-            map.insert(HeaderName::from_static(name), header_value(value)?);
+            let mut value = header_value(value)?;
+            value.set_sensitive(is_secret(name));
+            map.insert(header_name(name)?, value);
         }
         if let Some((name, value)) = key {
             let mut value = header_value(&value)?;
@@ -201,7 +272,7 @@ impl HttpClient {
         let mask = |error: Error, secrets: &[Secret]| error.rewritten(|text| masked(secrets, text));
         let mut answer = sent.map_err(|error| {
             let closed = is_closed(&error);
-            let error = mask(sending_failed(to, error), secrets);
+            let error = mask(sending_failed(to, &proxies, error), secrets);
             // Marked last, so that a source that is rewritten does not hide the mark.
             if closed { error.map_source(ConnectionClosed) } else { error }
         })?;
@@ -209,6 +280,8 @@ impl HttpClient {
             run(&**hook, &ResponseHead::new(&answer, &to.host(), secrets))?;
         }
         let (status, headers) = (answer.status().as_u16(), std::mem::take(answer.headers_mut()));
+        // "407 Proxy Authentication Required" comes from no one else.
+        let by_proxy = (status == 407).then(|| proxies.to(to)).flatten();
         let secrets = secrets.clone();
         let bytes =
             answer.bytes_stream().map_err(move |error| mask(reading_failed(error), &secrets));
@@ -216,6 +289,7 @@ impl HttpClient {
             status,
             headers,
             now: self.clock.now(),
+            by_proxy,
             body: Body::new(bytes, first, timeouts.idle),
         })
     }
@@ -253,6 +327,36 @@ impl Endpoint {
         secrets
     }
 
+    pub(super) fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Whether it is on this machine.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let host = self.host_name().trim_matches(['[', ']']);
+        match host.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || address.is_unspecified(),
+            Err(_) => host == "localhost" || host.ends_with(".localhost"),
+        }
+    }
+
+    /// Whether what is sent to it can be read on its way.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.0.scheme() == "http"
+    }
+
+    /// Whether there is a user name, a password or a key in it.
+    pub(crate) fn has_credentials(&self) -> bool {
+        let in_query = |(name, _): (Cow<'_, str>, Cow<'_, str>)| is_secret(&name);
+        let in_front = !self.0.username().is_empty() || self.0.password().is_some();
+        in_front || self.0.query_pairs().any(in_query)
+    }
+
+    /// The host, without its port.
+    pub(crate) fn host_name(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
     /// Host and port, the part that can be shown.
     pub(crate) fn host(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
@@ -288,9 +392,30 @@ fn header_value(value: &str) -> Result<HeaderValue, Error> {
     })
 }
 
-fn sending_failed(to: &Endpoint, error: reqwest::Error) -> Error {
+fn header_name(name: &str) -> Result<HeaderName, Error> {
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
+        let message = "the name of a header has characters that HTTP does not allow";
+        Error::new(ErrorKind::InvalidRequest, message).with_parameter("headers")
+    })
+}
+
+/// Whether a header, or a field of a query, holds what is not to be shown, by its name.
+pub(crate) fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let words = ["auth", "key", "token", "secret", "cookie", "password", "credential", "signature"];
+    words.iter().any(|word| name.contains(word))
+}
+
+fn sending_failed(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Error {
     let error = error.without_url();
-    let (kind, what) = if error.is_connect() {
+    let proxy = proxies.to(to).map(|proxy| format!("the proxy {proxy}"));
+    let (kind, what) = if let Some(proxy) = proxy.filter(|_| error.is_connect()) {
+        let what = match is_of_tunnel(&error) {
+            true => format!("{proxy} did not connect to {}", to.host()),
+            false => format!("could not connect to {} through {proxy}", to.host()),
+        };
+        (ErrorKind::Connect, what)
+    } else if error.is_connect() {
         (ErrorKind::Connect, format!("could not connect to {}", to.host()))
     } else if error.is_timeout() {
         (ErrorKind::Timeout, format!("{} did not answer in time", to.host()))

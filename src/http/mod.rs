@@ -1,6 +1,7 @@
 //! Bytes to a provider and back: one transport, shared by all providers.
 //!
-//! The transport is reqwest, behind one file; none of its types is in a signature.
+//! The transport is reqwest, in few files; one signature names a type of it:
+//! [`HttpClient::customized`].
 
 #[cfg(feature = "http")]
 mod allowance;
@@ -10,6 +11,8 @@ mod body;
 mod client;
 mod date;
 mod deadline;
+#[cfg(feature = "http")]
+mod proxy;
 #[cfg(feature = "http")]
 mod response;
 mod retry_after;
@@ -24,8 +27,12 @@ pub use body::Body;
 #[cfg(feature = "http")]
 pub use client::HttpClient;
 #[cfg(feature = "http")]
-pub(crate) use client::{Connection, Endpoint, Post, was_closed};
+pub(crate) use client::{Connection, Endpoint, Header, Post, is_secret, was_closed};
 pub(crate) use deadline::{Deadline, earlier};
+/// The transport, for [`HttpClient::customized`]: its version may change with any version of this
+/// crate.
+#[cfg(feature = "http")]
+pub use reqwest;
 #[cfg(feature = "http")]
 pub(crate) use response::Response;
 #[cfg(feature = "http")]

@@ -101,6 +101,8 @@ pub(crate) struct Response {
     pub(super) headers: HeaderMap,
     /// When the head came.
     pub(crate) now: SystemTime,
+    /// The proxy that it is of.
+    pub(crate) by_proxy: Option<String>,
     pub(crate) body: Body,
 }
 

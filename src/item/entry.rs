@@ -35,6 +35,10 @@ pub struct Item {
     /// It is void: kept in the ledger, never sent.
     #[serde(default, skip_serializing_if = "is_false")]
     pub tombstone: bool,
+    /// The model said it on its way to the answer, and the provider says so: it is not part of the
+    /// answer.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub commentary: bool,
     /// On the last item of a completed turn: what is known of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<Arc<TurnInfo>>,
@@ -112,6 +116,7 @@ impl Item {
             interrupted: false,
             compacted: false,
             tombstone: false,
+            commentary: false,
             turn: None,
         }
     }

@@ -1,5 +1,6 @@
 //! One request and its answer over HTTP: encode, send, decode.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use tokio::time::Instant;
 
 use crate::error::{AuthProblem, Error, ErrorKind};
 use crate::http::{
-    Body, Connection, Endpoint, HttpClient, Post, Response, Secret, Timeouts, masked, was_closed,
+    Body, Connection, Endpoint, Header, HttpClient, Post, Response, Secret, Timeouts, is_secret,
+    masked, was_closed,
 };
 use crate::provider::decode::{Decode, Decoding};
 use crate::provider::failure;
@@ -25,54 +27,177 @@ use crate::turn::{PartialTurn, TurnBuilder};
 /// How much of an answer that is no stream is read, for its words.
 const MOST_OF_A_REFUSAL: usize = 64 << 10;
 
-/// What every provider over HTTP is made of.
-#[derive(Clone, Debug)]
+/// The settings of every provider over HTTP.
+#[derive(Clone)]
 pub(super) struct Caller {
     pub(super) http: HttpClient,
     pub(super) endpoint: Endpoint,
     pub(super) key: Option<Secret>,
     pub(super) timeouts: Timeouts,
     pub(super) retry: Policy,
-    /// Sent beside those that the wire always has.
-    pub(super) headers: Vec<(&'static str, String)>,
+    /// Sent beside those that the wire always has, and instead of those of the same name.
+    headers: Vec<Header>,
+    /// The host of the vendor's own address, which does not answer without a key.
+    vendor: Option<String>,
+    /// Whether a key may be sent where others can read it.
+    pub(super) plain_http: bool,
 }
+
+/// The body of a request, and a header that goes with it.
+pub(super) struct Encoded {
+    pub(super) body: Vec<u8>,
+    pub(super) header: Option<(&'static str, String)>,
+}
+
+impl From<Vec<u8>> for Encoded {
+    fn from(body: Vec<u8>) -> Self {
+        Self { body, header: None }
+    }
+}
+
+/// The headers that say what the body is, and what is taken for an answer.
+const OF_THE_TRANSPORT: [&str; 6] = [
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "content-encoding",
+    "accept",
+    "accept-encoding",
+];
 
 /// How a wire wants its key.
 pub(super) type KeyHeader = fn(&Secret) -> (&'static str, String);
 
 impl Caller {
-    pub(super) fn new(endpoint: Endpoint) -> Self {
-        let (http, timeouts) = (HttpClient::shared(), Timeouts::default());
-        let retry = Policy::new(is_retried);
-        Self { http, endpoint, key: None, timeouts, retry, headers: Vec::new() }
+    /// Settings for the vendor's own address.
+    pub(super) fn new(vendor: Endpoint) -> Self {
+        let caller = Self {
+            http: HttpClient::shared(),
+            endpoint: vendor.clone(),
+            key: None,
+            timeouts: Timeouts::default(),
+            retry: Policy::new(is_retried),
+            headers: Vec::new(),
+            vendor: None,
+            plain_http: false,
+        };
+        caller.of_vendor(&vendor)
+    }
+
+    /// Sets the vendor's own address. One over plain http is that of a server of the user's.
+    pub(super) fn of_vendor(mut self, vendor: &Endpoint) -> Self {
+        self.vendor = (!vendor.is_plain()).then(|| vendor.host_name().to_owned());
+        self
+    }
+
+    /// Whether requests go to the vendor itself.
+    pub(super) fn is_at_vendor(&self) -> bool {
+        self.vendor.as_deref() == Some(self.endpoint.host_name())
+    }
+
+    /// Sets a header, instead of one of the same name.
+    pub(super) fn set_header(&mut self, name: &str, value: &str) {
+        let name = name.to_ascii_lowercase();
+        self.headers.retain(|(known, _)| *known != name);
+        self.headers.push((name.into(), value.to_owned()));
+    }
+
+    /// Adds to the values of a header.
+    pub(super) fn add_header(&mut self, name: &'static str, value: &str) {
+        match self.headers.iter_mut().find(|(known, _)| known == name) {
+            Some((_, values)) => *values = format!("{values},{value}"),
+            None => self.headers.push((name.into(), value.to_owned())),
+        }
+    }
+
+    /// What of the request is not to be shown, wherever it comes back.
+    fn secrets(&self) -> Vec<Secret> {
+        let mut secrets = self.endpoint.secrets();
+        secrets.extend(self.key.clone());
+        // Of `Bearer abc`, also what comes after the word.
+        let in_headers = self.headers.iter().filter(|(name, _)| is_secret(name));
+        let values = in_headers.flat_map(|(_, value)| {
+            let rest = value.split_once(' ').map(|(_, rest)| rest);
+            [Some(value.as_str()), rest].into_iter().flatten()
+        });
+        secrets.extend(values.map(Secret::new));
+        secrets
+    }
+
+    fn has_key(&self) -> bool {
+        let by_header =
+            self.headers.iter().any(|(name, value)| is_secret(name) && !value.is_empty());
+        let by_field = self.key.as_ref().is_some_and(|key| !key.is_empty());
+        by_header || by_field || self.endpoint.has_credentials()
+    }
+
+    /// What is wrong with the settings.
+    fn check(&self) -> Result<(), Error> {
+        let to = &self.endpoint;
+        if let Some((name, _)) =
+            self.headers.iter().find(|(name, _)| OF_THE_TRANSPORT.contains(&&**name))
+        {
+            let message = format!("the header `{name}` is the transport's own and cannot be set");
+            return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("headers"));
+        }
+        if self.is_at_vendor() && !self.has_key() {
+            let message = format!("{} wants a key, and none is set", to.host());
+            return Err(Error::new(ErrorKind::Auth, message).with_auth(AuthProblem::MissingKey));
+        }
+        if self.has_key() && to.is_plain() && !to.is_loopback() && !self.plain_http {
+            let message = format!(
+                "a key is not sent to {} over plain http, where others can read it: use https, or \
+                 allow it with `allow_plain_http`",
+                to.host()
+            );
+            return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("base_url"));
+        }
+        Ok(())
     }
 
     /// A source that sends nothing before its first poll, which is also when `encode` runs. Each
     /// attempt has a decoder of its own.
-    pub(super) fn ask<D: Decode + Send + Unpin + 'static>(
+    pub(super) fn ask<D, R>(
         self,
         headers: &'static [(&'static str, &'static str)],
         key_header: KeyHeader,
-        encode: impl FnOnce() -> Result<Vec<u8>, Error> + Send + Unpin + 'static,
+        encode: impl FnOnce() -> Result<R, Error> + Send + Unpin + 'static,
         decoder: impl Fn() -> D + Send + Unpin + 'static,
         allowed: Retries,
-    ) -> impl TurnSource + Send + 'static {
-        let mut secrets = self.endpoint.secrets();
-        secrets.extend(self.key.clone());
+    ) -> impl TurnSource + Send + 'static
+    where
+        D: Decode + Send + Unpin + 'static,
+        R: Into<Encoded> + 'static,
+    {
+        let secrets = self.secrets().into();
         let policy = self.retry.clone();
         let attempts = Exchanges {
             caller: self,
             headers,
             key_header,
-            body: Encoded::NotYet(encode),
+            body: RequestBody::NotYet(encode),
             decoder,
-            secrets: secrets.into(),
+            secrets,
             first: match allowed.is_on_new_connection() {
                 true => Connection::New,
                 false => Connection::Any,
             },
         };
         Retrying::new(attempts, policy, allowed)
+    }
+}
+
+/// Of the headers, whose values may be secret, only the names are shown.
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Caller")
+            .field("endpoint", &self.endpoint)
+            .field("key", &self.key)
+            .field("timeouts", &self.timeouts)
+            .field("retry", &self.retry)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
     }
 }
 
@@ -83,6 +208,30 @@ macro_rules! transport_settings {
             /// Sets the client; the one that all providers share unless set.
             pub fn with_http(mut self, http: crate::http::HttpClient) -> Self {
                 self.caller.http = http;
+                self
+            }
+
+            /// Sends a header with each request: of a gateway, of a proxy, a feature of the vendor's.
+            ///
+            /// It replaces one of the same name that the provider or an earlier call has set. The value
+            /// of one whose name speaks of a key, a token or the like is treated as a key: no error
+            /// shows it, and it goes over plain http only to this machine.
+            ///
+            /// A name or a value that HTTP does not allow, and a header that describes the body, is an
+            /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
+            pub fn with_header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
+                self.caller.set_header(name.as_ref(), value.as_ref());
+                self
+            }
+
+            /// Allows that the key is sent over plain http to another machine, for example in a network
+            /// of your own. Everyone on the way can read it.
+            ///
+            /// Without this, such a request is an
+            /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn. Requests to this machine
+            /// (`localhost`, `127.0.0.1`) and requests without a key are not affected.
+            pub fn allow_plain_http(mut self) -> Self {
+                self.caller.plain_http = true;
                 self
             }
 
@@ -156,7 +305,7 @@ struct Exchanges<E, M> {
     caller: Caller,
     headers: &'static [(&'static str, &'static str)],
     key_header: KeyHeader,
-    body: Encoded<E>,
+    body: RequestBody<E>,
     decoder: M,
     secrets: Arc<[Secret]>,
     /// What the first attempt goes out on.
@@ -164,29 +313,30 @@ struct Exchanges<E, M> {
 }
 
 /// The body of the request, which is the same in each attempt.
-enum Encoded<E> {
+enum RequestBody<E> {
     NotYet(E),
     Bytes(Bytes),
     /// It cannot be encoded, or is not needed any more.
     Gone,
 }
 
-impl<D, E, M> Attempts for Exchanges<E, M>
+impl<D, E, M, R> Attempts for Exchanges<E, M>
 where
     D: Decode + Unpin,
-    E: FnOnce() -> Result<Vec<u8>, Error>,
+    E: FnOnce() -> Result<R, Error>,
+    R: Into<Encoded>,
     M: Fn() -> D,
 {
     type Attempt = Exchange<D>;
 
     fn begin(&mut self, failed: Option<&Error>) -> Exchange<D> {
-        let body = match std::mem::replace(&mut self.body, Encoded::Gone) {
-            Encoded::NotYet(encode) => caught_encode(encode).map(Bytes::from),
-            Encoded::Bytes(bytes) => Ok(bytes),
-            Encoded::Gone => Err(Error::new(ErrorKind::Other, "the request was given up")),
+        let body = match std::mem::replace(&mut self.body, RequestBody::Gone) {
+            RequestBody::NotYet(encode) => self.encoded(encode),
+            RequestBody::Bytes(bytes) => Ok(bytes),
+            RequestBody::Gone => Err(Error::new(ErrorKind::Other, "the request was given up")),
         };
         if let Ok(bytes) = &body {
-            self.body = Encoded::Bytes(bytes.clone());
+            self.body = RequestBody::Bytes(bytes.clone());
         }
         let connection = match failed {
             None => self.first,
@@ -210,7 +360,21 @@ where
     }
 
     fn begun(&mut self) {
-        self.body = Encoded::Gone;
+        self.body = RequestBody::Gone;
+    }
+}
+
+impl<E, M> Exchanges<E, M> {
+    fn encoded<R: Into<Encoded>>(
+        &mut self,
+        encode: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<Bytes, Error> {
+        self.caller.check()?;
+        let Encoded { body, header } = caught_encode(encode)?.into();
+        if let Some((name, value)) = header {
+            self.caller.add_header(name, &value);
+        }
+        Ok(body.into())
     }
 }
 
@@ -224,10 +388,10 @@ async fn send(
     secrets: Arc<[Secret]>,
 ) -> Result<Answer, Error> {
     let body = body?;
-    let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned()));
+    let with_key = caller.has_key();
+    let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).to_owned()));
     let headers: Vec<_> = headers.chain(caller.headers).collect();
     let key = caller.key.as_ref().filter(|key| !key.is_empty()).map(key_header);
-    let with_key = key.is_some();
     let began = Instant::now();
     let patience = Patience::new(caller.timeouts, began);
     let (to, timeouts) = (&caller.endpoint, &caller.timeouts);
@@ -338,7 +502,17 @@ async fn stream_of(mut answer: Response, with_key: bool) -> Result<(Body, Option
         }
         (false, None) => {
             let said = answer.text(MOST_OF_A_REFUSAL).await;
-            failure::of_status(answer.status, &said, answer.now)
+            let error = failure::of_status(answer.status, &said, answer.now);
+            match &answer.by_proxy {
+                Some(proxy) => error.rewritten(|text| {
+                    text.replacen(
+                        "the provider answered",
+                        &format!("the proxy {proxy} answered"),
+                        1,
+                    )
+                }),
+                None => error,
+            }
         }
         // Its words cannot be read.
         (false, Some(_)) => failure::of_status(answer.status, "", answer.now),

@@ -123,7 +123,7 @@ impl Fold {
                 self.open = PartialTurn::default();
                 self.spent += turn.usage();
                 self.turns += 1;
-                self.last_text = format!("{}{}", self.begun_text, turn.text());
+                self.last_text = format!("{}{}", self.begun_text, turn.answer());
                 self.history.extend(turn.to_history_items());
                 self.batch.extend(turn.tool_calls().cloned());
             }

@@ -82,6 +82,14 @@ impl Turn {
         self.items.iter().filter_map(Item::as_text).collect()
     }
 
+    /// The model's answer: its words without what the provider marks as commentary, or all of them
+    /// if there are no others.
+    pub fn answer(&self) -> String {
+        let said = self.items.iter().filter(|item| !item.commentary);
+        let answer: String = said.filter_map(Item::as_text).collect();
+        if answer.is_empty() { self.text() } else { answer }
+    }
+
     /// The model's shown thoughts, one after the other.
     pub fn reasoning(&self) -> String {
         let thought = |item: &Item| match &item.kind {

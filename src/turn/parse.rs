@@ -110,7 +110,7 @@ impl Turn {
     /// ```
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ParseError> {
         match ParseError::veto(self) {
-            None => ParseError::read(&self.text()),
+            None => ParseError::read(&self.answer()),
             Some(error) => Err(error),
         }
     }

@@ -167,8 +167,12 @@ impl PartialTurn {
         })
     }
 
+    pub(super) fn block_mut(&mut self, key: Key) -> Option<&mut Block> {
+        self.places.get(&key).and_then(|at| self.blocks.get_mut(*at))
+    }
+
     pub(super) fn attach(&mut self, key: Key, data: ProviderData) -> bool {
-        let block = self.places.get(&key).and_then(|at| self.blocks.get_mut(*at));
+        let block = self.block_mut(key);
         let found = block.is_some();
         if let Some(block) = block {
             block.item.provider_data = Some(Arc::new(data));

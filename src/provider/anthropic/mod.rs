@@ -2,10 +2,12 @@
 
 mod decode;
 mod encode;
+mod transformations;
 mod wire;
 
 pub use decode::Decoder;
 pub use encode::encode;
+pub use transformations::{InputTransformation, input_transformations};
 
 #[cfg(feature = "http")]
 pub use value::Anthropic;
@@ -17,16 +19,19 @@ const NAME: &str = "anthropic";
 mod value {
     use std::sync::Arc;
 
-    use super::{Decoder, encode};
+    use super::Decoder;
+    use super::encode::{ChangedPrefix, encode_with};
     use crate::error::Error;
     use crate::http::{Endpoint, Secret};
     use crate::provider::Provider;
-    use crate::provider::exchange::{Caller, transport_settings};
+    use crate::provider::exchange::{Caller, Encoded, transport_settings};
     use crate::request::Request;
     use crate::stream::{TurnStream, seal};
 
     /// Where requests go unless told otherwise.
     const BASE_URL: &str = "https://api.anthropic.com";
+    /// "To use multiple beta features, separate their names with commas."
+    const BETA: &str = "anthropic-beta";
     const PATH: &str = "/v1/messages";
     /// The version of the wire that this was written for.
     const HEADERS: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
@@ -45,6 +50,7 @@ mod value {
     pub struct Anthropic {
         model: Arc<str>,
         caller: Caller,
+        changed_prefix: ChangedPrefix,
     }
 
     impl Anthropic {
@@ -56,7 +62,8 @@ mod value {
         pub fn new(model: impl Into<Arc<str>>) -> Self {
             // Law: `BASE_URL` is an http URL, as every test that makes a value shows.
             let endpoint = Endpoint::new(BASE_URL, PATH).expect("a valid base URL");
-            Self { model: model.into(), caller: Caller::new(endpoint) }
+            let (caller, changed_prefix) = (Caller::new(endpoint), ChangedPrefix::DropThoughts);
+            Self { model: model.into(), caller, changed_prefix }
         }
 
         /// Sets the key, sent as `x-api-key`.
@@ -75,6 +82,21 @@ mod value {
             Ok(self)
         }
 
+        /// Leaves it to the vendor what becomes of thoughts whose prefix has changed.
+        ///
+        /// The newest models bind each block of thoughts to all that stood before it, and refuse a
+        /// request in which something before a block is another than when it was written: a tool, a
+        /// system prompt, a message that was compacted. At the vendor's own address, a request that
+        /// has such blocks therefore asks for `drop_block`: those that do not fit any more are not
+        /// shown to the model. [`input_transformations`](crate::provider::anthropic::input_transformations)
+        /// tells which ones.
+        ///
+        /// With this setting nothing is asked for, and the vendor refuses such a request.
+        pub fn without_drop_block(mut self) -> Self {
+            self.changed_prefix = ChangedPrefix::Unsaid;
+            self
+        }
+
         /// Asks for a feature that is not for everybody yet, by the name that its documentation
         /// gives for `anthropic-beta`. Several may be asked for, one after the other.
         ///
@@ -87,13 +109,7 @@ mod value {
         /// let model = Anthropic::new("claude-sonnet-4-5").with_beta("compact-2026-01-12");
         /// ```
         pub fn with_beta(mut self, name: impl AsRef<str>) -> Self {
-            const HEADER: &str = "anthropic-beta";
-            let name = name.as_ref();
-            // "To use multiple beta features, separate their names with commas."
-            match self.caller.headers.iter_mut().find(|(header, _)| *header == HEADER) {
-                Some((_, names)) => *names = format!("{names},{name}"),
-                None => self.caller.headers.push((HEADER, name.to_owned())),
-            }
+            self.caller.add_header(BETA, name.as_ref());
             self
         }
     }
@@ -106,7 +122,15 @@ mod value {
             let history = request.history.clone();
             let (retries, asked) = (request.retries.clone(), model.clone());
             let decoder = move || Decoder::new(&asked);
-            let encode = move || encode(&request, &model);
+            let changed_prefix = match self.caller.is_at_vendor() {
+                true => self.changed_prefix,
+                false => ChangedPrefix::Unsaid,
+            };
+            let encode = move || {
+                let (body, beta) = encode_with(&request, &model, changed_prefix)?;
+                let header = beta.map(|beta| (BETA, beta.to_owned()));
+                Ok(Encoded { body, header })
+            };
             let key_header = |key: &Secret| ("x-api-key", key.expose().to_owned());
             let caller = self.caller.clone();
             seal(&history, caller.ask(HEADERS, key_header, encode, decoder, retries))

@@ -56,9 +56,15 @@ pub(super) struct Delta<'a> {
     #[serde(borrow)]
     pub(super) citation: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) content: Str<'a>,
-    #[serde(borrow)]
     pub(super) stop_reason: Str<'a>,
+}
+
+/// The fields of a delta as they are written.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RawDelta<'a> {
+    #[serde(borrow)]
+    pub(super) delta: Option<&'a RawValue>,
 }
 
 /// A block as it begins. The whole of it is kept beside this where it is not understood.
@@ -92,8 +98,19 @@ pub(super) struct WireUsage {
     output_tokens: Num,
     cache_read_input_tokens: Num,
     cache_creation_input_tokens: Num,
+    cache_creation: Lax<CacheCreation>,
     output_tokens_details: Lax<Details>,
 }
+
+/// "Breakdown of cached tokens by TTL"
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct CacheCreation {
+    ephemeral_5m_input_tokens: Num,
+    ephemeral_1h_input_tokens: Num,
+}
+
+impl Copy for Lax<CacheCreation> {}
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
@@ -122,7 +139,15 @@ impl Counted {
         set(&mut self.input, wire.input_tokens);
         set(&mut self.output, wire.output_tokens);
         set(&mut self.cache_read, wire.cache_read_input_tokens);
-        set(&mut self.cache_write, wire.cache_creation_input_tokens);
+        let by_age = wire.cache_creation.0.map(
+            |CacheCreation {
+                 ephemeral_5m_input_tokens: short,
+                 ephemeral_1h_input_tokens: long,
+             }| {
+                short.0.unwrap_or_default().saturating_add(long.0.unwrap_or_default())
+            },
+        );
+        set(&mut self.cache_write, Num(wire.cache_creation_input_tokens.0.or(by_age)));
         set(&mut self.reasoning, wire.output_tokens_details.0.unwrap_or_default().thinking_tokens);
     }
 

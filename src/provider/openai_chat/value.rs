@@ -94,6 +94,10 @@ impl OpenAiChat {
     /// after; until then every turn is an [`InvalidRequest`](ErrorKind::InvalidRequest) error.
     pub fn with_dialect(mut self, dialect: Dialect) -> Self {
         (self.dialect, self.dialect_is_set) = (dialect, true);
+        let vendors = Endpoint::new(dialect.base_url, PATH);
+        if let Ok(vendor) = &vendors {
+            self.caller = self.caller.of_vendor(vendor);
+        }
         if self.url_is_set {
             return self;
         }
@@ -103,7 +107,7 @@ impl OpenAiChat {
                 let error = Error::new(ErrorKind::InvalidRequest, message);
                 Some(error.with_parameter("base_url"))
             }
-            url => match Endpoint::new(url, PATH) {
+            _ => match vendors {
                 Ok(endpoint) => {
                     self.caller.endpoint = endpoint;
                     None

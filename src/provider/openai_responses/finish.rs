@@ -158,6 +158,9 @@ impl Items {
                 let told = told_words(&item.content.0);
                 self.differs |= words.all(&told, key, turn) == Agreement::Differs;
                 self.overfull |= words.is_overfull();
+                if item.phase.get() == Some("commentary") {
+                    turn.commentary(key);
+                }
                 slot.data = keep::message(raw, &item.content.0, after);
             }
             Kind::Reasoning(words) => {

@@ -79,6 +79,9 @@ pub(super) struct WireItem<'a> {
     pub(super) id: Str<'a>,
     #[serde(borrow)]
     pub(super) status: Str<'a>,
+    /// Of a message: `commentary` or `final_answer`.
+    #[serde(borrow)]
+    pub(super) phase: Str<'a>,
     #[serde(borrow)]
     pub(super) call_id: Str<'a>,
     #[serde(borrow)]

@@ -122,6 +122,14 @@ impl TurnBuilder {
         }
     }
 
+    /// Says that a text item is commentary and not part of the answer. Nothing if there is no such
+    /// item.
+    pub fn commentary(&mut self, index: u32) {
+        if let Some(block) = self.partial.block_mut(Key::Text(index)).filter(|_| !self.finished) {
+            block.item.commentary = true;
+        }
+    }
+
     /// What belongs to a reasoning item and goes back verbatim. Makes the item if it is not there:
     /// some providers send a signature without any words.
     pub fn reasoning_data(&mut self, index: u32, data: ProviderData) {

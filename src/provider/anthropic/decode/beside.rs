@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -19,6 +20,9 @@ struct Event<'a> {
     delta: Lax<Words<'a>>,
     #[serde(borrow)]
     usage: Lax<Counts<'a>>,
+    /// "Can arrive again on the final `message_delta`, after a server-side fallback".
+    #[serde(borrow)]
+    input_transformations: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -30,6 +34,8 @@ struct Words<'a> {
     stop_sequence: Option<&'a RawValue>,
     #[serde(borrow)]
     stop_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input_transformations: Option<&'a RawValue>,
     #[serde(borrow)]
     usage: Lax<Counts<'a>>,
 }
@@ -43,8 +49,8 @@ struct Counts<'a> {
     iterations: Option<&'a RawValue>,
 }
 
-/// The container that code ran in, the stop sequence, the details of a refusal, and of the usage
-/// what no turn counts: the server's own tools, and the models' passes where there were others
+/// The container that code ran in, the stop sequence, the details of a refusal, what of the request
+/// the vendor did not show to the model, and of the usage what no turn counts: the server's own tools, and the models' passes where there were others
 /// than those of the message. What comes later replaces what came before.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Beside {
@@ -54,6 +60,8 @@ pub(super) struct Beside {
     stop_sequence: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_details: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_transformations: Option<Json>,
     #[serde(skip_serializing_if = "Usage::is_empty")]
     usage: Usage,
 }
@@ -75,6 +83,9 @@ impl Beside {
         let usages =
             [message.as_ref().and_then(|message| message.usage.0.as_ref()), event.usage.0.as_ref()];
         usages.into_iter().flatten().for_each(|counts| self.usage.hear(counts));
+        let in_words = message.as_ref().and_then(|message| message.input_transformations);
+        let changed = event.input_transformations.or(in_words);
+        set(&mut self.input_transformations, changed.filter(|raw| !is_empty_array(raw)));
         for words in [message, delta].into_iter().flatten() {
             set(&mut self.container, words.container);
             set(&mut self.stop_sequence, words.stop_sequence);
@@ -92,8 +103,10 @@ impl Beside {
             beside: Beside,
         }
         let beside = std::mem::take(self);
-        let Beside { container, stop_sequence, stop_details, usage } = &beside;
-        let says = [container, stop_sequence, stop_details].iter().any(|said| said.is_some());
+        let Beside { container, stop_sequence, stop_details, input_transformations, usage } =
+            &beside;
+        let said = [container, stop_sequence, stop_details, input_transformations];
+        let says = said.iter().any(|said| said.is_some());
         let message = (says || !usage.is_empty()).then_some(Message { r#type: "message", beside });
         message.and_then(|message| Json::new(&message).ok())
     }
@@ -122,6 +135,10 @@ impl Usage {
     fn is_empty(&self) -> bool {
         self.server_tool_use.is_none() && self.iterations.is_none()
     }
+}
+
+fn is_empty_array(raw: &RawValue) -> bool {
+    serde_json::from_str::<Vec<IgnoredAny>>(raw.get()).is_ok_and(|elements| elements.is_empty())
 }
 
 fn set(to: &mut Option<Json>, from: Option<&RawValue>) {

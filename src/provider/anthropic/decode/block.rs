@@ -7,6 +7,7 @@ use super::own::{Own, kept};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData};
 use crate::provider::anthropic::wire::{Block as WireBlock, Delta};
+use crate::provider::fields::Fields;
 use crate::provider::lenient::{Lax, read};
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -90,7 +91,6 @@ impl Block {
                 turn.tool_call_args(key, delta.partial_json.or_empty());
             }
             ("input_json_delta", Self::Own(own)) => own.input(delta.partial_json.or_empty()),
-            ("compaction_delta", Self::Own(own)) => own.content(delta.content.or_empty()),
             ("citations_delta", Self::Text { citations }) => {
                 citations.extend(delta.citation.map(|citation| kept(citation.get())));
             }
@@ -100,6 +100,13 @@ impl Block {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Takes a delta of a compaction, which has fields that no other has.
+    pub(super) fn compacted(&mut self, delta: Fields) {
+        if let Self::Own(own) = self {
+            own.compacted(delta);
         }
     }
 

@@ -10,11 +10,12 @@ use serde_json::value::RawValue;
 
 use self::beside::Beside;
 use self::block::Block;
-use super::wire::{Counted, Delta, Event, Message};
+use super::wire::{Counted, Delta, Event, Message, RawDelta};
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure;
+use crate::provider::fields::Fields;
 use crate::provider::lenient::{Str, read};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
@@ -27,7 +28,8 @@ const MOST_OPEN: usize = 256;
 /// What a message says beside its blocks is the turn's last item, a
 /// [provider's own](crate::item::ItemKind::Other), where there is any of it: the container that
 /// code ran in, which the next request names again; the stop sequence that was met; the details of
-/// a refusal; the server's own tools in the usage, and its `iterations` if a model other than the
+/// a refusal; what of the request the vendor did not show to the model, which
+/// [`input_transformations`](super::input_transformations) reads; the server's own tools in the usage, and its `iterations` if a model other than the
 /// one that was asked, or a compaction, had some. [`Usage`](crate::Usage) counts what the vendor
 /// counts at the top level: the tokens of those other passes are not among them.
 ///
@@ -149,6 +151,17 @@ impl Decoder {
         Ok(())
     }
 
+    fn compacted(&mut self, index: u64, data: &str) {
+        let mut room = String::new();
+        let event: RawDelta<'_> = read(data, &mut room).unwrap_or_default();
+        let open = self.blocks.iter_mut().rfind(|(open, _)| *open == index);
+        if let Some((_, block)) = open
+            && let Some(delta) = event.delta.and_then(|delta| Fields::parse(delta.get()))
+        {
+            block.compacted(delta);
+        }
+    }
+
     fn block_stop(&mut self, index: u64, turn: &mut TurnBuilder) {
         if let Some(at) = self.blocks.iter().rposition(|(open, _)| *open == index) {
             let (_, block) = self.blocks.remove(at);
@@ -200,7 +213,13 @@ impl Decode for Decoder {
         let only = self.blocks.first().filter(|_| is_anybodys).map(|(open, _)| *open);
         let index = event.index.0.or(only).unwrap_or_default();
         match kind {
-            "content_block_delta" => self.block_delta(index, event.delta.0.as_ref(), turn)?,
+            "content_block_delta" => {
+                let delta = event.delta.0.as_ref();
+                self.block_delta(index, delta, turn)?;
+                if delta.and_then(|delta| delta.r#type.get()) == Some("compaction_delta") {
+                    self.compacted(index, frame.data);
+                }
+            }
             "content_block_start" => {
                 if let Some(block) = event.content_block {
                     self.block_start(index, block, turn)?;

@@ -4,7 +4,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::item::{Json, depth};
 use crate::provider::fields::Fields;
-use crate::provider::lenient::repaired;
+use crate::provider::lenient::{Str, repaired};
 
 /// What is nested deeper is kept as its text: a reader of JSON stops at 128 levels, and the value
 /// stands some levels deep in the record of a run.
@@ -18,12 +18,15 @@ pub(super) struct Own {
     input: String,
     content: String,
     citations: Vec<Json>,
+    /// Other fields of its deltas, the newest of each.
+    others: Fields,
 }
 
 impl Own {
     pub(super) fn new(began: &RawValue) -> Self {
         let (input, content) = (String::new(), String::new());
-        Self { began: began.get().into(), input, content, citations: Vec::new() }
+        let (citations, others) = (Vec::new(), Fields::default());
+        Self { began: began.get().into(), input, content, citations, others }
     }
 
     /// A piece of a server tool's input.
@@ -31,9 +34,18 @@ impl Own {
         self.input.push_str(piece);
     }
 
-    /// A piece of a compaction.
-    pub(super) fn content(&mut self, piece: &str) {
-        self.content.push_str(piece);
+    /// A delta of a compaction: a piece of its content, and what goes back verbatim.
+    pub(super) fn compacted(&mut self, delta: Fields) {
+        for (name, value) in delta.into_iter() {
+            match (name.as_str(), value.get()) {
+                ("type", _) | (_, "null") => {}
+                ("content", piece) => {
+                    let piece: Str<'_> = serde_json::from_str(piece).unwrap_or_default();
+                    self.content.push_str(piece.or_empty());
+                }
+                (name, _) => self.others.set(name, value),
+            }
+        }
     }
 
     pub(super) fn cite(&mut self, citation: &RawValue) {
@@ -46,8 +58,10 @@ impl Own {
             let read = Fields::parse(&self.began);
             read.or_else(|| Fields::parse(&repaired(&self.began)?))
         };
-        let added =
-            !(self.input.is_empty() && self.content.is_empty() && self.citations.is_empty());
+        let added = !(self.input.is_empty()
+            && self.content.is_empty()
+            && self.citations.is_empty()
+            && self.others.is_empty());
         let Some(mut fields) = added.then(fields).flatten() else { return kept(&self.began) };
         // An input that was cut off is kept as the text it is.
         let input = match serde_json::from_str::<&RawValue>(&self.input) {
@@ -64,6 +78,9 @@ impl Own {
             {
                 fields.set(name, value);
             }
+        }
+        for (name, value) in self.others.into_iter() {
+            fields.set(&name, value);
         }
         serde_json::to_string(&fields).map_or_else(|_| kept(&self.began), |whole| kept(&whole))
     }

@@ -68,6 +68,25 @@ use crate::request::{Cache, Request};
 /// [`Unsupported`](ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
 /// files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    encode_with(request, model, ChangedPrefix::Unsaid).map(|(body, _)| body)
+}
+
+/// What the vendor is to do with thoughts whose prefix has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChangedPrefix {
+    /// It is not told, and refuses the request.
+    Unsaid,
+    /// It does not show them to the model.
+    #[cfg(feature = "http")]
+    DropThoughts,
+}
+
+/// The body of a request, and the name of the beta feature that it uses.
+pub(super) fn encode_with(
+    request: &Request,
+    model: &str,
+    changed_prefix: ChangedPrefix,
+) -> Result<(Vec<u8>, Option<&'static str>), Error> {
     request.check()?;
     let mut context = Context::of(request, ToModel(model.to_owned()));
     if !context.peek().next().is_some_and(opens_user) {
@@ -95,7 +114,12 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     }
     let options = &request.options;
     let has_tools = !tools.is_empty() || options.extra.contains_key("tools");
-    let settings = Settings::of(options, has_tools)?;
+    let mut settings = Settings::of(options, has_tools)?;
+    let binds = match changed_prefix {
+        ChangedPrefix::Unsaid => false,
+        #[cfg(feature = "http")]
+        ChangedPrefix::DropThoughts => written.thinks() && settings.drop_thoughts(options, model),
+    };
     let mark = match options.cache {
         Cache::Off => None,
         Cache::Short => Some(Mark { ttl: None }),
@@ -114,7 +138,8 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let system = system.collect();
     let container = written.container();
     let body = Body { model, stream: true, settings, container, system, tools, messages: [] };
-    context.write(&body, written.into_array()?, &options.extra)
+    let body = context.write(&body, written.into_array()?, &options.extra)?;
+    Ok((body, binds.then_some(options::BINDING)))
 }
 
 #[derive(Serialize)]

@@ -63,12 +63,32 @@ enum Thinking {
     Disabled,
     Enabled {
         budget_tokens: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        block_binding: Option<BlockBinding>,
     },
-    /// The models that know it show no thoughts unless asked to.
     Adaptive {
-        display: &'static str,
+        /// The models that know it show no thoughts unless asked to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        block_binding: Option<BlockBinding>,
     },
 }
+
+/// "What happens when a thinking block this request sends back fails the conversation check",
+/// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/fix-bound-to-a-different-conversation>.
+#[derive(Serialize)]
+struct BlockBinding {
+    prefix_mismatch_behavior: &'static str,
+}
+
+/// The beta feature that knows of it.
+pub(super) const BINDING: &str = "thinking-binding-controls-2026-08-01";
+
+/// Models that think only when they are asked to: for them, asking is more than saying what
+/// becomes of earlier thoughts. The newer ones think by default.
+const THINKS_WHEN_ASKED: [&str; 5] =
+    ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
 #[derive(Serialize)]
 struct OutputConfig<'a> {
@@ -102,13 +122,14 @@ impl<'a> Settings<'a> {
                 return Err(unsupported(WIRE, name));
             }
         }
-        check(options)?;
+        check(options, options.reasoning)?;
         let asked = options.max_output_tokens.unwrap_or(MAX_TOKENS);
         let (thinking, effort, max_tokens) = match options.reasoning {
             None => (None, None, asked),
             Some(Reasoning::Off) => (Some(Thinking::Disabled), None, asked),
             Some(Reasoning::Effort(effort)) => {
-                let thinking = Thinking::Adaptive { display: "summarized" };
+                let display = Some("summarized");
+                let thinking = Thinking::Adaptive { display, block_binding: None };
                 (Some(thinking), Some(word(effort)), asked)
             }
             // The limit counts thoughts, too: where the budget would leave nothing of it, it is
@@ -116,7 +137,8 @@ impl<'a> Settings<'a> {
             Some(Reasoning::Budget(budget_tokens)) => {
                 let raised = asked.saturating_add(budget_tokens);
                 let max_tokens = if budget_tokens < asked { asked } else { raised };
-                (Some(Thinking::Enabled { budget_tokens }), None, max_tokens)
+                let thinking = Thinking::Enabled { budget_tokens, block_binding: None };
+                (Some(thinking), None, max_tokens)
             }
         };
         let format = match &options.output {
@@ -141,12 +163,41 @@ impl<'a> Settings<'a> {
     }
 }
 
+#[cfg(feature = "http")]
+impl Settings<'_> {
+    /// Asks that thoughts whose prefix has changed are not shown to the model, and says whether it
+    /// could be asked.
+    pub(super) fn drop_thoughts(&mut self, options: &Options, model: &str) -> bool {
+        if options.extra.contains_key("thinking") {
+            return false;
+        }
+        let drop = Some(BlockBinding { prefix_mismatch_behavior: "drop_block" });
+        match &mut self.thinking {
+            Some(
+                Thinking::Enabled { block_binding, .. } | Thinking::Adaptive { block_binding, .. },
+            ) => *block_binding = drop,
+            Some(Thinking::Disabled) => return false,
+            // "Adding it changes nothing else, since models with preserved thinking use adaptive
+            // thinking by default."
+            None => {
+                let by_default = Some(Reasoning::Effort(Effort::High));
+                let when_asked = THINKS_WHEN_ASKED.iter().any(|name| model.contains(name));
+                if when_asked || check(options, by_default).is_err() {
+                    return false;
+                }
+                self.thinking = Some(Thinking::Adaptive { display: None, block_binding: drop });
+            }
+        }
+        true
+    }
+}
+
 /// What the vendor refuses beside thinking: "`temperature` may only be set to 1 when thinking is
 /// enabled or in adaptive mode", "`top_k` must be unset", "`top_p` must be greater than or equal
 /// to 0.95 or unset", and a forced tool call beside a budget ("adaptive thinking supports forced
 /// tool use").
-fn check(options: &Options) -> Result<(), Error> {
-    let budget = match options.reasoning {
+fn check(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
+    let budget = match reasoning {
         None | Some(Reasoning::Off) => return Ok(()),
         Some(Reasoning::Effort(_)) => None,
         Some(Reasoning::Budget(budget)) => Some(budget),

@@ -24,6 +24,8 @@ pub(super) struct Known {
     pub(super) container: Option<String>,
     /// The tools that were called, each once.
     called: Vec<String>,
+    /// Whether there are thoughts among them.
+    thinks: bool,
 }
 
 /// The messages of a context, as far as they were not encoded before.
@@ -75,6 +77,11 @@ impl<'a> Written<'a> {
         names.into_iter()
     }
 
+    /// Whether any thoughts are sent.
+    pub(super) fn thinks(&self) -> bool {
+        self.known.thinks || has_thoughts(&self.messages)
+    }
+
     /// Puts the mark that moves on with the conversation: the next request begins with all up to
     /// here. What is closed ends with an assistant, so that it stands behind.
     pub(super) fn mark_moving(&mut self, mark: Mark) {
@@ -95,7 +102,8 @@ impl<'a> Written<'a> {
             for message in &closed {
                 elements.push(message)?;
             }
-            let state = Known { container, called };
+            let thinks = self.known.thinks || has_thoughts(&closed);
+            let state = Known { container, called, thinks };
             array.closed = Some(Closed { at, state, elements });
         }
         for message in &self.messages {
@@ -103,6 +111,10 @@ impl<'a> Written<'a> {
         }
         Ok(array)
     }
+}
+
+fn has_thoughts(messages: &[Message<'_>]) -> bool {
+    messages.iter().flat_map(|message| &message.content).any(Block::is_thought)
 }
 
 fn add_called(names: &mut Vec<String>, messages: &[Message<'_>]) {

@@ -1,0 +1,51 @@
+//! What the vendor changed in a request before its model saw it.
+
+use serde::Deserialize;
+
+use super::NAME;
+use crate::turn::Turn;
+
+/// One change that the vendor made to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct InputTransformation {
+    /// What was done: `thinking_dropped` for a block of thoughts that was not shown to the model.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The place of the block in the body of the request, for example `messages.1.content.0`.
+    #[serde(default)]
+    pub path: String,
+    /// Why, for example `prefix_binding_mismatch`: what stood before the block has changed.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// What the vendor changed in the request of this turn before its model saw it, in the order of
+/// the request. Empty for the turns of other providers.
+///
+/// ```
+/// use turnstream::TurnEvent;
+/// use turnstream::provider::anthropic;
+///
+/// fn log(event: &TurnEvent) {
+///     if let TurnEvent::TurnComplete { turn } = event {
+///         for change in anthropic::input_transformations(turn) {
+///             eprintln!("{}: {} ({})", change.path, change.kind, change.reason);
+///         }
+///     }
+/// }
+/// ```
+pub fn input_transformations(turn: &Turn) -> Vec<InputTransformation> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Message {
+        r#type: String,
+        input_transformations: Vec<serde_json::Value>,
+    }
+    let own = turn.items().iter().filter_map(|item| item.provider_data.as_deref());
+    let own = own.filter(|data| data.provider == NAME);
+    let messages = own.filter_map(|data| data.value.get::<Message>().ok());
+    let changes = messages.filter(|message| message.r#type == "message");
+    let changes = changes.flat_map(|message| message.input_transformations);
+    changes.filter_map(|change| serde_json::from_value(change).ok()).collect()
+}
