@@ -19,6 +19,10 @@ use crate::item::{Content, Json, ToolCall, ToolResult, TurnInfo};
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a mark of its own, and one field of the JSON"
+)]
 pub struct Item {
     /// What was said.
     #[serde(flatten)]

@@ -71,23 +71,21 @@ pub(super) type KeyHeader = fn(&Secret) -> (&'static str, String);
 impl Caller {
     /// Settings for the vendor's own address.
     pub(super) fn new(vendor: Endpoint) -> Self {
-        let caller = Self {
+        Self {
             http: HttpClient::shared(),
-            endpoint: vendor.clone(),
             key: None,
             timeouts: Timeouts::default(),
             retry: Policy::new(is_retried),
             headers: Vec::new(),
-            vendor: None,
+            vendor: vendors_host(&vendor),
             plain_http: false,
-        };
-        caller.of_vendor(&vendor)
+            endpoint: vendor,
+        }
     }
 
-    /// Sets the vendor's own address. One over plain http is that of a server of the user's.
-    pub(super) fn of_vendor(mut self, vendor: &Endpoint) -> Self {
-        self.vendor = (!vendor.is_plain()).then(|| vendor.host_name().to_owned());
-        self
+    /// Sets the vendor's own address.
+    pub(super) fn set_vendor(&mut self, vendor: &Endpoint) {
+        self.vendor = vendors_host(vendor);
     }
 
     /// Whether requests go to the vendor itself.
@@ -185,6 +183,11 @@ impl Caller {
         };
         Retrying::new(attempts, policy, allowed)
     }
+}
+
+/// The host of a vendor's address. One over plain http is that of a server of the user's.
+fn vendors_host(vendor: &Endpoint) -> Option<String> {
+    (!vendor.is_plain()).then(|| vendor.host_name().to_owned())
 }
 
 /// Of the headers, whose values may be secret, only the names are shown.

@@ -4,19 +4,23 @@ use std::collections::HashMap;
 
 use futures::{StreamExt, stream};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Reason, Transition};
 use turnstream::provider::{Provider, Reply, Scripted};
 #[cfg(feature = "schemars")]
 use turnstream::request::Output;
 use turnstream::stream::{JsonLine, LineError};
+use turnstream::testing::Wire;
 use turnstream::turn::{ParseError, StopReason};
 use turnstream::{
     Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Turn, TurnEvent, TurnEvents,
 };
 
+use crate::support::models::Bodies;
 #[cfg(feature = "schemars")]
 use crate::support::programs;
+use crate::support::wires::frames;
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 struct City {
@@ -438,4 +442,23 @@ fn the_example_corrects_twice_and_prints_the_review() {
     assert!(printed.contains("> Your last answer cannot be used: there are at most 5 stars."));
     assert!(printed.contains("(at `stars`)"), "{printed}");
     assert!(printed.ends_with("5 stars for the food: Great!\n"), "{printed}");
+}
+
+#[cfg(feature = "schemars")]
+#[tokio::test]
+async fn commentary_before_an_answer_is_not_part_of_a_typed_outcome() {
+    let said = |id: &str, phase: &str, text: &str| {
+        json!({ "type": "message", "id": id, "role": "assistant", "phase": phase,
+            "content": [{ "type": "output_text", "text": text, "annotations": [] }] })
+    };
+    let output = [said("msg_1", "commentary", "Let me see."), said("msg_2", "final_answer", "7")];
+    let done = |(at, item): (usize, &Value)| json!({ "type": "response.output_item.done", "output_index": at, "item": item });
+    let mut events: Vec<Value> = output.iter().enumerate().map(done).collect();
+    let response = json!({ "id": "r", "status": "completed", "output": output });
+    events.push(json!({ "type": "response.completed", "response": response }));
+    let events: Vec<String> = events.iter().map(Value::to_string).collect();
+    let model = Bodies::new(vec![vec![frames(&events)]], Wire::OpenAiResponses);
+    let outcome = Agent::new(model).with_output::<u32>().run("go").outcome().await;
+    assert_eq!((outcome.text.as_str(), outcome.turns), ("7", 1));
+    assert_eq!(outcome.parse::<u32>().unwrap(), 7);
 }

@@ -10,6 +10,7 @@
 //! | `http_retries` | which failed requests a provider over HTTP sends again by itself |
 //! | `closed_connections` | servers that close connections which are not in use |
 //! | `transport` | HTTP between a request and its turn: statuses, timeouts, broken bodies |
+//! | `transport_settings` | headers, keys, proxies and the client, the same for every provider |
 //! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
 
 #[cfg(feature = "http")]
@@ -30,3 +31,5 @@ mod retry;
 mod support;
 #[cfg(feature = "http")]
 mod transport;
+#[cfg(feature = "http")]
+mod transport_settings;

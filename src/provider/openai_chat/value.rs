@@ -96,7 +96,7 @@ impl OpenAiChat {
         (self.dialect, self.dialect_is_set) = (dialect, true);
         let vendors = Endpoint::new(dialect.base_url, PATH);
         if let Ok(vendor) = &vendors {
-            self.caller = self.caller.of_vendor(vendor);
+            self.caller.set_vendor(vendor);
         }
         if self.url_is_set {
             return self;

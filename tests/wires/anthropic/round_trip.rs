@@ -179,6 +179,18 @@ fn the_pieces_of_an_own_block_are_put_where_they_belong() {
     let block = r#"{"type":"compaction","content":null}"#;
     let turn = one_block(block, &[piece("It was "), piece("said.")], "compaction");
     assert_eq!(own(&turn), [r#"{"type":"compaction","content":"It was said."}"#]);
+    // What is encrypted goes back as it came.
+    let encrypted = |raw: &str| {
+        delta(
+            0,
+            &format!(r#"{{"type":"compaction_delta","content":null,"encrypted_content":{raw}}}"#),
+        )
+    };
+    let deltas = [encrypted("null"), piece("It."), encrypted(r#""b3Bh""#)];
+    let whole = r#"{"type":"compaction","content":"It.","encrypted_content":"b3Bh"}"#;
+    let turn = one_block(block, &deltas, "compaction");
+    assert_eq!(own(&turn), [whole]);
+    assert!(sent(alone(&turn)).contains(whole));
 }
 
 #[test]

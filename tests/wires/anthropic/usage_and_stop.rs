@@ -2,6 +2,7 @@
 
 use turnstream::Usage;
 use turnstream::item::StopReason;
+use turnstream::provider::anthropic;
 
 use super::fixture::*;
 
@@ -107,4 +108,52 @@ fn the_details_of_a_refusal_are_kept_and_not_sent() {
     assert_eq!(turn.stop_reason(), &StopReason::Refusal);
     assert_eq!(own(&turn), [format!(r#"{{"type":"message","stop_details":{details}}}"#)]);
     assert!(!sent(then_more(&turn)).contains("cyber"));
+}
+
+#[test]
+fn what_the_vendor_did_not_show_to_the_model_is_kept_and_read() {
+    let dropped = r#"{"type":"thinking_dropped","path":"messages.1.content.0","reason":"prefix_binding_mismatch"}"#;
+    let at_start = START.replace(
+        r#""content":[]"#,
+        &format!(r#""content":[],"input_transformations":[{dropped}]"#),
+    );
+    let delta = r#"{"stop_reason":"end_turn"}"#;
+    let mut events = ends(delta, "");
+    events[0] = at_start;
+    let turn = read(&events).unwrap();
+    assert_eq!(
+        own(&turn),
+        [format!(r#"{{"type":"message","input_transformations":[{dropped}]}}"#)]
+    );
+    let changes = anthropic::input_transformations(&turn);
+    let told: Vec<_> = changes.iter().map(|c| [&*c.kind, &*c.path, &*c.reason]).collect();
+    assert_eq!(told, [["thinking_dropped", "messages.1.content.0", "prefix_binding_mismatch"]]);
+    assert!(!sent(then_more(&turn)).contains("thinking_dropped"));
+    // It may come again at the end, from the model that has answered at last.
+    let again = dropped.replace("messages.1", "messages.3");
+    let top =
+        format!(r#"{{"type":"message_delta","delta":{delta},"input_transformations":[{again}]}}"#);
+    let last = events.len() - 2;
+    events[last] = top;
+    let changes = anthropic::input_transformations(&read(&events).unwrap());
+    assert_eq!(changes[0].path, "messages.3.content.0");
+    // Nothing was changed.
+    let none = START.replace(r#""content":[]"#, r#""content":[],"input_transformations":[]"#);
+    let mut events = ends(delta, "");
+    events[0] = none;
+    assert!(own(&read(&events).unwrap()).is_empty());
+}
+
+#[test]
+fn what_was_written_to_the_cache_is_counted_by_its_age_where_no_sum_is_told() {
+    let usage = |usage: &str| {
+        let turn =
+            read(&ends(r#"{"stop_reason":"end_turn"}"#, &format!(r#","usage":{usage}"#))).unwrap();
+        turn.usage().cache_write_input_tokens
+    };
+    let by_age =
+        r#""cache_creation":{"ephemeral_5m_input_tokens":3,"ephemeral_1h_input_tokens":4}"#;
+    assert_eq!(usage(&format!("{{{by_age}}}")), 7);
+    assert_eq!(usage(&format!(r#"{{{by_age},"cache_creation_input_tokens":9}}"#)), 9);
+    assert_eq!(usage(r#"{"cache_creation":null}"#), 0);
 }

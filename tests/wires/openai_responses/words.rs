@@ -421,3 +421,45 @@ fn an_event_that_is_no_json_is_a_breach_of_the_protocol() {
     let error = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
 }
+
+#[test]
+fn commentary_is_said_and_sent_back_and_is_not_part_of_the_answer() {
+    let phased = |id: &str, text: &str, phase: &str| {
+        let mut message = message(id, text);
+        message["phase"] = phase.into();
+        message
+    };
+    let (on_the_way, answer) = (
+        phased("msg_1", "Let me see. ", "commentary"),
+        phased("msg_2", "{\"n\":7}", "final_answer"),
+    );
+    let list = [
+        created(),
+        added(0, json!({ "type": "message", "id": "msg_1", "content": [], "role": "assistant" })),
+        text_delta(0, "Let me see. "),
+        done(0, on_the_way.clone()),
+        done(1, answer.clone()),
+        completed(json!([on_the_way.clone(), answer.clone()])),
+    ];
+    let turn = read(&list).unwrap();
+    assert_eq!(turn.text(), "Let me see. {\"n\":7}");
+    assert_eq!(turn.answer(), "{\"n\":7}");
+    assert_eq!(turn.parse::<std::collections::HashMap<String, u32>>().unwrap()["n"], 7);
+    let marks: Vec<_> = turn.items().iter().map(|item| item.commentary).collect();
+    assert_eq!(marks, [true, false]);
+    // The mark is part of what is stored.
+    let stored = serde_json::to_string(&turn).unwrap();
+    assert_eq!(serde_json::from_str::<turnstream::turn::Turn>(&stored).unwrap(), turn);
+    assert!(stored.contains(r#""commentary":true"#));
+    let mut items = vec![Item::user("x")];
+    items.extend(turn.to_history_items());
+    let request = Request::new(History::from_items("h", items));
+    let sent: Value = serde_json::from_slice(&encode(&request, MODEL).unwrap()).unwrap();
+    let sent_phases: Vec<_> =
+        sent["input"].as_array().unwrap().iter().map(|i| i["phase"].clone()).collect();
+    assert_eq!(sent_phases, [Value::Null, json!("commentary"), json!("final_answer")]);
+    // Without an answer the commentary is all that there is to read.
+    let only =
+        read(&[created(), done(0, on_the_way.clone()), completed(json!([on_the_way]))]).unwrap();
+    assert_eq!(only.answer(), "Let me see. ");
+}

@@ -77,7 +77,10 @@ pub(super) enum ChangedPrefix {
     /// It is not told, and refuses the request.
     Unsaid,
     /// It does not show them to the model.
-    #[cfg(feature = "http")]
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(dead_code, reason = "only a provider over HTTP knows whom it asks")
+    )]
     DropThoughts,
 }
 
@@ -117,7 +120,6 @@ pub(super) fn encode_with(
     let mut settings = Settings::of(options, has_tools)?;
     let binds = match changed_prefix {
         ChangedPrefix::Unsaid => false,
-        #[cfg(feature = "http")]
         ChangedPrefix::DropThoughts => written.thinks() && settings.drop_thoughts(options, model),
     };
     let mark = match options.cache {

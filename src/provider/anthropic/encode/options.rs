@@ -163,7 +163,6 @@ impl<'a> Settings<'a> {
     }
 }
 
-#[cfg(feature = "http")]
 impl Settings<'_> {
     /// Asks that thoughts whose prefix has changed are not shown to the model, and says whether it
     /// could be asked.

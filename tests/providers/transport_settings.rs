@@ -1,0 +1,363 @@
+//! What is set for the transport of any provider: headers, keys, proxies, the client.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use turnstream::error::AuthProblem;
+use turnstream::http::{HttpClient, reqwest};
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, Provider, Reply};
+use turnstream::stream::TurnEvents;
+use turnstream::testing::ModelServer;
+use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
+use turnstream::turn::Turn;
+use turnstream::{Error, ErrorKind, History, Item, Request};
+
+use crate::over_http::KEY;
+
+async fn ask(model: &dyn Provider) -> Result<Arc<Turn>, Error> {
+    ask_with(model, vec![Item::user("hi")]).await
+}
+
+async fn ask_with(model: &dyn Provider, items: Vec<Item>) -> Result<Arc<Turn>, Error> {
+    model.stream_turn(Request::new(History::from_items("h", items))).into_turn().await
+}
+
+/// A provider of each wire, with these settings.
+macro_rules! each {
+    (|$model:ident| $settings:expr) => {{
+        let all: Vec<Box<dyn Provider>> = vec![
+            {
+                let $model = Anthropic::new("claude-x");
+                Box::new($settings)
+            },
+            {
+                let $model = OpenAiChat::new("gpt-x");
+                Box::new($settings)
+            },
+            {
+                let $model = OpenAiResponses::new("o-x");
+                Box::new($settings)
+            },
+            {
+                let $model = Gemini::new("gemini-2.5-x");
+                Box::new($settings)
+            },
+        ];
+        all
+    }};
+}
+
+/// A server that keeps its requests and answers each with a refusal.
+async fn refusing(status: u16) -> LoopbackServer {
+    let body = r#"{"error":{"message":"no"}}"#;
+    LoopbackServer::start(move |_| HttpResponse::text(status, body)).await.unwrap()
+}
+
+fn last(server: &LoopbackServer) -> HttpRequest {
+    server.requests().pop().expect("a request")
+}
+
+#[tokio::test]
+async fn a_header_is_sent_by_every_provider_and_replaces_one_of_the_same_name() {
+    let server = refusing(400).await;
+    for model in each!(|m| m
+        .with_base_url(server.url())
+        .unwrap()
+        .with_api_key(KEY)
+        .with_header("X-Gateway", "first")
+        .with_header("x-gateway", "second")
+        .with_header("anthropic-version", "2030-01-01"))
+    {
+        ask(&*model).await.unwrap_err();
+        let request = last(&server);
+        let sent = |name: &str| -> Vec<String> {
+            let named = request.headers.iter().filter(|(known, _)| known == name);
+            named.map(|(_, value)| value.clone()).collect()
+        };
+        assert_eq!(sent("x-gateway"), ["second"]);
+        assert_eq!(sent("anthropic-version"), ["2030-01-01"]);
+    }
+}
+
+#[tokio::test]
+async fn headers_that_cannot_be_sent_are_refused_before_anything_is() {
+    let server = refusing(400).await;
+    for (name, value) in
+        [("a b", "c"), ("", "c"), ("x-a", "b\nc"), ("Content-Type", "text/plain"), ("accept", "*")]
+    {
+        let models = each!(|m| m.with_base_url(server.url()).unwrap().with_header(name, value));
+        for model in models {
+            let error = ask(&*model).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{name}: {error}");
+        }
+    }
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_secret_header_is_a_key_that_no_error_and_no_debug_text_shows() {
+    let server = LoopbackServer::start(|request| {
+        let told = request.header("x-portkey-api-key").unwrap_or_default().to_owned();
+        let token = request.header("authorization").unwrap_or_default().to_owned();
+        HttpResponse::text(400, format!("not `{told}` and `{token}`"))
+    })
+    .await
+    .unwrap();
+    let models = each!(|m| m
+        .with_base_url(server.url())
+        .unwrap()
+        .with_header("x-portkey-api-key", "pk-hunter22hunter22")
+        .with_header("authorization", "Bearer tok-hunter33hunter33"));
+    for model in models {
+        let error = ask(&*model).await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
+    }
+    let model = Anthropic::new("m").with_header("x-api-key", "sk-hunter22hunter22");
+    assert!(!format!("{model:?}").contains("hunter"), "{model:?}");
+}
+
+#[tokio::test]
+async fn a_missing_key_is_told_at_the_vendors_own_address_before_anything_is_sent() {
+    for model in each!(|m| m) {
+        let error = ask(&*model).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
+        assert_eq!(error.auth(), Some(AuthProblem::MissingKey));
+        assert!(error.message().ends_with("wants a key, and none is set"), "{error}");
+        assert!(!error.is_retryable() && error.status().is_none());
+    }
+    let error = ask(&OpenAiChat::new("m").with_dialect(Dialect::DEEPSEEK)).await.unwrap_err();
+    assert_eq!(error.message(), "api.deepseek.com wants a key, and none is set");
+    let error = ask(&Anthropic::new("m").with_api_key("")).await.unwrap_err();
+    assert_eq!(error.auth(), Some(AuthProblem::MissingKey));
+    // Elsewhere no key means no header of one.
+    let server = refusing(400).await;
+    for model in each!(|m| m.with_base_url(server.url()).unwrap()) {
+        ask(&*model).await.unwrap_err();
+        for name in ["authorization", "x-api-key", "api-key", "x-goog-api-key"] {
+            assert_eq!(last(&server).header(name), None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_goes_over_plain_http_to_this_machine_only_unless_that_is_allowed() {
+    let server = refusing(400).await;
+    let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let http = HttpClient::customized(move |client| client.resolve("gpu.example", address));
+    let url = format!("http://gpu.example:{port}");
+    let refused = |error: Error| {
+        assert_eq!(
+            (error.kind(), error.parameter()),
+            (ErrorKind::InvalidRequest, Some("base_url"))
+        );
+        assert!(error.message().contains("allow_plain_http"), "{error}");
+        assert!(!format!("{error:?}").contains(KEY));
+    };
+    let models =
+        each!(|m| m.with_http(http.clone()).with_base_url(&url).unwrap().with_api_key(KEY));
+    for model in models {
+        refused(ask(&*model).await.unwrap_err());
+    }
+    let models = each!(|m| m
+        .with_http(http.clone())
+        .with_base_url(&url)
+        .unwrap()
+        .with_header("x-token", "t-12345678"));
+    for model in models {
+        refused(ask(&*model).await.unwrap_err());
+    }
+    let named = format!("http://me:hunter22@gpu.example:{port}?key=k-12345678");
+    let model = Anthropic::new("m").with_http(http.clone()).with_base_url(named).unwrap();
+    refused(ask(&model).await.unwrap_err());
+    assert!(server.requests().is_empty());
+    // Allowed, or without anything to read.
+    let models = each!(|m| m
+        .with_http(http.clone())
+        .with_base_url(&url)
+        .unwrap()
+        .with_api_key(KEY)
+        .allow_plain_http());
+    for model in models {
+        assert_eq!(ask(&*model).await.unwrap_err().status(), Some(400));
+    }
+    for model in each!(|m| m.with_http(http.clone()).with_base_url(&url).unwrap()) {
+        assert_eq!(ask(&*model).await.unwrap_err().status(), Some(400));
+    }
+    for host in ["localhost", "127.0.0.1", "0.0.0.0"] {
+        let url = format!("http://{host}:{port}");
+        let model = Anthropic::new("m").with_base_url(url).unwrap().with_api_key(KEY);
+        assert_eq!(ask(&model).await.unwrap_err().status(), Some(400), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_is_customized_once_for_a_runtime_and_follows_no_redirect_even_so() {
+    let target = refusing(400).await;
+    let to = target.url();
+    let server = LoopbackServer::start(move |_| HttpResponse {
+        headers: vec![("location".to_owned(), to.clone())],
+        ..HttpResponse::text(307, "")
+    })
+    .await
+    .unwrap();
+    let called = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&called);
+    let http = HttpClient::customized(move |client| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        client.user_agent("mine/1").redirect(reqwest::redirect::Policy::limited(9))
+    });
+    assert_eq!(called.load(Ordering::Relaxed), 0, "before the first request");
+    let models = each!(|m| m.with_http(http.clone()).with_base_url(server.url()).unwrap());
+    for model in &models {
+        assert_eq!(ask(&**model).await.unwrap_err().status(), Some(307));
+        assert_eq!(last(&server).header("user-agent"), Some("mine/1"));
+    }
+    assert_eq!(called.load(Ordering::Relaxed), 1);
+    assert!(target.requests().is_empty());
+    let url = server.url();
+    let elsewhere = tokio::task::spawn_blocking(move || {
+        let model = Anthropic::new("m").with_http(http).with_base_url(url).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(ask(&model)).unwrap_err()
+    });
+    assert_eq!(elsewhere.await.unwrap().status(), Some(307));
+    assert_eq!(called.load(Ordering::Relaxed), 2, "once for each runtime");
+}
+
+#[tokio::test]
+async fn a_customization_that_panics_is_an_error_of_the_turn() {
+    let server = refusing(400).await;
+    let http = HttpClient::customized(|_| panic!("no good"));
+    let model = Anthropic::new("m").with_http(http).with_base_url(server.url()).unwrap();
+    let error = ask(&model.without_retries()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panic, "{error:?}");
+    assert!(error.message().contains("no good"));
+}
+
+/// An address that nothing listens on.
+fn nowhere() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+/// A client with this proxy for everything.
+fn through(proxy: &str) -> HttpClient {
+    let proxy = reqwest::Proxy::all(proxy).unwrap();
+    HttpClient::customized(move |client| client.proxy(proxy.clone()))
+}
+
+fn behind(proxy: &str, url: &str) -> Anthropic {
+    let model = Anthropic::new("m").with_http(through(proxy)).with_base_url(url).unwrap();
+    model.without_retries()
+}
+
+#[tokio::test]
+async fn an_error_of_a_proxy_names_the_proxy_and_not_its_password() {
+    let proxy = nowhere();
+    let with_password = proxy.replace("http://", "http://me:hunter22@");
+    for url in ["http://gateway.example", "https://gateway.example"] {
+        let error = ask(&behind(&with_password, url)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Connect, "{error:?}");
+        assert!(error.message().contains(&format!("the proxy {proxy}")), "{error}");
+        assert!(error.message().contains("gateway.example"), "{error}");
+        assert!(!format!("{error:?}").contains("hunter22"), "{error:?}");
+    }
+    // What the proxy itself says.
+    let refuses = refusing(407).await;
+    let error = ask(&behind(&refuses.url(), "http://gateway.example")).await.unwrap_err();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Auth, Some(407)));
+    let says = format!("the proxy {} answered with status 407", refuses.url());
+    assert!(error.message().starts_with(&says), "{error}");
+    for status in [403, 407, 502] {
+        let refuses = refusing(status).await;
+        let error = ask(&behind(&refuses.url(), "https://gateway.example")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Connect, "{error:?}");
+        let says = format!("the proxy {} did not connect to gateway.example", refuses.url());
+        assert!(error.message().starts_with(&says), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn requests_to_this_machine_go_through_no_proxy() {
+    let server = refusing(400).await;
+    for url in [server.url(), server.url().replace("127.0.0.1", "localhost")] {
+        let error = ask(&behind(&nowhere(), &url)).await.unwrap_err();
+        assert_eq!(error.status(), Some(400), "{error}");
+    }
+}
+
+// What depends on the vendor's own address.
+
+/// The vendor itself, on this machine, and what it was sent.
+async fn vendor(reply: impl Fn() -> Reply + Send + Sync + 'static) -> (ModelServer, Anthropic) {
+    let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap().lenient();
+    let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let http = HttpClient::customized(move |client| client.resolve("api.anthropic.com", address));
+    let model = Anthropic::new("claude-fable-5-1").with_http(http).with_api_key(KEY);
+    let model = model.with_base_url(format!("http://api.anthropic.com:{port}")).unwrap();
+    (server, model.allow_plain_http())
+}
+
+/// What was said, a turn with signed thoughts, and what was said then.
+async fn with_thoughts(model: &Anthropic) -> Vec<Item> {
+    let turn = ask(model).await.unwrap();
+    let mut items = vec![Item::user("hi")];
+    items.extend(turn.to_history_items());
+    items.push(Item::user("go on"));
+    items
+}
+
+#[tokio::test]
+async fn thoughts_whose_prefix_has_changed_are_dropped_by_the_vendor_unless_it_is_not_asked_to() {
+    use turnstream::request::{Options, Reasoning};
+    let (server, model) = vendor(|| Reply::new().think("hm").say("hi")).await;
+    let items = with_thoughts(&model).await;
+    let asked = Mutex::new(0);
+    let binding = async |model: &Anthropic, items: Vec<Item>, options: Options| {
+        let request = Request::new(History::from_items("h", items)).with_options(options);
+        model.stream_turn(request).into_turn().await.unwrap();
+        *asked.lock().unwrap() += 1;
+        server.requests().pop().unwrap()["thinking"].clone()
+    };
+    let drop = serde_json::json!({ "prefix_mismatch_behavior": "drop_block" });
+    let options = |reasoning| Options { reasoning, ..Options::default() };
+    // Without any thoughts there is nothing to say.
+    let first = binding(&model, vec![Item::user("x")], options(None)).await;
+    assert!(first.is_null(), "{first}");
+    let by_default = binding(&model, items.clone(), options(None)).await;
+    assert_eq!(by_default, serde_json::json!({ "type": "adaptive", "block_binding": drop }));
+    let budget = options(Some(Reasoning::Budget(2048)));
+    assert_eq!(binding(&model, items.clone(), budget).await["block_binding"], drop);
+    let off = binding(&model, items.clone(), options(Some(Reasoning::Off))).await;
+    assert_eq!(off, serde_json::json!({ "type": "disabled" }));
+    let mut own = options(None);
+    own.extra.insert("thinking".into(), serde_json::json!({ "type": "adaptive" }));
+    assert!(binding(&model, items.clone(), own).await["block_binding"].is_null());
+    let unasked = model.clone().without_drop_block();
+    assert!(binding(&unasked, items.clone(), options(None)).await.is_null());
+    // A server of another's may not know it.
+    let elsewhere = Anthropic::new("claude-fable-5-1").with_base_url(server.url()).unwrap();
+    assert!(binding(&elsewhere, items, options(None)).await.is_null());
+}
+
+#[tokio::test]
+async fn the_beta_header_of_drop_block_is_sent_with_it_and_beside_those_that_were_asked_for() {
+    let server = refusing(400).await;
+    let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let http = HttpClient::customized(move |client| client.resolve("api.anthropic.com", address));
+    let model = Anthropic::new("claude-fable-5-1").with_http(http).with_api_key(KEY);
+    let model = model.with_base_url(format!("http://api.anthropic.com:{port}")).unwrap();
+    let model = model.allow_plain_http().with_beta("one-2026-01-01");
+    let (_thinker, thinking) = vendor(|| Reply::new().think("hm").say("hi")).await;
+    let items = with_thoughts(&thinking).await;
+    ask(&model).await.unwrap_err();
+    assert_eq!(last(&server).header("anthropic-beta"), Some("one-2026-01-01"));
+    ask_with(&model, items).await.unwrap_err();
+    let both = "one-2026-01-01,thinking-binding-controls-2026-08-01";
+    assert_eq!(last(&server).header("anthropic-beta"), Some(both));
+}
