@@ -1,14 +1,13 @@
 //! `count_lines`: how many lines there are, and which file has most of them.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::io;
 
 use serde::{Deserialize, Serialize};
-use turnstream::tool::{Tool, ToolOutput};
+use turnstream::tool::{Tool, ToolContext, ToolOutput};
 
 use crate::tools::per_file::{PerFile, Walk, stream_updates};
-use crate::tools::root::{Place, Root, is_binary};
+use crate::tools::root::{Place, Root, in_pieces, is_binary};
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Args {
@@ -44,15 +43,15 @@ struct Count {
 }
 
 impl PerFile for Count {
-    fn look_at(&mut self, path: &Path, place: &Place) {
-        let Ok(Some(lines)) = lines_of(path) else {
+    fn look_at(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext) {
+        let Ok(Some(lines)) = file.and_then(|file| lines_of(file, cx)) else {
             self.skipped += 1;
             return;
         };
         self.total += lines;
         self.files += 1;
         if self.longest.as_ref().is_none_or(|(_, most)| lines > *most) {
-            self.longest = Some((place.name_of(path), lines));
+            self.longest = Some((path.to_owned(), lines));
         }
     }
 
@@ -91,19 +90,13 @@ struct Report<'a> {
 }
 
 /// How many lines a file has, a last one without a line break included; `None` if it is no text.
-fn lines_of(path: &Path) -> io::Result<Option<u64>> {
-    let mut file = File::open(path)?;
-    let mut buffer = vec![0; 64 * 1024];
-    let (mut lines, mut last, mut first) = (0, b'\n', true);
-    loop {
-        let read = file.read(&mut buffer)?;
-        let bytes = &buffer[..read];
-        let Some(end) = bytes.last() else { break };
-        if std::mem::take(&mut first) && is_binary(bytes) {
-            return Ok(None);
-        }
+fn lines_of(file: File, cx: &ToolContext) -> io::Result<Option<u64>> {
+    let (mut lines, mut last, mut binary, mut first) = (0, b'\n', false, true);
+    in_pieces(file, cx, |bytes| {
+        binary = std::mem::take(&mut first) && is_binary(bytes);
         lines += bytes.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
-        last = *end;
-    }
-    Ok(Some(lines + u64::from(last != b'\n')))
+        last = bytes.last().copied().unwrap_or(last);
+        !binary
+    })?;
+    Ok((!binary).then(|| lines + u64::from(last != b'\n')))
 }

@@ -1,15 +1,13 @@
 //! `list_directory` and `read_file`.
 
 use std::fmt::Write;
-use std::fs::{self, File};
-use std::io::Read;
 
 use serde::Deserialize;
-use turnstream::tool::Tool;
+use turnstream::tool::{Tool, ToolContext};
 
 use crate::text::one_line;
 use crate::tools::blocking;
-use crate::tools::root::{Kind, Root, is_binary, sorted};
+use crate::tools::root::{Kind, Root, Unread, is_binary, read_whole};
 
 /// At most so many entries are listed.
 const ENTRIES: usize = 500;
@@ -36,25 +34,19 @@ pub(crate) fn list_directory(root: Root) -> Tool {
 
 fn list(root: &Root, args: &List) -> Result<String, String> {
     let place = root.find(args.path.as_deref())?;
-    let name = place.name();
-    if !place.path().is_dir() {
-        return Err(format!("`{name}` is not a directory. Call `read_file` to read a file."));
-    }
-    let entries = sorted(place.path()).map_err(|error| format!("`{name}`: {error}"))?;
+    let entries = place.entries()?;
     let mut lines: Vec<String> = Vec::new();
-    for (path, kind) in entries.iter().rev().take(ENTRIES) {
-        let entry = one_line(&path.file_name().unwrap_or_default().to_string_lossy(), 255);
+    for (name, kind) in entries.iter().take(ENTRIES) {
+        let entry = one_line(&name.to_string_lossy(), 255);
         lines.push(match kind {
             Kind::Directory => format!("{entry}/"),
-            Kind::File => {
-                let bytes = fs::metadata(path).map_or(0, |meta| meta.len());
-                format!("{entry} ({bytes} bytes)")
-            }
-            Kind::Other => format!("{entry} (a link or a special file)"),
+            Kind::File(bytes) => format!("{entry} ({bytes} bytes)"),
+            Kind::Link => format!("{entry} (a link)"),
+            Kind::Other => format!("{entry} (a special file)"),
         });
     }
     match entries.len() {
-        0 => lines.push(format!("`{name}` is empty.")),
+        0 => lines.push(format!("`{}` is empty.", place.name())),
         all if all > ENTRIES => lines.push(format!("… and {} more", all - ENTRIES)),
         _ => {}
     }
@@ -75,30 +67,22 @@ struct Lines {
 
 pub(crate) fn read_file(root: Root) -> Tool {
     let about = "Reads a text file, or a range of its lines, each with its number.";
-    Tool::new("read_file", about, move |args: Lines, _cx| {
+    Tool::new("read_file", about, move |args: Lines, cx| {
         let root = root.clone();
-        blocking(move || read(&root, &args))
+        blocking(move || read(&root, &args, &cx))
     })
 }
 
-fn read(root: &Root, args: &Lines) -> Result<String, String> {
+fn read(root: &Root, args: &Lines, cx: &ToolContext) -> Result<String, String> {
     let place = root.find(Some(&args.path))?;
     let name = place.name();
-    let unreadable = |error| format!("`{name}` cannot be read: {error}");
-    let meta = fs::metadata(place.path()).map_err(unreadable)?;
-    if !meta.is_file() {
-        return Err(format!("`{name}` is not a file. Call `list_directory` to see what there is."));
-    }
-    if meta.len() > LARGEST {
-        return Err(format!(
-            "`{name}` is too large to read ({} bytes). Call `search_text` or `count_lines`.",
-            meta.len()
-        ));
-    }
-    let mut bytes = Vec::new();
-    let file = File::open(place.path()).map_err(unreadable)?;
-    // The file may have grown since.
-    file.take(LARGEST).read_to_end(&mut bytes).map_err(unreadable)?;
+    let bytes = read_whole(place.open()?, LARGEST, cx).map_err(|why| match why {
+        Unread::TooLarge(bytes) => format!(
+            "`{name}` has {bytes} bytes, and a file of more than {LARGEST} is not read. Call \
+             `count_lines` for the number of its lines."
+        ),
+        Unread::Failed(error) => format!("`{name}` cannot be read: {error}"),
+    })?;
     if is_binary(&bytes) {
         return Err(format!("`{name}` is a binary file."));
     }

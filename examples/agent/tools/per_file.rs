@@ -1,6 +1,7 @@
 //! Work on many files: in parts, with a report of progress between two parts.
 
-use std::path::Path;
+use std::fs::File;
+use std::io;
 
 use async_stream::stream;
 use futures::Stream;
@@ -20,7 +21,8 @@ const MOST: usize = 50_000;
 
 /// What is done with each file.
 pub(crate) trait PerFile: Send + 'static {
-    fn look_at(&mut self, path: &Path, place: &Place);
+    /// The file as it was opened, and its path.
+    fn look_at(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext);
 
     /// How far it is, in a few words.
     fn so_far(&self) -> String;
@@ -58,7 +60,7 @@ impl Walk {
 }
 
 /// Looks at the files one after the other. Nothing is read before the first poll, and a drop ends
-/// the work behind the file that is being read.
+/// the work within the file that is being read.
 pub(crate) fn stream_updates<W: PerFile>(
     start: impl FnOnce() -> Result<(W, Place, Files), String> + Send + 'static,
     cx: ToolContext,
@@ -79,11 +81,11 @@ pub(crate) fn stream_updates<W: PerFile>(
             let cx = cx.clone();
             let part = blocking(move || {
                 let before = walk.seen;
-                for path in walk.files.by_ref().take(size.min(MOST - before)) {
+                for (file, path) in walk.files.by_ref().take(size.min(MOST - before)) {
                     if cx.is_cancelled() {
                         break;
                     }
-                    work.look_at(&path, &place);
+                    work.look_at(file, &path, &cx);
                     walk.seen += 1;
                 }
                 let more = walk.seen == before + size && walk.seen < MOST;

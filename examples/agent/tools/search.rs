@@ -1,15 +1,14 @@
 //! `search_text`: in which files and lines a text stands.
 
-use std::fs::{self, File};
-use std::io::Read;
-use std::path::Path;
+use std::fs::File;
+use std::io;
 
 use serde::{Deserialize, Serialize};
-use turnstream::tool::{Tool, ToolOutput};
+use turnstream::tool::{Tool, ToolContext, ToolOutput};
 
 use crate::text::one_line;
 use crate::tools::per_file::{PerFile, Walk, stream_updates};
-use crate::tools::root::{Place, Root, is_binary};
+use crate::tools::root::{Place, Root, is_binary, read_whole};
 
 /// At most so many hits are shown, and so many of one file. All are counted.
 const SHOWN: usize = 40;
@@ -72,8 +71,9 @@ impl Search {
 }
 
 impl PerFile for Search {
-    fn look_at(&mut self, path: &Path, place: &Place) {
-        let Some(bytes) = read_text(path) else {
+    fn look_at(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext) {
+        let bytes = file.ok().and_then(|file| read_whole(file, LARGEST, cx).ok());
+        let Some(bytes) = bytes.filter(|bytes| !is_binary(bytes)) else {
             self.skipped += 1;
             return;
         };
@@ -84,7 +84,7 @@ impl PerFile for Search {
             }
             found += 1;
             if found <= SHOWN_OF_A_FILE && self.hits.len() < SHOWN {
-                let (file, text) = (place.name_of(path), one_line(line, 200));
+                let (file, text) = (path.to_owned(), one_line(line, 200));
                 self.hits.push(Hit { file, line: at + 1, text });
             }
         }
@@ -126,13 +126,4 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     hits: &'a [Hit],
-}
-
-fn read_text(path: &Path) -> Option<Vec<u8>> {
-    let small = fs::metadata(path).is_ok_and(|meta| meta.len() <= LARGEST);
-    let file = small.then(|| File::open(path).ok()).flatten()?;
-    let mut bytes = Vec::new();
-    // The file may have grown since, and some have no size to tell.
-    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
-    (!is_binary(&bytes)).then_some(bytes)
 }

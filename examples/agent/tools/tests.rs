@@ -9,7 +9,7 @@ use turnstream::event::ToolEvent;
 use turnstream::item::ToolCall;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnEvents;
-use turnstream::tool::{Gate, Verdict};
+use turnstream::tool::{Gate, Tool, ToolContext, Verdict};
 use turnstream::{History, Request};
 
 /// A directory of its own, gone when dropped. What is to be out of reach stands beside `work`.
@@ -306,8 +306,10 @@ async fn nothing_is_written_through_a_link() {
     symlink(temp.0.join("out"), temp.work().join("dir")).unwrap();
     symlink("../out/new.txt", temp.work().join("dangling.txt")).unwrap();
     symlink("in.txt", temp.work().join("inner.txt")).unwrap();
+    symlink(".", temp.work().join("inside")).unwrap();
     for (path, words) in [
-        ("dir/new.txt", "outside the working directory"),
+        ("dir/new.txt", "through a link"),
+        ("inside/new.txt", "through a link"),
         ("dangling.txt", "not a plain file"),
         ("inner.txt", "not a plain file"),
     ] {
@@ -318,3 +320,160 @@ async fn nothing_is_written_through_a_link() {
     assert!(fs::read_dir(temp.0.join("out")).unwrap().next().is_none());
     assert_eq!(fs::read_to_string(temp.work().join("in.txt")).unwrap(), "inside");
 }
+
+/// Swaps a directory for a link to a folder outside, and back, until it is dropped.
+#[cfg(unix)]
+struct Swapping {
+    stop: Arc<std::sync::atomic::AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+#[cfg(unix)]
+impl Swapping {
+    fn start(temp: &Temp) -> Self {
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (work, out) = (temp.work(), temp.0.join("out"));
+        let (dir, aside) = (work.join("dir"), work.join("aside"));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                fs::rename(&dir, &aside).unwrap();
+                std::os::unix::fs::symlink(&out, &dir).unwrap();
+                fs::remove_file(&dir).unwrap();
+                fs::rename(&aside, &dir).unwrap();
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Swapping {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn of_2000_writes_through_a_directory_that_is_swapped_for_a_link_none_lands_outside() {
+    let temp = Temp::new().with("dir/old.txt", "old");
+    fs::create_dir(temp.0.join("out")).unwrap();
+    let swapping = Swapping::start(&temp);
+    for n in 0..2_000 {
+        let input = json!({ "path": format!("dir/{n}.txt"), "text": "x" });
+        // Where the directory is not there, or is a link, nothing is written.
+        let _ = temp.call("write_file", input).await;
+    }
+    drop(swapping);
+    let outside: Vec<_> = fs::read_dir(temp.0.join("out")).unwrap().collect();
+    assert!(outside.is_empty(), "{} files: {outside:?}", outside.len());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn of_2000_reads_through_a_directory_that_is_swapped_for_a_link_none_sees_a_file_outside() {
+    let temp = Temp::new().with("dir/file.txt", "inside\n");
+    fs::create_dir(temp.0.join("out")).unwrap();
+    fs::write(temp.0.join("out/file.txt"), "a secret\n").unwrap();
+    let _swapping = Swapping::start(&temp);
+    for n in 0..2_000 {
+        let (tool, path) = match n % 4 {
+            0 => ("search_text", "."),
+            1 => ("search_text", "dir"),
+            _ => ("read_file", "dir/file.txt"),
+        };
+        let found = temp.call(tool, arguments(path)).await;
+        assert!(!found.as_ref().is_ok_and(|found| found.contains("a secret")), "{found:?}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_write_replaces_the_file_under_this_name_only_and_keeps_its_permissions() {
+    use std::os::unix::fs::PermissionsExt;
+    let temp = Temp::new().with("in.txt", "old");
+    fs::hard_link(temp.work().join("in.txt"), temp.0.join("outside.txt")).unwrap();
+    let mode = fs::Permissions::from_mode(0o640);
+    fs::set_permissions(temp.work().join("in.txt"), mode).unwrap();
+    let input = json!({ "path": "in.txt", "text": "new" });
+    temp.call("write_file", input).await.unwrap();
+    assert_eq!(fs::read_to_string(temp.0.join("outside.txt")).unwrap(), "old");
+    let meta = fs::metadata(temp.work().join("in.txt")).unwrap();
+    assert_eq!((meta.len(), meta.permissions().mode() & 0o777), (3, 0o640));
+    assert_eq!(fs::read_dir(temp.work()).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pipe_is_neither_waited_for_nor_written_to() {
+    let temp = Temp::new().with("in.txt", "a secret\n");
+    let pipe = temp.work().join("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+    for (tool, words) in [
+        ("read_file", "is not a file"),
+        ("search_text", "neither a file nor a directory"),
+        ("count_lines", "neither a file nor a directory"),
+        ("list_directory", "is not a directory"),
+    ] {
+        let error = temp.call(tool, arguments("pipe")).await.unwrap_err();
+        assert!(error.contains(words), "{tool}: {error}");
+    }
+    let error = temp.call("write_file", json!({ "path": "pipe", "text": "x" })).await.unwrap_err();
+    assert!(error.contains("not a plain file"), "{error}");
+    assert_eq!(temp.json("search_text", json!({ "query": "secret" })).await["lines"], 1);
+    let list = temp.call("list_directory", json!({})).await.unwrap();
+    assert!(list.contains("pipe (a special file)"), "{list}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_too_large_is_refused_with_its_size_and_the_limit() {
+    let temp = Temp::new();
+    let file = fs::File::create(temp.work().join("large")).unwrap();
+    file.set_len(16 * 1024 * 1024 + 1).unwrap();
+    let error = temp.call("read_file", json!({ "path": "large" })).await.unwrap_err();
+    assert!(error.contains("16777217 bytes") && error.contains("more than 16777216"), "{error}");
+}
+
+#[tokio::test]
+async fn reading_a_file_stops_when_its_call_is_cancelled() {
+    let (sender, mut contexts) = tokio::sync::mpsc::channel(1);
+    let tool = Tool::new("cancelled", "", move |_: Nothing, cx: ToolContext| {
+        let sender = sender.clone();
+        async move {
+            sender.send(cx).await.unwrap();
+            std::future::pending::<String>().await
+        }
+    });
+    let history = History::with_id("h");
+    let model = Scripted::new([Reply::new().call("cancelled", json!({}))]);
+    let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
+    let kit = turnstream::Toolkit::new([tool]);
+    let mut run = kit.run(&history, &turn);
+    let _started = run.next().await;
+    let cx = tokio::select! {
+        cx = contexts.recv() => cx.unwrap(),
+        event = run.next() => panic!("{event:?}"),
+    };
+    let mut pieces = 0;
+    let endless = std::io::repeat(b'x');
+    let mut run = Some(run);
+    let stopped = super::root::in_pieces(endless, &cx, |_| {
+        pieces += 1;
+        if pieces == 3 {
+            // The owner of the run drops it.
+            run.take();
+        }
+        pieces < 1_000
+    });
+    assert!(stopped.unwrap_err().to_string().contains("cancelled"));
+    assert_eq!(pieces, 3);
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}

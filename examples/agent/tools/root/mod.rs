@@ -1,0 +1,451 @@
+//! The working directory, and the law that nothing outside of it is read or written.
+//!
+//! It is opened once, and every path of the model is walked from there, directory by directory, each
+//! opened relative to the one before it and never through a link: a directory that is swapped for a
+//! link in the middle is an error and no way out. A link is read, and its target walked like the rest,
+//! so that a link that stays inside works for reading; nothing is written through one. A directory
+//! that is itself moved away in the middle stays the one that is looked at.
+
+#[cfg(not(unix))]
+#[path = "other.rs"]
+mod dir;
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod dir;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use turnstream::tool::ToolContext;
+
+use crate::text::one_line;
+use dir::Dir;
+
+/// A path that leads through more links than this one leads in a circle.
+const MOST_LINKS: usize = 40;
+
+/// The directory that tools may look at. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Root(Arc<Opened>);
+
+struct Opened {
+    /// As it was given and as it is without links: what an absolute path may begin with.
+    names: Vec<PathBuf>,
+    dir: Result<Arc<Dir>, String>,
+}
+
+/// Something that was found to be inside.
+pub(crate) struct Place {
+    name: PathBuf,
+    found: Found,
+}
+
+enum Found {
+    Directory(Arc<Dir>),
+    /// A file, or something that is neither a file nor a directory: an entry of its directory.
+    Entry(Arc<Dir>, OsString, Kind),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    /// With its size in bytes.
+    File(u64),
+    Directory,
+    Link,
+    /// Something that is not read, such as a pipe or a device.
+    Other,
+}
+
+/// What becomes of a link on the way.
+#[derive(Clone, Copy, PartialEq)]
+enum Links {
+    Followed,
+    Refused,
+}
+
+impl Root {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        let dir = Dir::open(&path)
+            .map(Arc::new)
+            .map_err(|error| format!("the working directory cannot be read: {error}"));
+        let real = path.canonicalize().ok();
+        Self(Arc::new(Opened { names: std::iter::once(path).chain(real).collect(), dir }))
+    }
+
+    /// Finds what a model named; nothing means the working directory itself.
+    pub(crate) fn find(&self, given: Option<&str>) -> Result<Place, String> {
+        let given = given.filter(|given| !given.trim().is_empty()).unwrap_or(".");
+        self.walk(Path::new(given), Links::Followed)
+    }
+
+    /// Where a file goes that a model wants to write: an entry, there or not, of a directory that is
+    /// there.
+    pub(crate) fn entry(&self, given: &str) -> Result<Entry, String> {
+        let path = Path::new(given);
+        let Some(file) = path.file_name().filter(|_| !given.ends_with(['/', '\\'])) else {
+            return Err(format!("`{}` does not name a file", one_line(given, 100)));
+        };
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let parent = self.walk(parent, Links::Refused)?;
+        let name = one_line(&written(&parent.name.join(file)), 200);
+        match parent.found {
+            Found::Directory(dir) => Ok(Entry { dir, file: file.to_owned(), name }),
+            Found::Entry(..) => Err(format!("`{}` is not a directory", parent.name())),
+        }
+    }
+
+    fn walk(&self, given: &Path, links: Links) -> Result<Place, String> {
+        let named = one_line(&given.to_string_lossy(), 100);
+        let outside = || {
+            format!(
+                "`{named}` is outside the working directory and cannot be read. Give a path \
+                 inside it, relative to it, for example `.` or `src`."
+            )
+        };
+        let failed = |error: &io::Error| match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "there is no `{named}` in the working directory. Call `list_directory` to see \
+                 what there is."
+            ),
+            _ => format!("`{named}` cannot be read: {error}"),
+        };
+        let root = self.0.dir.as_ref().map_err(Clone::clone)?;
+        // The directories from the root to where the walk is, and what is left of the path.
+        let mut at: Vec<(OsString, Arc<Dir>)> = Vec::new();
+        let mut rest = Vec::new();
+        let mut last = None;
+        let mut followed = 0;
+        self.push(given, &mut at, &mut rest).ok_or_else(outside)?;
+        while let Some(step) = rest.pop() {
+            let here = Arc::clone(at.last().map_or(root, |(_, dir)| dir));
+            let name = match step {
+                Step::Up if at.pop().is_none() => return Err(outside()),
+                Step::Up => continue,
+                Step::Down(name) => name,
+            };
+            let kind = here.kind(&name).map_err(|error| failed(&error))?;
+            match kind {
+                Kind::Link if links == Links::Refused => {
+                    return Err(format!("`{named}` leads through a link, and so is not written"));
+                }
+                Kind::Link => {
+                    followed += 1;
+                    if followed > MOST_LINKS {
+                        return Err(format!("`{named}` leads through too many links"));
+                    }
+                    let target = here.link(&name).map_err(|error| failed(&error))?;
+                    self.push(&target, &mut at, &mut rest).ok_or_else(outside)?;
+                }
+                Kind::Directory => {
+                    // If it was swapped since, this fails.
+                    let dir = here.enter(&name).map_err(|error| failed(&error))?;
+                    at.push((name, Arc::new(dir)));
+                }
+                Kind::File(_) | Kind::Other if rest.is_empty() => {
+                    last = Some((here, name, kind));
+                }
+                Kind::File(_) | Kind::Other => {
+                    return Err(format!("`{named}` cannot be read: a part of it is a file"));
+                }
+            }
+        }
+        let mut name: PathBuf = at.iter().map(|(name, _)| name).collect();
+        let found = match last {
+            Some((dir, file, kind)) => {
+                name.push(&file);
+                Found::Entry(dir, file, kind)
+            }
+            None => Found::Directory(at.pop().map_or_else(|| Arc::clone(root), |(_, dir)| dir)),
+        };
+        Ok(Place { name, found })
+    }
+
+    /// Puts a path before what is left to walk. `None` if it is absolute and begins elsewhere.
+    fn push(
+        &self,
+        path: &Path,
+        at: &mut Vec<(OsString, Arc<Dir>)>,
+        rest: &mut Vec<Step>,
+    ) -> Option<()> {
+        let path = match path.has_root() {
+            false => path,
+            true => {
+                at.clear();
+                self.0.names.iter().find_map(|name| path.strip_prefix(name).ok())?
+            }
+        };
+        let before = rest.len();
+        for component in path.components() {
+            match component {
+                Component::CurDir => {}
+                Component::ParentDir => rest.push(Step::Up),
+                Component::Normal(name) => rest.push(Step::Down(name.to_owned())),
+                Component::RootDir | Component::Prefix(_) => return None,
+            }
+        }
+        rest[before..].reverse();
+        Some(())
+    }
+}
+
+enum Step {
+    Up,
+    Down(OsString),
+}
+
+impl Place {
+    /// The path as the model names it.
+    pub(crate) fn name(&self) -> String {
+        written(&self.name)
+    }
+
+    /// Its entries, in order; an error if it is not a directory.
+    pub(crate) fn entries(&self) -> Result<Vec<(OsString, Kind)>, String> {
+        match &self.found {
+            Found::Directory(dir) => {
+                sorted(dir).map_err(|error| format!("`{}`: {error}", self.name()))
+            }
+            Found::Entry(..) => {
+                let name = self.name();
+                Err(format!("`{name}` is not a directory. Call `read_file` to read a file."))
+            }
+        }
+    }
+
+    /// The file itself, opened; an error if it is something else.
+    pub(crate) fn open(&self) -> Result<File, String> {
+        let name = self.name();
+        match &self.found {
+            Found::Entry(dir, file, Kind::File(_)) => {
+                dir.file(file).map_err(|error| format!("`{name}` cannot be read: {error}"))
+            }
+            Found::Entry(..) | Found::Directory(_) => {
+                let what = "Call `list_directory` to see what there is.";
+                Err(format!("`{name}` is not a file. {what}"))
+            }
+        }
+    }
+
+    /// Its files, sorted, without those in hidden and in build directories, and without following
+    /// links. A file is its own and only file.
+    pub(crate) fn files(&self, extension: Option<&str>) -> Result<Files, String> {
+        let mut files = Files {
+            extension: extension.and_then(plain_extension),
+            waiting: Vec::new(),
+            unreadable: 0,
+        };
+        match &self.found {
+            Found::Entry(dir, file, kind @ Kind::File(_)) => {
+                files.extension = None;
+                files.waiting.push(Waiting {
+                    parent: Arc::clone(dir),
+                    path: self.name.clone(),
+                    file: file.clone(),
+                    kind: *kind,
+                });
+            }
+            Found::Entry(..) => {
+                return Err(format!("`{}` is neither a file nor a directory", self.name()));
+            }
+            Found::Directory(dir) => {
+                let entered = files.enter(dir, &self.name);
+                entered.map_err(|error| format!("`{}` cannot be read: {error}", self.name()))?;
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// An entry of a directory that is held open, so that what is found out about it and what is written
+/// concern the same directory.
+pub(crate) struct Entry {
+    dir: Arc<Dir>,
+    file: OsString,
+    name: String,
+}
+
+impl Entry {
+    /// The path as the model names it, in one line.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether there is a file already, and how many bytes it has.
+    pub(crate) fn size(&self) -> Result<Option<u64>, String> {
+        match self.dir.kind(&self.file) {
+            Ok(Kind::File(bytes)) => Ok(Some(bytes)),
+            Ok(Kind::Directory | Kind::Link | Kind::Other) => {
+                Err(format!("`{}` is there already, and not a plain file", self.name))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("`{}` cannot be written: {error}", self.name)),
+        }
+    }
+
+    /// Writes the whole file, or nothing of it.
+    pub(crate) fn write(&self, text: &[u8]) -> Result<(), String> {
+        let written = self.dir.replace(&self.file, text);
+        written.map_err(|error| format!("`{}` is not written: {error}", self.name))
+    }
+}
+
+fn written(path: &Path) -> String {
+    match path.as_os_str().is_empty() {
+        true => ".".to_owned(),
+        false => path.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/"),
+    }
+}
+
+fn sorted(dir: &Dir) -> io::Result<Vec<(OsString, Kind)>> {
+    let mut entries = dir.entries()?;
+    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(entries)
+}
+
+/// The files below a directory, one after the other; each directory is read when it is reached.
+pub(crate) struct Files {
+    extension: Option<String>,
+    /// The next one last.
+    waiting: Vec<Waiting>,
+    unreadable: usize,
+}
+
+struct Waiting {
+    parent: Arc<Dir>,
+    /// From the root on.
+    path: PathBuf,
+    file: OsString,
+    kind: Kind,
+}
+
+impl Files {
+    pub(crate) fn extension(&self) -> Option<&str> {
+        self.extension.as_deref()
+    }
+
+    /// How many directories could not be read so far.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable
+    }
+
+    fn enter(&mut self, dir: &Arc<Dir>, path: &Path) -> io::Result<()> {
+        let entries = sorted(dir)?;
+        self.waiting.extend(entries.into_iter().rev().map(|(file, kind)| Waiting {
+            parent: Arc::clone(dir),
+            path: path.join(&file),
+            file,
+            kind,
+        }));
+        Ok(())
+    }
+
+    fn fits(&self, path: &Path) -> bool {
+        let Some(wanted) = &self.extension else { return true };
+        path.extension().is_some_and(|has| has.eq_ignore_ascii_case(wanted))
+    }
+}
+
+/// The directory, unless it is hidden or one of build output.
+fn entered(Waiting { parent, path, file, .. }: &Waiting) -> Option<io::Result<Dir>> {
+    if file.as_encoded_bytes().starts_with(b".") {
+        return None;
+    }
+    let is_in_root = path.as_os_str() == file;
+    let has = |dir: &Dir, name: &str| dir.kind(OsStr::new(name)).is_ok();
+    // A folder of sources may be called `target` as well.
+    let may_be_output = file == OsStr::new("target");
+    if may_be_output && (is_in_root || has(parent, "Cargo.toml")) {
+        return None;
+    }
+    match parent.enter(file) {
+        Ok(dir) if may_be_output && has(&dir, "CACHEDIR.TAG") => None,
+        entered => Some(entered),
+    }
+}
+
+impl Iterator for Files {
+    /// The file, opened, and its path.
+    type Item = (io::Result<File>, String);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(next) = self.waiting.pop() {
+            match next.kind {
+                Kind::File(_) if self.fits(&next.path) => {
+                    return Some((next.parent.file(&next.file), written(&next.path)));
+                }
+                Kind::Directory => match entered(&next) {
+                    None => {}
+                    Some(Ok(dir)) => {
+                        if self.enter(&Arc::new(dir), &next.path).is_err() {
+                            self.unreadable += 1;
+                        }
+                    }
+                    Some(Err(_)) => self.unreadable += 1,
+                },
+                Kind::File(_) | Kind::Link | Kind::Other => {}
+            }
+        }
+        None
+    }
+}
+
+/// `rs` for `rs`, `.rs` and `*.rs`.
+fn plain_extension(given: &str) -> Option<String> {
+    let plain = given.trim().trim_start_matches('*').trim_start_matches('.');
+    (!plain.is_empty()).then(|| plain.to_owned())
+}
+
+/// Why a file was not read to its end.
+pub(crate) enum Unread {
+    /// With its size in bytes, as far as it is known.
+    TooLarge(u64),
+    Failed(io::Error),
+}
+
+/// Reads a whole file of at most `limit` bytes, and stops in the middle if the call is cancelled.
+pub(crate) fn read_whole(file: File, limit: u64, cx: &ToolContext) -> Result<Vec<u8>, Unread> {
+    let size = file.metadata().map_err(Unread::Failed)?.len();
+    if size > limit {
+        return Err(Unread::TooLarge(size));
+    }
+    let mut bytes = Vec::new();
+    in_pieces(file, cx, |piece| {
+        bytes.extend_from_slice(piece);
+        // The file may have grown since, and some have no size to tell.
+        bytes.len() as u64 <= limit
+    })
+    .map_err(Unread::Failed)?;
+    match bytes.len() as u64 {
+        read if read > limit => Err(Unread::TooLarge(read.max(size))),
+        _ => Ok(bytes),
+    }
+}
+
+/// Reads a file piece by piece, for as long as `each` says so and the call is not cancelled.
+pub(crate) fn in_pieces(
+    mut file: impl Read,
+    cx: &ToolContext,
+    mut each: impl FnMut(&[u8]) -> bool,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        if cx.is_cancelled() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "the call was cancelled"));
+        }
+        let read = match file.read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        if read == 0 || !each(&buffer[..read]) {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether these are the first bytes of something that is not text.
+pub(crate) fn is_binary(bytes: &[u8]) -> bool {
+    bytes.iter().take(8_000).any(|byte| *byte == 0)
+}

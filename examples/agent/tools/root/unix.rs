@@ -1,0 +1,111 @@
+//! A directory that is held open, and its entries, none of which is reached through a link.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::Kind;
+
+pub(super) struct Dir(OwnedFd);
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl Dir {
+    /// Opens a directory of the user's, links and all.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(fs::open(path, DIRECTORY, Mode::empty())?))
+    }
+
+    pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
+        Ok(Self(fs::openat(&self.0, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?))
+    }
+
+    pub(super) fn kind(&self, name: &OsStr) -> io::Result<Kind> {
+        Ok(kind(&fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    /// Where a link leads.
+    pub(super) fn link(&self, name: &OsStr) -> io::Result<PathBuf> {
+        let target = fs::readlinkat(&self.0, name, Vec::new())?;
+        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+    }
+
+    /// Opens a file for reading. Something else that took its place is an error, and is not waited
+    /// for as a pipe would be.
+    pub(super) fn file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = fs::openat(&self.0, name, flags | OFlags::CLOEXEC, Mode::empty())?;
+        match kind(&fs::fstat(&file)?) {
+            Kind::File(_) => Ok(file.into()),
+            Kind::Directory | Kind::Link | Kind::Other => Err(not_a_file()),
+        }
+    }
+
+    pub(super) fn entries(&self) -> io::Result<Vec<(OsString, Kind)>> {
+        let mut entries = Vec::new();
+        for entry in fs::Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == OsStr::new(".") || name == OsStr::new("..") {
+                continue;
+            }
+            // One that is gone by now is left out.
+            if let Ok(kind) = self.kind(name) {
+                entries.push((name.to_owned(), kind));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Puts a file with this content in the place of the one that is there, if any. It is written
+    /// under another name first, so that neither a link that appears in the middle nor a second name
+    /// of the old file is written through, and the old content is there until the new one is whole.
+    pub(super) fn replace(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+        let old = match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(old) if matches!(kind(&old), Kind::File(_)) => Some(old),
+            Ok(_) => return Err(not_a_file()),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error.into()),
+        };
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let new = format!(".turnstream-{}-{number}.new", process::id());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(0o666);
+        let mut file: File = fs::openat(&self.0, &new, flags | OFlags::CLOEXEC, mode)?.into();
+        let mut put = || {
+            if let Some(old) = old {
+                fs::fchmod(&file, Mode::from_raw_mode(old.st_mode) & Mode::from_raw_mode(0o777))?;
+            }
+            file.write_all(content)?;
+            fs::renameat(&self.0, &new, &self.0, name)?;
+            Ok(())
+        };
+        let done = put();
+        if done.is_err() {
+            let _ = fs::unlinkat(&self.0, &new, AtFlags::empty());
+        }
+        done
+    }
+}
+
+fn kind(meta: &Stat) -> Kind {
+    match FileType::from_raw_mode(meta.st_mode) {
+        FileType::RegularFile => Kind::File(u64::try_from(meta.st_size).unwrap_or(0)),
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Link,
+        _ => Kind::Other,
+    }
+}
+
+fn not_a_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file")
+}
