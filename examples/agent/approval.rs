@@ -1,21 +1,31 @@
 //! Who allows the calls that need approval.
+//!
+//! What a model says stands on the same terminal as the question, and what the user types may have been
+//! typed for something else. So a question carries a mark that was drawn when the program began and
+//! that no model sees; it shows the call as the tool reads it; and only what is typed after it is an
+//! answer.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
-use turnstream::item::ToolCall;
+use turnstream::env::{Ids, SystemIds};
 use turnstream::tool::Verdict;
-use turnstream::{Error, RunHandle};
 
 use crate::args::Args;
 use crate::lines::Lines;
+use crate::text::exactly;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// So long nothing may be entered before a question is open: keys that were pressed for something else,
+/// for a text of the model that looks like a question too, do not answer it.
+const QUIET: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Approval {
     /// The user is asked, call by call.
-    Ask,
+    Ask { mark: String },
     /// Every call is allowed.
     Yes,
-    /// Nobody is there: the run ends as `pending`.
+    /// There is no terminal: the run ends as `pending`.
     Suspend,
 }
 
@@ -24,51 +34,67 @@ impl Approval {
     pub(crate) fn new(args: &Args, terminal: bool) -> Self {
         match (args.yes, args.json, terminal) {
             (true, _, _) => Self::Yes,
-            (false, false, true) => Self::Ask,
+            (false, false, true) => Self::Ask { mark: SystemIds.draw().chars().take(4).collect() },
             (false, true, _) | (false, false, false) => Self::Suspend,
         }
     }
 
     /// Whether the run waits for a verdict.
-    pub(crate) fn is_interactive(self) -> bool {
+    pub(crate) fn is_interactive(&self) -> bool {
         match self {
-            Self::Ask | Self::Yes => true,
+            Self::Ask { .. } | Self::Yes => true,
             Self::Suspend => false,
         }
     }
 
-    /// Comes to a verdict on a call that waits. Meanwhile the run is not pulled, and so nothing of
-    /// it goes on. Dropping the future leaves the call waiting.
-    pub(crate) async fn decide(
-        self,
-        run: &RunHandle,
-        call: &ToolCall,
-        lines: &mut Lines,
-    ) -> Result<(), Error> {
-        match self.verdict(lines).await {
-            Some(verdict) => run.decide(call, verdict),
-            None => Ok(()),
+    /// What the user should know before the model says anything.
+    pub(crate) fn notice(&self) -> Option<String> {
+        match self {
+            Self::Ask { mark } => Some(format!(
+                "You are asked before a file is written. A question without the mark [{mark}] is the \
+                 model's."
+            )),
+            Self::Yes | Self::Suspend => None,
         }
     }
 
-    /// The verdict on the call that was shown last; `None` if there is nobody to come to one.
-    pub(crate) async fn verdict(self, lines: &mut Lines) -> Option<Verdict> {
-        match self {
-            Self::Yes => Some(Verdict::Approve),
-            Self::Ask => {
-                let _ =
-                    write!(io::stderr(), "  allow it? [y/N] ").and_then(|()| io::stderr().flush());
-                // The end of the input, and an input that cannot be read, allow nothing.
-                let line = lines.next().await.ok().flatten().unwrap_or_default();
-                if !line.ends_with('\n') {
-                    let _ = writeln!(io::stderr());
-                }
-                Some(match line.trim().to_lowercase().as_str() {
-                    "y" | "yes" => Verdict::Approve,
-                    _ => Verdict::deny("the user does not allow it"),
-                })
-            }
-            Self::Suspend => None,
+    /// Comes to a verdict on a call, which `shown` describes line by line; `None` if there is no user
+    /// who could. Meanwhile the run is not pulled, and so nothing of it goes on. Dropping the future
+    /// leaves the call waiting.
+    pub(crate) async fn verdict(&self, shown: &[String], lines: &mut Lines) -> Option<Verdict> {
+        let mark = match self {
+            Self::Ask { mark } => mark,
+            Self::Yes => return Some(Verdict::Approve),
+            Self::Suspend => return None,
+        };
+        // An input that cannot be read allows nothing.
+        let answer = ask(mark, shown, lines).await.unwrap_or_default();
+        Some(match answer.trim().to_lowercase().as_str() {
+            "y" | "yes" => Verdict::Approve,
+            _ => Verdict::deny("the user does not allow it"),
+        })
+    }
+}
+
+/// The answer; empty at the end of the input.
+async fn ask(mark: &str, shown: &[String], lines: &mut Lines) -> io::Result<String> {
+    let mut question = format!("[{mark}] The model wants to call:\n");
+    for line in shown {
+        question.extend(["  ", line, "\n"]);
+    }
+    let _ = write!(io::stderr(), "{question}").and_then(|()| io::stderr().flush());
+    lines.quiet(QUIET).await?;
+    let early = lines.take_typed()?;
+    if !early.trim().is_empty() {
+        let early = exactly(early.trim(), 200);
+        let _ = writeln!(io::stderr(), "\n  typed before the question, and so no answer: {early}");
+    }
+    let _ = write!(io::stderr(), "[{mark}] allow it? [y/N] ").and_then(|()| io::stderr().flush());
+    match lines.next().await? {
+        Some(answer) => Ok(answer),
+        None => {
+            let _ = writeln!(io::stderr());
+            Ok(String::new())
         }
     }
 }
@@ -78,16 +104,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn somebody_is_asked_only_where_somebody_is() {
+    fn the_user_is_asked_only_on_a_terminal() {
         for (yes, json, terminal, expected) in [
-            (false, false, true, Approval::Ask),
-            (false, false, false, Approval::Suspend),
-            (false, true, true, Approval::Suspend),
-            (true, false, true, Approval::Yes),
-            (true, true, false, Approval::Yes),
+            (false, false, true, None),
+            (false, false, false, Some(Approval::Suspend)),
+            (false, true, true, Some(Approval::Suspend)),
+            (true, false, true, Some(Approval::Yes)),
+            (true, true, false, Some(Approval::Yes)),
         ] {
             let args = Args { yes, json, ..Args::default() };
-            assert_eq!(Approval::new(&args, terminal), expected, "{args:?} {terminal}");
+            let approval = Approval::new(&args, terminal);
+            match expected {
+                Some(expected) => assert_eq!(approval, expected, "{args:?} {terminal}"),
+                None => assert!(matches!(approval, Approval::Ask { .. }), "{args:?} {terminal}"),
+            }
         }
+    }
+
+    #[test]
+    fn no_two_programs_have_the_same_mark() {
+        let marks = || Approval::new(&Args::default(), true);
+        // One of 65,536 is the same by chance; three in a row are not.
+        assert!((0..3).any(|_| marks() != marks()));
     }
 }

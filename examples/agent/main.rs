@@ -25,6 +25,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use tokio::time::Instant;
 use turnstream::event::Reason;
+use turnstream::item::Content;
 use turnstream::session::{Session, SessionRun, SessionState};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
 
@@ -34,6 +35,7 @@ use ctrl_c::CtrlC;
 use lines::Lines;
 use provider::{Choice, Name};
 use render::{Human, Screen};
+use tools::Root;
 
 /// A longer prompt on stdin is taken for a mistake.
 const LONGEST_PROMPT: u64 = 4 * 1024 * 1024;
@@ -63,7 +65,10 @@ async fn start() -> Exit {
         Command::Run(args) => {
             let choice = Choice::new(&args, variable)?;
             let prompt = prompt(&args)?;
-            Ok(Some((args, choice, prompt)))
+            match &prompt {
+                Prompt::Missing(why) if args.session.is_none() => Err(why.clone()),
+                _ => Ok(Some((args, choice, prompt))),
+            }
         }
     });
     let (args, choice, prompt) = match decided {
@@ -78,16 +83,32 @@ async fn start() -> Exit {
             return Exit::BadUsage;
         }
     };
+    let is_terminal = io::stdin().is_terminal();
+    let approval = match args.no_tools {
+        // There is nothing to ask about.
+        true => Approval::Suspend,
+        false => Approval::new(&args, is_terminal && io::stderr().is_terminal()),
+    };
     let screen = match args.json {
         true => Screen::Json,
         false => {
-            Screen::Human(Human::new(variable("NO_COLOR").is_some(), choice.name == Name::Offline))
+            let plain =
+                variable("NO_COLOR").is_some() || variable("TERM").as_deref() == Some("dumb");
+            let asks = matches!(approval, Approval::Ask { .. });
+            Screen::Human(Human::new(plain, choice.name == Name::Offline, asks))
         }
     };
     let title = format!("{}, {}", choice.name.as_str(), choice.model);
-    let approval = Approval::new(&args, io::stdin().is_terminal() && io::stderr().is_terminal());
-    let agent = match agent(&args, choice, approval).await {
-        Ok(agent) => agent,
+    let made = async {
+        let here = env::current_dir().map_err(|error| {
+            let message = format!("the working directory cannot be read: {error}");
+            Error::new(ErrorKind::Other, message)
+        })?;
+        let root = Root::new(here);
+        Ok::<_, Error>((agent(&args, choice, &approval, root.clone()).await?, root))
+    };
+    let (agent, root) = match made.await {
+        Ok(made) => made,
         Err(error) => {
             render::error(error.message());
             return match error.kind() {
@@ -97,15 +118,35 @@ async fn start() -> Exit {
             };
         }
     };
-    let mut user = User { screen, approval, lines: Lines::new(), ctrl_c: CtrlC::new() };
+    let mut user = User {
+        screen,
+        approval,
+        root,
+        lines: Lines::new(),
+        types: is_terminal && !args.json,
+        ended: false,
+        ctrl_c: CtrlC::new(),
+        undelivered: Vec::new(),
+    };
     let exit = async {
         let session = session::open(args.session.as_deref()).await?;
-        if let Some(exit) = take_up(&session, &agent, &mut user).await? {
+        if let Some(notice) = user.approval.notice() {
+            let _ = writeln!(io::stderr(), "{notice}");
+        }
+        if let Some(exit) = take_up(&session, &agent, &mut user, &prompt).await? {
             return Ok(exit);
         }
         match prompt {
-            Some(prompt) => drive(session.run(&agent, prompt).await?, &mut user).await,
-            None => chat(&session, &agent, &mut user, &title).await,
+            Prompt::Given(prompt) => {
+                let exit = drive(session.run(&agent, prompt).await?, &mut user).await;
+                user.undelivered.drain(..).for_each(|text| render::undelivered(&text));
+                exit
+            }
+            Prompt::Chat => chat(&session, &agent, &mut user, &title).await,
+            Prompt::Missing(why) => {
+                render::error(&why);
+                Ok(Exit::BadUsage)
+            }
         }
     };
     exit.await.unwrap_or_else(|error| {
@@ -114,43 +155,77 @@ async fn start() -> Exit {
     })
 }
 
-/// Tells what the last run of a session has left, and goes on with calls that waited for somebody who
-/// is there now. `Some` if that is the end.
-async fn take_up(session: &Session, agent: &Agent, user: &mut User) -> Result<Option<Exit>, Error> {
+/// Tells what the last run of a session has left. Calls that wait are asked about, and with their
+/// verdicts the run goes on; one that was broken off goes on unless there is something new to ask.
+/// `Some` if that is the end.
+async fn take_up(
+    session: &Session,
+    agent: &Agent,
+    user: &mut User,
+    prompt: &Prompt,
+) -> Result<Option<Exit>, Error> {
     let state = session.state();
     if let Some(left) = session::left(&state) {
         render::notice(&left);
     }
-    let SessionState::Pending { calls } = state else { return Ok(None) };
-    let mut verdicts = Vec::new();
-    for call in calls {
-        render::waiting(&call);
-        let verdict = tokio::select! {
-            biased;
-            () = user.ctrl_c.pressed() => {
-                let _ = writeln!(io::stderr());
-                return Ok(Some(Exit::Quit));
+    let verdicts = match state {
+        SessionState::Idle => return Ok(None),
+        SessionState::Unfinished { .. } => match prompt {
+            Prompt::Given(_) => return Ok(None),
+            Prompt::Chat | Prompt::Missing(_) => Vec::new(),
+        },
+        SessionState::Pending { calls } => {
+            let mut verdicts = Vec::new();
+            for call in &calls {
+                let shown = tools::describe(&user.root, call);
+                let verdict = tokio::select! {
+                    biased;
+                    () = user.ctrl_c.pressed() => {
+                        let _ = writeln!(io::stderr());
+                        return Ok(Some(Exit::Quit));
+                    }
+                    verdict = user.approval.verdict(&shown, &mut user.lines) => verdict,
+                };
+                let Some(verdict) = verdict else { break };
+                verdicts.push((call.clone(), verdict));
             }
-            verdict = user.approval.verdict(&mut user.lines) => verdict,
-        };
-        let Some(verdict) = verdict else { return Ok(None) };
-        verdicts.push((call, verdict));
-    }
+            match prompt {
+                Prompt::Missing(_) if verdicts.len() < calls.len() => {
+                    render::pending(&calls);
+                    return Ok(Some(Exit::Failed));
+                }
+                Prompt::Given(_) | Prompt::Chat if verdicts.len() < calls.len() => return Ok(None),
+                Prompt::Given(_) | Prompt::Chat | Prompt::Missing(_) => verdicts,
+            }
+        }
+    };
     let exit = drive(session.resume(agent, verdicts).await?, user).await?;
-    Ok((exit == Exit::Quit).then_some(exit))
+    user.undelivered.drain(..).for_each(|text| render::undelivered(&text));
+    Ok(match prompt {
+        Prompt::Missing(_) => Some(exit),
+        Prompt::Given(_) | Prompt::Chat => (exit == Exit::Quit).then_some(exit),
+    })
 }
 
-/// What to ask; `None` means that it is a chat.
-fn prompt(args: &Args) -> Result<Option<String>, String> {
-    if args.prompt.is_some() {
-        return Ok(args.prompt.clone());
+/// What to ask.
+enum Prompt {
+    Given(String),
+    /// The user says it, again and again.
+    Chat,
+    /// There is nothing, and this is what is wrong with that, unless a session has something left.
+    Missing(String),
+}
+
+fn prompt(args: &Args) -> Result<Prompt, String> {
+    if let Some(prompt) = &args.prompt {
+        return Ok(Prompt::Given(prompt.clone()));
     }
     let stdin = io::stdin();
     if stdin.is_terminal() {
-        return match args.json {
-            true => Err("`--json` needs a prompt".to_owned()),
-            false => Ok(None),
-        };
+        return Ok(match args.json {
+            true => Prompt::Missing("`--json` needs a prompt".to_owned()),
+            false => Prompt::Chat,
+        });
     }
     let mut bytes = Vec::new();
     let read = stdin.lock().take(LONGEST_PROMPT + 1).read_to_end(&mut bytes);
@@ -159,17 +234,18 @@ fn prompt(args: &Args) -> Result<Option<String>, String> {
         return Err("the prompt on stdin is too long".to_owned());
     }
     let text = String::from_utf8(bytes).map_err(|_| "the prompt on stdin is not UTF-8")?;
-    match text.trim() {
-        "" => Err("there is no prompt, and stdin is empty".to_owned()),
-        prompt => Ok(Some(prompt.to_owned())),
-    }
+    Ok(match text.trim() {
+        "" => Prompt::Missing("there is no prompt, and stdin is empty".to_owned()),
+        prompt => Prompt::Given(prompt.to_owned()),
+    })
 }
 
-async fn agent(args: &Args, choice: Choice, approval: Approval) -> Result<Agent, Error> {
-    let here = env::current_dir().map_err(|error| {
-        let message = format!("the working directory cannot be read: {error}");
-        Error::new(ErrorKind::Other, message)
-    })?;
+async fn agent(
+    args: &Args,
+    choice: Choice,
+    approval: &Approval,
+    root: Root,
+) -> Result<Agent, Error> {
     let provider = choice.connect().await?;
     let system = match (&args.system, args.no_tools) {
         (Some(system), _) => system,
@@ -182,7 +258,7 @@ async fn agent(args: &Args, choice: Choice, approval: Approval) -> Result<Agent,
     };
     let mut agent = Agent::new(provider).with_system(system);
     if !args.no_tools {
-        agent = agent.with_kit(tools::kit(here));
+        agent = agent.with_kit(tools::kit(root));
     }
     if let Some(turns) = args.max_turns {
         agent = agent.with_max_turns(turns);
@@ -190,12 +266,20 @@ async fn agent(args: &Args, choice: Choice, approval: Approval) -> Result<Agent,
     Ok(if approval.is_interactive() { agent.interactive() } else { agent })
 }
 
-/// Whoever sits in front of it: what is shown, and what comes back.
+/// The user: what is shown, and what comes back.
 struct User {
     screen: Screen,
     approval: Approval,
+    /// Where the files are that the user is asked about.
+    root: Root,
     lines: Lines,
+    /// Whether what is typed during a run is for the model.
+    types: bool,
+    /// Whether the user pressed Ctrl-D during a run.
+    ended: bool,
     ctrl_c: CtrlC,
+    /// What was typed for the model, and came too late for it.
+    undelivered: Vec<String>,
 }
 
 /// Pulls a run to its end and prints what comes. Dropping the run would stop it at any point.
@@ -205,9 +289,10 @@ struct User {
 /// If it cannot be kept any more, and has ended for that.
 async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
     let handle = run.handle();
-    let User { screen, approval, lines, ctrl_c } = user;
+    let User { screen, approval, root, lines, types, ended, ctrl_c, undelivered } = user;
     let mut silence = Silence::default();
     let mut interrupted = false;
+    let mut typing = *types;
     loop {
         let event = tokio::select! {
             biased;
@@ -217,6 +302,21 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
                 }
                 interrupted = true;
                 run.interrupt();
+                continue;
+            }
+            entered = lines.next(), if typing => {
+                match entered {
+                    Ok(Some(text)) if text.trim().is_empty() => {}
+                    Ok(Some(text)) => match run.steer(text.trim()) {
+                        Ok(_) => {
+                            if let Err(error) = screen.steered(&text) {
+                                return Ok(closed(&error));
+                            }
+                        }
+                        Err(_) => undelivered.push(text),
+                    },
+                    Ok(None) | Err(_) => (typing, *ended) = (false, true),
+                }
                 continue;
             }
             event = run.next() => event,
@@ -233,6 +333,7 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
             return Ok(closed(&error));
         }
         if let Some(call) = event.approval() {
+            let shown = tools::describe(root, call);
             let decided = tokio::select! {
                 biased;
                 () = ctrl_c.pressed() => {
@@ -242,17 +343,23 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
                     run.interrupt();
                     Ok(())
                 }
-                decided = approval.decide(&handle, call, lines) => decided,
+                verdict = approval.verdict(&shown, lines) => match verdict {
+                    Some(verdict) => handle.decide(call, verdict),
+                    None => Ok(()),
+                },
             };
             if let Err(error) = decided {
                 render::error(error.message());
             }
         }
         let Some(outcome) = event.finished() else { continue };
+        let texts = outcome.undelivered.iter().flat_map(|late| &late.items);
+        let texts = texts.filter_map(|item| item.as_user().map(Content::text));
+        undelivered.extend(texts);
         match outcome.reason {
             Reason::Completed => return Ok(Exit::Done),
             Reason::Interrupted(_) => render::interrupted(&run.history()),
-            Reason::Pending => render::pending(outcome),
+            Reason::Pending => render::pending(&outcome.pending),
             _ => {
                 if let Err(error) = outcome.clone().into_result() {
                     render::failed(&error);
@@ -304,7 +411,7 @@ impl Silence {
     }
 }
 
-/// One run a line, in one session.
+/// One run for each thing that the user says, in one session.
 async fn chat(
     session: &Session,
     agent: &Agent,
@@ -312,8 +419,11 @@ async fn chat(
     title: &str,
 ) -> Result<Exit, Error> {
     let title = text::one_line(title, 200);
-    let _ = writeln!(io::stderr(), "{title}. Ctrl-C ends a run, Ctrl-D the chat.");
-    loop {
+    let _ = writeln!(
+        io::stderr(),
+        "{title}. What you type during a run is for the model. Ctrl-C ends a run, Ctrl-D the chat."
+    );
+    while !std::mem::take(&mut user.ended) {
         let _ = write!(io::stderr(), "\n> ").and_then(|()| io::stderr().flush());
         let read = tokio::select! {
             biased;
@@ -323,23 +433,29 @@ async fn chat(
             }
             read = user.lines.next() => read,
         };
-        let line = match read {
+        let mut prompt = match read {
             Ok(None) => {
                 let _ = writeln!(io::stderr());
                 return Ok(Exit::Done);
             }
-            Ok(Some(line)) => line,
+            Ok(Some(text)) => text,
             Err(error) => {
                 render::error(&format!("stdin cannot be read: {error}"));
                 return Ok(Exit::Failed);
             }
         };
-        if line.trim().is_empty() {
-            continue;
-        }
-        let run = session.run(agent, line.trim()).await?;
-        if drive(run, user).await? == Exit::Quit {
-            return Ok(Exit::Quit);
+        while !prompt.trim().is_empty() {
+            let exit = drive(session.run(agent, prompt.trim()).await?, user).await?;
+            if exit == Exit::Quit {
+                return Ok(Exit::Quit);
+            }
+            // What came too late for a run begins the next one, unless it was interrupted or failed.
+            prompt = std::mem::take(&mut user.undelivered).join("\n");
+            if exit != Exit::Done && !prompt.is_empty() {
+                render::undelivered(&prompt);
+                break;
+            }
         }
     }
+    Ok(Exit::Done)
 }

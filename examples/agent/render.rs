@@ -7,15 +7,17 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 use turnstream::event::ToolEvent;
 use turnstream::item::ToolCall;
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
 
-use crate::text::{many_lines, one_line};
+use crate::text::{exactly, many_lines, one_line};
 
-/// So many characters of a call that needs approval are shown.
-const READ: usize = 1_000;
+/// So many characters of a call are shown while it runs, and of one that waits.
+const SHORT: usize = 120;
+const LONG: usize = 1_000;
 
 /// Prints the events of a run.
 pub(crate) enum Screen {
@@ -31,6 +33,16 @@ impl Screen {
             Self::Json => Ok(()),
             Self::Human(human) => {
                 human.note(&format!("  still waiting for the model, for {} s", waited.as_secs()))
+            }
+        }
+    }
+
+    /// Says that what the user entered during a run is for the model.
+    pub(crate) fn steered(&mut self, text: &str) -> io::Result<()> {
+        match self {
+            Self::Json => Ok(()),
+            Self::Human(human) => {
+                human.note(&format!("  (the model will read: {})", one_line(text, 200)))
             }
         }
     }
@@ -71,6 +83,8 @@ pub(crate) struct Human {
     colours: bool,
     /// Whether figures of usage are only estimated.
     estimated: bool,
+    /// Whether the user is asked about a call that needs approval, and sees it there.
+    asks: bool,
     /// The calls of the last turn: a tool that starts says only its id and name.
     calls: Vec<ToolCall>,
     open: Open,
@@ -85,10 +99,11 @@ enum Open {
 }
 
 impl Human {
-    pub(crate) fn new(no_color: bool, estimated: bool) -> Self {
+    /// `plain` is whether the user, or the terminal, wants no colours.
+    pub(crate) fn new(plain: bool, estimated: bool, asks: bool) -> Self {
         let terminal = io::stdout().is_terminal();
-        let colours = terminal && io::stderr().is_terminal() && !no_color;
-        Self { terminal, colours, estimated, calls: Vec::new(), open: Open::Nowhere }
+        let colours = terminal && io::stderr().is_terminal() && !plain;
+        Self { terminal, colours, estimated, asks, calls: Vec::new(), open: Open::Nowhere }
     }
 
     fn show(&mut self, event: &Event) -> io::Result<()> {
@@ -147,8 +162,8 @@ impl Human {
         match event {
             ToolEvent::Started { call_id, name } => {
                 let call = self.calls.iter().find(|call| call.call_id == *call_id);
-                let arguments = call.map_or("", ToolCall::arguments_or_empty);
-                self.note(&format!("  > {} {}", one_line(name, 64), one_line(arguments, 120)))
+                let arguments = call.map_or(String::new(), |call| arguments(call, SHORT));
+                self.note(&format!("  > {} {arguments}", one_line(name, 64)))
             }
             ToolEvent::Progress { name, data, .. } => {
                 let data = one_line(data.as_str(), 120);
@@ -159,6 +174,7 @@ impl Human {
                 let text = one_line(&result.content.text(), 160);
                 self.note(&format!("  {mark} {} {text}", one_line(&result.name, 64)))
             }
+            ToolEvent::ApprovalRequested(_) if self.asks => self.end_line(),
             ToolEvent::ApprovalRequested(call) => {
                 self.note(&format!("  ? {} needs to be allowed", shown(call)))
             }
@@ -216,12 +232,26 @@ impl Human {
     }
 }
 
-/// A call with as much of its arguments as somebody reads before allowing it.
+/// A call that waits to be allowed.
 fn shown(call: &ToolCall) -> String {
-    let arguments = call.arguments_or_empty();
-    let all = arguments.chars().count();
-    let more = if all > READ { format!(" ({all} characters)") } else { String::new() };
-    format!("{} {}{more}", one_line(&call.name, 64), one_line(arguments, READ))
+    format!("{} {}", one_line(&call.name, 64), arguments(call, LONG))
+}
+
+/// The arguments of a call in one line. A long text among them is shortened for itself, so that it
+/// does not hide the others.
+fn arguments(call: &ToolCall, most: usize) -> String {
+    let given = call.arguments_or_empty();
+    let Ok(mut values) = serde_json::from_str::<serde_json::Map<String, Value>>(given) else {
+        return one_line(given, most);
+    };
+    for value in values.values_mut() {
+        if let Value::String(text) = value
+            && text.chars().count() > SHORT
+        {
+            *text = exactly(text, SHORT / 2);
+        }
+    }
+    one_line(&Value::Object(values).to_string(), most)
 }
 
 /// Why a request is sent again, and when: "rate limited, trying again in 3 s".
@@ -257,14 +287,14 @@ pub(crate) fn notice(message: &str) {
     let _ = writeln!(io::stderr(), "session: {}", one_line(message, 2_000));
 }
 
-/// A call that waits to be allowed.
-pub(crate) fn waiting(call: &ToolCall) {
-    let _ = writeln!(io::stderr(), "  ? {} needs to be allowed", shown(call));
+/// What the model was to read, and did not.
+pub(crate) fn undelivered(text: &str) {
+    let _ = writeln!(io::stderr(), "not sent to the model: {}", one_line(text, 2_000));
 }
 
 /// A run that ended because it could not ask for approval.
-pub(crate) fn pending(outcome: &Outcome) {
-    let names: Vec<_> = outcome.pending.iter().map(|call| format!("`{}`", call.name)).collect();
+pub(crate) fn pending(calls: &[ToolCall]) {
+    let names: Vec<_> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
     error(&format!(
         "the run ended early: pending; {} must be allowed, by --yes or on a terminal",
         names.join(", ")

@@ -48,7 +48,7 @@ pub(crate) fn left(state: &SessionState) -> Option<String> {
             Some(format!("the last run waits for {} to be allowed", names(calls)))
         }
         SessionState::Unfinished { open } if open.is_empty() => {
-            Some("the last question has no answer yet".to_owned())
+            Some("the last run was broken off before its answer".to_owned())
         }
         SessionState::Unfinished { open } => Some(format!(
             "the last run was broken off in the middle of {}; what only reads runs again",

@@ -30,10 +30,60 @@ pub(crate) fn many_lines(text: &str) -> String {
 }
 
 fn shown(c: char) -> char {
-    // Marks of direction are no control characters, but can make a line read as another one.
-    let directs = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(c, '\u{2066}'..='\u{2069}');
-    if c.is_control() || directs { HIDDEN } else { c }
+    if acts(c) { HIDDEN } else { c }
+}
+
+/// Whether a terminal acts on the character, or it changes how others beside it read: those that move
+/// the cursor, C1 among them, and marks of direction.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2066}'..='\u{2069}')
+}
+
+/// Whether nothing is seen of the character.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+        || matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')
+        || matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
+        || (c.is_whitespace() && c != ' ')
+}
+
+/// The same text with every character to be seen: those that are not are written as `\u{202e}`.
+/// Of more than `most` characters, most of the beginning and some of the end.
+pub(crate) fn exactly(text: &str, most: usize) -> String {
+    let escaped = |c: char, into: &mut String| match acts(c) || is_invisible(c) {
+        true => into.extend(c.escape_default()),
+        false => into.push(c),
+    };
+    let all = text.chars().count();
+    let mut line = String::new();
+    if all <= most {
+        text.chars().for_each(|c| escaped(c, &mut line));
+        return line;
+    }
+    let tail = most / 3;
+    text.chars().take(most - tail).for_each(|c| escaped(c, &mut line));
+    line.extend([" … (", &(all - most).to_string(), " characters more) … "]);
+    text.chars().skip(all - tail).for_each(|c| escaped(c, &mut line));
+    line
+}
+
+/// The lines of a text as [`exactly`] writes them; of a long text the first and the last.
+pub(crate) fn head_and_tail(text: &str) -> Vec<String> {
+    const HEAD: usize = 8;
+    const TAIL: usize = 4;
+    const WIDE: usize = 240;
+    let all = text.lines().count();
+    let mut lines = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        if all <= HEAD + TAIL + 1 || at < HEAD || at >= all - TAIL {
+            lines.push(exactly(line, WIDE));
+        } else if at == HEAD {
+            lines.push(format!("… ({} lines more) …", all - HEAD - TAIL));
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -45,6 +95,33 @@ mod tests {
         let evil = "a\u{1b}[31mb\u{9b}2Jc\u{202e}d\u{7}";
         assert_eq!(one_line(evil, 99), "a\u{fffd}[31mb\u{fffd}2Jc\u{fffd}d\u{fffd}");
         assert_eq!(many_lines("a\r\n\tb\u{1b}]0;x\u{7}"), "a\n\tb\u{fffd}]0;x\u{fffd}");
+    }
+
+    #[test]
+    fn no_c1_control_and_no_mark_of_direction_passes() {
+        let marks = ('\u{80}'..='\u{9f}')
+            .chain(['\u{61c}', '\u{200e}', '\u{200f}'])
+            .chain('\u{202a}'..='\u{202e}')
+            .chain('\u{2066}'..='\u{2069}');
+        for mark in marks {
+            let text = format!("a{mark}b");
+            let escaped = format!("a{}b", mark.escape_default());
+            assert_eq!(many_lines(&text), "a\u{fffd}b", "{escaped}");
+            assert!(!one_line(&text, 99).contains(mark), "{escaped}");
+            assert_eq!(exactly(&text, 99), escaped);
+        }
+    }
+
+    #[test]
+    fn exactly_shows_what_is_not_seen_and_both_ends() {
+        assert_eq!(exactly("a  b \n\u{200b}\u{a0}c", 99), "a  b \\n\\u{200b}\\u{a0}c");
+        let long = format!("{}{}{}", "a".repeat(6), "b".repeat(500), "c".repeat(3));
+        assert_eq!(exactly(&long, 9), "aaaaaa … (500 characters more) … ccc");
+        let lines: String = (0..100).map(|n| format!("{n}\n")).collect();
+        let shown = head_and_tail(&lines);
+        assert_eq!((shown.len(), shown[0].as_str(), shown[12].as_str()), (13, "0", "99"));
+        assert_eq!(shown[8], "… (88 lines more) …");
+        assert_eq!(head_and_tail("one\ntwo"), ["one", "two"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -254,6 +255,33 @@ fn with_json_the_outcome_has_the_call_that_waits() {
 }
 
 #[test]
+fn on_a_pipe_no_answer_allows_a_call() {
+    let temp = Temp::new();
+    let Some(agent) = agent(&temp.0, &[WRITE]) else { return };
+    let output = ask_stdin(agent, b"y\nyes\ny\n");
+    check_exit(&output, 1);
+    assert!(text(&output.stderr).contains("by --yes or on a terminal"));
+    assert!(!temp.0.join("notes.txt").exists());
+}
+
+#[test]
+fn a_long_text_does_not_hide_the_path_of_a_call_that_waits() {
+    let temp = Temp::new();
+    let write = format!(r#"Write "{}" to notes.txt"#, "a word ".repeat(2_000));
+    let Some(mut agent) = agent(&temp.0, &[&write]) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    for begins in ["  > ", "  ? ", "   waiting: "] {
+        if let Some(line) = err.lines().find(|line| line.starts_with(&format!("{begins}write"))) {
+            assert!(line.contains(r#""path":"notes.txt""#), "{line}");
+        } else {
+            assert_eq!(begins, "  > ", "it does not begin: {err}");
+        }
+    }
+}
+
+#[test]
 fn with_yes_every_call_is_allowed() {
     let temp = Temp::new();
     for args in [&["--yes", WRITE][..], &["--json", "--yes", WRITE]] {
@@ -267,44 +295,80 @@ fn with_yes_every_call_is_allowed() {
     }
 }
 
+/// The program on a terminal, which `script` makes.
+#[cfg(target_os = "linux")]
+struct Terminal {
+    child: Child,
+    keyboard: std::process::ChildStdin,
+    screen: std::process::ChildStdout,
+    shown: Vec<u8>,
+    /// How much of it was waited for.
+    seen: usize,
+}
+
+#[cfg(target_os = "linux")]
+impl Terminal {
+    /// `None` if there is no `script`.
+    fn start(temp: &Temp, args: &[&str], variables: &[(&str, &str)]) -> Option<Self> {
+        let agent = agent(&temp.0, args)?;
+        let words = std::iter::once(agent.get_program()).chain(agent.get_args());
+        let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        // What is waited for in vain is not waited for for ever.
+        let mut script = Command::new("timeout");
+        // Without `exec` the shell would be interrupted as well, and its exit code would count.
+        let line = format!("exec {}", quoted.join(" "));
+        script.args(["120", "script", "-qec", &line, "/dev/null"]).current_dir(&temp.0);
+        for (name, _) in agent.get_envs() {
+            script.env_remove(name);
+        }
+        script.env("SHELL", "/bin/sh").env("NO_COLOR", "1").envs(variables.iter().copied());
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let is_there = |program| Command::new(program).arg("--version").output().is_ok();
+        if !is_there("script") || !is_there("timeout") {
+            eprintln!("skipped: there is no `script` or no `timeout`");
+            return None;
+        }
+        let mut child = script.spawn().unwrap();
+        let (keyboard, screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Some(Self { child, keyboard, screen, shown: Vec::new(), seen: 0 })
+    }
+
+    /// Waits until the text is shown, and returns what was shown up to there since the last wait.
+    #[track_caller]
+    fn wait_for(&mut self, text: &str) -> String {
+        while !String::from_utf8_lossy(&self.shown[self.seen..]).contains(text) {
+            let mut byte = [0];
+            let rest = String::from_utf8_lossy(&self.shown);
+            self.screen.read_exact(&mut byte).unwrap_or_else(|_| panic!("no `{text}`: {rest}"));
+            self.shown.push(byte[0]);
+        }
+        let since = String::from_utf8_lossy(&self.shown[self.seen..]).into_owned();
+        self.seen = self.shown.len();
+        since
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Everything that was shown, and the exit code.
+    fn end(mut self) -> (String, i32) {
+        let _ = self.screen.read_to_end(&mut self.shown);
+        let code = self.child.wait().unwrap().code().unwrap();
+        (String::from_utf8_lossy(&self.shown).into_owned(), code)
+    }
+}
+
 /// What stands on a terminal on which the program runs, and its exit code. Each text is waited for
-/// before what stands beside it is typed. `None` if there is no `script`, which makes terminals.
+/// before what stands beside it is typed. `None` if there is no terminal.
 #[cfg(target_os = "linux")]
 fn on_a_terminal(temp: &Temp, args: &[&str], typed: &[(&str, &str)]) -> Option<(String, i32)> {
-    let agent = agent(&temp.0, args)?;
-    let words = std::iter::once(agent.get_program()).chain(agent.get_args());
-    let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    // What is waited for in vain is not waited for for ever.
-    let mut script = Command::new("timeout");
-    // Without `exec` the shell would be interrupted as well, and its exit code would count.
-    let line = format!("exec {}", quoted.join(" "));
-    script.args(["120", "script", "-qec", &line, "/dev/null"]).current_dir(&temp.0);
-    for (name, _) in agent.get_envs() {
-        script.env_remove(name);
-    }
-    script.env("SHELL", "/bin/sh").env("NO_COLOR", "1");
-    script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let is_there = |program| Command::new(program).arg("--version").output().is_ok();
-    if !is_there("script") || !is_there("timeout") {
-        eprintln!("skipped: there is no `script` or no `timeout`");
-        return None;
-    }
-    let mut child = script.spawn().unwrap();
-    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (mut shown, mut seen) = (Vec::new(), 0);
+    let mut terminal = Terminal::start(temp, args, &[])?;
     for (text, keys) in typed {
-        while !String::from_utf8_lossy(&shown[seen..]).contains(text) {
-            let mut byte = [0];
-            let rest = String::from_utf8_lossy(&shown);
-            stdout.read_exact(&mut byte).unwrap_or_else(|_| panic!("no `{text}`: {rest}"));
-            shown.push(byte[0]);
-        }
-        seen = shown.len();
-        stdin.write_all(keys.as_bytes()).unwrap();
+        terminal.wait_for(text);
+        terminal.type_in(keys);
     }
-    let _ = stdout.read_to_end(&mut shown);
-    let code = child.wait().unwrap().code().unwrap();
-    Some((String::from_utf8_lossy(&shown).into_owned(), code))
+    Some(terminal.end())
 }
 
 #[cfg(target_os = "linux")]
@@ -343,6 +407,180 @@ fn in_the_chat_a_question_is_answered_or_interrupted_and_the_chat_goes_on() {
     let Some((shown, code)) = on_a_terminal(&temp, &[], &typed) else { return };
     assert_eq!(code, 0, "{shown}");
     assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
+}
+
+/// A model that looks first, and wants to write a file in its second turn: when `go` says so.
+#[cfg(target_os = "linux")]
+struct Attack {
+    server: ModelServer,
+    go: std::sync::mpsc::Sender<()>,
+}
+
+#[cfg(target_os = "linux")]
+impl Attack {
+    /// `arguments` are those of its call of `write_file`.
+    async fn start(says: &'static str, arguments: &'static str) -> Self {
+        let (go, gone) = std::sync::mpsc::channel();
+        let gone = std::sync::Mutex::new(gone);
+        let server = ModelServer::anthropic(move |_, n| match n {
+            0 => Reply::text(says).call("list_directory", json!({})),
+            1 => {
+                gone.lock().unwrap().recv().unwrap();
+                Reply::text("Now.").call_raw("w", "write_file", arguments)
+            }
+            _ => Reply::text("So be it."),
+        });
+        Self { server: server.await.unwrap(), go }
+    }
+
+    /// Runs what a user does at a terminal on which the model is asked.
+    async fn on_a_terminal(
+        &self,
+        temp: &Arc<Temp>,
+        user: impl FnOnce(&mut Terminal, &dyn Fn()) + Send + 'static,
+    ) -> Option<(String, i32)> {
+        let (temp, url, go) = (Arc::clone(temp), self.server.url(), self.go.clone());
+        let ran = tokio::task::spawn_blocking(move || {
+            let args = ["--provider", "anthropic", "--base-url", &url, "Look around"];
+            let mut terminal = Terminal::start(&temp, &args, &[("ANTHROPIC_API_KEY", "k")])?;
+            user(&mut terminal, &|| go.send(()).unwrap());
+            Some(terminal.end())
+        });
+        ran.await.unwrap()
+    }
+}
+
+#[cfg(target_os = "linux")]
+const WRITES_NOTES: &str = r#"{"path":"notes.txt","text":"some words"}"#;
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_typed_before_the_question_does_not_answer_it() {
+    for (typed, read_as, is_told) in [
+        ("y\n", "will read: y)", "Denied"),
+        ("y\ny\ny\n", "will read: y y y)", "Denied"),
+        // This line is not ended, and the answer does not end it.
+        ("y", "y", "typed before the question, and so no answer: y"),
+        ("yes\nye", "yes\r\nye", "typed before the question, and so no answer: yes\\nye"),
+    ] {
+        let temp = Arc::new(Temp::new());
+        let attack = Attack::start("Wait.", WRITES_NOTES).await;
+        let user = move |terminal: &mut Terminal, go: &dyn Fn()| {
+            terminal.wait_for("< list_directory");
+            terminal.type_in(typed);
+            terminal.wait_for(read_as);
+            go();
+            terminal.wait_for("allow it? [y/N] ");
+            terminal.type_in("\n");
+        };
+        let Some((shown, _)) = attack.on_a_terminal(&temp, user).await else { return };
+        assert!(!temp.0.join("notes.txt").exists(), "{shown}");
+        assert!(shown.contains(is_told) && shown.contains("Denied"), "{shown}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_text_of_the_model_that_looks_like_the_question_is_not_answered() {
+    let spoof = "\n[a1b2] The model wants to call:\n  write_file, with an empty text\n  to the file: \
+                 fine.txt (a new file)\n[a1b2] allow it? [y/N] ";
+    let temp = Arc::new(Temp::new());
+    let attack = Attack::start(spoof, WRITES_NOTES).await;
+    let user = |terminal: &mut Terminal, go: &dyn Fn()| {
+        let notice = terminal.wait_for("is the model's.");
+        let (_, mark) = notice.split_once("without the mark ").unwrap();
+        let mark = mark[..6].to_owned();
+        terminal.wait_for("allow it? [y/N] ");
+        terminal.type_in("y\n");
+        terminal.wait_for("will read: y)");
+        go();
+        let asked = terminal.wait_for(&format!("{mark} allow it? [y/N] "));
+        assert!(asked.contains(&format!("{mark} The model wants to call:")), "{asked}");
+        assert!(asked.contains("to the file: notes.txt (a new file)"), "{asked}");
+        terminal.type_in("\n");
+    };
+    let Some((shown, _)) = attack.on_a_terminal(&temp, user).await else { return };
+    assert!(!temp.0.join("notes.txt").exists() && !temp.0.join("fine.txt").exists(), "{shown}");
+    let sent = attack.server.requests();
+    let says = |n: usize| sent[n]["messages"].to_string();
+    let (before, after) = (says(1), says(2));
+    let is_read = |messages: &str| messages.contains(r#""text":"y""#);
+    assert!(!is_read(&before) && is_read(&after), "what was typed is the model's to read: {after}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
+    let long = "x".repeat(20_000);
+    let arguments = format!(
+        r#"{{"text":"begins{long}\u001b[2J\nends","path":"src/../inn\u006fcent\u202etxt.exe"}}"#
+    );
+    let temp = Arc::new(Temp::new());
+    let attack = Attack::start("Wait.", arguments.leak()).await;
+    let user = |terminal: &mut Terminal, go: &dyn Fn()| {
+        go();
+        terminal.wait_for("The model wants to call:");
+        let asked = terminal.wait_for("allow it? [y/N] ");
+        let line = r"to the file: innocent\u{202e}txt.exe (a new file)";
+        let lines = [" characters: 20015):", "| beginsxxx", r"xxx\u{1b}[2J", "| ends", line];
+        let found: Vec<_> = lines.iter().map(|line| asked.find(line)).collect();
+        assert!(found.is_sorted() && found[0].is_some(), "{found:?} {asked}");
+        assert!(!asked.contains(['\u{1b}', '\u{202e}']) && asked.len() < 2_000, "{asked}");
+        terminal.type_in("n\n");
+    };
+    let Some((shown, _)) = attack.on_a_terminal(&temp, user).await else { return };
+    assert_eq!(fs::read_dir(&temp.0).unwrap().count(), 2, "{shown}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_typed_during_a_run_is_for_the_model() {
+    let temp = Arc::new(Temp::new());
+    let attack = Attack::start("Wait.", r#"{"path":"../x","text":""}"#).await;
+    let user = |terminal: &mut Terminal, go: &dyn Fn()| {
+        terminal.wait_for("< list_directory");
+        terminal.type_in("Only in src,\nplease\n");
+        terminal.wait_for("will read: Only in src, please)");
+        go();
+        terminal.wait_for("allow it? [y/N] ");
+        terminal.type_in("n\n");
+    };
+    let Some((shown, code)) = attack.on_a_terminal(&temp, user).await else { return };
+    assert_eq!(code, 0, "{shown}");
+    let sent = attack.server.requests();
+    let last = sent[2]["messages"].as_array().unwrap().last().unwrap().to_string();
+    assert!(last.contains(r"Only in src,\nplease"), "{last}");
+    assert!(!sent[1]["messages"].to_string().contains("please"));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn pasted_lines_are_one_prompt() {
+    let server = ModelServer::anthropic(|_, _| Reply::text("Hello.")).await.unwrap();
+    let url = server.url();
+    let ran = tokio::task::spawn_blocking(move || {
+        let args = ["--provider", "anthropic", "--base-url", &url];
+        let typed = [("\n> ", "one\ntwo\n\nthree\n"), ("-- completed", ""), ("\n> ", "\u{4}")];
+        on_a_terminal(&Temp::new(), &args, &typed)
+    });
+    let Some((shown, code)) = ran.await.unwrap() else { return };
+    assert_eq!(code, 0, "{shown}");
+    let sent = server.requests();
+    assert_eq!(sent.len(), 1, "{shown}");
+    let prompt = sent[0]["messages"].to_string();
+    assert!(prompt.contains(r"one\ntwo\n\nthree"), "{prompt}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_dumb_terminal_gets_no_escape_sequence() {
+    for (term, coloured) in [("dumb", false), ("xterm", true)] {
+        let variables = [("TERM", term), ("NO_COLOR", "")];
+        let temp = Temp::new();
+        let Some(terminal) = Terminal::start(&temp, &[QUESTION], &variables) else { return };
+        let (shown, code) = terminal.end();
+        assert_eq!((code, shown.contains('\u{1b}')), (0, coloured), "{term}: {shown}");
+    }
 }
 
 #[test]

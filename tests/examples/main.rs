@@ -33,7 +33,7 @@ mod approval;
 mod args;
 #[cfg(all(feature = "http", feature = "schemars"))]
 #[expect(dead_code, reason = "the questions of `approval` are answered by it")]
-#[path = "../../examples/agent/lines.rs"]
+#[path = "../../examples/agent/lines/mod.rs"]
 mod lines;
 #[cfg(all(feature = "http", feature = "schemars"))]
 #[path = "../../examples/agent/offline/mod.rs"]
@@ -50,5 +50,6 @@ mod session;
 #[path = "../../examples/agent/text.rs"]
 mod text;
 #[cfg(all(feature = "http", feature = "schemars"))]
+#[expect(dead_code, reason = "what it shows to a user is tested on a terminal")]
 #[path = "../../examples/agent/tools/mod.rs"]
 mod tools;

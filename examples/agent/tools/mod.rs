@@ -10,15 +10,14 @@ mod search;
 mod tests;
 mod write;
 
-use std::path::PathBuf;
-
+use turnstream::item::ToolCall;
 use turnstream::tool::Toolkit;
 
-use root::Root;
+use crate::text::{exactly, one_line};
+pub(crate) use root::Root;
 
 /// The tools, all of which stay inside of `root`. Those that only read may run again after a crash.
-pub(crate) fn kit(root: PathBuf) -> Toolkit {
-    let root = Root::new(root);
+pub(crate) fn kit(root: Root) -> Toolkit {
     Toolkit::new([
         look::list_directory(root.clone()).idempotent(),
         look::read_file(root.clone()).idempotent(),
@@ -27,6 +26,14 @@ pub(crate) fn kit(root: PathBuf) -> Toolkit {
         calculate::calculate().idempotent(),
         write::write_file(root),
     ])
+}
+
+/// What a call would do, line by line and as its tool reads the arguments: for the user who allows it.
+pub(crate) fn describe(root: &Root, call: &ToolCall) -> Vec<String> {
+    match call.parse() {
+        Ok(file) if call.name == write::NAME => write::describe(root, &file),
+        _ => vec![one_line(&call.name, 64), exactly(call.arguments_or_empty(), 1_000)],
+    }
 }
 
 /// Does file work on a thread that may wait for a disk.

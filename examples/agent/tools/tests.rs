@@ -56,7 +56,7 @@ async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, Stri
     let history = History::with_id("h");
     let model = Scripted::new([Reply::new().call(name, arguments)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
-    let run = super::kit(root.to_path_buf()).run(&history, &Arc::clone(&turn));
+    let run = super::kit(super::Root::new(root.to_path_buf())).run(&history, &Arc::clone(&turn));
     let mut run = run.gated(Allowing);
     let mut progress = 0;
     while let Some(event) = run.next().await {
@@ -333,17 +333,32 @@ impl Swapping {
     fn start(temp: &Temp) -> Self {
         let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let (work, out) = (temp.work(), temp.0.join("out"));
-        let (dir, aside) = (work.join("dir"), work.join("aside"));
+        let (dir, link) = (work.join("dir"), work.join("link"));
+        std::os::unix::fs::symlink(&out, &link).unwrap();
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                fs::rename(&dir, &aside).unwrap();
-                std::os::unix::fs::symlink(&out, &dir).unwrap();
-                fs::remove_file(&dir).unwrap();
-                fs::rename(&aside, &dir).unwrap();
+                swap(&dir, &link);
             }
         });
         Self { stop, thread: Some(thread) }
+    }
+}
+
+/// Each takes the name of the other.
+#[cfg(unix)]
+fn swap(a: &Path, b: &Path) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).unwrap();
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let aside = a.with_file_name("aside");
+        fs::rename(a, &aside).unwrap();
+        fs::rename(b, a).unwrap();
+        fs::rename(&aside, b).unwrap();
     }
 }
 
@@ -365,7 +380,7 @@ async fn of_2000_writes_through_a_directory_that_is_swapped_for_a_link_none_land
     let swapping = Swapping::start(&temp);
     for n in 0..2_000 {
         let input = json!({ "path": format!("dir/{n}.txt"), "text": "x" });
-        // Where the directory is not there, or is a link, nothing is written.
+        // If it is a link at that moment, nothing is written.
         let _ = temp.call("write_file", input).await;
     }
     drop(swapping);
@@ -379,7 +394,7 @@ async fn of_2000_reads_through_a_directory_that_is_swapped_for_a_link_none_sees_
     let temp = Temp::new().with("dir/file.txt", "inside\n");
     fs::create_dir(temp.0.join("out")).unwrap();
     fs::write(temp.0.join("out/file.txt"), "a secret\n").unwrap();
-    let _swapping = Swapping::start(&temp);
+    let swapping = Swapping::start(&temp);
     for n in 0..2_000 {
         let (tool, path) = match n % 4 {
             0 => ("search_text", "."),
@@ -389,6 +404,7 @@ async fn of_2000_reads_through_a_directory_that_is_swapped_for_a_link_none_sees_
         let found = temp.call(tool, arguments(path)).await;
         assert!(!found.as_ref().is_ok_and(|found| found.contains("a secret")), "{found:?}");
     }
+    drop(swapping);
 }
 
 #[cfg(unix)]

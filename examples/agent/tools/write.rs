@@ -3,8 +3,11 @@
 use serde::Deserialize;
 use turnstream::tool::{Tool, ToolContext};
 
+use crate::text::{exactly, head_and_tail};
 use crate::tools::blocking;
 use crate::tools::root::Root;
+
+pub(super) const NAME: &str = "write_file";
 
 /// Longer texts are not written.
 const LARGEST: usize = 1024 * 1024;
@@ -20,11 +23,29 @@ pub(super) struct File {
 pub(crate) fn write_file(root: Root) -> Tool {
     let about = "Writes a text file: a new one, or the whole of one that is there. Links are not \
                  followed. The user is asked first.";
-    let tool = Tool::new("write_file", about, move |file: File, cx| {
+    let tool = Tool::new(NAME, about, move |file: File, cx| {
         let root = root.clone();
         blocking(move || write(&root, &file, &cx))
     });
     tool.exclusive().needs_approval()
+}
+
+/// The text, and below it, where the question stands, the file: as it would be opened.
+pub(super) fn describe(root: &Root, file: &File) -> Vec<String> {
+    let (lines, characters) = (file.text.lines().count(), file.text.chars().count());
+    let mut shown = vec![match characters {
+        0 => format!("{NAME}, with an empty text"),
+        _ => format!("{NAME}, with this text (lines: {lines}, characters: {characters}):"),
+    }];
+    shown.extend(head_and_tail(&file.text).into_iter().map(|line| format!("| {line}")));
+    let found = root.entry(&file.path).and_then(|entry| Ok((entry.path(), entry.size()?)));
+    let (path, what) = match found {
+        Ok((path, None)) => (path, "a new file".to_owned()),
+        Ok((path, Some(bytes))) => (path, format!("it is there, {bytes} bytes are replaced")),
+        Err(why) => (file.path.clone(), format!("this will fail: {why}")),
+    };
+    shown.push(format!("to the file: {} ({what})", exactly(&path, 1_000)));
+    shown
 }
 
 pub(super) fn write(root: &Root, file: &File, cx: &ToolContext) -> Result<String, String> {

@@ -90,9 +90,11 @@ impl Root {
         };
         let parent = path.parent().unwrap_or(Path::new(""));
         let parent = self.walk(parent, Links::Refused)?;
-        let name = one_line(&written(&parent.name.join(file)), 200);
+        let path = written(&parent.name.join(file));
         match parent.found {
-            Found::Directory(dir) => Ok(Entry { dir, file: file.to_owned(), name }),
+            Found::Directory(dir) => {
+                Ok(Entry { dir, file: file.to_owned(), name: one_line(&path, 200), path })
+            }
             Found::Entry(..) => Err(format!("`{}` is not a directory", parent.name())),
         }
     }
@@ -264,11 +266,17 @@ impl Place {
 pub(crate) struct Entry {
     dir: Arc<Dir>,
     file: OsString,
+    path: String,
     name: String,
 }
 
 impl Entry {
-    /// The path as the model names it, in one line.
+    /// The path from the working directory on, without anything that leads back.
+    pub(crate) fn path(&self) -> String {
+        self.path.clone()
+    }
+
+    /// The same in one line.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -1,0 +1,76 @@
+//! The standard input, read by a thread of its own. What is typed before its line is ended cannot be
+//! seen or dropped here.
+
+use std::io::{self, BufRead};
+use std::thread;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+pub(super) struct Source {
+    /// `None` before the first use.
+    lines: Option<UnboundedReceiver<io::Result<Vec<u8>>>>,
+    received: Vec<io::Result<Vec<u8>>>,
+}
+
+impl Source {
+    pub(super) fn stdin() -> Self {
+        Self { lines: None, received: Vec::new() }
+    }
+
+    fn lines(&mut self) -> &mut UnboundedReceiver<io::Result<Vec<u8>>> {
+        self.lines.get_or_insert_with(|| {
+            let (sender, lines) = unbounded_channel();
+            thread::spawn(move || {
+                let mut stdin = io::stdin().lock();
+                loop {
+                    let mut line = Vec::new();
+                    let read = stdin.read_until(b'\n', &mut line).map(|_| line);
+                    let is_last = !matches!(&read, Ok(line) if !line.is_empty());
+                    if sender.send(read).is_err() || is_last {
+                        return;
+                    }
+                }
+            });
+            lines
+        })
+    }
+
+    /// Waits until something can be read.
+    pub(super) async fn ready(&mut self) -> io::Result<()> {
+        if self.received.is_empty() {
+            let line = self.lines().recv().await;
+            self.received.push(line.unwrap_or(Ok(Vec::new())));
+        }
+        Ok(())
+    }
+
+    /// Reads the lines that are there already, and does not wait. `false` at the end of the input.
+    pub(super) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
+        while let Ok(line) = self.lines().try_recv() {
+            self.received.push(line);
+        }
+        let mut goes_on = true;
+        for line in self.received.drain(..) {
+            let mut line = line?;
+            goes_on &= !line.is_empty();
+            if line.ends_with(b"\r\n") {
+                line.truncate(line.len() - 2);
+                line.push(b'\n');
+            }
+            into.append(&mut line);
+        }
+        Ok(goes_on)
+    }
+
+    /// The line that is being typed cannot be read.
+    #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
+    pub(super) fn read_unfinished(&mut self, _into: &mut Vec<u8>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// What the thread has not read cannot be dropped.
+    #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
+    pub(super) fn discard(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use super::*;
+
+/// A terminal: the keyboard, and what reads it.
+fn terminal() -> (OwnedFd, Lines) {
+    let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&keyboard).unwrap();
+    unlockpt(&keyboard).unwrap();
+    let name = ptsname(&keyboard, Vec::new()).unwrap();
+    let flags = OFlags::RDWR | OFlags::NOCTTY;
+    let terminal = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
+    (keyboard, Lines::from(Source::of(terminal).unwrap()))
+}
+
+/// The terminal has it when this returns: what it echoes is read.
+fn type_in(keyboard: &OwnedFd, text: &str) {
+    rustix::io::write(keyboard, text.as_bytes()).unwrap();
+    // It echoes a line break as two characters.
+    let mut left = text.len() + text.matches('\n').count();
+    while left > 0 {
+        left -= rustix::io::read(keyboard, &mut vec![0; left]).unwrap();
+    }
+}
+
+/// `start_paused`: a wait takes no time, and ends when there is nothing else to do.
+#[tokio::test(start_paused = true)]
+async fn pasted_lines_are_one_entry() {
+    let (keyboard, mut lines) = terminal();
+    type_in(&keyboard, "one\ntwo\n\nthree\n");
+    assert_eq!(lines.next().await.unwrap().as_deref(), Some("one\ntwo\n\nthree"));
+    type_in(&keyboard, "four\n");
+    assert_eq!(lines.next().await.unwrap().as_deref(), Some("four"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pasted_text_waits_for_the_end_of_its_last_line() {
+    let (keyboard, mut lines) = terminal();
+    type_in(&keyboard, "one\ntwo");
+    let entered = lines.next();
+    let ended = async {
+        // The first line was read, and the paste is over.
+        tokio::time::sleep(PASTE * 4).await;
+        type_in(&keyboard, "!\n");
+    };
+    let (entered, ()) = tokio::join!(entered, ended);
+    assert_eq!(entered.unwrap().as_deref(), Some("one\ntwo!"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_typed_before_is_taken_whether_its_line_is_ended_or_not() {
+    let (keyboard, mut lines) = terminal();
+    type_in(&keyboard, "y\ny\ny\nye");
+    assert_eq!(lines.take_typed().unwrap(), "y\ny\ny\nye");
+    assert_eq!(lines.take_typed().unwrap(), "");
+    type_in(&keyboard, "\n");
+    assert_eq!(lines.next().await.unwrap().as_deref(), Some(""), "no part of it is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_nobody_waits_for_any_more_is_not_lost() {
+    let (keyboard, mut lines) = terminal();
+    type_in(&keyboard, "one\n");
+    tokio::select! {
+        biased;
+        _ = lines.next() => panic!("more could have been pasted"),
+        () = tokio::task::yield_now() => {}
+    }
+    assert_eq!(lines.next().await.unwrap().as_deref(), Some("one"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_input_is_told_once_and_after_what_came_before_it() {
+    let (keyboard, mut lines) = terminal();
+    let end = "\u{4}";
+    rustix::io::write(&keyboard, format!("begun{end}{end}").as_bytes()).unwrap();
+    assert_eq!(lines.next().await.unwrap().as_deref(), Some("begun"));
+    rustix::io::write(&keyboard, end.as_bytes()).unwrap();
+    assert_eq!(lines.next().await.unwrap(), None);
+    type_in(&keyboard, "more\n");
+    assert_eq!(lines.next().await.unwrap().as_deref(), Some("more"));
+}
