@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(exactly("a  b \n\u{200b}\u{a0}c", 99), "a  b \\n\\u{200b}\\u{a0}c");
         let long = format!("{}{}{}", "a".repeat(6), "b".repeat(500), "c".repeat(3));
         assert_eq!(exactly(&long, 9), "aaaaaa … (500 characters more) … ccc");
-        let lines: String = (0..100).map(|n| format!("{n}\n")).collect();
-        let shown = head_and_tail(&lines);
+        let lines: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        let shown = head_and_tail(&lines.join("\n"));
         assert_eq!((shown.len(), shown[0].as_str(), shown[12].as_str()), (13, "0", "99"));
         assert_eq!(shown[8], "… (88 lines more) …");
         assert_eq!(head_and_tail("one\ntwo"), ["one", "two"]);

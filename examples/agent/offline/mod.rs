@@ -6,6 +6,7 @@
 mod answer;
 mod asked;
 mod question;
+mod write;
 
 use serde_json::{Value, json};
 use turnstream::Usage;
@@ -13,6 +14,7 @@ use turnstream::provider::Reply;
 
 use asked::Asked;
 use question::Question;
+use write::Write;
 
 const WHO: &str = "I am the offline model: my words are scripted, the tool results are real.";
 
@@ -68,10 +70,14 @@ fn plan(question: Question) -> Speech {
             Speech::new("This is a sum. A calculator is better at it.", "I'll calculate that.")
                 .call("calculate", json!({ "expression": expression }))
         }
-        Question::Write { text, path } => {
+        Question::Write(Write { text, path, append }) => {
+            let mut input = json!({ "path": path, "text": text });
+            if append {
+                input["append"] = true.into();
+            }
             let think = format!("The user wants `{path}` written, and is asked before it is.");
             Speech::new(&think, &format!("I'll write to `{path}`, if I may."))
-                .call("write_file", json!({ "path": path, "text": text }))
+                .call("write_file", input)
         }
         Question::Words(words) => {
             let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
@@ -83,7 +89,8 @@ fn plan(question: Question) -> Speech {
         }
         Question::Nothing => {
             let words = "There is nothing in that to search for. Ask me for example how many lines \
-                         of Rust are in `src`, where a word stands, or what (2 + 3) * 4 is.";
+                         of Rust are in `src`, where a word stands, what (2 + 3) * 4 is, or to write \
+                         hello to notes.txt.";
             Speech::new("No word to go by.", &format!("{words}\n\n{WHO}"))
         }
     }

@@ -1,5 +1,7 @@
 //! What a question is about, as far as its words show it.
 
+use crate::offline::write::Write;
+
 /// What can be done about a question.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Question {
@@ -8,7 +10,7 @@ pub(crate) enum Question {
     /// An expression to calculate.
     Sum(String),
     /// A text to write to a file.
-    Write { text: String, path: String },
+    Write(Write),
     /// Anything else: words to search for.
     Words(Vec<String>),
     /// There is no word to search for.
@@ -89,8 +91,8 @@ impl Question {
         if let Some(expression) = expression(text) {
             return Self::Sum(expression);
         }
-        if let Some((text, path)) = written(text) {
-            return Self::Write { text, path };
+        if let Some(write) = Write::understand(text) {
+            return Self::Write(write);
         }
         let words: Vec<String> = text.split_whitespace().map(trimmed).collect();
         let lower: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
@@ -111,7 +113,7 @@ impl Question {
 }
 
 /// A word without the punctuation around it.
-fn trimmed(word: &str) -> String {
+pub(super) fn trimmed(word: &str) -> String {
     let word = word.trim_matches(|c: char| "?,!;:\"'`()[]*".contains(c));
     match word.trim_end_matches('.') {
         "" => word.to_owned(),
@@ -156,21 +158,6 @@ fn extension(word: &str) -> Option<String> {
     }
     let end = word.strip_prefix('.')?;
     (!end.is_empty() && end.chars().all(char::is_alphanumeric)).then(|| end.to_owned())
-}
-
-/// The text and the file of `write "text" to file`.
-fn written(question: &str) -> Option<(String, String)> {
-    let (first, rest) = question.trim().split_once(' ')?;
-    if first.to_lowercase() != "write" {
-        return None;
-    }
-    let rest = rest.trim_start();
-    let quote = rest.chars().next().filter(|c| ['"', '`'].contains(c))?;
-    let (text, behind) = rest[1..].split_once(quote)?;
-    let mut words = behind.split_whitespace().map(trimmed);
-    words.next().filter(|word| ["to", "into", "in"].contains(&word.as_str()))?;
-    let path = words.find(|word| !ARTICLES.contains(&word.as_str()))?;
-    Some((text.to_owned(), path))
 }
 
 /// The expression that a question consists of, if it does.

@@ -98,18 +98,52 @@ fn sums_are_calculated() {
 }
 
 #[test]
-fn what_is_to_be_written_is_written() {
+fn a_request_to_write_calls_the_tool_that_writes() {
     for (question, text, path) in [
         (r#"Write "two words" to notes.txt"#, "two words", "notes.txt"),
-        ("write `a \"b\"` into the file `src/a b.txt`.", "a \"b\"", "src/a"),
+        ("write `a \"b\"` into the file `src/a b.txt`.", "a \"b\"", "src/a b.txt"),
         (" WRITE \"\" in ./x ", "", "./x"),
+        ("write hello to notes.txt", "hello", "notes.txt"),
+        ("Please write hello, world into notes.txt.", "hello, world", "notes.txt"),
+        ("Could you write hello in a file called notes?", "hello", "notes"),
+        ("create a file x with y", "y", "x"),
+        ("Create a new file named src/x.md with the text a b c", "a b c", "src/x.md"),
+        ("create an empty file x.txt", "", "x.txt"),
+        ("create notes.txt", "", "notes.txt"),
+        ("create notes.txt containing 'one thing'", "one thing", "notes.txt"),
+        ("make a file notes.txt that says hello you", "hello you", "notes.txt"),
+        ("save hello as notes.txt", "hello", "notes.txt"),
+        ("save the word hello to the file notes", "the word hello", "notes"),
+        ("I want you to save “hello” in notes.txt", "hello", "notes.txt"),
+        ("write to notes.txt: hello to you", "hello to you", "notes.txt"),
+        ("write a file notes.txt with hello in it", "hello", "notes.txt"),
+        ("put 42 into answer.json", "42", "answer.json"),
+        ("write a to-do list to todo.md", "a to-do list", "todo.md"),
+        ("write hello to notes", "hello", "notes"),
     ] {
         let expected = ("write_file".to_owned(), json!({ "path": path, "text": text }));
         assert_eq!(calls(question), [expected], "{question}");
     }
-    for question in
-        ["who can write to `x`?", "write a poem", "write \"x", "write \"x\" to", "write \"x\" y"]
-    {
+    for (question, text, path) in [
+        ("append hello to notes.txt", "hello", "notes.txt"),
+        ("Add \"one more\" to the end of the file notes.txt", "one more", "notes.txt"),
+        ("write hello at the end of notes.txt", "hello", "notes.txt"),
+    ] {
+        let input = json!({ "path": path, "text": text, "append": true });
+        assert_eq!(calls(question), [("write_file".to_owned(), input)], "{question}");
+    }
+    for question in [
+        "who can write to `x`?",
+        "write a poem",
+        "write \"x",
+        "write \"x\" to",
+        "write \"x\" y",
+        "write tests for src/main.rs",
+        "create a summary of README.md",
+        "add up the numbers",
+        "make it faster",
+        "Where is notes.txt written to?",
+    ] {
         assert!(calls(question).iter().all(|(name, _)| name == "search_text"), "{question}");
     }
 }

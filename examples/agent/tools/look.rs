@@ -7,7 +7,7 @@ use turnstream::tool::{Tool, ToolContext};
 
 use crate::text::one_line;
 use crate::tools::blocking;
-use crate::tools::root::{Kind, Root, Unread, is_binary, read_whole};
+use crate::tools::root::{Kind, Root, is_binary, read_whole};
 
 /// At most so many entries are listed.
 const ENTRIES: usize = 500;
@@ -76,13 +76,7 @@ pub(crate) fn read_file(root: Root) -> Tool {
 fn read(root: &Root, args: &Lines, cx: &ToolContext) -> Result<String, String> {
     let place = root.find(Some(&args.path))?;
     let name = place.name();
-    let bytes = read_whole(place.open()?, LARGEST, cx).map_err(|why| match why {
-        Unread::TooLarge(bytes) => format!(
-            "`{name}` has {bytes} bytes, and a file of more than {LARGEST} is not read. Call \
-             `count_lines` for the number of its lines."
-        ),
-        Unread::Failed(error) => format!("`{name}` cannot be read: {error}"),
-    })?;
+    let bytes = read_whole(place.open()?, LARGEST, cx).map_err(|why| why.about(&name, LARGEST))?;
     if is_binary(&bytes) {
         return Err(format!("`{name}` is a binary file."));
     }

@@ -278,6 +278,11 @@ async fn a_file_is_written_where_its_directory_is() {
     assert_eq!(replaced.as_deref(), Ok("`src/old.txt` is replaced; its size in bytes: 0"));
     assert_eq!(fs::read_to_string(temp.work().join("src/new.txt")).unwrap(), "one\ntwo\n");
     assert_eq!(fs::read_to_string(temp.work().join("src/old.txt")).unwrap(), "");
+    let append = json!({ "path": "src/new.txt", "text": "three\n", "append": true });
+    let longer = temp.call("write_file", append).await;
+    assert_eq!(longer.as_deref(), Ok("`src/new.txt` is longer now; its size in bytes: 14"));
+    let text = fs::read_to_string(temp.work().join("src/new.txt")).unwrap();
+    assert_eq!(text, "one\ntwo\nthree\n");
     for (path, words) in [
         ("nope/new.txt", "there is no `nope`"),
         ("src/old.txt/x", "`src/old.txt` is not a directory"),

@@ -16,13 +16,16 @@ const LARGEST: usize = 1024 * 1024;
 pub(super) struct File {
     /// The file, relative to the working directory. Its directory exists already.
     pub(super) path: String,
-    /// The whole new content.
+    /// The whole new content, or what comes at the end.
     pub(super) text: String,
+    /// Keeps what is there, and puts the text at its end.
+    #[serde(default)]
+    pub(super) append: bool,
 }
 
 pub(crate) fn write_file(root: Root) -> Tool {
-    let about = "Writes a text file: a new one, or the whole of one that is there. Links are not \
-                 followed. The user is asked first.";
+    let about = "Writes a text file: a new one, or the whole or the end of one that is there. \
+                 Links are not followed. The user is asked first.";
     let tool = Tool::new(NAME, about, move |file: File, cx| {
         let root = root.clone();
         blocking(move || write(&root, &file, &cx))
@@ -41,6 +44,9 @@ pub(super) fn describe(root: &Root, file: &File) -> Vec<String> {
     let found = root.entry(&file.path).and_then(|entry| Ok((entry.path(), entry.size()?)));
     let (path, what) = match found {
         Ok((path, None)) => (path, "a new file".to_owned()),
+        Ok((path, Some(bytes))) if file.append => {
+            (path, format!("at the end of its {bytes} bytes"))
+        }
         Ok((path, Some(bytes))) => (path, format!("it is there, {bytes} bytes are replaced")),
         Err(why) => (file.path.clone(), format!("this will fail: {why}")),
     };
@@ -51,15 +57,24 @@ pub(super) fn describe(root: &Root, file: &File) -> Vec<String> {
 pub(super) fn write(root: &Root, file: &File, cx: &ToolContext) -> Result<String, String> {
     let entry = root.entry(&file.path)?;
     let name = entry.name();
-    if file.text.len() > LARGEST {
+    let was_there = entry.size()?.is_some();
+    let mut content = match was_there && file.append {
+        true => entry.read(LARGEST as u64, cx)?,
+        false => Vec::new(),
+    };
+    content.extend_from_slice(file.text.as_bytes());
+    if content.len() > LARGEST {
         return Err(format!("the text for `{name}` is longer than {LARGEST} bytes"));
     }
-    let was_there = entry.size()?.is_some();
-    entry.write(file.text.as_bytes())?;
+    entry.write(&content)?;
     match was_there {
         true => cx.changed(name),
         false => cx.created(name),
     }
-    let word = if was_there { "replaced" } else { "created" };
-    Ok(format!("`{name}` is {word}; its size in bytes: {}", file.text.len()))
+    let word = match (was_there, file.append) {
+        (false, _) => "created",
+        (true, true) => "longer now",
+        (true, false) => "replaced",
+    };
+    Ok(format!("`{name}` is {word}; its size in bytes: {}", content.len()))
 }

@@ -293,6 +293,13 @@ impl Entry {
         }
     }
 
+    /// What is in the file.
+    pub(crate) fn read(&self, limit: u64, cx: &ToolContext) -> Result<Vec<u8>, String> {
+        let file = self.dir.file(&self.file).map_err(Unread::Failed);
+        let read = file.and_then(|file| read_whole(file, limit, cx));
+        read.map_err(|why| why.about(&self.name, limit))
+    }
+
     /// Writes the whole file, or nothing of it.
     pub(crate) fn write(&self, text: &[u8]) -> Result<(), String> {
         let written = self.dir.replace(&self.file, text);
@@ -384,15 +391,11 @@ impl Iterator for Files {
                 Kind::File(_) if self.fits(&next.path) => {
                     return Some((next.parent.file(&next.file), written(&next.path)));
                 }
-                Kind::Directory => match entered(&next) {
-                    None => {}
-                    Some(Ok(dir)) => {
-                        if self.enter(&Arc::new(dir), &next.path).is_err() {
-                            self.unreadable += 1;
-                        }
-                    }
-                    Some(Err(_)) => self.unreadable += 1,
-                },
+                Kind::Directory => {
+                    let Some(dir) = entered(&next) else { continue };
+                    let read = dir.and_then(|dir| self.enter(&Arc::new(dir), &next.path));
+                    self.unreadable += usize::from(read.is_err());
+                }
                 Kind::File(_) | Kind::Link | Kind::Other => {}
             }
         }
@@ -411,6 +414,18 @@ pub(crate) enum Unread {
     /// With its size in bytes, as far as it is known.
     TooLarge(u64),
     Failed(io::Error),
+}
+
+impl Unread {
+    /// For the model.
+    pub(crate) fn about(self, name: &str, limit: u64) -> String {
+        match self {
+            Self::TooLarge(bytes) => {
+                format!("`{name}` has {bytes} bytes, and a file of more than {limit} is not read.")
+            }
+            Self::Failed(error) => format!("`{name}` cannot be read: {error}"),
+        }
+    }
 }
 
 /// Reads a whole file of at most `limit` bytes, and stops in the middle if the call is cancelled.

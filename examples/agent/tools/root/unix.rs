@@ -16,6 +16,9 @@ use super::Kind;
 
 pub(super) struct Dir(OwnedFd);
 
+/// So that no two files that are being written have the same name.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Dir {
@@ -75,7 +78,6 @@ impl Dir {
             Err(Errno::NOENT) => None,
             Err(error) => return Err(error.into()),
         };
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let new = format!(".turnstream-{}-{number}.new", process::id());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
