@@ -45,15 +45,44 @@ pub enum BudgetKind {
 
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (used, limit) = match self.kind {
+            BudgetKind::Money => (units(self.used), units(self.limit)),
+            _ => (self.used.to_string(), self.limit.to_string()),
+        };
         let unit = match self.kind {
             BudgetKind::OutputTokens | BudgetKind::Target => "output tokens",
             BudgetKind::TotalTokens => "tokens",
             BudgetKind::Pool => "tokens of the shared pool",
-            BudgetKind::Money => "millionths",
+            BudgetKind::Money => "of money",
             BudgetKind::Time => "milliseconds",
             BudgetKind::ToolCalls => "tool calls",
             BudgetKind::Other => "units",
         };
-        write!(f, "{} of {} {unit} used", self.used, self.limit)
+        write!(f, "{used} of {limit} {unit} used")
+    }
+}
+
+/// Millionths as units, with as many digits as they have.
+fn units(millionths: u64) -> String {
+    let digits = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
+    digits.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_is_shown_in_whole_units_of_the_prices() {
+        for (used, limit, expected) in [
+            (12_345, 10_000, "0.012345 of 0.01"),
+            (3_000_000, 2_500_000, "3 of 2.5"),
+            (0, 1, "0 of 0.000001"),
+            (u64::MAX, 10_000_000, "18446744073709.551615 of 10"),
+        ] {
+            let exceeded =
+                Exceeded { kind: BudgetKind::Money, used, limit, diminishing_returns: false };
+            assert_eq!(exceeded.to_string(), format!("{expected} of money used"));
+        }
     }
 }

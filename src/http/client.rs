@@ -303,7 +303,7 @@ impl Endpoint {
             Error::new(ErrorKind::InvalidRequest, message).with_parameter("base_url")
         };
         let mut url =
-            Url::parse(base.trim()).map_err(|error| wrong(&format!("is none: {error}")))?;
+            Url::parse(base.trim()).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
             return Err(wrong("must begin with http:// or https://"));
         }

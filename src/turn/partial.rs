@@ -119,7 +119,7 @@ impl PartialTurn {
     /// Makes the error of a turn that ended without its terminal marker.
     pub fn into_error(mut self, cause: Option<Error>) -> Error {
         let message = match &cause {
-            None => "the turn ended without its terminal marker".to_owned(),
+            None => "the answer broke off before it was complete".to_owned(),
             Some(cause) => format!("the turn was cut off: {cause}"),
         };
         let request_id = cause.as_ref().and_then(Error::request_id).map(str::to_owned);

@@ -130,7 +130,7 @@ async fn the_error_is_the_last_ones_and_holds_them_all() {
     assert_eq!(
         all.to_string(),
         "3 providers failed: first: rate_limited; second: auth; \
-         third: the turn ended without its terminal marker"
+         third: the answer broke off before it was complete"
     );
 }
 
