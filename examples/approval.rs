@@ -44,11 +44,18 @@ fn is_allowed(call: &ToolCall) -> bool {
     print!("May `{}` run with {}? [y/N] ", call.name, call.arguments);
     let mut said = env::args().nth(1).unwrap_or_default();
     if said.is_empty() && stdin().is_terminal() {
+        forget_what_was_typed();
         let _ = stdout().flush().and_then(|()| stdin().read_line(&mut said));
     } else {
         println!("{said}");
     }
     matches!(said.trim(), "y" | "yes" | "--yes")
+}
+
+/// What was typed before the question was not meant as its answer.
+fn forget_what_was_typed() {
+    #[cfg(unix)]
+    let _ = rustix::termios::tcflush(stdin(), rustix::termios::QueueSelector::IFlush);
 }
 
 /// The run ends as `pending`; it may be resumed by another process, tomorrow.

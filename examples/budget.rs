@@ -7,6 +7,7 @@
 
 use serde_json::json;
 use turnstream::agent::{Budget, Pool};
+use turnstream::event::BudgetKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::ToolChoice;
 use turnstream::tool::Tool;
@@ -53,13 +54,23 @@ fn report(outcome: &Outcome) -> Result<(), Error> {
     }
     println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
     for (who, usage) in [("itself", outcome.usage), ("sub-agents", outcome.nested_usage)] {
-        println!("  {who}: {} tokens, {} millionths of $1", usage.total(), PRICE.cost(&usage));
+        println!("  {who}: {} tokens, {}", usage.total(), dollars(PRICE.cost(&usage)));
     }
     match &outcome.budget {
-        Some(exceeded) => println!("  ended by {:?}: {exceeded}", exceeded.kind),
+        Some(exceeded) => match exceeded.kind {
+            BudgetKind::Money => {
+                let (used, limit) = (dollars(exceeded.used), dollars(exceeded.limit));
+                println!("  ended by Money: {used} of {limit} used");
+            }
+            kind => println!("  ended by {kind:?}: {exceeded}"),
+        },
         None => println!("  no budget was spent"),
     }
     Ok(())
+}
+
+fn dollars(millionths: u64) -> String {
+    format!("${}.{:06}", millionths / 1_000_000, millionths % 1_000_000)
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -18,7 +18,7 @@ use futures::{TryStreamExt, future::Either};
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use turnstream::agent::Input;
-use turnstream::event::ToolEvent;
+use turnstream::event::{AppendedWhy, ToolEvent};
 use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Error, Event, History, Item, Run, Tool, env::SystemIds};
@@ -47,11 +47,14 @@ async fn chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History, Er
     loop {
         let input: Input = match late.pop_front() {
             Some(input) => input,
-            None => match heard.recv().await {
-                Some(Message::Say(text) | Message::Later(text)) => text.into(),
-                Some(Message::Stop) => continue,
-                None => return Ok(history),
-            },
+            None => {
+                prompt();
+                match heard.recv().await {
+                    Some(Message::Say(text) | Message::Later(text)) => text.into(),
+                    Some(Message::Stop) => continue,
+                    None => return Ok(history),
+                }
+            }
         };
         let mut run = agent.run_from(history, input);
         loop {
@@ -84,8 +87,18 @@ fn tell(run: &Run, message: Message) -> Option<Input> {
     taken.err().map(|undelivered| undelivered.items.into())
 }
 
+/// On a terminal, shows that a message can be typed.
+fn prompt() {
+    if io::stdin().is_terminal() {
+        print!("\n> ");
+        let _ = io::stdout().flush();
+    }
+}
+
 fn show(event: &Event) {
     match event {
+        // It was typed at the prompt.
+        Event::Appended { why: AppendedWhy::Input, .. } if io::stdin().is_terminal() => {}
         Event::Appended { why, items, .. } => {
             let text: String = items.iter().filter_map(Item::as_user).map(Content::text).collect();
             println!("\n> {text} ({why:?})");

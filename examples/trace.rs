@@ -7,7 +7,7 @@
 //! ```
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 
 use turnstream::story::trace::read_lines;
@@ -26,7 +26,12 @@ fn print() -> Result<(), Box<dyn std::error::Error>> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let whole = args.iter().position(|arg| arg == "--all").map(|at| args.remove(at)).is_some();
     let from: Box<dyn BufRead> = match &args[..] {
-        [] => Box::new(io::stdin().lock()),
+        [] => {
+            if io::stdin().is_terminal() {
+                eprintln!("Waiting for a trace on stdin, JSON lines; Ctrl-D ends it.");
+            }
+            Box::new(io::stdin().lock())
+        }
         [path] => {
             let file = File::open(path).map_err(|error| format!("`{path}`: {error}"))?;
             Box::new(BufReader::new(file))

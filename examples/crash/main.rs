@@ -2,7 +2,7 @@
 //! twice.
 //!
 //! ```text
-//! cargo run --example crash -- --store jsonl --kills 200 --seed 1
+//! cargo run --example crash
 //! cargo run --example crash --features sqlite -- --store sqlite --kills 200 --seed 1
 //! ```
 //!
@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use place::{Kind, Place};
 
 const HELP: &str = "\
-crash --store jsonl|sqlite [--kills N] [--seed S]
+crash [--store jsonl|sqlite] [--kills N] [--seed S]
 
-    --store NAME   where the session is kept; sqlite needs the feature `sqlite`
+    --store NAME   where the session is kept (jsonl); sqlite needs the feature `sqlite`
     --kills N      how often the process is killed (200)
     --seed S       when (1)
 
@@ -71,7 +71,7 @@ async fn main() {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
-    let (mut kind, mut kills, mut seed, mut folder) = (None, 200, 1, None);
+    let (mut kind, mut kills, mut seed, mut folder) = (Kind::JsonLines, 200, 1, None);
     while let Some(word) = words.next() {
         if word == "--help" {
             return Ok(Command::Help);
@@ -79,14 +79,13 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
         let not_a_number = |_| format!("`{word}` needs a number");
         match word.as_str() {
-            "--store" => kind = Some(Kind::parse(&value()?)?),
+            "--store" => kind = Kind::parse(&value()?)?,
             "--kills" => kills = value()?.parse().map_err(not_a_number)?,
             "--seed" => seed = value()?.parse().map_err(not_a_number)?,
             "--child" => folder = Some(PathBuf::from(value()?)),
             _ => return Err(format!("there is no flag `{word}`; see --help")),
         }
     }
-    let kind = kind.ok_or("`--store jsonl` or `--store sqlite` is needed")?;
     Ok(match folder {
         Some(folder) => Command::Child { place: Place { kind, folder }, seed },
         None => Command::Parent { kind, kills, seed },

@@ -30,10 +30,16 @@ fn twenty_kills_of_a_session_in_sqlite_lose_and_double_nothing() {
 }
 
 #[test]
+fn without_a_store_it_is_json_lines() {
+    let Some(output) = crash(&["--kills", "2"]) else { return };
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(out.lines().last(), Some("kills 2, lost 0, doubled 0"), "{out}");
+}
+
+#[test]
 fn bad_usage_is_one_line_and_exit_code_2() {
     let mut all = vec![
-        (&["--kills", "3"][..], "`--store jsonl` or `--store sqlite`"),
-        (&["--store", "paper"], "`paper`"),
+        (&["--store", "paper"][..], "`paper`"),
         (&["--store", "jsonl", "--kills", "many"], "`--kills` needs a number"),
         (&["--store", "jsonl", "--fast"], "`--fast`"),
     ];

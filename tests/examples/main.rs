@@ -22,6 +22,8 @@ mod patterns;
 mod small;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(all(target_os = "linux", feature = "schemars"))]
+mod terminal;
 
 #[cfg(all(feature = "http", feature = "schemars"))]
 #[expect(dead_code, reason = "only its tests are wanted")]

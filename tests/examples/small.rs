@@ -4,6 +4,8 @@
 use std::process::{Command, Stdio};
 
 use crate::support::programs::example;
+#[cfg(target_os = "linux")]
+use crate::terminal::Terminal;
 
 /// What an example prints, without anybody at its stdin; `None` if it is not built, as when only
 /// this test is.
@@ -47,6 +49,50 @@ fn approval_runs_nothing_that_is_not_allowed() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn approval_takes_no_answer_that_was_typed_before_its_question() {
+    let Some(program) = example("approval") else { return };
+    let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
+    // Two answers to the first of four questions.
+    terminal.wait_for("draft.txt\"}? [y/N] ");
+    terminal.type_in("y\ny\n");
+    for question in ["thesis.txt\"}? [y/N] ", "draft.txt\"}? [y/N] ", "thesis.txt\"}? [y/N] "] {
+        terminal.wait_for(question);
+        terminal.type_in("\n");
+    }
+    let (shown, code) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    let left: Vec<_> = shown.lines().filter(|line| line.starts_with("Files left: ")).collect();
+    assert_eq!(left, ["Files left: 1", "Files left: 2"], "{shown}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_terminal_the_chat_has_a_prompt_sign() {
+    let Some(program) = example("chat") else { return };
+    let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
+    terminal.wait_for("\n> ");
+    terminal.type_in("Hi\n");
+    let answer = terminal.wait_for("\n> ");
+    assert!(answer.contains("You said: Hi (completed)"), "{answer}");
+    terminal.type_in("\u{4}");
+    let (shown, code) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("2 items are kept, lawful: true"), "{shown}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_terminal_trace_says_what_it_waits_for() {
+    let Some(program) = example("trace") else { return };
+    let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
+    terminal.wait_for("Waiting for a trace on stdin, JSON lines; Ctrl-D ends it.");
+    terminal.type_in("\u{4}");
+    let (shown, code) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+}
+
 #[test]
 fn auto_compaction_still_knows_from_the_summary_what_was_said_first() {
     let Some(out) = run("auto_compaction", &[]) else { return };
@@ -76,7 +122,8 @@ fn budget_says_what_was_spent_and_what_ended_it() {
             "ended by TotalTokens",
             "# money",
             "that I could afford",
-            "ended by Money",
+            "tokens, $0.0",
+            "ended by Money: $0.0",
             "# a pool",
             "My reader ran out of tokens, and so did I.",
             "sub-agents: ",

@@ -1,0 +1,70 @@
+//! A terminal, which `script` makes, with a program on it.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+pub(crate) struct Terminal {
+    child: Child,
+    keyboard: ChildStdin,
+    screen: ChildStdout,
+    shown: Vec<u8>,
+    /// How much of it was waited for.
+    seen: usize,
+}
+
+impl Terminal {
+    /// Starts the program. `None` if there is no `script`.
+    pub(crate) fn start(program: &Command) -> Option<Self> {
+        let words = std::iter::once(program.get_program()).chain(program.get_args());
+        let quoted: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        // What is waited for in vain is not waited for for ever.
+        let mut script = Command::new("timeout");
+        // Without `exec` the shell would be interrupted as well, and its exit code would count.
+        let line = format!("exec {}", quoted.join(" "));
+        script.args(["120", "script", "-qec", &line, "/dev/null"]);
+        script.env("SHELL", "/bin/sh").env("NO_COLOR", "1");
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => script.env(name, value),
+                None => script.env_remove(name),
+            };
+        }
+        if let Some(directory) = program.get_current_dir() {
+            script.current_dir(directory);
+        }
+        script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let is_there = |program| Command::new(program).arg("--version").output().is_ok();
+        if !is_there("script") || !is_there("timeout") {
+            eprintln!("skipped: there is no `script` or no `timeout`");
+            return None;
+        }
+        let mut child = script.spawn().unwrap();
+        let (keyboard, screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Some(Self { child, keyboard, screen, shown: Vec::new(), seen: 0 })
+    }
+
+    /// Waits until the text is shown, and returns what was shown up to there since the last wait.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        while !String::from_utf8_lossy(&self.shown[self.seen..]).contains(text) {
+            let mut byte = [0];
+            let rest = String::from_utf8_lossy(&self.shown);
+            self.screen.read_exact(&mut byte).unwrap_or_else(|_| panic!("no `{text}`: {rest}"));
+            self.shown.push(byte[0]);
+        }
+        let since = String::from_utf8_lossy(&self.shown[self.seen..]).into_owned();
+        self.seen = self.shown.len();
+        since
+    }
+
+    pub(crate) fn type_in(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Everything that was shown, and the exit code.
+    pub(crate) fn end(mut self) -> (String, i32) {
+        let _ = self.screen.read_to_end(&mut self.shown);
+        let code = self.child.wait().unwrap().code().unwrap();
+        (String::from_utf8_lossy(&self.shown).into_owned(), code)
+    }
+}
