@@ -1,8 +1,8 @@
 //! Who allows the calls that need approval.
 //!
-//! What a model says stands on the same terminal as the question, and what the user types may have been
-//! typed for something else. So a question carries a mark that was drawn when the program began and
-//! that no model sees; it shows the call as the tool reads it; and only what is typed after it is an
+//! The model writes to the same terminal as the question, and what the user types may have been meant
+//! for something else. So a question has a mark that was drawn when the program started and that no
+//! model sees, it shows the call as the tool reads it, and only text that is typed after it is an
 //! answer.
 
 use std::io::{self, Write};
@@ -15,8 +15,8 @@ use crate::args::Args;
 use crate::lines::Lines;
 use crate::text::exactly;
 
-/// So long nothing may be entered before a question is open: keys that were pressed for something else,
-/// for a text of the model that looks like a question too, do not answer it.
+/// How long nothing may be entered before a question is open. A user who answers a text of the model
+/// that looks like a question, just before the real one is asked, does not answer the real one.
 const QUIET: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, PartialEq)]
@@ -58,9 +58,9 @@ impl Approval {
         }
     }
 
-    /// Comes to a verdict on a call, which `shown` describes line by line; `None` if there is no user
-    /// who could. Meanwhile the run is not pulled, and so nothing of it goes on. Dropping the future
-    /// leaves the call waiting.
+    /// Decides on a call, which `shown` describes line by line; `None` if there is no user to ask. The
+    /// run is not pulled meanwhile, and so nothing of it runs. Dropping the future leaves the call
+    /// waiting.
     pub(crate) async fn verdict(&self, shown: &[String], lines: &mut Lines) -> Option<Verdict> {
         let mark = match self {
             Self::Ask { mark } => mark,

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::provider::Name;
+use crate::provider::{self, Dialect, Name};
 use crate::session;
 
 pub(crate) const HELP: &str = "\
@@ -15,21 +15,34 @@ Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
 
     --provider NAME   offline, anthropic, openai, openai-responses or gemini
     --base-url URL    another server; openai unless --provider says otherwise
+    --dialect NAME    how that server differs from OpenAI's Chat Completions: openai_compatible,
+                      azure, openrouter, litellm, groq, deepseek, mistral, together, ollama,
+                      llama_cpp, vllm or lm_studio; without it the URL's host tells, if it is known
     --model NAME      another model than the provider's default
     --system TEXT     another system prompt
     --max-turns N     at most N requests to the model (20)
     --no-tools        the model gets no tools
-    --yes             allows every call that needs approval; else it asks on a terminal, and
-                      elsewhere, or with --json, the run ends as pending
+    --yes             allows every write; else you are asked on a terminal, and elsewhere, or with
+                      --json, nothing is allowed and the run ends as pending
     --session FILE    goes on with the conversation in the file, and keeps it there: JSON lines, or
-                      SQLite if it ends in .db or .sqlite (feature `sqlite`). What waits to be allowed
-                      is asked for first; what was broken off is settled
+                      SQLite if it ends in .db or .sqlite (feature `sqlite`). What waits to be
+                      allowed is asked for first. A run that was broken off continues without
+                      a prompt, and is settled before a new one
     --json            every event as one line of JSON, and nothing else on stdout
     --help            this text
 
-Provider: --provider; else openai with --base-url; else that of the first key that is set, of
-ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; else the offline model, which needs no key and
-no network. ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GEMINI_BASE_URL are read as well.
+On a terminal: a question has a mark that the model does not know, and shows the file and both ends
+of a long text; what was typed before it does not answer it. What is typed during a run is sent to
+the model with its next request. Lines that are pasted together are one prompt. Ctrl-C ends a run,
+twice the program; Ctrl-D ends a chat. With NO_COLOR or TERM=dumb there are no escape sequences.
+
+Files: read through links that stay inside the working directory, written through none.
+
+Provider: --provider; else openai with --base-url or --dialect; else that of the first key that is
+set, of ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; else openai with OPENAI_BASE_URL; else
+the offline model, which needs no key and no network. ANTHROPIC_BASE_URL, OPENAI_BASE_URL and
+GEMINI_BASE_URL are read as well. With a vendor's dialect its own key is taken, DEEPSEEK_API_KEY for
+example; where the address is given, also OPENAI_API_KEY.
 
 Exit code: 0 if the run completed, 2 for bad usage, 130 if quit by Ctrl-C, else 1.
 ";
@@ -44,6 +57,7 @@ pub(crate) enum Command {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Args {
     pub(crate) provider: Option<Name>,
+    pub(crate) dialect: Option<&'static Dialect>,
     pub(crate) base_url: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) system: Option<String>,
@@ -57,7 +71,7 @@ pub(crate) struct Args {
     pub(crate) prompt: Option<String>,
 }
 
-/// Reads the words behind the program's name. An error is one line for a person.
+/// Reads the words after the program's name. An error is one line for a person.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let mut args = Args::default();
     let mut prompt: Vec<String> = Vec::new();
@@ -94,6 +108,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
         match flag {
             "--help" | "-h" => return alone(&value).map(|()| Command::Help),
             "--provider" => args.provider = Some(Name::parse(&given()?)?),
+            "--dialect" => args.dialect = Some(provider::dialect(&given()?)?),
             "--base-url" => args.base_url = Some(filled(flag, given()?)?),
             "--model" => args.model = Some(filled(flag, given()?)?),
             "--session" => {
@@ -150,9 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn a_value_stands_behind_its_flag_or_behind_an_equals_sign() {
+    fn a_value_follows_its_flag_or_an_equals_sign() {
         let whole = Args {
             provider: Some(Name::OpenAi),
+            dialect: Some(&Dialect::GROQ),
             base_url: Some("http://localhost:1/v1?a=b".to_owned()),
             model: Some("m".to_owned()),
             system: Some(String::new()),
@@ -163,7 +179,8 @@ mod tests {
             json: true,
             prompt: Some("how are you".to_owned()),
         };
-        let apart = "--provider openai --base-url http://localhost:1/v1?a=b --model m --system";
+        let apart = "--provider openai --dialect groq --base-url http://localhost:1/v1?a=b \
+                     --model m --system";
         let mut apart: Vec<&str> = apart.split(' ').collect();
         apart.extend([
             "",
@@ -179,8 +196,8 @@ mod tests {
             "you",
         ]);
         assert_eq!(args(&apart), whole);
-        let joined = "how --provider=openai --base-url=http://localhost:1/v1?a=b --model=m are \
-                      --system= --session=s.jsonl --max-turns=3 --no-tools --yes --json you";
+        let joined = "how --provider=openai --dialect=groq --base-url=http://localhost:1/v1?a=b \
+                      --model=m are --system= --session=s.jsonl --max-turns=3 --no-tools --yes --json you";
         assert_eq!(args(&joined.split(' ').collect::<Vec<_>>()), whole);
     }
 
@@ -220,6 +237,7 @@ mod tests {
             (&["--max-turns=-1"], "not `-1`"),
             (&["--max-turns", "4294967296"], "4294967296"),
             (&["--provider", "acme"], "`acme`"),
+            (&["--dialect", "acme"], "there is no dialect `acme`; there are openai_compatible, "),
             (&["", " "], "the prompt is empty"),
         ] {
             let error = read(words).unwrap_err();

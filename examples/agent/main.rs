@@ -123,7 +123,8 @@ async fn start() -> Exit {
         approval,
         root,
         lines: Lines::new(),
-        types: is_terminal && !args.json,
+        // With stdout elsewhere a pager may read the keys.
+        types: is_terminal && !args.json && io::stdout().is_terminal(),
         ended: false,
         ctrl_c: CtrlC::new(),
         undelivered: Vec::new(),
@@ -155,9 +156,9 @@ async fn start() -> Exit {
     })
 }
 
-/// Tells what the last run of a session has left. Calls that wait are asked about, and with their
-/// verdicts the run goes on; one that was broken off goes on unless there is something new to ask.
-/// `Some` if that is the end.
+/// Reports what the last run of a session has left. The user is asked about calls that wait, and with
+/// the verdicts the run continues; one that was broken off continues unless there is a new prompt.
+/// `Some` if the program ends then.
 async fn take_up(
     session: &Session,
     agent: &Agent,
@@ -360,11 +361,7 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
             Reason::Completed => return Ok(Exit::Done),
             Reason::Interrupted(_) => render::interrupted(&run.history()),
             Reason::Pending => render::pending(&outcome.pending),
-            _ => {
-                if let Err(error) = outcome.clone().into_result() {
-                    render::failed(&error);
-                }
-            }
+            _ => render::failed(outcome),
         }
         return Ok(Exit::Failed);
     }

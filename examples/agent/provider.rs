@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use turnstream::http::HttpClient;
+pub(crate) use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, Provider};
 use turnstream::stream::TurnStream;
 use turnstream::testing::ModelServer;
@@ -63,6 +64,59 @@ const TABLE: &[Entry] = &[
     Entry { name: Name::Offline, written: "offline", model: "offline", key: "", base_url: "" },
 ];
 
+/// What is known of the vendors of dialects beside OpenAI: the variable of the key, and a model that
+/// they have.
+const VENDORS: &[(&Dialect, &str, &str)] = &[
+    (&Dialect::AZURE, "AZURE_OPENAI_API_KEY", "gpt-5-mini"),
+    (&Dialect::OPENROUTER, "OPENROUTER_API_KEY", "openrouter/auto"),
+    (&Dialect::GROQ, "GROQ_API_KEY", "openai/gpt-oss-20b"),
+    (&Dialect::DEEPSEEK, "DEEPSEEK_API_KEY", "deepseek-chat"),
+    (&Dialect::MISTRAL, "MISTRAL_API_KEY", "mistral-small-latest"),
+    (&Dialect::TOGETHER, "TOGETHER_API_KEY", "openai/gpt-oss-20b"),
+];
+
+/// Hosts of vendors that are not those of a dialect's usual address; with a dot, of all below it.
+const HOSTS: &[(&str, &Dialect)] = &[
+    (".openai.azure.com", &Dialect::AZURE),
+    (".cognitiveservices.azure.com", &Dialect::AZURE),
+    (".services.ai.azure.com", &Dialect::AZURE),
+    ("api.together.ai", &Dialect::TOGETHER),
+];
+
+/// The dialect of that name.
+pub(crate) fn dialect(word: &str) -> Result<&'static Dialect, String> {
+    let word = word.trim().to_lowercase().replace('-', "_");
+    // The vendor's own is called as its provider is.
+    let name = if word == "openai" { Dialect::OPENAI.name } else { &word };
+    Dialect::ALL.iter().find(|dialect| dialect.name == name).ok_or_else(|| {
+        let names: Vec<_> = Dialect::ALL.iter().map(|dialect| dialect.name).collect();
+        format!("there is no dialect `{word}`; there are {}", names.join(", "))
+    })
+}
+
+/// The dialect that the server at an address speaks, if its host tells.
+fn dialect_of(url: &str) -> Option<&'static Dialect> {
+    let host = authority(url)?;
+    let is_usual = |dialect: &&Dialect| authority(dialect.base_url).as_ref() == Some(&host);
+    let known = |(name, _): &&(&str, &Dialect)| match name.starts_with('.') {
+        true => host.ends_with(name),
+        false => host == *name,
+    };
+    let usual = Dialect::ALL.iter().find(is_usual);
+    usual.or_else(|| HOSTS.iter().find(known).map(|(_, dialect)| *dialect))
+}
+
+/// The host of an address, and its port if it has one.
+fn authority(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?.rsplit('@').next()?.to_lowercase();
+    let authority = authority.trim_end_matches(":443").trim_end_matches('.');
+    Some(match authority.strip_prefix("127.0.0.1") {
+        Some(port) => format!("localhost{port}"),
+        None => authority.to_owned(),
+    })
+}
+
 impl Name {
     pub(crate) fn parse(word: &str) -> Result<Self, String> {
         let Some(entry) = TABLE.iter().find(|entry| entry.written == word) else {
@@ -100,6 +154,8 @@ macro_rules! configured {
 pub(crate) struct Choice {
     pub(crate) name: Name,
     pub(crate) model: String,
+    /// `None` if nothing is known of the server.
+    dialect: Option<&'static Dialect>,
     base_url: Option<String>,
     key: Option<String>,
 }
@@ -113,30 +169,66 @@ impl Choice {
             (!value.is_empty()).then(|| value.to_owned())
         };
         let with_key = || TABLE.iter().find(|entry| env(entry.key).is_some());
-        let name = match (args.provider, &args.base_url) {
+        let is_chat = args.base_url.is_some() || args.dialect.is_some();
+        let name = match (args.provider, is_chat) {
             (Some(name), _) => name,
-            (None, Some(_)) => Name::OpenAi,
-            (None, None) => with_key().map_or(Name::Offline, |entry| entry.name),
+            (None, true) => Name::OpenAi,
+            (None, false) => match with_key() {
+                Some(entry) => entry.name,
+                None if env("OPENAI_BASE_URL").is_some() => Name::OpenAi,
+                None => Name::Offline,
+            },
         };
         if name == Name::Offline && args.base_url.is_some() {
             return Err("the offline model has no `--base-url`".to_owned());
         }
         let entry = name.entry().ok_or("there is no such provider")?;
+        let base_url = args.base_url.clone().or_else(|| env(entry.base_url));
+        let dialect = match (name, args.dialect) {
+            (Name::OpenAi, None) => base_url.as_deref().and_then(dialect_of),
+            (Name::OpenAi, Some(dialect)) if dialect.base_url.is_empty() && base_url.is_none() => {
+                return Err(format!(
+                    "the dialect `{}` has no address of its own; give `--base-url`",
+                    dialect.name
+                ));
+            }
+            (Name::OpenAi, given @ Some(_)) => given,
+            (_, None) => None,
+            (_, Some(_)) => {
+                return Err(format!(
+                    "`--dialect` is for `openai`, and not for `{}`",
+                    entry.written
+                ));
+            }
+        };
+        let vendor = VENDORS.iter().find(|(its, ..)| dialect.is_some_and(|of| of.name == its.name));
+        let model = vendor.map_or(entry.model, |(_, _, model)| model);
+        // The key of one vendor is not sent to the usual address of another.
+        let elsewhere = base_url.is_none() && vendor.is_some();
+        let key = vendor.and_then(|(_, key, _)| env(key));
         Ok(Self {
             name,
-            model: args.model.clone().unwrap_or_else(|| entry.model.to_owned()),
-            base_url: args.base_url.clone().or_else(|| env(entry.base_url)),
-            key: env(entry.key),
+            key: key.or_else(|| env(entry.key).filter(|_| !elsewhere)),
+            model: args.model.clone().unwrap_or_else(|| model.to_owned()),
+            dialect,
+            base_url,
         })
     }
 
     /// Makes the provider. Nothing is asked yet; only the offline model starts its server here.
     pub(crate) async fn connect(self) -> Result<Arc<dyn Provider>, Error> {
-        let Self { name, model, base_url, key } = self;
+        let Self { name, model, dialect, base_url, key } = self;
         match name {
             Name::Offline => Ok(Arc::new(Offline::start(&model).await?)),
             Name::Anthropic => configured!(Anthropic::new(model), base_url, key),
-            Name::OpenAi => configured!(OpenAiChat::new(model), base_url, key),
+            Name::OpenAi => {
+                let chat = OpenAiChat::new(model);
+                let chat = match dialect {
+                    Some(dialect) => chat.with_dialect(*dialect),
+                    None => chat,
+                };
+                configured!(chat, base_url, key)
+            }
             Name::OpenAiResponses => configured!(OpenAiResponses::new(model), base_url, key),
             Name::Gemini => configured!(Gemini::new(model), base_url, key),
         }
@@ -217,13 +309,70 @@ mod tests {
     #[test]
     fn an_address_of_the_environment_is_for_its_provider_only() {
         let env = [("OPENAI_BASE_URL", "o"), ("ANTHROPIC_BASE_URL", "a")];
-        check(&Args::default(), &env, (Name::Offline, "offline", None, None));
+        check(&Args::default(), &env[1..], (Name::Offline, "offline", None, None));
         let args = Args { provider: Some(Name::OpenAi), ..Args::default() };
         check(&args, &env, (Name::OpenAi, "gpt-5-mini", Some("o"), None));
         let args = Args { base_url: Some("flag".to_owned()), ..args };
         check(&args, &env, (Name::OpenAi, "gpt-5-mini", Some("flag"), None));
         let args = Args { provider: Some(Name::Anthropic), ..Args::default() };
         check(&args, &env, (Name::Anthropic, "claude-sonnet-4-5", Some("a"), None));
+    }
+
+    #[test]
+    fn without_a_key_the_address_of_openai_means_openai() {
+        let none = Args::default();
+        let mut env = vec![("OPENAI_BASE_URL", "o"), ("ANTHROPIC_BASE_URL", "a")];
+        check(&none, &env, (Name::OpenAi, "gpt-5-mini", Some("o"), None));
+        env.push(("ANTHROPIC_API_KEY", "k"));
+        check(&none, &env, (Name::Anthropic, "claude-sonnet-4-5", Some("a"), Some("k")));
+        let offline = Args { provider: Some(Name::Offline), ..none };
+        check(&offline, &env, (Name::Offline, "offline", None, None));
+    }
+
+    #[test]
+    fn the_dialect_is_that_of_the_flag_or_of_the_host() {
+        for (url, given, expected) in [
+            ("https://api.deepseek.com", None, Some("deepseek")),
+            ("https://API.DeepSeek.com/v1/?x=/y", None, Some("deepseek")),
+            ("https://openrouter.ai/api/v1", None, Some("openrouter")),
+            ("https://api.together.ai/v1", None, Some("together")),
+            ("https://mine.openai.azure.com/openai/v1", None, Some("azure")),
+            ("https://api.openai.com/v1", None, Some("openai_chat")),
+            ("http://127.0.0.1:11434/v1", None, Some("ollama")),
+            ("http://localhost:8080", None, Some("llama_cpp")),
+            ("http://localhost:9999", None, None),
+            ("https://api.deepseek.com.example.org/v1", None, None),
+            ("https://example.org/https://api.deepseek.com", None, None),
+            ("no url", None, None),
+            ("https://api.deepseek.com", Some("LM-Studio"), Some("lm_studio")),
+            ("http://localhost:8080", Some("openai"), Some("openai_chat")),
+        ] {
+            let given = given.map(|name| dialect(name).unwrap());
+            let args = Args { base_url: Some(url.to_owned()), dialect: given, ..Args::default() };
+            let choice = choose(&args, &[]).unwrap_or_else(|error| panic!("{url}: {error}"));
+            assert_eq!(choice.dialect.map(|dialect| dialect.name), expected, "{url}");
+            let args = Args { dialect: given, ..Args::default() };
+            let choice =
+                choose(&args, &[("OPENAI_BASE_URL", url)]).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(choice.dialect.map(|dialect| dialect.name), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_dialect_has_its_own_address_model_and_key() {
+        let args = Args { dialect: Some(&Dialect::DEEPSEEK), ..Args::default() };
+        let mut env = vec![("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "o")];
+        check(&args, &env, (Name::OpenAi, "deepseek-chat", None, None));
+        let url = "http://localhost:1";
+        let proxy = Args { base_url: Some(url.to_owned()), ..args };
+        check(&proxy, &env, (Name::OpenAi, "deepseek-chat", Some(url), Some("o")));
+        let args = Args { base_url: None, ..proxy };
+        env.push(("DEEPSEEK_API_KEY", "d"));
+        check(&args, &env, (Name::OpenAi, "deepseek-chat", None, Some("d")));
+        let nowhere = Args { dialect: Some(&Dialect::LITELLM), ..Args::default() };
+        assert!(choose(&nowhere, &[]).err().unwrap().contains("`litellm` has no address"));
+        let other = Args { provider: Some(Name::Gemini), ..args };
+        assert!(choose(&other, &[]).err().unwrap().contains("not for `gemini`"));
     }
 
     #[test]

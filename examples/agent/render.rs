@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use turnstream::event::ToolEvent;
+use turnstream::event::{Reason, ToolEvent};
 use turnstream::item::ToolCall;
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
 
 use crate::text::{exactly, many_lines, one_line};
 
-/// So many characters of a call are shown while it runs, and of one that waits.
+/// How many characters of a call are shown while it runs, and of one that waits.
 const SHORT: usize = 120;
 const LONG: usize = 1_000;
 
@@ -77,6 +77,7 @@ fn show_json(event: &Event) -> io::Result<()> {
 }
 
 /// Tokens as they come, and lines for everything else.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Human {
     /// Whether stdout is a terminal, which control characters must not reach.
     terminal: bool,
@@ -197,7 +198,8 @@ impl Human {
         let turns = if outcome.turns == 1 { "turn" } else { "turns" };
         let mut summary = format!(
             "-- {}: {} {turns}, {input_tokens} tokens in, {output_tokens} out{more}{estimated}",
-            outcome.reason, outcome.turns
+            in_words(outcome.reason),
+            outcome.turns
         );
         for call in &outcome.pending {
             summary.extend(["\n   waiting: ", &shown(call)]);
@@ -274,8 +276,35 @@ pub(crate) fn error(message: &str) {
     let _ = writeln!(io::stderr(), "error: {}", one_line(message, 1_000));
 }
 
+/// Why a run ended, for the user.
+fn in_words(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Completed => "completed",
+        Reason::MaxTurns => "stopped at the limit of --max-turns",
+        Reason::Interrupted(_) => "interrupted",
+        Reason::Stopped => "stopped",
+        Reason::ContextWindow => "the conversation is too long for the model",
+        Reason::Truncated => "the answer is longer than the model may write",
+        Reason::Refused => "the model refused to answer",
+        Reason::Filtered => "a filter of the provider cut the answer off",
+        Reason::Malformed => "the model's answers cannot be used",
+        Reason::Budget => "the budget is spent",
+        Reason::Incomplete => "the answer broke off",
+        Reason::Pending => "waiting to be allowed",
+        Reason::Blocked => "the model says that something is missing",
+        Reason::Unproven => "the model did not prove what it says",
+        Reason::ProviderError => "the request failed",
+        _ => "ended early",
+    }
+}
+
 /// Why a run failed, and when to come back if the server says so.
-pub(crate) fn failed(failure: &Error) {
+pub(crate) fn failed(outcome: &Outcome) {
+    let Some(failure) = &outcome.error else {
+        let why = outcome.why.as_deref().unwrap_or_default();
+        let gap = if why.is_empty() { "" } else { ": " };
+        return error(&format!("{}{gap}{why}", in_words(outcome.reason)));
+    };
     match failure.retry_after() {
         Some(wait) => error(&format!("{} (again in {} s)", failure.message(), wait.as_secs())),
         None => error(failure.message()),
@@ -296,7 +325,7 @@ pub(crate) fn undelivered(text: &str) {
 pub(crate) fn pending(calls: &[ToolCall]) {
     let names: Vec<_> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
     error(&format!(
-        "the run ended early: pending; {} must be allowed, by --yes or on a terminal",
+        "nothing was written: {} must be allowed, by --yes or on a terminal",
         names.join(", ")
     ));
 }

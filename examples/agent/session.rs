@@ -30,6 +30,13 @@ pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
     };
     #[cfg(feature = "sqlite")]
     if is_sqlite(file) {
+        let folder = Path::new(file).parent().filter(|folder| *folder != Path::new(""));
+        if let Some(folder) = folder {
+            std::fs::create_dir_all(folder).map_err(|error| {
+                let message = format!("cannot make `{}`: {error}", folder.display());
+                Error::new(turnstream::ErrorKind::Store, message)
+            })?;
+        }
         return Session::open(turnstream::session::SqliteStore::open(file)?, "agent").await;
     }
     let (store, id) = JsonLinesStore::file(file)?;
@@ -61,7 +68,7 @@ pub(crate) fn left(state: &SessionState) -> Option<String> {
 pub(crate) fn shown(error: &Error) -> String {
     match Conflict::of(error) {
         Some(_) => {
-            "somebody else has written to the session; start again to go on from there".to_owned()
+            "another program has written to the session; start again to go on from there".to_owned()
         }
         None => error.message().to_owned(),
     }

@@ -62,7 +62,7 @@ impl Lines {
         }
     }
 
-    /// What was typed so far and not given out, ended or not: whatever is typed after this was not
+    /// Takes all that was typed so far, also of a line that is not ended. What is typed later is not
     /// among it.
     pub(crate) fn take_typed(&mut self) -> io::Result<String> {
         self.read()?;
@@ -72,7 +72,7 @@ impl Lines {
         Ok(self.take())
     }
 
-    /// Waits until nothing was entered for so long.
+    /// Waits until nothing was entered for this time.
     pub(crate) async fn quiet(&mut self, time: Duration) -> io::Result<()> {
         let mut since = Instant::now();
         loop {

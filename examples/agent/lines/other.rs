@@ -63,13 +63,13 @@ impl Source {
     }
 
     /// The line that is being typed cannot be read.
-    #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
     pub(super) fn read_unfinished(&mut self, _into: &mut Vec<u8>) -> io::Result<()> {
         Ok(())
     }
 
     /// What the thread has not read cannot be dropped.
-    #[expect(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
     pub(super) fn discard(&mut self) -> io::Result<()> {
         Ok(())
     }

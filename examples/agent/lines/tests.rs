@@ -37,6 +37,18 @@ async fn pasted_lines_are_one_entry() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_line_that_comes_right_after_another_one_was_pasted_with_it() {
+    let (keyboard, mut lines) = terminal();
+    type_in(&keyboard, "one\n");
+    let soon = async {
+        tokio::time::sleep(PASTE / 2).await;
+        type_in(&keyboard, "two\n");
+    };
+    let (entered, ()) = tokio::join!(lines.next(), soon);
+    assert_eq!(entered.unwrap().as_deref(), Some("one\ntwo"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pasted_text_waits_for_the_end_of_its_last_line() {
     let (keyboard, mut lines) = terminal();
     type_in(&keyboard, "one\ntwo");
@@ -61,7 +73,7 @@ async fn what_was_typed_before_is_taken_whether_its_line_is_ended_or_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_that_nobody_waits_for_any_more_is_not_lost() {
+async fn an_entry_is_not_lost_if_the_future_that_waits_for_it_is_dropped() {
     let (keyboard, mut lines) = terminal();
     type_in(&keyboard, "one\n");
     tokio::select! {

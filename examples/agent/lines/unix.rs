@@ -1,5 +1,5 @@
-//! The standard input of a terminal, without a thread: nothing is read that nobody asked for, and what
-//! the terminal holds can be looked at and dropped.
+//! The standard input of a terminal, without a thread: nothing is read before it is asked for, and what
+//! the terminal holds can be read or dropped at once.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -73,8 +73,8 @@ impl Source {
         Ok(true)
     }
 
-    /// Reads the line that is being typed, which a terminal gives out only when it is ended: for an
-    /// instant it is told not to wait for that. What was typed can no longer be deleted then.
+    /// Reads the line that is being typed, which a terminal returns only when it is ended: for an
+    /// instant it is set not to wait for that. The user can no longer delete what was read.
     pub(super) fn read_unfinished(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         let fd = self.fd()?;
         if !is_in_foreground(fd) {

@@ -61,7 +61,7 @@ impl Piece {
 }
 
 impl Write {
-    /// `None` if the question is no such request, or names no file.
+    /// `None` if the question is not such a request, or names no file.
     pub(crate) fn understand(question: &str) -> Option<Self> {
         let pieces = pieces(question);
         let verb = pieces.iter().position(|piece| !piece.is(POLITE))?;
@@ -121,7 +121,7 @@ fn text(rest: &[Piece], before: usize, file: usize) -> String {
                 words = text;
             }
         }
-        // `a new file` is no text.
+        // `a new file` is not the text.
         None if words.iter().all(|piece| piece.is(BETWEEN)) => words = &[],
         None => {}
     }
@@ -136,10 +136,10 @@ fn pieces(question: &str) -> Vec<Piece> {
     while let Some(first) = rest.chars().next() {
         let closing = QUOTES.iter().find(|(open, _)| *open == first).map(|(_, close)| *close);
         let inside = &rest[first.len_utf8()..];
-        if let Some((text, behind)) = closing.and_then(|close| inside.split_once(close)) {
+        if let Some((text, after)) = closing.and_then(|close| inside.split_once(close)) {
             pieces.push(Piece { text: text.to_owned(), quoted: true });
             // Punctuation after the quotes belongs to nothing.
-            rest = behind.trim_start_matches([',', '.', ':', '?', '!']).trim_start();
+            rest = after.trim_start_matches([',', '.', ':', '?', '!']).trim_start();
             continue;
         }
         let end = rest.find(char::is_whitespace).unwrap_or(rest.len());

@@ -278,13 +278,16 @@ async fn a_file_is_written_where_its_directory_is() {
     assert_eq!(replaced.as_deref(), Ok("`src/old.txt` is replaced; its size in bytes: 0"));
     assert_eq!(fs::read_to_string(temp.work().join("src/new.txt")).unwrap(), "one\ntwo\n");
     assert_eq!(fs::read_to_string(temp.work().join("src/old.txt")).unwrap(), "");
+    let deep = write("a/b/../c/new.txt", "x").await;
+    assert!(deep.unwrap_err().contains("there is no `a/b/../c`"));
+    let deep = write("a/b/new.txt", "x").await;
+    assert_eq!(deep.as_deref(), Ok("`a/b/new.txt` is created; its size in bytes: 1"));
     let append = json!({ "path": "src/new.txt", "text": "three\n", "append": true });
     let longer = temp.call("write_file", append).await;
     assert_eq!(longer.as_deref(), Ok("`src/new.txt` is longer now; its size in bytes: 14"));
     let text = fs::read_to_string(temp.work().join("src/new.txt")).unwrap();
     assert_eq!(text, "one\ntwo\nthree\n");
     for (path, words) in [
-        ("nope/new.txt", "there is no `nope`"),
         ("src/old.txt/x", "`src/old.txt` is not a directory"),
         ("src", "not a plain file"),
         ("src/", "does not name a file"),
@@ -315,6 +318,7 @@ async fn nothing_is_written_through_a_link() {
     for (path, words) in [
         ("dir/new.txt", "through a link"),
         ("inside/new.txt", "through a link"),
+        ("dir/new/new.txt", "through a link"),
         ("dangling.txt", "not a plain file"),
         ("inner.txt", "not a plain file"),
     ] {

@@ -5,16 +5,19 @@ use turnstream::tool::{Tool, ToolContext};
 
 use crate::text::{exactly, head_and_tail};
 use crate::tools::blocking;
-use crate::tools::root::Root;
+use crate::tools::root::{Entry, Root};
 
 pub(super) const NAME: &str = "write_file";
+
+/// No system opens a longer path, and so the whole path is shown.
+const LONGEST_PATH: usize = 4_096;
 
 /// Longer texts are not written.
 const LARGEST: usize = 1024 * 1024;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 pub(super) struct File {
-    /// The file, relative to the working directory. Its directory exists already.
+    /// The file, relative to the working directory. A directory that is not there is made.
     pub(super) path: String,
     /// The whole new content, or what comes at the end.
     pub(super) text: String,
@@ -33,7 +36,7 @@ pub(crate) fn write_file(root: Root) -> Tool {
     tool.exclusive().needs_approval()
 }
 
-/// The text, and below it, where the question stands, the file: as it would be opened.
+/// The text, and below it, next to the question, the file as it would be opened.
 pub(super) fn describe(root: &Root, file: &File) -> Vec<String> {
     let (lines, characters) = (file.text.lines().count(), file.text.chars().count());
     let mut shown = vec![match characters {
@@ -41,8 +44,11 @@ pub(super) fn describe(root: &Root, file: &File) -> Vec<String> {
         _ => format!("{NAME}, with this text (lines: {lines}, characters: {characters}):"),
     }];
     shown.extend(head_and_tail(&file.text).into_iter().map(|line| format!("| {line}")));
-    let found = root.entry(&file.path).and_then(|entry| Ok((entry.path(), entry.size()?)));
+    let entry = root.entry(&file.path);
+    let makes_a_directory = entry.as_ref().is_ok_and(Entry::makes_a_directory);
+    let found = entry.and_then(|entry| Ok((entry.path(), entry.size()?)));
     let (path, what) = match found {
+        Ok((path, None)) if makes_a_directory => (path, "in a new directory".to_owned()),
         Ok((path, None)) => (path, "a new file".to_owned()),
         Ok((path, Some(bytes))) if file.append => {
             (path, format!("at the end of its {bytes} bytes"))
@@ -50,7 +56,7 @@ pub(super) fn describe(root: &Root, file: &File) -> Vec<String> {
         Ok((path, Some(bytes))) => (path, format!("it is there, {bytes} bytes are replaced")),
         Err(why) => (file.path.clone(), format!("this will fail: {why}")),
     };
-    shown.push(format!("to the file: {} ({what})", exactly(&path, 1_000)));
+    shown.push(format!("to the file: {} ({what})", exactly(&path, LONGEST_PATH)));
     shown
 }
 

@@ -81,25 +81,36 @@ impl Root {
         self.walk(Path::new(given), Links::Followed)
     }
 
-    /// Where a file goes that a model wants to write: an entry, there or not, of a directory that is
-    /// there.
+    /// Where a file goes that a model wants to write: an entry, there or not, of a directory, which is
+    /// made when the file is written if it is not there.
     pub(crate) fn entry(&self, given: &str) -> Result<Entry, String> {
         let path = Path::new(given);
         let Some(file) = path.file_name().filter(|_| !given.ends_with(['/', '\\'])) else {
             return Err(format!("`{}` does not name a file", one_line(given, 100)));
         };
         let parent = path.parent().unwrap_or(Path::new(""));
-        let parent = self.walk(parent, Links::Refused)?;
-        let path = written(&parent.name.join(file));
-        match parent.found {
-            Found::Directory(dir) => {
-                Ok(Entry { dir, file: file.to_owned(), name: one_line(&path, 200), path })
-            }
-            Found::Entry(..) => Err(format!("`{}` is not a directory", parent.name())),
-        }
+        let (parent, missing) = self.walk_as_far_as_it_goes(parent, Links::Refused)?;
+        let Found::Directory(dir) = parent.found else {
+            return Err(format!("`{}` is not a directory", parent.name()));
+        };
+        let path = written(&parent.name.join(missing.iter().collect::<PathBuf>()).join(file));
+        let name = one_line(&path, 200);
+        Ok(Entry { dir, missing, file: file.to_owned(), path, name })
     }
 
     fn walk(&self, given: &Path, links: Links) -> Result<Place, String> {
+        match self.walk_as_far_as_it_goes(given, links)? {
+            (place, missing) if missing.is_empty() => Ok(place),
+            _ => Err(missing_error(given)),
+        }
+    }
+
+    /// The last of the way that is there, and the names of the directories that are not.
+    fn walk_as_far_as_it_goes(
+        &self,
+        given: &Path,
+        links: Links,
+    ) -> Result<(Place, Vec<OsString>), String> {
         let named = one_line(&given.to_string_lossy(), 100);
         let outside = || {
             format!(
@@ -108,10 +119,7 @@ impl Root {
             )
         };
         let failed = |error: &io::Error| match error.kind() {
-            io::ErrorKind::NotFound => format!(
-                "there is no `{named}` in the working directory. Call `list_directory` to see \
-                 what there is."
-            ),
+            io::ErrorKind::NotFound => missing_error(given),
             _ => format!("`{named}` cannot be read: {error}"),
         };
         let root = self.0.dir.as_ref().map_err(Clone::clone)?;
@@ -119,6 +127,7 @@ impl Root {
         let mut at: Vec<(OsString, Arc<Dir>)> = Vec::new();
         let mut rest = Vec::new();
         let mut last = None;
+        let mut missing = Vec::new();
         let mut followed = 0;
         self.push(given, &mut at, &mut rest).ok_or_else(outside)?;
         while let Some(step) = rest.pop() {
@@ -128,7 +137,17 @@ impl Root {
                 Step::Up => continue,
                 Step::Down(name) => name,
             };
-            let kind = here.kind(&name).map_err(|error| failed(&error))?;
+            let kind = match here.kind(&name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    missing.push(name);
+                    for step in rest.drain(..).rev() {
+                        let Step::Down(name) = step else { return Err(missing_error(given)) };
+                        missing.push(name);
+                    }
+                    break;
+                }
+                kind => kind.map_err(|error| failed(&error))?,
+            };
             match kind {
                 Kind::Link if links == Links::Refused => {
                     return Err(format!("`{named}` leads through a link, and so is not written"));
@@ -162,7 +181,7 @@ impl Root {
             }
             None => Found::Directory(at.pop().map_or_else(|| Arc::clone(root), |(_, dir)| dir)),
         };
-        Ok(Place { name, found })
+        Ok((Place { name, found }, missing))
     }
 
     /// Puts a path before what is left to walk. `None` if it is absolute and begins elsewhere.
@@ -191,6 +210,13 @@ impl Root {
         rest[before..].reverse();
         Some(())
     }
+}
+
+fn missing_error(path: &Path) -> String {
+    format!(
+        "there is no `{}` in the working directory. Call `list_directory` to see what there is.",
+        one_line(&path.to_string_lossy(), 100)
+    )
 }
 
 enum Step {
@@ -265,6 +291,8 @@ impl Place {
 /// concern the same directory.
 pub(crate) struct Entry {
     dir: Arc<Dir>,
+    /// The directories below it that are made first.
+    missing: Vec<OsString>,
     file: OsString,
     path: String,
     name: String,
@@ -281,8 +309,15 @@ impl Entry {
         &self.name
     }
 
+    pub(crate) fn makes_a_directory(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
     /// Whether there is a file already, and how many bytes it has.
     pub(crate) fn size(&self) -> Result<Option<u64>, String> {
+        if !self.missing.is_empty() {
+            return Ok(None);
+        }
         match self.dir.kind(&self.file) {
             Ok(Kind::File(bytes)) => Ok(Some(bytes)),
             Ok(Kind::Directory | Kind::Link | Kind::Other) => {
@@ -302,8 +337,15 @@ impl Entry {
 
     /// Writes the whole file, or nothing of it.
     pub(crate) fn write(&self, text: &[u8]) -> Result<(), String> {
-        let written = self.dir.replace(&self.file, text);
-        written.map_err(|error| format!("`{}` is not written: {error}", self.name))
+        let write = || {
+            let mut made = None;
+            for name in &self.missing {
+                let dir = made.as_ref().unwrap_or(&*self.dir);
+                made = Some(dir.make(name)?);
+            }
+            made.as_ref().unwrap_or(&*self.dir).replace(&self.file, text)
+        };
+        write().map_err(|error| format!("`{}` is not written: {error}", self.name))
     }
 }
 

@@ -26,6 +26,14 @@ impl Dir {
         }
     }
 
+    /// Makes a directory, unless it is there by now, and opens it.
+    pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
+        match fs::create_dir(self.0.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            Ok(()) | Err(_) => self.enter(name),
+        }
+    }
+
     pub(super) fn kind(&self, name: &OsStr) -> io::Result<Kind> {
         let meta = fs::symlink_metadata(self.0.join(name))?;
         Ok(kind(meta.file_type(), meta.len()))

@@ -31,6 +31,14 @@ impl Dir {
         Ok(Self(fs::openat(&self.0, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?))
     }
 
+    /// Makes a directory, unless it is there by now, and opens it.
+    pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
+        match fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => self.enter(name),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     pub(super) fn kind(&self, name: &OsStr) -> io::Result<Kind> {
         Ok(kind(&fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
