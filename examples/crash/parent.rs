@@ -90,8 +90,8 @@ async fn kill_and_look(
             && dice.roll(5) == 0
         {
             // A write that a crash has cut in the middle.
-            tear(&lines).map_err(|error| format!("no line can be torn: {error}"))?;
-            report.torn += 1;
+            let torn = tear(&lines).map_err(|error| format!("no line can be torn: {error}"))?;
+            report.torn += u32::from(torn);
         }
         let was_fine = report.is_fine();
         look(place, &told, report).await.map_err(|error| error.to_string())?;
@@ -143,12 +143,14 @@ fn child(place: &Place, dice: &mut Dice) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-fn tear(lines: &Path) -> std::io::Result<()> {
-    if !lines.exists() {
-        return Ok(());
+fn tear(lines: &Path) -> std::io::Result<bool> {
+    // What the kill itself has cut is torn already: a writer would have cut it off first.
+    if !fs::read(lines).is_ok_and(|text| text.ends_with(b"\n")) {
+        return Ok(false);
     }
     let mut file = OpenOptions::new().append(true).open(lines)?;
-    file.write_all(br#"{"type":"user","content":"Go o"#)
+    file.write_all(br#"{"type":"append","entries":1,"bytes":4"#)?;
+    Ok(true)
 }
 
 async fn look(place: &Place, told: &[String], report: &mut Report) -> Result<(), Error> {

@@ -1,26 +1,40 @@
-//! What stands in the file of a session.
+//! The lines in the file of a session.
 //!
-//! A header, then an entry a line, each line ended by LF and by nothing else. Several entries that were
-//! appended together stand behind a line that tells how many they are, so that a reader sees all of
-//! them or, where a crash has cut the last append, none.
+//! A header, then the appends, each line ended by LF and by nothing else. An append is a line that
+//! says how many entries follow, how many bytes their lines have and what their checksum is, and then
+//! an entry a line. So a reader can tell an append that a crash has cut, which never was, from one that
+//! was damaged after it was written.
+//!
+//! The last field of the header and of the first line of an append is the checksum of all the file
+//! before it. It covers what else is in these lines, and the order of the appends.
+//!
+//! Files of earlier versions have no checksums: a single entry follows without a line before it, and
+//! several follow one that only says how many they are. Such a file goes on with checksums, and its
+//! first `file_crc32` covers what was there.
 
 use std::ops::Range;
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::super::line;
 use super::super::refusal::{broken, failed};
+use super::crc::Crc;
 use crate::error::Error;
 use crate::session::{Entry, Fork};
 
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// How every header begins, whatever its version, and a line before several entries.
+/// How every header begins, whatever its version, and the first line of an append.
 const HEADER: &[u8] = br#"{"type":"session","version":"#;
-const BATCH: &[u8] = br#"{"type":"append","#;
+const APPEND: &[u8] = br#"{"type":"append","#;
+
+/// What is before and after the checksum at the end of such a line.
+const FILE_CRC: &[u8] = br#","file_crc32":""#;
+const AFTER_FILE_CRC: &[u8] = br#""}"#;
+const CRC_DIGITS: usize = 8;
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename = "session")]
@@ -39,7 +53,18 @@ struct ForkedFrom {
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename = "append")]
-struct Batch {
+pub(super) struct AppendLine {
+    pub(super) entries: usize,
+    /// The bytes of the lines of its entries, with their LFs.
+    pub(super) bytes: usize,
+    /// Their checksum.
+    pub(super) crc32: String,
+}
+
+/// The first line of an append of an earlier version.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename = "append")]
+struct Unchecked {
     entries: usize,
 }
 
@@ -52,35 +77,35 @@ pub(super) struct Lines {
     entries: Vec<Line>,
     /// The bytes that are whole. What stands behind them was cut by a crash.
     pub(super) end: usize,
+    /// The checksum of the bytes that are whole.
+    pub(super) crc: Crc,
 }
 
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) id: String,
     pub(super) fork: Option<Fork>,
+    /// Whether it has a checksum. Then so has every append.
+    pub(super) is_checked: bool,
 }
 
-#[derive(Debug)]
-struct Line {
+#[derive(Clone, Debug)]
+pub(super) struct Line {
     /// Counted from one.
-    number: usize,
-    bytes: Range<usize>,
+    pub(super) number: usize,
+    /// Without the LF.
+    pub(super) bytes: Range<usize>,
 }
 
 /// The header of a session.
 pub(super) fn header(id: &str, fork: Option<&Fork>) -> Result<Vec<u8>, Error> {
     let fork = fork.map(|fork| ForkedFrom { id: fork.id.clone(), at: fork.at });
-    let mut text = Vec::new();
-    write(&mut text, &Header { version: VERSION, id: id.to_owned(), fork })?;
-    Ok(text)
+    with_file_crc(Crc::default(), &Header { version: VERSION, id: id.to_owned(), fork })
 }
 
-/// The lines of one append.
-pub(super) fn batch(entries: &[Entry]) -> Result<Vec<u8>, Error> {
+/// The lines of some entries.
+pub(super) fn of_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();
-    if entries.len() > 1 {
-        write(&mut text, &Batch { entries: entries.len() })?;
-    }
     for entry in entries {
         // Compact JSON holds no LF: inside of a string it is `\n`.
         text.extend(line::write(entry)?.into_bytes());
@@ -89,11 +114,32 @@ pub(super) fn batch(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-fn write(text: &mut Vec<u8>, line: &impl Serialize) -> Result<(), Error> {
-    serde_json::to_writer(&mut *text, line)
-        .map_err(|error| failed("a line cannot be written as JSON", error))?;
-    text.push(b'\n');
-    Ok(())
+/// An append of so many entries with these lines, in a file that has the checksum `before` until there.
+pub(super) fn append(before: Crc, entries: usize, lines: &[u8]) -> Result<Vec<u8>, Error> {
+    let first = AppendLine { entries, bytes: lines.len(), crc32: Crc::of(lines).to_string() };
+    let mut text = with_file_crc(before, &first)?;
+    text.extend(lines);
+    Ok(text)
+}
+
+/// Writes an object as a line, with the checksum of the file as its last field.
+fn with_file_crc(before: Crc, object: &impl Serialize) -> Result<Vec<u8>, Error> {
+    let text = serde_json::to_vec(object);
+    let mut text = text.map_err(|error| failed("a line cannot be written as JSON", error))?;
+    text.pop();
+    let crc = before.then(&text).to_string();
+    for part in [FILE_CRC, crc.as_bytes(), AFTER_FILE_CRC, b"\n"] {
+        text.extend(part);
+    }
+    Ok(text)
+}
+
+/// The bytes of a line before the checksum of the file, and that; `None` if it has none.
+pub(super) fn split_file_crc(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let tail = FILE_CRC.len() + CRC_DIGITS + AFTER_FILE_CRC.len();
+    let (before, field) = line.split_at_checked(line.len().checked_sub(tail)?)?;
+    let crc = field.strip_prefix(FILE_CRC)?.strip_suffix(AFTER_FILE_CRC)?;
+    Some((before, crc))
 }
 
 /// Whether this may be a session at all.
@@ -101,42 +147,74 @@ pub(super) fn begin_with_header(text: &[u8]) -> bool {
     text.starts_with(HEADER)
 }
 
+/// Whether an append begins there.
+pub(super) fn begin_with_append(text: &[u8]) -> bool {
+    text.starts_with(APPEND)
+}
+
 /// Reads what is whole.
 ///
 /// # Errors
 ///
-/// If it is no session or one of a later version, or if a line is broken that is not the end of the
-/// file. A crash breaks only the last append.
+/// If it is no session or one of a later version, or if anything in it is not as it was written. Only
+/// an append that a crash has cut is passed over: the last, and shorter than it says.
 pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
     let Some(first) = next_line(text, 0, 1) else {
         // A header that was cut, or nothing.
-        let cut = HEADER.starts_with(text) || begin_with_header(text);
-        return if cut { Ok(Lines::default()) } else { Err(no_session()) };
+        return match begin_with_header(text) {
+            true if is_cut(text) => Ok(Lines::default()),
+            true => Err(broken_line(1, "it does not end where it should")),
+            false if HEADER.starts_with(text) => Ok(Lines::default()),
+            false => Err(no_session()),
+        };
     };
-    let head = Some(read_header(&text[first.bytes.clone()])?);
-    let mut lines = Lines { head, entries: Vec::new(), end: first.bytes.end + 1 };
+    let head = read_header(&text[first.bytes.clone()])?;
+    let mut is_checked = head.is_checked;
+    let end = first.bytes.end + 1;
+    let crc = Crc::of(&text[..end]);
+    let mut lines = Lines { head: Some(head), entries: Vec::new(), end, crc };
     let mut number = 2;
     while lines.end < text.len() {
-        let Some(append) = Append::read(text, lines.end, number) else { break };
-        let end = append.end;
+        let Some(append) = Append::read(text, lines.end, number, lines.crc, is_checked)? else {
+            break;
+        };
+        is_checked |= append.is_checked;
         number = append.next;
-        match append.refuse_broken(text) {
-            Ok(entries) => lines.entries.extend(entries),
-            Err(_) if end == text.len() => break,
-            Err(error) => return Err(error),
-        }
-        lines.end = end;
+        lines.crc = lines.crc.then(&text[lines.end..append.end]);
+        lines.end = append.end;
+        lines.entries.extend(append.entries);
     }
     Ok(lines)
 }
 
-/// The next line, without its LF; `None` if it has none.
-fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line> {
+/// The next line; `None` if it has no LF.
+pub(super) fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line> {
     let len = memchr(b'\n', text.get(from..)?)?;
     Some(Line { number, bytes: from..from + len })
 }
 
-fn read_header(line: &[u8]) -> Result<Head, Error> {
+/// Whether a crash may have left this of a line: the beginning of an object in compact JSON.
+fn is_cut(tail: &[u8]) -> bool {
+    let text = match str::from_utf8(tail) {
+        Ok(text) => text,
+        // In the middle of a character.
+        Err(error) if error.error_len().is_none() => {
+            str::from_utf8(&tail[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    let needs_more = |text: &str| {
+        let parsed = serde_json::from_str::<IgnoredAny>(text);
+        parsed.is_err_and(|error| error.is_eof())
+    };
+    // `1.` or `1e` is no number to `serde_json`, also at the end.
+    let number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
+    let is_whole = text.ends_with('}') && serde_json::from_str::<IgnoredAny>(text).is_ok();
+    text.starts_with('{')
+        && (is_whole || needs_more(text) || needs_more(text.trim_end_matches(number)))
+}
+
+pub(super) fn read_header(line: &[u8]) -> Result<Head, Error> {
     #[derive(Deserialize)]
     struct Version {
         version: u32,
@@ -152,58 +230,150 @@ fn read_header(line: &[u8]) -> Result<Head, Error> {
             format!("the session has format {version}; this version reads up to {VERSION}");
         return Err(broken(message));
     }
+    let checked = split_file_crc(line);
+    if checked.is_some_and(|(before, crc)| !Crc::of(before).is_written(crc)) {
+        return Err(broken_line(1, "the checksum is wrong"));
+    }
     let Header { id, fork, .. } = serde_json::from_slice(line).map_err(wrong)?;
-    Ok(Head { id, fork: fork.map(|ForkedFrom { id, at }| Fork { id, at }) })
+    let fork = fork.map(|ForkedFrom { id, at }| Fork { id, at });
+    Ok(Head { id, fork, is_checked: checked.is_some() })
 }
 
 fn no_session() -> Error {
     broken("this is no file of a session: it does not begin with a header")
 }
 
-/// The lines of one append.
+pub(super) fn broken_line(number: usize, why: &str) -> Error {
+    broken(format!("line {number} of the session is broken: {why}"))
+}
+
+/// One append.
 struct Append {
-    lines: Vec<Line>,
-    /// The number of the line behind it, and where that begins.
+    entries: Vec<Line>,
+    is_checked: bool,
+    /// The number of the line after it, and where that begins.
     next: usize,
     end: usize,
 }
 
 impl Append {
-    /// Finds those that begin at a place; `None` if they are cut.
-    fn read(text: &[u8], from: usize, number: usize) -> Option<Self> {
-        let first = next_line(text, from, number)?;
-        let (next, end) = (number + 1, first.bytes.end + 1);
-        let bytes = &text[first.bytes.clone()];
-        let of_several = bytes.starts_with(BATCH).then(|| serde_json::from_slice(bytes));
-        let Some(Ok(Batch { entries })) = of_several else {
-            return Some(Self { lines: vec![first], next, end });
+    /// Reads the one that begins at a place; `None` if a crash has cut it.
+    fn read(
+        text: &[u8],
+        from: usize,
+        number: usize,
+        crc: Crc,
+        is_checked: bool,
+    ) -> Result<Option<Self>, Error> {
+        let Some(first) = next_line(text, from, number) else {
+            return cut(&text[from..], number);
         };
-        let mut append = Self { lines: Vec::new(), next, end };
-        while append.lines.len() < entries {
-            let line = next_line(text, append.end, append.next)?;
-            append.next += 1;
-            append.end = line.bytes.end + 1;
-            // It is no entry: a line is missing, and `refuse_broken` tells.
-            let begins_another = text[line.bytes.clone()].starts_with(BATCH);
-            append.lines.push(line);
-            if begins_another {
-                break;
+        let line = &text[first.bytes.clone()];
+        match split_file_crc(line) {
+            Some((before, file_crc)) if begin_with_append(line) => {
+                if !crc.then(before).is_written(file_crc) {
+                    let why = "the checksum of the file until there is wrong";
+                    return Err(broken_line(number, why));
+                }
+                Self::read_checked(text, &first)
             }
+            None if !is_checked => Self::read_unchecked(text, first),
+            Some(_) | None => Err(broken_line(number, "no append begins there")),
         }
-        Some(append)
     }
 
-    fn refuse_broken(self, text: &[u8]) -> Result<Vec<Line>, Error> {
-        for line in &self.lines {
-            let bytes = &text[line.bytes.clone()];
-            let what = format!("line {} of the session is broken", line.number);
-            if bytes.starts_with(BATCH) {
-                return Err(broken(format!("{what}: no append may begin there")));
-            }
-            let text = str::from_utf8(bytes).map_err(|error| failed(&what, error))?;
-            serde_json::from_str::<IgnoredAny>(text).map_err(|error| failed(&what, error))?;
+    fn read_checked(text: &[u8], first: &Line) -> Result<Option<Self>, Error> {
+        let AppendLine { entries, bytes, crc32 } = AppendLine::read(text, first)?;
+        let from = first.bytes.end + 1;
+        let next = first.number + 1;
+        let rest = &text[from..];
+        let Some(lines) = rest.get(..bytes) else {
+            return match memchr_iter(b'\n', rest).count() < entries {
+                true => Ok(None),
+                // It was not cut: something was taken out.
+                false => Err(broken_lines(next, entries, "bytes are missing")),
+            };
+        };
+        if !Crc::of(lines).is_written(crc32.as_bytes()) {
+            return Err(broken_lines(next, entries, "the checksum is wrong"));
         }
-        Ok(self.lines)
+        let entries: Vec<Line> = split(text, from..from + bytes, next).collect();
+        let (next, end) = (next + entries.len(), from + bytes);
+        Ok(Some(Self { entries, is_checked: true, next, end }))
+    }
+
+    /// Reads one of an earlier version.
+    fn read_unchecked(text: &[u8], first: Line) -> Result<Option<Self>, Error> {
+        let (mut next, mut end) = (first.number + 1, first.bytes.end + 1);
+        let line = &text[first.bytes.clone()];
+        if !begin_with_append(line) {
+            refuse_broken(text, &first)?;
+            return Ok(Some(Self { entries: vec![first], is_checked: false, next, end }));
+        }
+        let of_several: Option<Unchecked> = serde_json::from_slice(line).ok();
+        // Anything more would be a line with checksums, which is damaged.
+        let of_several = of_several
+            .filter(|it| serde_json::to_vec(it).is_ok_and(|written| written == line))
+            .ok_or_else(|| broken_line(first.number, "no append begins there"))?;
+        let mut entries = Vec::new();
+        while entries.len() < of_several.entries {
+            let Some(line) = next_line(text, end, next) else {
+                return cut(&text[end..], next);
+            };
+            refuse_broken(text, &line)?;
+            (next, end) = (next + 1, line.bytes.end + 1);
+            entries.push(line);
+        }
+        Ok(Some(Self { entries, is_checked: false, next, end }))
+    }
+}
+
+/// The end of a file that has no LF: a crash has cut a line, or its LF is damaged.
+fn cut<T>(tail: &[u8], number: usize) -> Result<Option<T>, Error> {
+    match tail.is_empty() || is_cut(tail) {
+        true => Ok(None),
+        false => Err(broken_line(number, "it does not end where it should")),
+    }
+}
+
+/// Refuses a line that has no checksum and is no entry.
+fn refuse_broken(text: &[u8], line: &Line) -> Result<(), Error> {
+    let bytes = &text[line.bytes.clone()];
+    if begin_with_append(bytes) || split_file_crc(bytes).is_some() {
+        return Err(broken_line(line.number, "no append may begin there"));
+    }
+    let what = || format!("line {} of the session is broken", line.number);
+    let text = str::from_utf8(bytes).map_err(|error| failed(what(), error))?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| failed(what(), error))?;
+    Ok(())
+}
+
+fn broken_lines(number: usize, lines: usize, why: &str) -> Error {
+    match lines {
+        0 | 1 => broken_line(number, why),
+        _ => {
+            let last = number.saturating_add(lines - 1);
+            broken(format!("lines {number} to {last} of the session are broken: {why}"))
+        }
+    }
+}
+
+/// The lines in a range of the file that ends with LF.
+pub(super) fn split(text: &[u8], range: Range<usize>, number: usize) -> impl Iterator<Item = Line> {
+    let mut from = range.start;
+    let ends = memchr_iter(b'\n', &text[range.clone()]).map(move |at| range.start + at);
+    ends.zip(number..).map(move |(end, number)| {
+        let bytes = from..end;
+        from = end + 1;
+        Line { number, bytes }
+    })
+}
+
+impl AppendLine {
+    pub(super) fn read(text: &[u8], line: &Line) -> Result<Self, Error> {
+        serde_json::from_slice(&text[line.bytes.clone()]).map_err(|error| {
+            failed(format!("line {} of the session is broken", line.number), error)
+        })
     }
 }
 
@@ -229,11 +399,14 @@ impl Lines {
             at.unwrap_or(usize::MAX).min(self.entries.len())
         };
         let lines = self.entries.get(own(numbers.start)..own(numbers.end)).unwrap_or_default();
-        let read = |line: &Line| {
-            let number = line.number;
-            serde_json::from_slice(&text[line.bytes.clone()])
-                .map_err(|error| failed(format!("line {number} of the session is no entry"), error))
-        };
-        lines.iter().map(read).collect()
+        lines.iter().map(|line| line.entry(text)).collect()
+    }
+}
+
+impl Line {
+    pub(super) fn entry(&self, text: &[u8]) -> Result<Entry, Error> {
+        let number = self.number;
+        serde_json::from_slice(&text[self.bytes.clone()])
+            .map_err(|error| failed(format!("line {number} of the session is no entry"), error))
     }
 }

@@ -1,5 +1,6 @@
 //! A store in files of JSON lines.
 
+mod crc;
 mod file;
 mod lines;
 mod name;
@@ -18,17 +19,27 @@ use sessions::{Place, Sessions};
 
 /// A store in files that people can read, one for each session.
 ///
-/// A file begins with a header, `{"type":"session","version":1,"id":"…"}`, and goes on with an
-/// [`Entry`] a line, each ended by LF. Entries that were appended together stand behind a line
-/// `{"type":"append","entries":2}`. Files only grow; a fork's file names the session that it came from,
-/// which stands in the same folder. Its name tells the session: a file that is copied is a session of
-/// its own.
+/// A file begins with a header, `{"type":"session","version":1,"id":"…"}`. Each append is a line
+/// `{"type":"append","entries":2}` and an [`Entry`] a line, all ended by LF. Files only grow; a fork's
+/// file names the session that it came from, which is in the same folder. Its name tells the session: a
+/// file that is copied is a session of its own.
 ///
-/// An append is one write, and is on the disk when it is answered. One that a crash has cut, so that the
-/// file ends without LF or in a line that is no JSON, is not read, and the next append writes over it;
-/// everything before it is intact. A line that is broken
-/// anywhere else is an error that names it, and nothing is changed. If the disk is full, what was
+/// An append is one write, and is on the disk when it is answered. If the disk is full, what was
 /// begun is taken back, and a later append works.
+///
+/// # Damage
+///
+/// The line of an append has the length of its entries in bytes, `bytes`, and their checksum, `crc32`.
+/// The header's and the append's last field, `file_crc32`, is the checksum of all the file before it.
+/// Both are the CRC-32 of zlib in hexadecimal digits.
+///
+/// An append at the end of the file that is shorter than it says was cut by a crash. It was never
+/// acknowledged: it is not read, and the next append writes over it. Anything else that is not as it was
+/// written, such as a single changed byte anywhere, is an error that names the file and the line, of
+/// reading and of writing, and nothing is changed.
+///
+/// Files of earlier versions have no checksums. They are read, and their next append has some: from
+/// then on the whole file is checked. Until then a changed text is not noticed.
 ///
 /// Any number of processes may use one folder: each file is locked while it is read or written
 /// (`flock` or what the system has like it), for ten seconds at most. The file system has to support
@@ -53,8 +64,9 @@ use sessions::{Place, Sessions};
 ///
 /// let text = std::fs::read_to_string(folder.join("chat.jsonl")).unwrap();
 /// let lines: Vec<&str> = text.split('\n').collect();
-/// assert_eq!(lines[0], r#"{"type":"session","version":1,"id":"chat"}"#);
-/// assert_eq!(lines[1], r#"{"type":"user","content":"Hi!"}"#);
+/// assert!(lines[0].starts_with(r#"{"type":"session","version":1,"id":"chat","#));
+/// assert!(lines[1].starts_with(r#"{"type":"append","entries":1,"bytes":32,"#));
+/// assert_eq!(lines[2], r#"{"type":"user","content":"Hi!"}"#);
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// # Ok(())
 /// # }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::super::refusal::{
     broken, failed, refuse_beyond, refuse_empty, refuse_other, refuse_there,
 };
+use super::crc::Crc;
 use super::file::{For, Locked, Stamp, sync_parent};
 use super::lines::{self, Lines};
 use super::name::{self, ENDING};
@@ -41,8 +42,9 @@ struct Seen {
     fork: Option<Fork>,
     /// The bytes of the header.
     begun: bool,
-    /// The bytes that are whole.
+    /// The bytes that are whole, and their checksum.
     end: u64,
+    crc: Crc,
 }
 
 impl Sessions {
@@ -57,7 +59,7 @@ impl Sessions {
         entries: &[Entry],
     ) -> Result<u64, Error> {
         let path = self.place.writable(id)?;
-        let text = lines::batch(entries)?;
+        let text = lines::of_entries(entries)?;
         let what_for = match expected == 0 && !entries.is_empty() {
             true => For::Making,
             false => For::Writing,
@@ -72,7 +74,13 @@ impl Sessions {
             return Ok(found);
         }
         let version = found.saturating_add(entries.len() as u64);
-        self.write(&mut file, &path, id, Seen { version: Some(version), ..there }, text)?;
+        let begin = match there.begun {
+            true => Vec::new(),
+            false => lines::header(id, None)?,
+        };
+        let append = lines::append(there.crc.then(&begin), entries.len(), &text)?;
+        let then = Seen { version: Some(version), ..there };
+        self.write(&mut file, &path, then, &[begin, append].concat())?;
         Ok(version)
     }
 
@@ -93,8 +101,9 @@ impl Sessions {
         refuse_there(new, there.version)?;
         let fork = Fork { id: id.to_owned(), at };
         let text = lines::header(new, Some(&fork))?;
-        let there = Seen { version: Some(at), fork: Some(fork), begun: true, end: 0, ..there };
-        self.write(&mut file, &path, new, there, text)
+        let (version, fork) = (Some(at), Some(fork));
+        let then = Seen { version, fork, end: 0, crc: Crc::default(), ..there };
+        self.write(&mut file, &path, then, &text)
     }
 
     pub(super) fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
@@ -175,34 +184,30 @@ impl Sessions {
             version: lines.version(),
             begun: lines.head.is_some(),
             end: lines.end as u64,
+            crc: lines.crc,
             fork: lines.head.and_then(|head| head.fork),
         };
         self.remember(path, seen.clone());
         Ok(seen)
     }
 
-    /// Writes `text` behind what is whole, and a header before it where there is none.
+    /// Writes `text` after what is whole.
     fn write(
         &mut self,
         file: &mut Locked<'_>,
         path: &Path,
-        id: &str,
         then: Seen,
-        text: Vec<u8>,
+        text: &[u8],
     ) -> Result<(), Error> {
-        let text = match then.begun {
-            true => text,
-            false => [lines::header(id, None)?, text].concat(),
-        };
         self.seen.remove(path);
         if then.end == 0 {
             sync_parent(path)?;
         }
-        file.write(then.end, &text, self.clock.now())?;
+        file.write(then.end, text, self.clock.now())?;
         // It is written, whatever comes of this.
         if let Ok(stamp) = file.stamp() {
             let end = then.end + text.len() as u64;
-            self.remember(path, Seen { stamp, begun: true, end, ..then });
+            self.remember(path, Seen { stamp, begun: true, end, crc: then.crc.then(text), ..then });
         }
         Ok(())
     }

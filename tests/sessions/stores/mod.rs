@@ -1,5 +1,6 @@
 //! Stores of sessions: what holds for each of them, and what the durable ones survive.
 
+mod damage;
 mod json_lines;
 mod processes;
 mod sample;

@@ -1,0 +1,44 @@
+//! Checksums.
+
+use std::fmt;
+
+/// The CRC-32 of some bytes (the one of zlib and PNG), written as eight hexadecimal digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Crc(u32);
+
+impl Crc {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self::default().then(bytes)
+    }
+
+    /// That of the same bytes with these after them.
+    pub(super) fn then(self, bytes: &[u8]) -> Self {
+        let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
+        hasher.update(bytes);
+        Self(hasher.finalize())
+    }
+
+    /// Whether this is how it is written.
+    pub(super) fn is_written(self, digits: &[u8]) -> bool {
+        self.to_string().as_bytes() == digits
+    }
+}
+
+impl fmt::Display for Crc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_crc_32_of_zlib() {
+        // The check value of the catalogue of CRCs.
+        assert_eq!(Crc::of(b"123456789").to_string(), "cbf43926");
+        assert_eq!(Crc::of(b"1234").then(b"56789"), Crc::of(b"123456789"));
+        assert!(Crc::default().is_written(b"00000000"));
+    }
+}

@@ -1,0 +1,274 @@
+//! Files of JSON lines whose bytes were changed after they were written.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+
+use futures::executor::block_on;
+use serde_json::Value;
+use turnstream::session::{Entry, JsonLinesStore, Store};
+use turnstream::{Error, ErrorKind};
+
+use super::sample::{Folder, every_kind, numbered, said};
+
+/// The same file as an earlier version wrote it.
+pub(super) fn without_checksums(text: &str) -> String {
+    let mut old = String::new();
+    for line in text.lines() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        match value["type"].as_str().unwrap() {
+            "session" => {
+                let (header, _) = line.split_once(",\"file_crc32\"").unwrap();
+                old += &format!("{header}}}\n");
+            }
+            "append" if value["entries"] == 1 => {}
+            "append" => {
+                old += &format!("{{\"type\":\"append\",\"entries\":{}}}\n", value["entries"]);
+            }
+            _ => old += &format!("{line}\n"),
+        }
+    }
+    old
+}
+
+fn load(folder: &Path, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+    block_on(JsonLinesStore::open(folder).unwrap().load(id, from))
+}
+
+/// Appends of several entries and of one, the last of each.
+fn write(folder: &Folder, id: &str) -> Vec<Entry> {
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    let mut all = Vec::new();
+    let appends = [numbered(0..2), every_kind(), vec![said("1 + 1 = 2\n\"ü😀\"")], numbered(5..8)];
+    for entries in appends.into_iter().chain([numbered(8..9)]) {
+        let version = all.len() as u64;
+        all.extend(entries.clone());
+        block_on(store.append(id, version, entries)).unwrap();
+    }
+    all
+}
+
+/// What the byte at a place is changed into: one of each bit, an end of a line, a digit, and by turns
+/// what has a meaning in JSON.
+fn changed(byte: u8, at: usize) -> impl Iterator<Item = u8> {
+    let in_turn = |bytes: &[u8]| bytes[at % bytes.len()];
+    let others =
+        [byte ^ 1 << (at % 8), b'\n', in_turn(b"0123456789"), in_turn(b"\0 }\",:{[a\r\xff")];
+    others.into_iter().filter(move |other| *other != byte)
+}
+
+/// Changes every byte of a file of session `s`. Returns the number of changes.
+#[track_caller]
+fn check_every_change(folder: &Folder, whole: &[u8], check: impl Fn(&JsonLinesStore, &str)) -> u32 {
+    let path = folder.join("s.jsonl");
+    fs::write(&path, whole).unwrap();
+    let mut file = fs::File::options().write(true).open(&path).unwrap();
+    let mut change = |at: usize, byte: u8| {
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.write_all(&[byte]).unwrap();
+    };
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    let mut changes = 0;
+    for at in 0..whole.len() {
+        for byte in changed(whole[at], at) {
+            change(at, byte);
+            check(&store, &format!("{at}: {:?} for {:?}", byte as char, whole[at] as char));
+            changes += 1;
+        }
+        change(at, whole[at]);
+    }
+    assert!(fs::read(&path).unwrap() == whole, "it was written to");
+    changes
+}
+
+/// The same as before, or an error that names the file. Also for those who read from the middle, and
+/// for an append, which reads the file first.
+#[track_caller]
+fn check_none_is_silent(folder: &Folder, all: &[Entry]) -> u32 {
+    let whole = fs::read(folder.join("s.jsonl")).unwrap();
+    check_every_change(folder, &whole, |store, change| {
+        let version = all.len() as u64;
+        let last = usize::try_from(version - 1).unwrap();
+        for from in [0, last] {
+            match block_on(store.load("s", from as u64)) {
+                Ok(Some(found)) => assert!(found == all[from..], "silent at {change}"),
+                Ok(None) => panic!("lost at {change}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Store, "{change}");
+                    assert!(error.message().contains("s.jsonl"), "{change}: {error}");
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn a_change_of_any_byte_of_a_session_file_is_an_error_or_changes_nothing() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let changes = check_none_is_silent(&folder, &all);
+    assert!(changes > 6_000, "{changes}");
+}
+
+#[test]
+fn a_change_of_any_byte_of_a_forks_file_is_an_error_or_changes_nothing() {
+    let folder = Folder::new();
+    let all = write(&folder, "t");
+    // So that a damaged header could name it.
+    fs::copy(folder.join("t.jsonl"), folder.join("u.jsonl")).unwrap();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    block_on(store.fork("t", 11, "s")).unwrap();
+    check_none_is_silent(&folder, &all[..11]);
+    block_on(store.append("s", 11, numbered(5..6))).unwrap();
+    check_none_is_silent(&folder, &[&all[..11], &numbered(5..6)].concat());
+}
+
+#[test]
+fn a_file_of_an_earlier_version_is_read_and_is_checked_as_a_whole_from_its_next_append_on() {
+    let folder = Folder::new();
+    let mut all = write(&folder, "s");
+    let path = folder.join("s.jsonl");
+    let old = without_checksums(&fs::read_to_string(&path).unwrap());
+    fs::write(&path, &old).unwrap();
+    assert_eq!(load(folder.path(), "s", 0).unwrap(), Some(all.clone()));
+
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    for entries in [numbered(9..10), numbered(10..12)] {
+        block_on(store.append("s", all.len() as u64, entries.clone())).unwrap();
+        all.extend(entries);
+        assert!(fs::read_to_string(&path).unwrap().starts_with(&old));
+        check_none_is_silent(&folder, &all);
+    }
+}
+
+#[test]
+fn no_change_of_one_byte_drops_an_entry_of_an_earlier_versions_file() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let path = folder.join("s.jsonl");
+    let old = without_checksums(&fs::read_to_string(&path).unwrap());
+    check_every_change(&folder, old.as_bytes(), |store, change| {
+        // One that says that it has more than the rest of the file looks as if it was cut.
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let counts = |text: &str| text.matches("\"append\",\"entries\":3").count();
+        if counts(&text) != counts(&old) {
+            return;
+        }
+        if let Ok(found) = block_on(store.load("s", 0)) {
+            assert_eq!(found.map(|found| found.len()), Some(all.len()), "at {change}");
+        }
+    });
+}
+
+#[test]
+fn a_file_of_an_earlier_version_cut_at_any_byte_has_its_whole_appends() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let path = folder.join("s.jsonl");
+    let old = without_checksums(&fs::read_to_string(&path).unwrap());
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    for cut in 0..old.len() {
+        fs::write(&path, &old.as_bytes()[..cut]).unwrap();
+        let found = block_on(store.load("s", 0)).unwrap().unwrap_or_default();
+        assert!([0, 2, 11, 12, 15].contains(&found.len()), "{} at {cut}", found.len());
+        assert!(found == all[..found.len()], "at {cut}");
+    }
+}
+
+/// Changes the text of the file as a person would. It is refused for the reason, by all that read it.
+#[track_caller]
+fn check_refused(change: impl FnOnce(&str) -> String, reason: &str) {
+    let folder = Folder::new();
+    write(&folder, "s");
+    let path = folder.join("s.jsonl");
+    let before = fs::read_to_string(&path).unwrap();
+    let text = change(&before);
+    assert_ne!(text, before);
+    fs::write(&path, &text).unwrap();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    for error in [
+        block_on(store.load("s", 0)).unwrap_err(),
+        block_on(store.append("s", 16, numbered(0..1))).unwrap_err(),
+        block_on(store.append("s", 15, numbered(0..1))).unwrap_err(),
+        block_on(store.fork("s", 0, "f")).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+        assert!(error.message().contains(reason), "{error}");
+        assert!(error.message().contains("s.jsonl"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn an_append_that_is_whole_with_a_wrong_checksum_is_named() {
+    // The last one, and one of several.
+    let last = |text: &str| text.replace(r#""content":"8""#, r#""content":"9""#);
+    check_refused(last, "line 22 of the session is broken: the checksum is wrong");
+    let middle = |text: &str| text.replace(r#""content":"6""#, r#""content":"9""#);
+    check_refused(middle, "lines 18 to 20 of the session are broken: the checksum is wrong");
+}
+
+#[test]
+fn a_last_line_that_ends_in_lf_and_does_not_parse_is_corruption() {
+    for broken in ["{\"type\":\"us\0\0\0\0\0\0\0\0\n", "\n", "{}}\n", "{\"type\":\"app\n"] {
+        check_refused(|text| format!("{text}{broken}"), "line 23 of the session is broken");
+        let folder = Folder::new();
+        let path = folder.join("s.jsonl");
+        write(&folder, "s");
+        let old = without_checksums(&fs::read_to_string(&path).unwrap());
+        let number = old.lines().count() + 1;
+        fs::write(&path, format!("{old}{broken}")).unwrap();
+        let error = load(folder.path(), "s", 0).unwrap_err();
+        let reason = format!("line {number} of the session is broken");
+        assert!(error.message().contains(&reason), "{error}");
+    }
+}
+
+#[test]
+fn an_end_that_is_not_the_beginning_of_a_line_is_corruption() {
+    for end in ["\0\0\0\0", "garbage", "{\"type\":\"append\"} ", "{\"type\":\"append\"}9"] {
+        check_refused(|text| format!("{text}{end}"), "line 23 of the session is broken");
+    }
+}
+
+#[test]
+fn a_line_without_a_checksum_after_those_that_have_one_is_corruption() {
+    let line = "{\"type\":\"user\",\"content\":\"x\"}\n";
+    check_refused(|text| format!("{text}{line}"), "line 23 of the session is broken");
+    let several = format!("{{\"type\":\"append\",\"entries\":2}}\n{line}{line}");
+    check_refused(|text| format!("{text}{several}"), "line 23 of the session is broken");
+}
+
+#[test]
+fn bytes_and_appends_that_were_taken_out_or_put_in_are_corruption() {
+    let lines = |text: &str| text.lines().map(|line| format!("{line}\n")).collect::<Vec<_>>();
+    // A character of the last entry: it is not taken for one that a crash has cut.
+    let check = |change: fn(&[String]) -> Vec<String>, reason| {
+        check_refused(|text| change(&lines(text)).concat(), reason);
+    };
+    let shorter = |text: &str| text.replace(r#""content":"8""#, r#""content":"""#);
+    check_refused(shorter, "line 22 of the session is broken: bytes are missing");
+    let longer = |text: &str| text.replace(r#""content":"8""#, r#""content":"80""#);
+    check_refused(longer, "line 22 of the session is broken: the checksum is wrong");
+    // The append of lines 15 and 16, or the same once more.
+    check(
+        |lines| [&lines[..14], &lines[16..]].concat(),
+        "line 15 of the session is broken: the checksum of the file until there is wrong",
+    );
+    check(
+        |lines| [&lines[..16], &lines[14..16], &lines[16..]].concat(),
+        "line 17 of the session is broken: the checksum of the file until there is wrong",
+    );
+}
+
+#[test]
+fn every_line_of_a_session_file_is_a_json_object_with_a_type() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
+    let kind = |line: &str| serde_json::from_str::<Value>(line).unwrap()["type"].clone();
+    // Those who read entries pass over the lines of the file itself.
+    let entries = text.lines().filter(|line| kind(line) != "session" && kind(line) != "append");
+    let entries: Vec<Entry> = entries.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(entries, all);
+}
