@@ -12,6 +12,7 @@
 mod batch;
 mod checkpoint;
 mod entry;
+mod files;
 mod json_lines;
 mod kept;
 mod line;

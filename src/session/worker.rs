@@ -1,11 +1,11 @@
 //! A thread for work that blocks.
 
-use std::any::Any;
-use std::fmt;
-use std::mem;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+use std::{fmt, mem};
 
 use futures::channel::oneshot;
 
@@ -15,25 +15,40 @@ type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
 /// A value that lives on a thread of its own, which runs one job after the other on it.
 ///
-/// The thread starts with the first job. It ends when the last clone is dropped and every job that
-/// was handed over until then is done; nobody waits for it.
+/// The thread starts with the first job. When the last clone is dropped, it does every job that was
+/// handed over until then, drops the value and ends. The drop waits for that, for
+/// [`MAX_WAIT_FOR_END`] at most.
 pub(super) struct Worker<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// A job may wait for as long as another process holds a lock; the value's drop takes milliseconds.
+const MAX_WAIT_FOR_END: Duration = Duration::from_secs(5);
+
+struct Shared<T> {
     name: &'static str,
-    state: Arc<Mutex<State<T>>>,
+    state: Mutex<State<T>>,
 }
 
 enum State<T> {
     /// No thread yet.
     Idle(T),
-    Running(mpsc::Sender<Job<T>>),
+    Running(Thread<T>),
     /// The thread could not be started, and the value went with it.
     Lost,
+}
+
+struct Thread<T> {
+    id: ThreadId,
+    jobs: mpsc::Sender<Job<T>>,
+    /// Disconnected when the thread has dropped the value.
+    ended: mpsc::Receiver<Infallible>,
 }
 
 impl<T: Send + 'static> Worker<T> {
     /// Makes one without a thread, which will have the name given.
     pub(super) fn new(name: &'static str, value: T) -> Self {
-        Self { name, state: Arc::new(Mutex::new(State::Idle(value))) }
+        Self { shared: Arc::new(Shared { name, state: Mutex::new(State::Idle(value)) }) }
     }
 
     /// Runs a job and gives what it returns. It is handed over by the first poll; dropping the future
@@ -45,7 +60,7 @@ impl<T: Send + 'static> Worker<T> {
         let (answer, answered) = oneshot::channel();
         self.hand_over(Box::new(move |value| {
             let result = catch_unwind(AssertUnwindSafe(|| job(value)));
-            let result = result.unwrap_or_else(|panic| Err(panicked(&*panic)));
+            let result = result.unwrap_or_else(|panic| Err(Error::panic("a store", &*panic)));
             // Nobody may be waiting for it any more.
             let _ = answer.send(result);
         }))?;
@@ -53,42 +68,59 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     fn hand_over(&self, job: Job<T>) -> Result<(), Error> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.lock();
         *state = match mem::replace(&mut *state, State::Lost) {
-            State::Idle(value) => State::Running(start(self.name, value)?),
+            State::Idle(value) => State::Running(start(self.shared.name, value)?),
             other => other,
         };
         match &*state {
-            State::Running(jobs) => jobs.send(job).map_err(|_| gone()),
+            State::Running(thread) => thread.jobs.send(job).map_err(|_| gone()),
             State::Idle(_) | State::Lost => Err(gone()),
         }
     }
 
     /// Changes the value before the first job; afterwards it does nothing.
     pub(super) fn configure(&mut self, change: impl FnOnce(&mut T)) {
-        match &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *self.shared.lock() {
             State::Idle(value) => change(value),
             State::Running(_) | State::Lost => {}
         }
     }
 }
 
-fn start<T: Send + 'static>(name: &str, mut value: T) -> Result<mpsc::Sender<Job<T>>, Error> {
+impl<T> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        let state = mem::replace(&mut *self.lock(), State::Lost);
+        let State::Running(Thread { id, jobs, ended }) = state else { return };
+        drop(jobs);
+        // A task that the thread wakes may be dropped there, with the last clone in it.
+        if thread::current().id() != id {
+            let _ = ended.recv_timeout(MAX_WAIT_FOR_END);
+        }
+    }
+}
+
+fn start<T: Send + 'static>(name: &str, mut value: T) -> Result<Thread<T>, Error> {
     let (sender, jobs) = mpsc::channel::<Job<T>>();
-    let work = move || jobs.into_iter().for_each(|job| job(&mut value));
+    let (ends, ended) = mpsc::channel();
+    let work = move || {
+        jobs.into_iter().for_each(|job| job(&mut value));
+        drop(value);
+        drop(ends);
+    };
     match thread::Builder::new().name(name.to_owned()).spawn(work) {
-        Ok(_) => Ok(sender),
+        Ok(thread) => Ok(Thread { id: thread.thread().id(), jobs: sender, ended }),
         Err(error) => {
             let message = format!("the store's thread cannot be started: {error}");
             Err(Error::new(ErrorKind::Store, message).with_source(error))
         }
     }
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Error::new(ErrorKind::Panic, format!("a store panicked: {}", text.unwrap_or("no message")))
 }
 
 fn gone() -> Error {
@@ -97,13 +129,13 @@ fn gone() -> Error {
 
 impl<T> Clone for Worker<T> {
     fn clone(&self) -> Self {
-        Self { name: self.name, state: Arc::clone(&self.state) }
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
 impl<T> fmt::Debug for Worker<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Worker").field("name", &self.shared.name).finish_non_exhaustive()
     }
 }
 
@@ -160,28 +192,50 @@ mod tests {
         assert_eq!(block_on(worker.run(|n| Ok(*n))).unwrap(), 7);
     }
 
-    #[test]
-    fn the_value_goes_with_the_last_clone() {
-        struct Tells(mpsc::Sender<&'static str>);
-        impl Drop for Tells {
-            fn drop(&mut self) {
-                self.0.send("dropped").unwrap();
-            }
+    /// Tells when it is dropped.
+    struct Tells(mpsc::Sender<&'static str>);
+
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            self.0.send("dropped").unwrap();
         }
+    }
+
+    #[test]
+    fn the_drop_of_the_last_clone_waits_for_the_jobs_and_the_drop_of_the_value() {
         let (told, tells) = mpsc::channel();
+        let (begin, begun) = mpsc::channel::<()>();
         let worker = Worker::new("test", Tells(told));
         let other = worker.clone();
         // Handed over and not waited for: it is still done.
         let _ = worker
-            .run(|value| {
+            .run(move |value| {
+                let _ = begun.recv();
                 value.0.send("job").unwrap();
                 Ok(())
             })
             .now_or_never();
         drop(worker);
-        assert_eq!(tells.recv(), Ok("job"));
         assert!(tells.try_recv().is_err());
+        begin.send(()).unwrap();
         drop(other);
+        assert_eq!([tells.try_recv(), tells.try_recv()], [Ok("job"), Ok("dropped")]);
+    }
+
+    #[test]
+    fn the_last_clone_may_be_dropped_on_the_thread_itself() {
+        let (told, tells) = mpsc::channel();
+        let worker = Worker::new("test", Tells(told));
+        let (hand_over, handed_over) = mpsc::channel();
+        let since = std::time::Instant::now();
+        let _ = worker
+            .run(move |_| {
+                drop::<Worker<Tells>>(handed_over.recv().unwrap());
+                Ok(())
+            })
+            .now_or_never();
+        hand_over.send(worker).unwrap();
         assert_eq!(tells.recv(), Ok("dropped"));
+        assert!(since.elapsed() < MAX_WAIT_FOR_END);
     }
 }

@@ -1,11 +1,12 @@
 //! The file of a session: opened, locked, read, written.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::super::files::{FileId, private};
 use super::super::refusal::{broken, failed};
 use crate::error::Error;
 
@@ -61,7 +62,7 @@ impl<'a> Locked<'a> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(cannot(error)),
         }
-        let mut options = OpenOptions::new();
+        let mut options = private();
         options.read(true).write(what_for != For::Reading).create(what_for == For::Making);
         let file = match options.open(path) {
             Ok(file) => file,
@@ -75,22 +76,14 @@ impl<'a> Locked<'a> {
         Ok(Some(Self { file, path }))
     }
 
-    #[cfg(unix)]
-    fn is_there(&self) -> bool {
-        use std::os::unix::fs::MetadataExt;
-
+    /// Whether it is the file that is at its path.
+    pub(super) fn is_there(&self) -> bool {
         match (self.file.metadata(), self.path.metadata()) {
-            (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+            (Ok(ours), Ok(there)) => FileId::of(&ours) == FileId::of(&there),
             (_, Err(error)) => error.kind() != ErrorKind::NotFound,
             // What is wrong shows with the next use.
             (Err(_), Ok(_)) => true,
         }
-    }
-
-    /// A file that is open cannot be taken away.
-    #[cfg(not(unix))]
-    fn is_there(&self) -> bool {
-        true
     }
 
     pub(super) fn stamp(&self) -> Result<Stamp, Error> {
@@ -152,27 +145,4 @@ fn lock(file: &File, what_for: For) -> io::Result<()> {
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
-}
-
-/// Makes a folder and those that it is in.
-pub(super) fn make_folder(folder: &Path) -> Result<(), Error> {
-    let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
-    let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
-    let made = std::fs::create_dir_all(folder);
-    made.map_err(|error| failed(format!("cannot make `{}`", folder.display()), error))?;
-    missing.into_iter().try_for_each(sync_parent)
-}
-
-/// Writes to the disk that a file is in its folder.
-pub(super) fn sync_parent(path: &Path) -> Result<(), Error> {
-    // Elsewhere a folder cannot be opened, and need not be.
-    if !cfg!(unix) {
-        return Ok(());
-    }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|error| failed(format!("cannot write `{}`", folder.display()), error))
 }

@@ -13,6 +13,7 @@ use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
+use crate::session::files;
 use crate::session::worker::Worker;
 use crate::session::{Entry, Listed, Store};
 use sessions::{Place, Sessions};
@@ -41,6 +42,8 @@ use sessions::{Place, Sessions};
 /// Files of earlier versions have no checksums. They are read, and their next append has some: from
 /// then on the whole file is checked. Until then a changed text is not noticed.
 ///
+/// Files and folders are made with modes 0600 and 0700 on unix; those that are there keep theirs.
+///
 /// Any number of processes may use one folder: each file is locked while it is read or written
 /// (`flock` or what the system has like it), for ten seconds at most. The file system has to support
 /// that; not every network's does.
@@ -49,8 +52,9 @@ use sessions::{Place, Sessions};
 ///
 /// The files are read and written on a thread of the store's own, shared by its clones, which starts
 /// with the first call and does one thing at a time. Dropping a future that was polled does not take
-/// its append back: it is written whole, or refused. The thread ends when the last clone is dropped,
-/// after what was handed over is written, unless the process ends first.
+/// its append back: it is written whole, or refused. The drop of the last clone waits until what was
+/// handed over is written, which takes milliseconds, and five seconds at most: so long it blocks, in an
+/// async context too.
 ///
 /// ```
 /// use turnstream::Item;
@@ -86,7 +90,7 @@ impl JsonLinesStore {
     /// [`Store`](ErrorKind::Store) if there is no such folder and it cannot be made.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
         let folder = folder.into();
-        file::make_folder(&folder)?;
+        files::make_folder(&folder)?;
         Ok(Self::at(Place::Folder(folder)))
     }
 
@@ -117,7 +121,7 @@ impl JsonLinesStore {
         let id = name::decode(&stem).unwrap_or(stem);
         path.parent()
             .filter(|folder| *folder != Path::new(""))
-            .map_or(Ok(()), file::make_folder)?;
+            .map_or(Ok(()), files::make_folder)?;
         Ok((Self::at(Place::File { path, id: id.clone() }), id))
     }
 

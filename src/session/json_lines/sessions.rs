@@ -4,16 +4,17 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::super::files::sync_parent;
 use super::super::refusal::{
     broken, failed, refuse_beyond, refuse_empty, refuse_other, refuse_there,
 };
 use super::crc::Crc;
-use super::file::{For, Locked, Stamp, sync_parent};
+use super::file::{For, Locked, Stamp};
 use super::lines::{self, Lines};
 use super::name::{self, ENDING};
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::session::{Entry, Fork, Listed};
+use crate::session::{Conflict, Entry, Fork, Listed};
 
 /// How many files are remembered.
 const REMEMBERED: usize = 1024;
@@ -81,7 +82,18 @@ impl Sessions {
         let append = lines::append(there.crc.then(&begin), entries.len(), &text)?;
         let then = Seen { version: Some(version), ..there };
         self.write(&mut file, &path, then, &[begin, append].concat())?;
-        Ok(version)
+        // Else it is in a file that nobody will open again.
+        match file.is_there() {
+            true => Ok(version),
+            false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
+        }
+    }
+
+    /// The version of a session, 0 if it is not there.
+    fn version(&mut self, id: &str) -> Result<u64, Error> {
+        let path = self.place.writable(id)?;
+        let Some(mut file) = Locked::open(&path, For::Reading)? else { return Ok(0) };
+        Ok(self.there(&mut file, &path, id)?.version.unwrap_or(0))
     }
 
     pub(super) fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {

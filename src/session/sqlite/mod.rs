@@ -1,5 +1,6 @@
 //! A store in an SQLite database.
 
+mod database;
 mod schema;
 mod sessions;
 
@@ -12,6 +13,7 @@ use crate::env::{Clock, SystemClock};
 use crate::error::Error;
 use crate::session::worker::Worker;
 use crate::session::{Entry, Listed, Store};
+use database::Database;
 use sessions::Sessions;
 
 /// A store in one SQLite file, for programs with many sessions.
@@ -19,6 +21,21 @@ use sessions::Sessions;
 /// Each entry is a row with its JSON text. A fork names the session it came from and copies nothing.
 /// An append is one transaction and is on the disk when it is answered (write-ahead log,
 /// `synchronous=FULL`); what a crash has cut never was.
+///
+/// # The file alone
+///
+/// After each append the log is taken over into the file and emptied, which makes an append take two to
+/// three times as long. So between two appends a copy of the file without its `-wal` has every append
+/// that was answered. While another connection reads, some of it may stay in the log; the next append,
+/// or the drop of the last clone, takes it over then. After a crash, opening the file does.
+///
+/// If another file is at the path, or none, the next call closes what was open and uses what is there,
+/// as if the store was opened again. An append to a session that has another version there gets a
+/// [`Conflict`](crate::session::Conflict), and a file that is not there is only made by the first entry
+/// of a session. The same holds if the `-wal` or `-shm` beside the file was removed.
+///
+/// The file is made with mode 0600 on unix, and SQLite gives its own mode to the files beside it. A file
+/// that is there keeps its mode.
 ///
 /// Any number of processes may use one file. They wait for each other for ten seconds at most. As
 /// with every SQLite file, they must be on one machine.
@@ -30,8 +47,9 @@ use sessions::Sessions;
 ///
 /// The database is used on a thread of the store's own, shared by its clones, which starts with the
 /// first call and does one thing at a time. Dropping a future that was polled does not take its append
-/// back: it is written whole, or refused. The thread ends when the last clone is dropped, after what
-/// was handed over is written, unless the process ends first.
+/// back: it is written whole, or refused. The drop of the last clone waits until what was handed over
+/// is written and the database is closed, which takes milliseconds, and five seconds at most: so long
+/// it blocks, in an async context too.
 ///
 /// ```
 /// use turnstream::Item;
@@ -63,7 +81,7 @@ impl SqliteStore {
     /// [`Store`](crate::ErrorKind::Store) if the file cannot be used or holds something else; it is
     /// left as it was then.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        schema::open(path.as_ref()).map(Self::of)
+        Database::open(path.as_ref()).map(Self::of)
     }
 
     /// Makes a database in memory, gone with the last clone of the store.
@@ -72,10 +90,10 @@ impl SqliteStore {
     ///
     /// [`Store`](crate::ErrorKind::Store) if there is no memory for it.
     pub fn in_memory() -> Result<Self, Error> {
-        schema::in_memory().map(Self::of)
+        Database::in_memory().map(Self::of)
     }
 
-    fn of(database: rusqlite::Connection) -> Self {
+    fn of(database: Database) -> Self {
         let sessions = Sessions { database, clock: Arc::new(SystemClock) };
         Self { sessions: Worker::new("turnstream-sqlite", sessions) }
     }

@@ -1,8 +1,8 @@
 //! How a database is opened, and what its tables are.
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use rusqlite::{Connection, Error as Sqlite, ErrorCode, TransactionBehavior};
 
@@ -41,20 +41,24 @@ const MIGRATIONS: &[&str] = &["
 
 pub(super) fn open(path: &Path) -> Result<Connection, Error> {
     let what = || format!("cannot open the database `{}`", path.display());
-    // An empty name is a temporary database to SQLite, and `file:` begins a URI.
-    if path.as_os_str().is_empty() {
-        let error = io::Error::new(io::ErrorKind::InvalidInput, "there is no name");
-        return Err(failed(what(), error));
-    }
-    // A name that begins with `:` has a meaning to SQLite; with a folder before it, it has none.
-    let path = Path::new(".").join(path);
-    let database = Connection::open_with_flags(&path, flags());
+    let database = Connection::open_with_flags(path, flags());
     prepare(database.map_err(|error| failed(what(), error))?, what)
 }
 
 pub(super) fn in_memory() -> Result<Connection, Error> {
     let what = || "cannot make a database in memory".to_owned();
     prepare(Connection::open_in_memory().map_err(|error| failed(what(), error))?, what)
+}
+
+/// Does something for which it waits for no other connection.
+pub(super) fn without_waiting<R>(
+    database: &Connection,
+    work: impl FnOnce(&Connection) -> Result<R, Sqlite>,
+) -> Result<R, Sqlite> {
+    database.busy_timeout(Duration::ZERO)?;
+    let worked = work(database);
+    database.busy_timeout(PATIENCE)?;
+    worked
 }
 
 fn flags() -> rusqlite::OpenFlags {

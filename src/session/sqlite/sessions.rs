@@ -4,21 +4,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rusqlite::{
-    Connection, Error as Sqlite, OptionalExtension, Row, Transaction, TransactionBehavior, params,
-};
+use rusqlite::{Connection, Error as Sqlite, OptionalExtension, Row, params};
 
 use super::super::line;
 use super::super::refusal::{
     broken, failed, refuse_beyond, refuse_empty, refuse_other, refuse_there,
 };
+use super::database::{Database, Missing, cannot_write};
 use crate::env::Clock;
 use crate::error::Error;
-use crate::session::{Entry, Fork, Listed};
+use crate::session::{Conflict, Entry, Fork, Listed};
 
 /// A database and the clock.
 pub(super) struct Sessions {
-    pub(super) database: Connection,
+    pub(super) database: Database,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -41,51 +40,77 @@ impl Sessions {
     ) -> Result<u64, Error> {
         refuse_empty(id)?;
         let lines = entries.iter().map(line::write).collect::<Result<Vec<String>, Error>>()?;
-        let now = self.now();
-        let transaction = self.begin(TransactionBehavior::Immediate).map_err(cannot_write)?;
-        let kept = find(&transaction, id).map_err(cannot_write)?;
-        let found = kept.as_ref().map_or(0, |kept| kept.version);
-        refuse_other(id, expected, found)?;
-        if lines.is_empty() {
-            return Ok(found);
-        }
-        let version = found + lines.len() as u64;
-        let write = || -> Result<(), Sqlite> {
-            let key = match kept {
-                Some(kept) => kept.key,
-                None => insert(&transaction, id, None, 0, now)?,
-            };
-            let mut insert = transaction.prepare("INSERT INTO entry VALUES (?, ?, ?)")?;
-            for (number, json) in (found..).zip(&lines) {
-                insert.execute(params![key, integer(number), json])?;
-            }
-            drop(insert);
-            transaction.execute(
-                "UPDATE session SET version = ?, updated = ? WHERE key = ?",
-                params![integer(version), now, key],
-            )?;
-            transaction.commit()
+        let clock = &self.clock;
+        let missing = match expected == 0 && !lines.is_empty() {
+            true => Missing::IsMade,
+            false => Missing::StaysMissing,
         };
-        write().map_err(cannot_write)?;
-        Ok(version)
+        let version = self.database.write(missing, |transaction| {
+            let Some(transaction) = transaction else {
+                return refuse_other(id, expected, 0).map(|()| 0);
+            };
+            let kept = find(&transaction, id).map_err(cannot_write)?;
+            let found = kept.as_ref().map_or(0, |kept| kept.version);
+            refuse_other(id, expected, found)?;
+            if lines.is_empty() {
+                return Ok(found);
+            }
+            let version = found + lines.len() as u64;
+            let now = microseconds(clock.now());
+            let write = || -> Result<(), Sqlite> {
+                let key = match kept {
+                    Some(kept) => kept.key,
+                    None => insert(&transaction, id, None, 0, now)?,
+                };
+                let mut insert = transaction.prepare("INSERT INTO entry VALUES (?, ?, ?)")?;
+                for (number, json) in (found..).zip(&lines) {
+                    insert.execute(params![key, integer(number), json])?;
+                }
+                drop(insert);
+                transaction.execute(
+                    "UPDATE session SET version = ?, updated = ? WHERE key = ?",
+                    params![integer(version), now, key],
+                )?;
+                transaction.commit()
+            };
+            write().map_err(cannot_write)?;
+            Ok(version)
+        })?;
+        // Else it is in a file that nobody will open again.
+        match lines.is_empty() || self.database.is_there() {
+            true => Ok(version),
+            false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
+        }
+    }
+
+    /// The version of a session, 0 if it is not there.
+    fn version(&mut self, id: &str) -> Result<u64, Error> {
+        let Some(database) = self.database.connection(Missing::StaysMissing)? else { return Ok(0) };
+        let kept = find(database, id).map_err(cannot_read)?;
+        Ok(kept.map_or(0, |kept| kept.version))
     }
 
     pub(super) fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         refuse_empty(new)?;
-        let now = self.now();
-        let transaction = self.begin(TransactionBehavior::Immediate).map_err(cannot_write)?;
-        let origin = find(&transaction, id).map_err(cannot_write)?;
-        refuse_beyond(id, at, origin.as_ref().map(|kept| kept.version))?;
-        let there = find(&transaction, new).map_err(cannot_write)?;
-        refuse_there(new, there.map(|kept| kept.version))?;
-        insert(&transaction, new, origin.map(|kept| kept.key), at, now)
-            .and_then(|_| transaction.commit())
-            .map_err(cannot_write)
+        let now = microseconds(self.clock.now());
+        self.database.write(Missing::StaysMissing, |transaction| {
+            let Some(transaction) = transaction else { return refuse_beyond(id, at, None) };
+            let origin = find(&transaction, id).map_err(cannot_write)?;
+            refuse_beyond(id, at, origin.as_ref().map(|kept| kept.version))?;
+            let there = find(&transaction, new).map_err(cannot_write)?;
+            refuse_there(new, there.map(|kept| kept.version))?;
+            insert(&transaction, new, origin.map(|kept| kept.key), at, now)
+                .and_then(|_| transaction.commit())
+                .map_err(cannot_write)
+        })
     }
 
     pub(super) fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        let Some(database) = self.database.connection(Missing::StaysMissing)? else {
+            return Ok(None);
+        };
         // One view of all that is read.
-        let transaction = self.begin(TransactionBehavior::Deferred).map_err(cannot_read)?;
+        let transaction = database.transaction().map_err(cannot_read)?;
         let Some(kept) = find(&transaction, id).map_err(cannot_read)? else { return Ok(None) };
         let mut until = kept.version;
         // From the newest part to the one that the others came from.
@@ -109,8 +134,11 @@ impl Sessions {
     }
 
     pub(super) fn list(&mut self) -> Result<Vec<Listed>, Error> {
+        let Some(database) = self.database.connection(Missing::StaysMissing)? else {
+            return Ok(Vec::new());
+        };
         let list = || -> Result<Vec<Listed>, Sqlite> {
-            let mut select = self.database.prepare(
+            let mut select = database.prepare(
                 "SELECT session.id, session.version, session.inherited, session.updated, parent.id
                  FROM session LEFT JOIN session AS parent ON parent.key = session.parent
                  ORDER BY session.updated DESC, session.id",
@@ -129,15 +157,12 @@ impl Sessions {
         };
         list().map_err(cannot_read)
     }
+}
 
-    fn begin(&mut self, behavior: TransactionBehavior) -> Result<Transaction<'_>, Sqlite> {
-        self.database.transaction_with_behavior(behavior)
-    }
-
-    fn now(&self) -> i64 {
-        let since = self.clock.now().duration_since(SystemTime::UNIX_EPOCH);
-        i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
-    }
+/// A time as SQLite has it.
+fn microseconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }
 
 fn find(database: &Connection, id: &str) -> Result<Option<Kept>, Sqlite> {
@@ -212,10 +237,6 @@ fn integer(number: u64) -> i64 {
 /// A number that was written by [`integer`].
 fn natural(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
-}
-
-fn cannot_write(error: Sqlite) -> Error {
-    failed("cannot write the session", error)
 }
 
 fn cannot_read(error: Sqlite) -> Error {

@@ -11,6 +11,8 @@ use turnstream::{Error, ErrorKind};
 
 use super::damage::without_checksums;
 use super::sample::{Folder, every_kind, numbered, said};
+#[cfg(unix)]
+use super::sample::{Removes, mode, set_mode};
 
 fn load(folder: &Path, id: &str) -> Result<Option<Vec<Entry>>, Error> {
     block_on(JsonLinesStore::open(folder)?.load(id, 0))
@@ -343,4 +345,38 @@ fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() 
             (other, _) => panic!("{other:?}"),
         }
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    append(&store, "s", 0, numbered(0..3));
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    let store = store.with_clock(Removes(folder.join("s.jsonl")));
+    let error = block_on(store.append("s", 3, numbered(3..4))).unwrap_err();
+    assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(0), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn files_and_folders_are_their_owners_alone_and_what_is_there_keeps_its_mode() {
+    let folder = Folder::new();
+    set_mode(folder.path(), 0o755);
+    let store = JsonLinesStore::open(folder.join("new/er")).unwrap();
+    append(&store, "s", 0, numbered(0..1));
+    block_on(store.fork("s", 1, "f")).unwrap();
+    for (name, expected) in [
+        ("", 0o755),
+        ("new", 0o700),
+        ("new/er", 0o700),
+        ("new/er/s.jsonl", 0o600),
+        ("new/er/f.jsonl", 0o600),
+    ] {
+        assert_eq!(mode(&folder.join(name)), expected, "{name}");
+    }
+    set_mode(&folder.join("new/er/s.jsonl"), 0o644);
+    append(&store, "s", 1, numbered(1..2));
+    assert_eq!(mode(&folder.join("new/er/s.jsonl")), 0o644);
 }

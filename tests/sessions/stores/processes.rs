@@ -152,6 +152,31 @@ fn a_killed_writer_of_sqlite_loses_nothing_that_was_acknowledged() {
     check_killed("a_killed_writer_of_sqlite_loses_nothing_that_was_acknowledged", sqlite);
 }
 
+/// A process that ends without dropping its store. The file of the database is copied alone afterwards.
+#[cfg(feature = "sqlite")]
+#[test]
+fn a_process_that_has_ended_leaves_an_sqlite_file_that_is_whole_alone() {
+    let test = "a_process_that_has_ended_leaves_an_sqlite_file_that_is_whole_alone";
+    if let (Ok(role), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
+        let store = sqlite(Path::new(&folder)).unwrap();
+        for n in 0..3 {
+            block_on(store.append("s", n, numbered(n..n + 1))).unwrap();
+        }
+        if role == "dropped" {
+            drop(store);
+        }
+        std::process::exit(0);
+    }
+    for role in ["dropped", "leaked"] {
+        let (folder, copied) = (Folder::new(), Folder::new());
+        assert!(again(test, role, folder.path()).status().unwrap().success());
+        assert_eq!(folder.join("db-wal").exists(), role == "leaked");
+        fs::copy(folder.join("db"), copied.join("db")).unwrap();
+        let copy = sqlite(copied.path()).unwrap();
+        assert_eq!(block_on(copy.load("s", 0)).unwrap(), Some(numbered(0..3)), "{role}");
+    }
+}
+
 /// The bytes in files of JSON lines.
 fn lines_size(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).unwrap().map(Result::unwrap);

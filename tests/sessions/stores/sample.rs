@@ -3,10 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+#[cfg(unix)]
+use std::time::SystemTime;
 use std::{env, fs, process};
 
 use futures::future::BoxFuture;
 use serde_json::json;
+#[cfg(unix)]
+use turnstream::env::Clock;
 use turnstream::event::RewrittenWhy;
 use turnstream::item::{
     Json, Mark, Part, ProviderData, Report, ResultKind, SideEffect, StopReason, ToolCall,
@@ -90,6 +94,33 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// A clock that removes a file when it is asked, as somebody may in the middle of an append.
+#[cfg(unix)]
+pub(crate) struct Removes(pub(crate) PathBuf);
+
+#[cfg(unix)]
+impl Clock for Removes {
+    fn now(&self) -> SystemTime {
+        let _ = fs::remove_file(&self.0);
+        SystemTime::UNIX_EPOCH
+    }
+}
+
+/// Who may do what with a file.
+#[cfg(unix)]
+pub(crate) fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[cfg(unix)]
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// A store whose folder goes with it.

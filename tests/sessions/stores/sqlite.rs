@@ -9,6 +9,8 @@ use turnstream::ErrorKind;
 use turnstream::session::{Conflict, Entry, SqliteStore, Store};
 
 use super::sample::{Folder, every_kind, numbered};
+#[cfg(unix)]
+use super::sample::{Removes, mode, set_mode};
 
 fn append(store: &SqliteStore, id: &str, version: u64, entries: Vec<Entry>) -> u64 {
     block_on(store.append(id, version, entries)).unwrap()
@@ -38,6 +40,8 @@ fn what_was_written_is_there_when_it_is_opened_again() {
 fn what_was_written_is_there_after_the_process_is_gone() {
     let folder = Folder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
+    let _reader = reader(&folder.join("db"));
+    let taken_over = usize::try_from(fs::metadata(folder.join("db-wal")).unwrap().len()).unwrap();
     append(&store, "s", 0, numbered(0..2));
     append(&store, "s", 2, numbered(2..5));
     // Copied while it is open, and so without a word of goodbye.
@@ -49,7 +53,7 @@ fn what_was_written_is_there_after_the_process_is_gone() {
     drop(copy);
 
     // The log cut anywhere: what was before the last append, or all of it, or less.
-    for cut in (0..log.len()).step_by(509) {
+    for cut in (taken_over..log.len()).step_by(509) {
         for name in ["copy", "copy-wal", "copy-shm"] {
             let _ = fs::remove_file(folder.join(name));
         }
@@ -59,6 +63,214 @@ fn what_was_written_is_there_after_the_process_is_gone() {
         let found = block_on(copy.load("s", 0)).unwrap().unwrap_or_default();
         assert!([0, 2, 5].contains(&found.len()), "{} at {cut}", found.len());
     }
+}
+
+/// Holds the log back: what is written while somebody reads stays in it.
+fn reader(path: &Path) -> Connection {
+    let reader = Connection::open(path).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM session").unwrap();
+    reader
+}
+
+/// Copies the file of the database without its log, as a person would.
+#[track_caller]
+fn check_copy(folder: &Folder, expected: &[Entry]) {
+    let path = folder.join("copied alone");
+    fs::copy(folder.join("db"), &path).unwrap();
+    let copy = SqliteStore::open(&path).unwrap();
+    assert_eq!(block_on(copy.load("s", 0)).unwrap().unwrap_or_default(), expected);
+}
+
+#[test]
+fn a_copy_of_the_file_alone_has_every_append_that_was_acknowledged() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(folder.join("db")).unwrap();
+    for version in 0..5 {
+        append(&store, "s", version, numbered(version..version + 1));
+        check_copy(&folder, &numbered(0..version + 1));
+    }
+    block_on(store.fork("s", 2, "f")).unwrap();
+    check_copy(&folder, &numbered(0..5));
+    // No other database at this path would take a log for its own.
+    assert_eq!(fs::metadata(folder.join("db-wal")).unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn the_database_is_closed_with_its_last_handle_and_nothing_is_left_in_a_log() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(folder.join("db")).unwrap();
+    let reads = reader(&folder.join("db"));
+    store.append("s", 0, numbered(0..3)).await.unwrap();
+    assert!(fs::metadata(folder.join("db-wal")).unwrap().len() > 0);
+    drop(reads);
+    // In the middle of a runtime, as most are.
+    let other = store.clone();
+    drop(store);
+    assert!(folder.join("db-wal").exists());
+    drop(other);
+    assert!(!folder.join("db-wal").exists() && !folder.join("db-shm").exists());
+    check_copy(&folder, &numbered(0..3));
+}
+
+#[test]
+fn a_drop_while_another_connection_is_open_leaves_the_file_whole_alone() {
+    let folder = Folder::new();
+    let store = SqliteStore::open(folder.join("db")).unwrap();
+    let other = Connection::open(folder.join("db")).unwrap();
+    let _: i64 = other.query_row("SELECT count(*) FROM session", (), |row| row.get(0)).unwrap();
+    let reads = reader(&folder.join("db"));
+    append(&store, "s", 0, numbered(0..3));
+    drop(reads);
+    drop(store);
+    check_copy(&folder, &numbered(0..3));
+    drop(other);
+}
+
+/// Does something to the files of an open database that has a session of three entries.
+#[track_caller]
+fn check_taken_away(take: impl FnOnce(&Folder), found: u64) {
+    let folder = Folder::new();
+    let in_folder = Folder::new();
+    fs::rename(in_folder.path(), folder.join("in")).unwrap();
+    let path = folder.join("in/db");
+    let store = SqliteStore::open(&path).unwrap();
+    append(&store, "s", 0, numbered(0..3));
+    take(&folder);
+    let there = |path: &Path| fs::metadata(path).map(|there| there.len()).ok();
+    let before = there(&path);
+    // Not what is in a file that nobody finds any more.
+    let loaded = block_on(store.load("s", 0)).unwrap();
+    assert_eq!(loaded.map_or(0, |entries| entries.len() as u64), found);
+    assert_eq!(block_on(store.list()).unwrap().len(), usize::from(found > 0));
+    let error = block_on(store.append("s", 3, numbered(3..4))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert_eq!(Conflict::of(&error), Some(&Conflict { id: "s".into(), expected: 3, found }));
+    assert_eq!(there(&path), before, "nothing was made");
+    // What is at the path is used from then on.
+    assert_eq!(append(&store, "s", found, numbered(found..5)), 5);
+    drop(store);
+    let again = SqliteStore::open(&path).unwrap();
+    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered(0..5)));
+}
+
+/// Another database, with two entries of the same session.
+fn other_database(path: &Path) {
+    append(&SqliteStore::open(path).unwrap(), "s", 0, numbered(0..2));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_append_after_the_file_was_removed_or_replaced_is_a_conflict() {
+    check_taken_away(|folder| fs::remove_file(folder.join("in/db")).unwrap(), 0);
+    let remove_all = |folder: &Folder| {
+        for name in ["in/db", "in/db-wal", "in/db-shm"] {
+            fs::remove_file(folder.join(name)).unwrap();
+        }
+    };
+    check_taken_away(remove_all, 0);
+    check_taken_away(|folder| fs::rename(folder.join("in/db"), folder.join("x")).unwrap(), 0);
+    let replace = |folder: &Folder| {
+        other_database(&folder.join("x"));
+        fs::rename(folder.join("x"), folder.join("in/db")).unwrap();
+    };
+    check_taken_away(replace, 2);
+    let link = |folder: &Folder| {
+        other_database(&folder.join("x"));
+        fs::remove_file(folder.join("in/db")).unwrap();
+        std::os::unix::fs::symlink(folder.join("x"), folder.join("in/db")).unwrap();
+    };
+    check_taken_away(link, 2);
+    let replace_folder = |folder: &Folder| {
+        fs::rename(folder.join("in"), folder.join("was")).unwrap();
+        fs::create_dir(folder.join("in")).unwrap();
+        other_database(&folder.join("in/db"));
+    };
+    check_taken_away(replace_folder, 2);
+}
+
+/// Others that open the file do not know the log that was removed, nor its locks.
+#[cfg(unix)]
+#[test]
+fn an_append_after_the_log_was_removed_is_in_the_file_that_others_open() {
+    for gone in [&["db-wal"][..], &["db-shm"], &["db-wal", "db-shm"]] {
+        let folder = Folder::new();
+        let store = SqliteStore::open(folder.join("db")).unwrap();
+        append(&store, "s", 0, numbered(0..3));
+        for name in gone {
+            fs::remove_file(folder.join(name)).unwrap();
+        }
+        let other = SqliteStore::open(folder.join("db")).unwrap();
+        append(&other, "s", 3, numbered(3..4));
+        let error = block_on(store.append("s", 3, numbered(9..10))).unwrap_err();
+        assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(4), "{gone:?}");
+        append(&store, "s", 4, numbered(4..5));
+        assert_eq!(block_on(other.load("s", 0)).unwrap(), Some(numbered(0..5)));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn something_else_in_place_of_the_file_is_an_error_and_stays() {
+    let folder = Folder::new();
+    let path = folder.join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    append(&store, "s", 0, numbered(0..1));
+    fs::rename(&path, folder.join("kept")).unwrap();
+    fs::create_dir(&path).unwrap();
+    for error in [
+        block_on(store.append("s", 1, numbered(1..2))).unwrap_err(),
+        block_on(store.load("s", 0)).unwrap_err(),
+        SqliteStore::open(&path).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Store);
+        assert!(error.message().ends_with("db` is not a file"), "{error}");
+    }
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, "my notes ".repeat(1000)).unwrap();
+    assert_eq!(
+        block_on(store.append("s", 1, numbered(1..2))).unwrap_err().kind(),
+        ErrorKind::Store
+    );
+    assert_eq!(fs::read(&path).unwrap(), "my notes ".repeat(1000).into_bytes());
+    // The first one comes back.
+    fs::rename(folder.join("kept"), &path).unwrap();
+    assert_eq!(append(&store, "s", 1, numbered(1..2)), 2);
+}
+
+/// Removes the file when it is asked for the time, which is in the middle of an append.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
+    let folder = Folder::new();
+    let path = folder.join("db");
+    append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered(0..3));
+    let store = SqliteStore::open(&path).unwrap().with_clock(Removes(path));
+    let error = block_on(store.append("s", 3, numbered(3..4))).unwrap_err();
+    assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(0), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() {
+    use futures::FutureExt;
+
+    let folder = Folder::new();
+    let path = folder.join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    append(&store, "s", 0, numbered(0..2));
+    other_database(&folder.join("other"));
+    let holds = Connection::open(&path).unwrap();
+    holds.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut waits = store.append("s", 2, numbered(2..3));
+    for _ in 0..200_000 {
+        assert!((&mut waits).now_or_never().is_none(), "it is locked");
+        std::thread::yield_now();
+    }
+    fs::rename(folder.join("other"), &path).unwrap();
+    drop(holds);
+    assert_eq!(block_on(waits).unwrap(), 3);
+    let again = SqliteStore::open(&path).unwrap();
+    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered(0..3)));
 }
 
 #[test]
@@ -153,4 +365,24 @@ fn an_entry_that_is_not_there_or_broken_is_an_error_that_names_it() {
     let tomorrow = r#"UPDATE entry SET json = '{"type":"of tomorrow"}' WHERE number = 1"#;
     check(tomorrow, "entry 1 of the session `s` cannot be read");
     check("DELETE FROM entry WHERE number = 1", "entry 1 of the session `s` is not there");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_database_and_its_log_are_their_owners_alone_and_what_is_there_keeps_its_mode() {
+    let folder = Folder::new();
+    let modes = |store: &SqliteStore, name: &str, version| {
+        append(store, "s", version, numbered(version..version + 1));
+        ["", "-wal", "-shm"].map(|ending| mode(&folder.join(&format!("{name}{ending}"))))
+    };
+    let store = SqliteStore::open(folder.join("db")).unwrap();
+    assert_eq!(modes(&store, "db", 0), [0o600; 3]);
+    drop(store);
+    set_mode(&folder.join("db"), 0o640);
+    assert_eq!(modes(&SqliteStore::open(folder.join("db")).unwrap(), "db", 1), [0o640; 3]);
+    // Also where a link leads to a file that is not there.
+    std::os::unix::fs::symlink("target", folder.join("link")).unwrap();
+    let store = SqliteStore::open(folder.join("link")).unwrap();
+    append(&store, "s", 0, numbered(0..1));
+    assert_eq!(mode(&folder.join("target")), 0o600);
 }

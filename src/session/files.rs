@@ -1,0 +1,63 @@
+//! What the stores on a disk do with files.
+
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::path::Path;
+
+use super::refusal::failed;
+use crate::error::Error;
+
+/// Which file it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId(u64, u64);
+
+impl FileId {
+    #[cfg(unix)]
+    pub(super) fn of(file: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+
+        Self(file.dev(), file.ino())
+    }
+
+    /// A file that is open cannot be taken away.
+    #[cfg(not(unix))]
+    pub(super) fn of(_file: &Metadata) -> Self {
+        Self(0, 0)
+    }
+}
+
+/// Files that are made so are their owner's alone; one that is there keeps its rights.
+pub(super) fn private() -> OpenOptions {
+    #[allow(unused_mut, reason = "elsewhere the folder says who may read")]
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Makes a folder and those that it is in, which are their owner's alone. Those that are there keep
+/// their rights.
+pub(super) fn make_folder(folder: &Path) -> Result<(), Error> {
+    let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
+    let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let made = builder.create(folder);
+    made.map_err(|error| failed(format!("cannot make `{}`", folder.display()), error))?;
+    missing.into_iter().try_for_each(sync_parent)
+}
+
+/// Writes to the disk which files are in the folder of this one.
+pub(super) fn sync_parent(path: &Path) -> Result<(), Error> {
+    // Elsewhere a folder cannot be opened, and need not be.
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| failed(format!("cannot write `{}`", folder.display()), error))
+}

@@ -1,0 +1,186 @@
+//! The database at a path, as long as its files are there.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
+
+use super::super::files::{FileId, private};
+use super::super::refusal::{broken, failed};
+use super::schema;
+use crate::error::Error;
+
+/// A database, opened again when another file is at its path.
+pub(super) struct Database {
+    /// Absolute; `None` if it is in memory.
+    path: Option<PathBuf>,
+    /// `None` after its file was taken away.
+    open: Option<Open>,
+}
+
+struct Open {
+    connection: Connection,
+    files: Files,
+}
+
+/// The files that a database has while it is open: itself, its log, and the index of that. What SQLite
+/// writes after one of them was replaced or removed is lost when it is closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Files([Option<FileId>; 3]);
+
+/// What for the database is used, if its file is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    StaysMissing,
+    IsMade,
+}
+
+impl Database {
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        // An empty name is a temporary database to SQLite, and others begin with `:` or `file:`: an
+        // absolute path has no such meaning. It is the same after the process has changed its folder.
+        let path = std::path::absolute(path).map_err(|error| {
+            failed(format!("cannot open the database `{}`", path.display()), error)
+        })?;
+        let open = Open::at(&path)?;
+        let database = Self { path: Some(path), open: Some(open) };
+        // A log that a crash has left.
+        database.checkpoint();
+        Ok(database)
+    }
+
+    pub(super) fn in_memory() -> Result<Self, Error> {
+        let open = Open { connection: schema::in_memory()?, files: Files([None; 3]) };
+        Ok(Self { path: None, open: Some(open) })
+    }
+
+    /// Uses the database that is at the path; `None` if none is.
+    pub(super) fn connection(
+        &mut self,
+        missing: Missing,
+    ) -> Result<Option<&mut Connection>, Error> {
+        if !self.is_there()
+            && let Some(path) = &self.path
+        {
+            // SQLite leaves what is at the path now alone when it closes the other one.
+            self.open = None;
+            let is_missing =
+                path.metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            if is_missing && missing == Missing::StaysMissing {
+                return Ok(None);
+            }
+            self.open = Some(Open::at(path)?);
+        }
+        Ok(self.open.as_mut().map(|open| &mut open.connection))
+    }
+
+    /// Begins a write to the database that is at the path, and does it; `None` is handed in if none is.
+    pub(super) fn write<R>(
+        &mut self,
+        missing: Missing,
+        work: impl FnOnce(Option<Transaction<'_>>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        loop {
+            let path = self.path.clone();
+            self.connection(missing)?;
+            let Some(open) = &mut self.open else { return work(None) };
+            let transaction =
+                open.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+            let transaction = transaction.map_err(cannot_write)?;
+            // Whoever waits for the others may get there when another file is at the path, or none.
+            if path.is_none_or(|path| Files::at(&path) == open.files) {
+                let worked = work(Some(transaction))?;
+                self.checkpoint();
+                return Ok(worked);
+            }
+        }
+    }
+
+    /// Whether it is the database at its path.
+    pub(super) fn is_there(&self) -> bool {
+        match (&self.path, &self.open) {
+            (Some(path), Some(open)) => Files::at(path) == open.files,
+            (Some(_), None) => false,
+            (None, _) => true,
+        }
+    }
+
+    /// Takes the log over into the file, so that a copy of the file alone has it all, and so that no log
+    /// is left that another database at this path would take for its own. It waits for nobody: while
+    /// another connection reads or writes, some of it stays in the log until the next time.
+    fn checkpoint(&self) {
+        let Some(Open { connection, .. }) = &self.open else { return };
+        // What was written is durable in the log, whatever comes of this.
+        let _ = schema::without_waiting(connection, |connection| {
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
+        });
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // Of the last connection closing does the same, of another one nothing does.
+        if self.is_there() {
+            self.checkpoint();
+        }
+    }
+}
+
+impl Open {
+    fn at(path: &Path) -> Result<Self, Error> {
+        loop {
+            make_file(path)?;
+            let before = Files::at(path);
+            let connection = schema::open(path)?;
+            let files = Files::at(path);
+            // Else it was replaced meanwhile.
+            if before.0[0] == files.0[0] {
+                return Ok(Self { connection, files });
+            }
+        }
+    }
+}
+
+impl Files {
+    fn at(path: &Path) -> Self {
+        // Beside the file that a link leads to.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        Self(["", "-wal", "-shm"].map(|ending| {
+            let mut path = target.as_os_str().to_owned();
+            path.push(ending);
+            fs::metadata(path).ok().map(|file| FileId::of(&file))
+        }))
+    }
+}
+
+/// Makes the file if it is not there, its owner's alone: SQLite gives its own rights to the log, and
+/// would let others read the file.
+fn make_file(path: &Path) -> Result<(), Error> {
+    /// On some systems closing a file takes its locks away from all of the process. So nobody here
+    /// opens the new file as a database before it is closed.
+    static MAKING: Mutex<()> = Mutex::new(());
+
+    let cannot = |error| failed(format!("cannot open the database `{}`", path.display()), error);
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    match path.metadata() {
+        Ok(there) if there.is_file() => return Ok(()),
+        // To open a pipe could wait for ever.
+        Ok(_) => return Err(broken(format!("`{}` is not a file", path.display()))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(cannot(error)),
+    }
+    // A link to where no file is yet.
+    let link = fs::read_link(path).ok();
+    let target = link.and_then(|link| Some(path.parent()?.join(link)));
+    match private().write(true).create_new(true).open(target.as_deref().unwrap_or(path)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(cannot(error)),
+    }
+}
+
+pub(super) fn cannot_write(error: Sqlite) -> Error {
+    failed("cannot write the session", error)
+}
