@@ -32,7 +32,7 @@ pub enum ErrorKind {
     ContextWindow,
     /// The provider refuses the request as it is; sending it again will not help.
     InvalidRequest,
-    /// The wire or the model cannot express what was asked for.
+    /// The wire, the model or the store cannot do what was asked for.
     Unsupported,
     /// The provider's filter refused the request.
     Filtered,

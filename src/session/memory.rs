@@ -9,7 +9,10 @@ use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
-use crate::session::refusal::{refuse_beyond, refuse_empty, refuse_other, refuse_there};
+use crate::session::prune::prunable;
+use crate::session::refusal::{
+    refuse_beyond, refuse_empty, refuse_forked, refuse_other, refuse_there,
+};
 use crate::session::{Entry, Fork, Listed, Store};
 
 /// A store in memory, gone with its last clone. Clones share it.
@@ -84,8 +87,7 @@ impl MemoryStore {
         Some(parts.into_iter().rev().flatten().cloned().collect())
     }
 
-    fn list_now(&self) -> Vec<Listed> {
-        let sessions = self.sessions();
+    fn list_now(sessions: &HashMap<String, Kept>) -> Vec<Listed> {
         let listed = |(id, kept): (&String, &Kept)| Listed {
             id: id.clone(),
             version: kept.version(),
@@ -106,6 +108,24 @@ impl MemoryStore {
         let fork = Some(Fork { id: id.to_owned(), at });
         sessions.insert(new.to_owned(), Kept::new(fork, updated));
         Ok(())
+    }
+
+    fn delete_now(&self, id: &str) -> Result<bool, Error> {
+        let mut sessions = self.sessions();
+        let is_fork = |kept: &Kept| kept.fork.as_ref().is_some_and(|fork| fork.id == id);
+        refuse_forked(id, sessions.iter().find(|(_, kept)| is_fork(kept)).map(|(fork, _)| fork))?;
+        Ok(sessions.remove(id).is_some())
+    }
+
+    fn prune_now(&self, before: SystemTime) -> Vec<String> {
+        let mut sessions = self.sessions();
+        let listed = Self::list_now(&sessions);
+        let removed: Vec<String> =
+            prunable(&listed, before).into_iter().map(String::from).collect();
+        for id in &removed {
+            sessions.remove(id);
+        }
+        removed
     }
 }
 
@@ -143,11 +163,19 @@ impl Store for MemoryStore {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        ready(Ok(self.list_now())).boxed()
+        ready(Ok(Self::list_now(&self.sessions()))).boxed()
     }
 
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         async move { self.fork_now(id, at, new) }.boxed()
+    }
+
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        async move { self.delete_now(id) }.boxed()
+    }
+
+    fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        async move { Ok(self.prune_now(before)) }.boxed()
     }
 }
 

@@ -17,6 +17,7 @@ mod json_lines;
 mod kept;
 mod line;
 mod memory;
+mod prune;
 mod recorded;
 mod recorder;
 mod refusal;
@@ -27,6 +28,8 @@ mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+#[cfg(feature = "testing")]
+pub mod suite;
 mod worker;
 
 pub use entry::Entry;

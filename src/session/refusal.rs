@@ -42,6 +42,18 @@ pub(super) fn refuse_there(new: &str, version: Option<u64>) -> Result<(), Error>
     }
 }
 
+/// A fork is nothing without what it was forked from.
+pub(super) fn refuse_forked(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
+    match fork {
+        Some(fork) => {
+            let message =
+                format!("`{fork}` was forked from the session `{id}` and would lose entries");
+            Err(Error::new(ErrorKind::InvalidRequest, message))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Something below the store failed.
 pub(super) fn failed(what: impl Display, source: impl StdError + Send + Sync + 'static) -> Error {
     Error::new(ErrorKind::Store, format!("{what}: {source}")).with_source(source)

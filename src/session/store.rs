@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::error::{Error, ErrorKind};
 use crate::session::Entry;
@@ -61,6 +61,56 @@ pub trait Store: Send + Sync {
     /// [`Conflict`](ErrorKind::Conflict) if `new` is there, [`InvalidRequest`](ErrorKind::InvalidRequest)
     /// if `id` is not or has fewer entries, [`Store`](ErrorKind::Store) if it cannot be written.
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+
+    /// Removes a session with all its entries. Returns whether it was there.
+    ///
+    /// Those who have it open find out with their next append, which gets a [`Conflict`]; its id is free
+    /// afterwards. A session that cannot be read can be removed as well.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from it, which would
+    /// lose its first entries, [`Store`](ErrorKind::Store) if it cannot be removed, and
+    /// [`Unsupported`](ErrorKind::Unsupported) if the store removes nothing, which is what a store does
+    /// that does not implement this.
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        let _ = id;
+        ready(Err(removes_nothing())).boxed()
+    }
+
+    /// Removes the sessions whose last write was before a time, by the store's clock. Returns their ids,
+    /// in the order in which they were removed.
+    ///
+    /// A session stays as long as a session that stays was forked from it, and so does one that is
+    /// written meanwhile or cannot be read. Each is removed as by [`delete`](Self::delete); dropping the
+    /// future leaves open which are.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use turnstream::session::{MemoryStore, Store};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let store = MemoryStore::new();
+    /// let month = Duration::from_hours(30 * 24);
+    /// let removed = store.prune(SystemTime::now() - month).await?;
+    /// assert!(removed.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if one cannot be removed, and
+    /// [`Unsupported`](ErrorKind::Unsupported) as [`delete`](Self::delete).
+    fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        let _ = before;
+        ready(Err(removes_nothing())).boxed()
+    }
+}
+
+fn removes_nothing() -> Error {
+    Error::new(ErrorKind::Unsupported, "this store removes no sessions")
 }
 
 impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
@@ -87,6 +137,14 @@ impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
 
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         (**self).fork(id, at, new)
+    }
+
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        (**self).delete(id)
+    }
+
+    fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        (**self).prune(before)
     }
 }
 

@@ -110,7 +110,9 @@ fn start<T: Send + 'static>(name: &str, mut value: T) -> Result<Thread<T>, Error
     let (sender, jobs) = mpsc::channel::<Job<T>>();
     let (ends, ended) = mpsc::channel();
     let work = move || {
-        jobs.into_iter().for_each(|job| job(&mut value));
+        for job in jobs {
+            job(&mut value);
+        }
         drop(value);
         drop(ends);
     };
@@ -204,20 +206,20 @@ mod tests {
     #[test]
     fn the_drop_of_the_last_clone_waits_for_the_jobs_and_the_drop_of_the_value() {
         let (told, tells) = mpsc::channel();
-        let (begin, begun) = mpsc::channel::<()>();
+        let (go, may_go) = mpsc::channel::<()>();
         let worker = Worker::new("test", Tells(told));
         let other = worker.clone();
         // Handed over and not waited for: it is still done.
         let _ = worker
             .run(move |value| {
-                let _ = begun.recv();
+                let _ = may_go.recv();
                 value.0.send("job").unwrap();
                 Ok(())
             })
             .now_or_never();
         drop(worker);
         assert!(tells.try_recv().is_err());
-        begin.send(()).unwrap();
+        go.send(()).unwrap();
         drop(other);
         assert_eq!([tells.try_recv(), tells.try_recv()], [Ok("job"), Ok("dropped")]);
     }

@@ -11,7 +11,7 @@ use turnstream::{Error, ErrorKind};
 
 use super::tools::spec;
 
-/// The methods of a store that only its field `inner` answers: `load`, `list` and `fork`.
+/// The methods of a store that only its field `inner` answers: all but `append`.
 macro_rules! forward_to_inner {
     () => {
         fn load<'a>(
@@ -41,6 +41,20 @@ macro_rules! forward_to_inner {
             new: &'a str,
         ) -> futures::future::BoxFuture<'a, Result<(), turnstream::Error>> {
             self.inner.fork(id, at, new)
+        }
+
+        fn delete<'a>(
+            &'a self,
+            id: &'a str,
+        ) -> futures::future::BoxFuture<'a, Result<bool, turnstream::Error>> {
+            self.inner.delete(id)
+        }
+
+        fn prune(
+            &self,
+            before: std::time::SystemTime,
+        ) -> futures::future::BoxFuture<'_, Result<Vec<String>, turnstream::Error>> {
+            self.inner.prune(before)
         }
     };
 }

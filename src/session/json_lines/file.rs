@@ -1,12 +1,12 @@
 //! The file of a session: opened, locked, read, written.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::super::files::{FileId, private};
+use super::super::files::{FileId, private, sync_parent};
 use super::super::refusal::{broken, failed};
 use crate::error::Error;
 
@@ -119,6 +119,12 @@ impl<'a> Locked<'a> {
             let _ = self.file.set_len(end).and_then(|()| self.file.sync_data());
             self.cannot("write", error)
         })
+    }
+
+    /// Removes it from its folder.
+    pub(super) fn remove(self) -> Result<(), Error> {
+        fs::remove_file(self.path).map_err(|error| self.cannot("remove", error))?;
+        sync_parent(self.path)
     }
 
     fn cannot(&self, what: &str, error: io::Error) -> Error {

@@ -239,6 +239,12 @@ pub(super) fn read_header(line: &[u8]) -> Result<Head, Error> {
     Ok(Head { id, fork, is_checked: checked.is_some() })
 }
 
+/// What a header says that its session was forked from, whether its checksum is right or not.
+pub(super) fn origin(line: &[u8]) -> Option<String> {
+    let header: Header = serde_json::from_slice(line).ok()?;
+    header.fork.map(|fork| fork.id)
+}
+
 fn no_session() -> Error {
     broken("this is no file of a session: it does not begin with a header")
 }

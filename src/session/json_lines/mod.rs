@@ -8,6 +8,7 @@ mod sessions;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use futures::future::{BoxFuture, FutureExt};
 
@@ -165,5 +166,14 @@ impl Store for JsonLinesStore {
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         let (id, new) = (id.to_owned(), new.to_owned());
         self.sessions.run(move |sessions| sessions.fork(&id, at, &new)).boxed()
+    }
+
+    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+        let id = id.to_owned();
+        self.sessions.run(move |sessions| sessions.delete(&id)).boxed()
+    }
+
+    fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        self.sessions.run(move |sessions| sessions.prune(before)).boxed()
     }
 }

@@ -1,12 +1,17 @@
 //! What the store does, on its thread.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::ErrorKind::NotFound;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::super::files::sync_parent;
+use super::super::prune::prunable;
 use super::super::refusal::{
-    broken, failed, refuse_beyond, refuse_empty, refuse_other, refuse_there,
+    broken, failed, refuse_beyond, refuse_empty, refuse_forked, refuse_other, refuse_there,
 };
 use super::crc::Crc;
 use super::file::{For, Locked, Stamp};
@@ -18,6 +23,9 @@ use crate::session::{Conflict, Entry, Fork, Listed};
 
 /// How many files are remembered.
 const REMEMBERED: usize = 1024;
+
+/// The bytes of a file that are searched for a header.
+const MAX_HEADER: u64 = 1 << 20;
 
 /// The files of a store.
 pub(super) struct Sessions {
@@ -98,13 +106,19 @@ impl Sessions {
 
     pub(super) fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         let path = self.place.writable(new)?;
-        let version = match self.place.path(id) {
-            Some(path) => match Locked::open(&path, For::Reading)? {
-                Some(mut file) => self.there(&mut file, &path, id)?.version,
-                None => None,
-            },
+        let origin = self.place.path(id);
+        // Nobody removes it before it is known who needs it. Of itself no session can be made.
+        let mut origin_file = match &origin {
+            Some(origin) => Locked::open(origin, For::Reading)?,
             None => None,
         };
+        let version = match (&origin, &mut origin_file) {
+            (Some(origin), Some(file)) => self.there(file, origin, id)?.version,
+            _ => None,
+        };
+        if origin.as_ref() == Some(&path) {
+            drop(origin_file.take());
+        }
         refuse_beyond(id, at, version)?;
         let Some(mut file) = Locked::open(&path, For::Making)? else {
             return Err(broken(format!("`{}` is gone", path.display())));
@@ -149,27 +163,98 @@ impl Sessions {
     }
 
     pub(super) fn list(&mut self) -> Result<Vec<Listed>, Error> {
+        self.listed(Err)
+    }
+
+    /// All sessions; `damaged` decides about those that cannot be read.
+    fn listed(
+        &mut self,
+        damaged: impl Fn(Error) -> Result<(), Error>,
+    ) -> Result<Vec<Listed>, Error> {
         let mut listed = Vec::new();
         for (path, id) in self.place.files()? {
-            let Some(mut file) = Locked::open(&path, For::Reading)? else { continue };
-            let id = match id {
-                Some(id) => id,
-                None => match self.long_id(&mut file, &path)? {
-                    Some(id) => id,
-                    None => continue,
-                },
-            };
-            let there = match self.there(&mut file, &path, &id) {
-                Ok(there) => there,
-                // Something else that is kept in the folder.
-                Err(_) if !lines::begin_with_header(&file.read()?) => continue,
-                Err(error) => return Err(error),
-            };
-            let Some(version) = there.version else { continue };
-            listed.push(Listed { id, version, fork: there.fork, updated: there.stamp.modified });
+            match self.listed_file(&path, id) {
+                Ok(found) => listed.extend(found),
+                Err(error) => damaged(error)?,
+            }
         }
         listed.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
         Ok(listed)
+    }
+
+    /// The session in a file; `None` if there is none.
+    fn listed_file(&mut self, path: &Path, id: Option<String>) -> Result<Option<Listed>, Error> {
+        let Some(mut file) = Locked::open(path, For::Reading)? else { return Ok(None) };
+        let id = match id {
+            Some(id) => id,
+            None => match self.long_id(&mut file, path)? {
+                Some(id) => id,
+                None => return Ok(None),
+            },
+        };
+        let there = match self.there(&mut file, path, &id) {
+            Ok(there) => there,
+            // Something else that is kept in the folder.
+            Err(_) if !lines::begin_with_header(&file.read()?) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let listed =
+            |version| Listed { id, version, fork: there.fork, updated: there.stamp.modified };
+        Ok(there.version.map(listed))
+    }
+
+    pub(super) fn delete(&mut self, id: &str) -> Result<bool, Error> {
+        match self.place.path(id) {
+            Some(path) => self.remove(&path, id, &mut HashMap::new(), |_| true),
+            None => Ok(false),
+        }
+    }
+
+    pub(super) fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
+        let listed = self.listed(|_| Ok(()))?;
+        let mut origins = HashMap::new();
+        let mut removed = Vec::new();
+        for id in prunable(&listed, before) {
+            let Some(path) = self.place.path(id) else { continue };
+            match self.remove(&path, id, &mut origins, |modified| modified < before) {
+                Ok(true) => removed.push(id.to_owned()),
+                Ok(false) => {}
+                // Of a fork that was made meanwhile, or cannot be read.
+                Err(error) if error.kind() == ErrorKind::InvalidRequest => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes the file of a session if it is one, was modified when it may, and no other session was
+    /// forked from it. What other files were forked from is remembered in `origins`.
+    fn remove(
+        &mut self,
+        path: &Path,
+        id: &str,
+        origins: &mut HashMap<PathBuf, Option<String>>,
+        may_go: impl FnOnce(SystemTime) -> bool,
+    ) -> Result<bool, Error> {
+        // Nobody writes it or forks it meanwhile.
+        let Some(mut file) = Locked::open(path, For::Writing)? else { return Ok(false) };
+        let text = file.read()?;
+        match lines::read(&text) {
+            Ok(lines) if lines.version().is_none() => return Ok(false),
+            // A damaged session is one, too.
+            Err(error) if !lines::begin_with_header(&text) => return Err(within(path)(error)),
+            Ok(_) | Err(_) => {}
+        }
+        if !may_go(file.stamp()?.modified) {
+            return Ok(false);
+        }
+        refuse_forked(
+            id,
+            self.place.fork_of(id, path, origins)?.map(|fork| fork.display().to_string()),
+        )?;
+        file.remove()?;
+        self.seen.remove(path);
+        Ok(true)
     }
 
     /// The id of a session whose file has a shortened name.
@@ -290,22 +375,62 @@ impl Place {
 
     /// Every file that may hold a session, with its id where the name tells it.
     fn files(&self) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
-        let folder = match self {
-            Self::Folder(folder) => folder,
-            Self::File { path, id } => return Ok(vec![(path.clone(), Some(id.clone()))]),
-        };
-        let cannot = |error| failed(format!("cannot read `{}`", folder.display()), error);
-        let mut files = Vec::new();
-        for file in folder.read_dir().map_err(cannot)? {
-            let path = file.map_err(cannot)?.path();
-            let name = path.file_name().and_then(|name| name.to_str());
-            let Some(name) = name.and_then(|name| name.strip_suffix(ENDING)) else { continue };
-            match name::decode(name) {
-                Some(id) if path.is_file() => files.push((path, Some(id))),
-                None if name.contains('~') && path.is_file() => files.push((path, None)),
-                Some(_) | None => {}
+        match self {
+            Self::Folder(folder) => files_in(folder),
+            Self::File { path, id } => Ok(vec![(path.clone(), Some(id.clone()))]),
+        }
+    }
+
+    /// The file of a session that was forked from this one, if there is any.
+    fn fork_of(
+        &self,
+        id: &str,
+        path: &Path,
+        origins: &mut HashMap<PathBuf, Option<String>>,
+    ) -> Result<Option<PathBuf>, Error> {
+        // Another name than a fork would look for.
+        if self.parent(id) != path {
+            return Ok(None);
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        for (other, _) in files_in(folder.unwrap_or(Path::new(".")))? {
+            if !origins.contains_key(&other) {
+                origins.insert(other.clone(), origin(&other)?);
+            }
+            if other != path && origins.get(&other).is_some_and(|it| it.as_deref() == Some(id)) {
+                return Ok(Some(other));
             }
         }
-        Ok(files)
+        Ok(None)
+    }
+}
+
+fn files_in(folder: &Path) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
+    let cannot = |error| failed(format!("cannot read `{}`", folder.display()), error);
+    let mut files = Vec::new();
+    for file in folder.read_dir().map_err(cannot)? {
+        let path = file.map_err(cannot)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.and_then(|name| name.strip_suffix(ENDING)) else { continue };
+        match name::decode(name) {
+            Some(id) if path.is_file() => files.push((path, Some(id))),
+            None if name.contains('~') && path.is_file() => files.push((path, None)),
+            Some(_) | None => {}
+        }
+    }
+    Ok(files)
+}
+
+/// What a file says that it was forked from, damaged or not. It is read without a lock, since two that
+/// remove sessions would wait for each other: a header is written once, and a fork that is being written
+/// holds the lock of what it is forked from.
+fn origin(path: &Path) -> Result<Option<String>, Error> {
+    let mut line = Vec::new();
+    let header = |file: File| BufReader::new(file.take(MAX_HEADER)).read_until(b'\n', &mut line);
+    let read = File::open(path).and_then(header);
+    match read {
+        Ok(_) => Ok(lines::origin(&line)),
+        Err(error) if error.kind() == NotFound => Ok(None),
+        Err(error) => Err(failed(format!("cannot read `{}`", path.display()), error)),
     }
 }

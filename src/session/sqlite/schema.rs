@@ -107,7 +107,10 @@ fn prepare_once(database: &mut Connection) -> Result<Version, Sqlite> {
         other => return Ok(other),
     }
     let _mode: String = database.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
-    database.execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")?;
+    // What is removed is overwritten.
+    database.execute_batch(
+        "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;",
+    )?;
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match version(&transaction)? {
         Version::Ready => {}

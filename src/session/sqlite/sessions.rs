@@ -7,8 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, Error as Sqlite, OptionalExtension, Row, params};
 
 use super::super::line;
+use super::super::prune::prunable;
 use super::super::refusal::{
-    broken, failed, refuse_beyond, refuse_empty, refuse_other, refuse_there,
+    broken, failed, refuse_beyond, refuse_empty, refuse_forked, refuse_other, refuse_there,
 };
 use super::database::{Database, Missing, cannot_write};
 use crate::env::Clock;
@@ -137,26 +138,65 @@ impl Sessions {
         let Some(database) = self.database.connection(Missing::StaysMissing)? else {
             return Ok(Vec::new());
         };
-        let list = || -> Result<Vec<Listed>, Sqlite> {
-            let mut select = database.prepare(
-                "SELECT session.id, session.version, session.inherited, session.updated, parent.id
-                 FROM session LEFT JOIN session AS parent ON parent.key = session.parent
-                 ORDER BY session.updated DESC, session.id",
-            )?;
-            let listed = select.query_map((), |row| {
-                let at = natural(row.get(2)?);
-                let parent: Option<String> = row.get(4)?;
-                Ok(Listed {
-                    id: row.get(0)?,
-                    version: natural(row.get(1)?),
-                    fork: parent.map(|id| Fork { id, at }),
-                    updated: UNIX_EPOCH + Duration::from_micros(natural(row.get(3)?)),
-                })
-            })?;
-            listed.collect()
-        };
-        list().map_err(cannot_read)
+        list(database).map_err(cannot_read)
     }
+
+    pub(super) fn delete(&mut self, id: &str) -> Result<bool, Error> {
+        self.database.write(Missing::StaysMissing, |transaction| {
+            let Some(transaction) = transaction else { return Ok(false) };
+            let Some(kept) = find(&transaction, id).map_err(cannot_write)? else {
+                return Ok(false);
+            };
+            let fork: Option<String> = transaction
+                .query_row("SELECT id FROM session WHERE parent = ?", [kept.key], |row| row.get(0))
+                .optional()
+                .map_err(cannot_write)?;
+            refuse_forked(id, fork)?;
+            delete(&transaction, id).and_then(|()| transaction.commit()).map_err(cannot_write)?;
+            Ok(true)
+        })
+    }
+
+    pub(super) fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
+        self.database.write(Missing::StaysMissing, |transaction| {
+            let Some(transaction) = transaction else { return Ok(Vec::new()) };
+            let listed = list(&transaction).map_err(cannot_read)?;
+            let removed: Vec<String> =
+                prunable(&listed, before).into_iter().map(String::from).collect();
+            removed
+                .iter()
+                .try_for_each(|id| delete(&transaction, id))
+                .and_then(|()| transaction.commit())
+                .map_err(cannot_write)?;
+            Ok(removed)
+        })
+    }
+}
+
+fn list(database: &Connection) -> Result<Vec<Listed>, Sqlite> {
+    let mut select = database.prepare(
+        "SELECT session.id, session.version, session.inherited, session.updated, parent.id
+         FROM session LEFT JOIN session AS parent ON parent.key = session.parent
+         ORDER BY session.updated DESC, session.id",
+    )?;
+    let listed = select.query_map((), |row| {
+        let at = natural(row.get(2)?);
+        let parent: Option<String> = row.get(4)?;
+        Ok(Listed {
+            id: row.get(0)?,
+            version: natural(row.get(1)?),
+            fork: parent.map(|id| Fork { id, at }),
+            updated: UNIX_EPOCH + Duration::from_micros(natural(row.get(3)?)),
+        })
+    })?;
+    listed.collect()
+}
+
+fn delete(database: &Connection, id: &str) -> Result<(), Sqlite> {
+    let entries = "DELETE FROM entry WHERE session = (SELECT key FROM session WHERE id = ?)";
+    database.execute(entries, [id])?;
+    database.execute("DELETE FROM session WHERE id = ?", [id])?;
+    Ok(())
 }
 
 /// A time as SQLite has it.

@@ -1,7 +1,8 @@
 //! Files of JSON lines whose bytes were changed after they were written.
 
+use std::fmt::Write as _;
 use std::fs;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write as _};
 use std::path::Path;
 
 use futures::executor::block_on;
@@ -19,13 +20,14 @@ pub(super) fn without_checksums(text: &str) -> String {
         match value["type"].as_str().unwrap() {
             "session" => {
                 let (header, _) = line.split_once(",\"file_crc32\"").unwrap();
-                old += &format!("{header}}}\n");
+                writeln!(old, "{header}}}").unwrap();
             }
             "append" if value["entries"] == 1 => {}
             "append" => {
-                old += &format!("{{\"type\":\"append\",\"entries\":{}}}\n", value["entries"]);
+                let entries = &value["entries"];
+                writeln!(old, r#"{{"type":"append","entries":{entries}}}"#).unwrap();
             }
-            _ => old += &format!("{line}\n"),
+            _ => writeln!(old, "{line}").unwrap(),
         }
     }
     old
@@ -69,13 +71,13 @@ fn check_every_change(folder: &Folder, whole: &[u8], check: impl Fn(&JsonLinesSt
     };
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let mut changes = 0;
-    for at in 0..whole.len() {
-        for byte in changed(whole[at], at) {
+    for (at, &was) in whole.iter().enumerate() {
+        for byte in changed(was, at) {
             change(at, byte);
-            check(&store, &format!("{at}: {:?} for {:?}", byte as char, whole[at] as char));
+            check(&store, &format!("{at}: {:?} for {:?}", byte as char, was as char));
             changes += 1;
         }
-        change(at, whole[at]);
+        change(at, was);
     }
     assert!(fs::read(&path).unwrap() == whole, "it was written to");
     changes

@@ -8,66 +8,13 @@ use std::time::SystemTime;
 use std::{env, fs, process};
 
 use futures::future::BoxFuture;
-use serde_json::json;
+use turnstream::Error;
 #[cfg(unix)]
 use turnstream::env::Clock;
-use turnstream::event::RewrittenWhy;
-use turnstream::item::{
-    Json, Mark, Part, ProviderData, Report, ResultKind, SideEffect, StopReason, ToolCall,
-    ToolResult, TurnInfo,
-};
+pub(crate) use turnstream::session::suite::{every_kind, numbered, text_entry as said};
 use turnstream::session::{Entry, Store};
-use turnstream::{Error, Item, Usage};
 
 use crate::support::stores::forward_to_inner;
-
-pub(crate) fn said(text: &str) -> Entry {
-    Item::user(text).into()
-}
-
-/// `n` entries that tell their number.
-pub(crate) fn numbered(numbers: std::ops::Range<u64>) -> Vec<Entry> {
-    numbers.map(|n| said(&n.to_string())).collect()
-}
-
-pub(crate) fn call(id: &str) -> ToolCall {
-    ToolCall { call_id: id.into(), name: "read".into(), arguments: r#"{"path":"a.rs"}"#.into() }
-}
-
-/// One of every kind, with everything on it.
-pub(crate) fn every_kind() -> Vec<Entry> {
-    let turn = TurnInfo {
-        usage: Usage::default(),
-        model: Some("m".into()),
-        response_id: Some("r".into()),
-        stop_reason: StopReason::ToolCalls,
-    };
-    let mut last = Item::text("Let me look.").marked(Mark::Interrupted);
-    last.turn = Some(Arc::new(turn));
-    let value = Json::parse(r#"{"z":1,"a":[null,1.5e300]}"#).unwrap();
-    let mut thought = Item::reasoning("");
-    thought.provider_data =
-        Some(Arc::new(ProviderData { provider: "anthropic".into(), model: "m".into(), value }));
-    let result = ToolResult::answering(&call("c"), ResultKind::Timeout, vec![Part::from("cut")])
-        .with_report(Report {
-            side_effects: vec![SideEffect::changed("a.rs")],
-            evidence: vec![Json::from(json!({ "exit_code": 1 }))],
-        });
-    let picture = vec![Part::image("image/png", "aGk="), Part::image_url("image/png", "https://x")];
-    let items = vec![
-        Item::system("Be brief."),
-        Item::user(picture),
-        thought,
-        last,
-        Item::tool_call("c", "read", "{not json"),
-        Item::tool_result(result),
-    ];
-    let mut entries: Vec<Entry> = items.iter().cloned().map(Entry::Item).collect();
-    entries.push(Entry::Rewritten { why: RewrittenWhy::Compacted, from: 1, to: 3, items });
-    entries.push(Entry::Pending { calls: vec![call("c"), call("d")] });
-    entries.push(Entry::Resumed);
-    entries
-}
 
 /// A folder for one test, gone with it.
 pub(crate) struct Folder(PathBuf);

@@ -1,0 +1,34 @@
+//! Which sessions go, and in which order.
+
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+use crate::session::Listed;
+
+/// The ids of the sessions that were written last before a time, each before what it was forked from.
+/// What a session that stays was forked from stays.
+pub(super) fn prunable(sessions: &[Listed], before: SystemTime) -> Vec<&str> {
+    let by_id: HashMap<&str, &Listed> = sessions.iter().map(|it| (&*it.id, it)).collect();
+    let origin =
+        |session: &Listed| session.fork.as_ref().and_then(|fork| by_id.get(&*fork.id)).copied();
+    let mut forks: HashMap<&str, usize> = HashMap::new();
+    for origin in sessions.iter().filter_map(origin) {
+        *forks.entry(&origin.id).or_default() += 1;
+    }
+    let mut removed = Vec::new();
+    for session in sessions {
+        let mut next = Some(session).filter(|session| !forks.contains_key(&*session.id));
+        // The session itself, and then what it was the last fork of.
+        while let Some(session) = next.filter(|session| session.updated < before) {
+            removed.push(&*session.id);
+            next = origin(session).filter(|origin| match forks.get_mut(&*origin.id) {
+                Some(others) => {
+                    *others -= 1;
+                    *others == 0
+                }
+                None => false,
+            });
+        }
+    }
+    removed
+}

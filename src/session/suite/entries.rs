@@ -1,0 +1,63 @@
+//! Entries to test stores with.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::event::RewrittenWhy;
+use crate::item::{
+    Item, Json, Mark, Part, ProviderData, Report, ResultKind, SideEffect, StopReason, ToolCall,
+    ToolResult, TurnInfo,
+};
+use crate::session::Entry;
+use crate::usage::Usage;
+
+/// A user's message.
+pub fn text_entry(text: &str) -> Entry {
+    Item::user(text).into()
+}
+
+/// Users' messages that say these numbers.
+pub fn numbered(numbers: Range<u64>) -> Vec<Entry> {
+    numbers.map(|n| text_entry(&n.to_string())).collect()
+}
+
+/// One of every kind, with everything on it.
+pub fn every_kind() -> Vec<Entry> {
+    let turn = TurnInfo {
+        usage: Usage::default(),
+        model: Some("m".into()),
+        response_id: Some("r".into()),
+        stop_reason: StopReason::ToolCalls,
+    };
+    let mut last = Item::text("Let me look.").marked(Mark::Interrupted);
+    last.turn = Some(Arc::new(turn));
+    let value = Json::parse(r#"{"z":1,"a":[null,1.5e300]}"#).unwrap();
+    let mut thought = Item::reasoning("");
+    thought.provider_data =
+        Some(Arc::new(ProviderData { provider: "anthropic".into(), model: "m".into(), value }));
+    let result = ToolResult::answering(&call("c"), ResultKind::Timeout, vec![Part::from("cut")])
+        .with_report(Report {
+            side_effects: vec![SideEffect::changed("a.rs")],
+            evidence: vec![Json::from(json!({ "exit_code": 1 }))],
+        });
+    let picture = vec![Part::image("image/png", "aGk="), Part::image_url("image/png", "https://x")];
+    let items = vec![
+        Item::system("Be brief."),
+        Item::user(picture),
+        thought,
+        last,
+        Item::tool_call("c", "read", "{not json"),
+        Item::tool_result(result),
+    ];
+    let mut entries: Vec<Entry> = items.iter().cloned().map(Entry::Item).collect();
+    entries.push(Entry::Rewritten { why: RewrittenWhy::Compacted, from: 1, to: 3, items });
+    entries.push(Entry::Pending { calls: vec![call("c"), call("d")] });
+    entries.push(Entry::Resumed);
+    entries
+}
+
+fn call(id: &str) -> ToolCall {
+    ToolCall { call_id: id.into(), name: "read".into(), arguments: r#"{"path":"a.rs"}"#.into() }
+}

@@ -1,0 +1,175 @@
+//! Sessions that are removed, and stores that remove none.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use turnstream::session::{Entry, JsonLinesStore, Listed, MemoryStore, Store, suite};
+use turnstream::{Error, ErrorKind};
+
+use super::sample::{Folder, numbered};
+
+/// A store as those who wrote one before there was a way to remove sessions: with four methods.
+#[derive(Clone, Default)]
+struct OfFourMethods {
+    inner: MemoryStore,
+    /// Whether it breaks its contract.
+    forgets_versions: bool,
+}
+
+impl Store for OfFourMethods {
+    fn append<'a>(
+        &'a self,
+        id: &'a str,
+        expected: u64,
+        entries: Vec<Entry>,
+    ) -> BoxFuture<'a, Result<u64, Error>> {
+        Box::pin(async move {
+            let found = self.inner.load(id, 0).await?.map_or(0, |found| found.len() as u64);
+            let expected = if self.forgets_versions { found } else { expected };
+            self.inner.append(id, expected, entries).await
+        })
+    }
+
+    fn load<'a>(
+        &'a self,
+        id: &'a str,
+        from: u64,
+    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+        self.inner.load(id, from)
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        self.inner.list()
+    }
+
+    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.inner.fork(id, at, new)
+    }
+}
+
+#[tokio::test]
+async fn a_store_of_four_methods_passes_the_suite_and_says_that_it_removes_nothing() {
+    suite::check(OfFourMethods::default).await;
+    let store = OfFourMethods::default();
+    store.append("s", 0, numbered(0..1)).await.unwrap();
+    let errors =
+        [store.delete("s").await.unwrap_err(), store.prune(SystemTime::now()).await.unwrap_err()];
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_eq!(error.message(), "this store removes no sessions");
+    }
+    assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered(0..1)));
+}
+
+#[tokio::test]
+#[should_panic(expected = "called `Result::unwrap_err()` on an `Ok` value")]
+async fn the_suite_finds_a_store_that_forgets_versions() {
+    suite::check(|| OfFourMethods { forgets_versions: true, ..OfFourMethods::default() }).await;
+}
+
+/// It is not passed over by the suite as one that removes nothing.
+fn check_removes(store: &impl Store) {
+    block_on(async {
+        store.append("s", 0, numbered(0..1)).await.unwrap();
+        assert!(store.delete("s").await.unwrap());
+        store.append("s", 0, numbered(0..1)).await.unwrap();
+        let later = SystemTime::now() + Duration::from_mins(1);
+        assert_eq!(store.prune(later).await.unwrap(), ["s"]);
+    });
+}
+
+#[test]
+fn every_store_of_the_crate_removes_sessions_also_when_it_is_shared() {
+    let folder = Folder::new();
+    check_removes(&MemoryStore::new());
+    check_removes(&(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
+    check_removes(&JsonLinesStore::open(folder.path()).unwrap());
+    #[cfg(feature = "sqlite")]
+    check_removes(&turnstream::session::SqliteStore::in_memory().unwrap());
+}
+
+#[test]
+fn a_damaged_session_is_deleted_and_never_pruned_and_what_is_no_session_stays() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    for id in ["damaged", "origin", "s"] {
+        block_on(store.append(id, 0, numbered(0..2))).unwrap();
+    }
+    block_on(store.fork("origin", 1, "damaged fork")).unwrap();
+    let damage = |name: &str, from: &str, to: &str| {
+        let text = fs::read_to_string(folder.join(name)).unwrap();
+        assert!(text.contains(from));
+        fs::write(folder.join(name), text.replace(from, to)).unwrap();
+    };
+    damage("damaged.jsonl", "\"0\"", "\"9\"");
+    damage("damaged%20fork.jsonl", "\"at\":1", "\"at\":0");
+    fs::write(folder.join("notes.jsonl"), "my notes\n").unwrap();
+
+    let later = SystemTime::now() + Duration::from_mins(1);
+    // The fork cannot be read, and needs its origin all the same.
+    assert_eq!(block_on(store.prune(later)).unwrap(), ["s"]);
+    let error = block_on(store.delete("origin")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.message().contains("damaged%20fork.jsonl` was forked from"), "{error}");
+    for id in ["damaged", "damaged fork", "origin"] {
+        assert!(block_on(store.delete(id)).unwrap(), "{id}");
+    }
+    let error = block_on(store.delete("notes")).unwrap_err();
+    assert!(error.message().contains("does not begin with a header"), "{error}");
+    let left: Vec<_> =
+        folder.path().read_dir().unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left, ["notes.jsonl"]);
+}
+
+#[test]
+fn one_file_is_not_deleted_while_a_session_beside_it_was_forked_from_it() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    block_on(store.append("s", 0, numbered(0..2))).unwrap();
+    block_on(store.fork("s", 1, "f")).unwrap();
+    let (file, id) = JsonLinesStore::file(folder.join("s.jsonl")).unwrap();
+    assert_eq!(block_on(file.delete(&id)).unwrap_err().kind(), ErrorKind::InvalidRequest);
+    assert!(!block_on(file.delete("f")).unwrap(), "it is no session of this store");
+    assert!(block_on(store.delete("f")).unwrap());
+    assert!(block_on(file.delete(&id)).unwrap());
+    assert_eq!(block_on(store.list()).unwrap(), []);
+}
+
+/// Each holds the file that it removes while it reads the headers of the others.
+#[test]
+fn many_may_prune_one_folder_at_once() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    for n in 0..20 {
+        block_on(store.append(&format!("s{n}"), 0, numbered(0..1))).unwrap();
+        block_on(store.fork(&format!("s{n}"), 1, &format!("f{n}"))).unwrap();
+    }
+    let later = SystemTime::now() + Duration::from_mins(1);
+    let mut removed: Vec<String> = std::thread::scope(|scope| {
+        let prune = || block_on(JsonLinesStore::open(folder.path()).unwrap().prune(later)).unwrap();
+        let pruning: Vec<_> = (0..4).map(|_| scope.spawn(prune)).collect();
+        pruning.into_iter().flat_map(|it| it.join().unwrap()).collect()
+    });
+    removed.sort_unstable();
+    removed.dedup();
+    assert_eq!(removed.len(), 40);
+    assert_eq!(block_on(store.list()).unwrap(), []);
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn the_text_of_a_deleted_session_is_not_left_in_the_database() {
+    let folder = Folder::new();
+    let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
+    block_on(store.append("s", 0, vec![super::sample::said("a secret that goes")])).unwrap();
+    let is_there = || {
+        let file = fs::read(folder.join("db")).unwrap();
+        file.windows(8).any(|bytes| bytes == b"a secret")
+    };
+    assert!(is_there());
+    assert!(block_on(store.delete("s")).unwrap());
+    assert!(!is_there());
+}
