@@ -24,6 +24,7 @@ mod refusal;
 mod restore;
 mod resume;
 mod run;
+mod salvage;
 mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -39,6 +40,7 @@ pub use memory::MemoryStore;
 pub use recorded::{Recorded, RecordedExt};
 pub use restore::{SessionState, restore};
 pub use run::SessionRun;
+pub use salvage::{Damage, Salvaged};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::{Conflict, Fork, Listed, Store};

@@ -17,6 +17,8 @@ use crate::session::Entry;
 /// What a store says is written is there after the process was killed, if the store is durable.
 /// Dropping a future that waits for an append leaves open whether it is written; it is written whole
 /// or not at all. [`load`](Self::load) tells.
+///
+/// With the feature `testing`, `session::suite` tests a store against all of this.
 pub trait Store: Send + Sync {
     /// Writes entries behind the `expected` ones that are there, and gives the version afterwards. A
     /// session that is not there has version 0 and is made by its first entry; an append of no entries

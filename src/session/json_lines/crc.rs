@@ -18,6 +18,11 @@ impl Crc {
         Self(hasher.finalize())
     }
 
+    /// The one that was written so.
+    pub(super) fn written(digits: &[u8]) -> Option<Self> {
+        u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().map(Self)
+    }
+
     /// Whether this is how it is written.
     pub(super) fn is_written(self, digits: &[u8]) -> bool {
         self.to_string().as_bytes() == digits
@@ -40,5 +45,6 @@ mod tests {
         assert_eq!(Crc::of(b"123456789").to_string(), "cbf43926");
         assert_eq!(Crc::of(b"1234").then(b"56789"), Crc::of(b"123456789"));
         assert!(Crc::default().is_written(b"00000000"));
+        assert_eq!(Crc::written(b"cbf43926"), Some(Crc::of(b"123456789")));
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct AppendLine {
 /// The first line of an append of an earlier version.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename = "append")]
-struct Unchecked {
+pub(super) struct Unchecked {
     entries: usize,
 }
 
@@ -254,7 +254,7 @@ pub(super) fn broken_line(number: usize, why: &str) -> Error {
 }
 
 /// One append.
-struct Append {
+pub(super) struct Append {
     entries: Vec<Line>,
     is_checked: bool,
     /// The number of the line after it, and where that begins.
@@ -263,8 +263,9 @@ struct Append {
 }
 
 impl Append {
-    /// Reads the one that begins at a place; `None` if a crash has cut it.
-    fn read(
+    /// Reads the one that begins at a place; `None` if a crash has cut it. `crc` is the checksum of the
+    /// file until there, and `is_checked` tells whether the append has to have one.
+    pub(super) fn read(
         text: &[u8],
         from: usize,
         number: usize,
@@ -311,18 +312,14 @@ impl Append {
     /// Reads one of an earlier version.
     fn read_unchecked(text: &[u8], first: Line) -> Result<Option<Self>, Error> {
         let (mut next, mut end) = (first.number + 1, first.bytes.end + 1);
-        let line = &text[first.bytes.clone()];
-        if !begin_with_append(line) {
+        if !begin_with_append(&text[first.bytes.clone()]) {
             refuse_broken(text, &first)?;
             return Ok(Some(Self { entries: vec![first], is_checked: false, next, end }));
         }
-        let of_several: Option<Unchecked> = serde_json::from_slice(line).ok();
-        // Anything more would be a line with checksums, which is damaged.
-        let of_several = of_several
-            .filter(|it| serde_json::to_vec(it).is_ok_and(|written| written == line))
+        let several = Unchecked::read(text, &first)
             .ok_or_else(|| broken_line(first.number, "no append begins there"))?;
         let mut entries = Vec::new();
-        while entries.len() < of_several.entries {
+        while entries.len() < several.entries {
             let Some(line) = next_line(text, end, next) else {
                 return cut(&text[end..], next);
             };
@@ -373,6 +370,15 @@ pub(super) fn split(text: &[u8], range: Range<usize>, number: usize) -> impl Ite
         from = end + 1;
         Line { number, bytes }
     })
+}
+
+impl Unchecked {
+    /// Anything more in it would be a line with checksums, which is damaged.
+    pub(super) fn read(text: &[u8], line: &Line) -> Option<Self> {
+        let line = &text[line.bytes.clone()];
+        let read: Self = serde_json::from_slice(line).ok()?;
+        serde_json::to_vec(&read).is_ok_and(|written| written == line).then_some(read)
+    }
 }
 
 impl AppendLine {

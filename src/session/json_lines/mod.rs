@@ -4,6 +4,7 @@ mod crc;
 mod file;
 mod lines;
 mod name;
+mod salvage;
 mod sessions;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::session::files;
 use crate::session::worker::Worker;
-use crate::session::{Entry, Listed, Store};
+use crate::session::{Entry, Listed, Salvaged, Store};
 use sessions::{Place, Sessions};
 
 /// A store in files that people can read, one for each session.
@@ -42,6 +43,8 @@ use sessions::{Place, Sessions};
 ///
 /// Files of earlier versions have no checksums. They are read, and their next append has some: from
 /// then on the whole file is checked. Until then a changed text is not noticed.
+///
+/// [`salvage`](Self::salvage) reads what is whole of a damaged session, and tells what is lost.
 ///
 /// Files and folders are made with modes 0600 and 0700 on unix; those that are there keep theirs.
 ///
@@ -129,6 +132,24 @@ impl JsonLinesStore {
     fn at(place: Place) -> Self {
         let sessions = Sessions::new(place, Arc::new(SystemClock));
         Self { sessions: Worker::new("turnstream-json-lines", sessions) }
+    }
+
+    /// Reads what is whole of a session that is damaged, or of one that is not, and tells what is lost.
+    /// `None` if there is no file of it. Nothing is written.
+    ///
+    /// An append is whole if its checksum is right, and is read whatever became of those before it. Of an
+    /// append that is damaged no entry is known to be right, so all of them are
+    /// [doubtful](crate::session::Damage::doubtful). Files of earlier versions have no checksums: each
+    /// line that can be parsed counts. An append that a crash has cut is named, too; it was never
+    /// acknowledged. What a fork has inherited is read from its origin in the same way.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if the file cannot be read at all, or nothing in it looks like a
+    /// session.
+    pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<Salvaged>, Error> {
+        let id = id.into();
+        self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }
 
     /// Sets the clock by which sessions are listed, the system's unless set. It is for the first clone,

@@ -17,9 +17,10 @@ use super::crc::Crc;
 use super::file::{For, Locked, Stamp};
 use super::lines::{self, Lines};
 use super::name::{self, ENDING};
+use super::salvage::{self, Found};
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::session::{Conflict, Entry, Fork, Listed};
+use crate::session::{Conflict, Entry, Fork, Listed, Salvaged};
 
 /// How many files are remembered.
 const REMEMBERED: usize = 1024;
@@ -160,6 +161,35 @@ impl Sessions {
             next = lines.head.and_then(|head| head.fork);
         }
         Ok(Some(parts.into_iter().rev().flatten().collect()))
+    }
+
+    pub(super) fn salvage(&mut self, id: &str) -> Result<Option<Salvaged>, Error> {
+        let Some(path) = self.place.path(id) else { return Ok(None) };
+        let Some(mut found) = salvaged(&path)? else { return Ok(None) };
+        // From the newest part to the one that the others came from.
+        let mut all = found.own;
+        let mut ids = vec![id.to_owned()];
+        let mut until = u64::MAX;
+        while let Some(fork) = found.fork {
+            until = until.min(fork.at);
+            let path = self.place.parent(&fork.id);
+            let origin = match ids.contains(&fork.id) {
+                true => None,
+                false => salvaged(&path)?,
+            };
+            let Some(origin) = origin else {
+                let mut gone = Salvaged::default();
+                let reason = format!("`{}`, from which it was forked, is not there", fork.id);
+                gone.note(format!("`{}`", path.display()), reason, Some(until));
+                all = gone.then(all);
+                break;
+            };
+            let inherited = origin.fork.as_ref().map_or(0, |fork| fork.at);
+            all = origin.own.first(until.saturating_sub(inherited)).then(all);
+            ids.push(fork.id);
+            found = Found { fork: origin.fork, own: Salvaged::default() };
+        }
+        Ok(Some(all))
     }
 
     pub(super) fn list(&mut self) -> Result<Vec<Listed>, Error> {
@@ -324,6 +354,19 @@ fn read(path: &Path, id: &str) -> Result<Option<(Lines, Vec<u8>)>, Error> {
     let lines = lines::read(&text).map_err(within(path))?;
     refuse_another(&lines, path, id)?;
     Ok(Some((lines, text)))
+}
+
+/// Reads what is whole in a file; `None` if there is none.
+fn salvaged(path: &Path) -> Result<Option<Found>, Error> {
+    let Some(mut file) = Locked::open(path, For::Reading)? else { return Ok(None) };
+    let text = file.read()?;
+    let found = salvage::read(&text, path);
+    let is_nothing = found.own.entries.is_empty()
+        && found.own.damage.iter().all(|damage| damage.doubtful.is_empty());
+    match lines::read(&text) {
+        Err(error) if is_nothing && !lines::begin_with_header(&text) => Err(within(path)(error)),
+        Ok(_) | Err(_) => Ok(Some(found)),
+    }
 }
 
 /// The name of a file tells which session it is, unless it was shortened.

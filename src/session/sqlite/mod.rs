@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, FutureExt};
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
 use crate::session::worker::Worker;
-use crate::session::{Entry, Listed, Store};
+use crate::session::{Entry, Listed, Salvaged, Store};
 use database::Database;
 use sessions::Sessions;
 
@@ -97,6 +97,20 @@ impl SqliteStore {
     fn of(database: Database) -> Self {
         let sessions = Sessions { database, clock: Arc::new(SystemClock) };
         Self { sessions: Worker::new("turnstream-sqlite", sessions) }
+    }
+
+    /// Reads the entries of a session that can be read, and tells which are lost. `None` if there is no
+    /// such session. Nothing is written.
+    ///
+    /// SQLite keeps no checksums: a text that was changed in the file and is still an entry is not
+    /// noticed. A file that cannot be opened as a database is beyond this.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::ErrorKind::Store) if the database cannot be read at all.
+    pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<Salvaged>, Error> {
+        let id = id.into();
+        self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }
 
     /// Sets the clock by which sessions are listed, the system's unless set. It is for the first clone,

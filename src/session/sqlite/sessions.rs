@@ -14,7 +14,7 @@ use super::super::refusal::{
 use super::database::{Database, Missing, cannot_write};
 use crate::env::Clock;
 use crate::error::Error;
-use crate::session::{Conflict, Entry, Fork, Listed};
+use crate::session::{Conflict, Entry, Fork, Listed, Salvaged};
 
 /// A database and the clock.
 pub(super) struct Sessions {
@@ -113,25 +113,41 @@ impl Sessions {
         // One view of all that is read.
         let transaction = database.transaction().map_err(cannot_read)?;
         let Some(kept) = find(&transaction, id).map_err(cannot_read)? else { return Ok(None) };
-        let mut until = kept.version;
-        // From the newest part to the one that the others came from.
-        let mut parts = vec![(kept.key, kept.inherited.max(from)..until)];
-        let mut next = kept.parent.filter(|_| from < kept.inherited);
-        until = until.min(kept.inherited);
-        while let Some(key) = next {
-            let parent = find_key(&transaction, key).map_err(cannot_read)?;
-            parts.push((parent.key, parent.inherited.max(from)..until));
-            next = parent.parent.filter(|_| from < parent.inherited);
-            until = until.min(parent.inherited);
-            if next.is_some_and(|next| next >= key) {
-                return Err(broken(format!("the session `{id}` is a fork of a younger one")));
-            }
-        }
+        let parts = parts(&transaction, id, &kept, from)?;
         let mut entries = Vec::new();
         for (key, numbers) in parts.into_iter().rev() {
             read(&transaction, id, key, numbers, &mut entries)?;
         }
         Ok(Some(entries))
+    }
+
+    pub(super) fn salvage(&mut self, id: &str) -> Result<Option<Salvaged>, Error> {
+        let Some(database) = self.database.connection(Missing::StaysMissing)? else {
+            return Ok(None);
+        };
+        // One view of all that is read.
+        let transaction = database.transaction().map_err(cannot_read)?;
+        let Some(kept) = find(&transaction, id).map_err(cannot_read)? else { return Ok(None) };
+        let mut salvaged = Salvaged::default();
+        for (key, numbers) in parts(&transaction, id, &kept, 0)?.into_iter().rev() {
+            let there =
+                end(&transaction, key).unwrap_or(numbers.end).clamp(numbers.start, numbers.end);
+            for number in numbers.start..there {
+                // Each for itself: a page that is damaged has some of them.
+                match read(&transaction, id, key, number..number + 1, &mut salvaged.entries) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        let place = format!("entry {number} of the session `{id}`");
+                        salvaged.note(place, error.message().to_owned(), Some(1));
+                    }
+                }
+            }
+            if there < numbers.end {
+                let place = format!("entries {there} to {} of the session `{id}`", numbers.end - 1);
+                salvaged.note(place, "they are not there".to_owned(), Some(numbers.end - there));
+            }
+        }
+        Ok(Some(salvaged))
     }
 
     pub(super) fn list(&mut self) -> Result<Vec<Listed>, Error> {
@@ -237,6 +253,39 @@ fn insert(
         params![id, parent, integer(inherited), now],
     )?;
     Ok(database.last_insert_rowid())
+}
+
+/// The number after the last entry that a session has of its own, 0 if it has none.
+fn end(database: &Connection, key: i64) -> Result<u64, Sqlite> {
+    let last: Option<i64> =
+        database.query_row("SELECT max(number) FROM entry WHERE session = ?", [key], |row| {
+            row.get(0)
+        })?;
+    Ok(last.map_or(0, |last| natural(last).saturating_add(1)))
+}
+
+/// The keys of the sessions that a session is made of and the numbers of their entries in it, from the
+/// newest to the one that the others came from.
+fn parts(
+    database: &Connection,
+    id: &str,
+    kept: &Kept,
+    from: u64,
+) -> Result<Vec<(i64, Range<u64>)>, Error> {
+    let mut until = kept.version;
+    let mut parts = vec![(kept.key, kept.inherited.max(from)..until)];
+    let mut next = kept.parent.filter(|_| from < kept.inherited);
+    until = until.min(kept.inherited);
+    while let Some(key) = next {
+        let parent = find_key(database, key).map_err(cannot_read)?;
+        parts.push((parent.key, parent.inherited.max(from)..until));
+        next = parent.parent.filter(|_| from < parent.inherited);
+        until = until.min(parent.inherited);
+        if next.is_some_and(|next| next >= key) {
+            return Err(broken(format!("the session `{id}` is a fork of a younger one")));
+        }
+    }
+    Ok(parts)
 }
 
 /// Reads a part of a session, which all has to be there.

@@ -38,7 +38,7 @@ fn load(folder: &Path, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error>
 }
 
 /// Appends of several entries and of one, the last of each.
-fn write(folder: &Folder, id: &str) -> Vec<Entry> {
+pub(super) fn write(folder: &Folder, id: &str) -> Vec<Entry> {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let mut all = Vec::new();
     let appends = [numbered(0..2), every_kind(), vec![said("1 + 1 = 2\n\"ü😀\"")], numbered(5..8)];
@@ -61,7 +61,11 @@ fn changed(byte: u8, at: usize) -> impl Iterator<Item = u8> {
 
 /// Changes every byte of a file of session `s`. Returns the number of changes.
 #[track_caller]
-fn check_every_change(folder: &Folder, whole: &[u8], check: impl Fn(&JsonLinesStore, &str)) -> u32 {
+pub(super) fn check_every_change(
+    folder: &Folder,
+    whole: &[u8],
+    check: impl Fn(&JsonLinesStore, &str),
+) -> u32 {
     let path = folder.join("s.jsonl");
     fs::write(&path, whole).unwrap();
     let mut file = fs::File::options().write(true).open(&path).unwrap();

@@ -4,6 +4,7 @@ mod damage;
 mod json_lines;
 mod processes;
 mod removal;
+mod salvage;
 mod sample;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -1,0 +1,101 @@
+//! What is whole of a damaged session.
+
+use crate::session::Entry;
+
+/// What is whole of a damaged session, and what is not.
+///
+/// Nothing is written to get it. The entries can be appended to a new session:
+///
+/// ```
+/// use turnstream::Item;
+/// use turnstream::session::{JsonLinesStore, Store};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// # let folder = std::env::temp_dir().join(format!("turnstream-doc-salvage-{}", std::process::id()));
+/// let store = JsonLinesStore::open(&folder)?;
+/// store.append("talk", 0, vec![Item::user("Hi").into()]).await?;
+/// store.append("talk", 1, vec![Item::text("Hello!").into()]).await?;
+///
+/// // A byte is changed on the disk.
+/// let path = folder.join("talk.jsonl");
+/// let text = std::fs::read_to_string(&path).unwrap();
+/// std::fs::write(&path, text.replace("Hello!", "Hullo!")).unwrap();
+/// let error = store.load("talk", 0).await.unwrap_err();
+/// assert!(error.message().ends_with("line 5 of the session is broken: the checksum is wrong"));
+///
+/// let salvaged = store.salvage("talk").await?.unwrap();
+/// assert_eq!(salvaged.entries, [Item::user("Hi").into()]);
+/// assert_eq!(salvaged.damage[0].lost, Some(1));
+/// assert_eq!(salvaged.damage[0].doubtful, [Item::text("Hullo!").into()]);
+/// store.append("talk, salvaged", 0, salvaged.entries).await?;
+/// # std::fs::remove_dir_all(&folder).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Salvaged {
+    /// The entries that can be read, in order, inherited ones included.
+    pub entries: Vec<Entry>,
+    /// What is not as it was written, in order; empty if nothing is damaged.
+    pub damage: Vec<Damage>,
+}
+
+/// A part of a session that is not as it was written.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Damage {
+    /// How many of the entries that can be read come before it.
+    pub after: usize,
+    /// Where it is, for a person: a file and its lines, or an entry and its session.
+    pub place: String,
+    /// What is wrong with it.
+    pub reason: String,
+    /// How many entries were lost there; `None` if that cannot be told.
+    pub lost: Option<u64>,
+    /// The entries in it that can be parsed. They may be other ones than were written.
+    pub doubtful: Vec<Entry>,
+}
+
+impl Salvaged {
+    /// Takes note of a damage after the entries so far.
+    pub(super) fn note(&mut self, place: String, reason: String, lost: Option<u64>) {
+        let (after, doubtful) = (self.entries.len(), Vec::new());
+        self.damage.push(Damage { after, place, reason, lost, doubtful });
+    }
+
+    /// The first `at` entries as they were numbered when nothing was lost. What comes after a damage of
+    /// which it is not known how many entries it had is left out.
+    pub(super) fn first(mut self, at: u64) -> Self {
+        let mut damage: Vec<Damage> = Vec::new();
+        let mut lost: u64 = 0;
+        for found in self.damage {
+            if lost.saturating_add(found.after as u64) >= at {
+                break;
+            }
+            let (after, count) = (found.after, found.lost);
+            damage.push(found);
+            match count {
+                Some(count) => lost = lost.saturating_add(count),
+                None => {
+                    self.entries.truncate(after);
+                    break;
+                }
+            }
+        }
+        let before = damage.last().map_or(0, |damage| damage.after);
+        let left = usize::try_from(at.saturating_sub(lost)).unwrap_or(usize::MAX);
+        self.entries.truncate(left.max(before));
+        Self { entries: self.entries, damage }
+    }
+
+    /// Puts another part after this one.
+    pub(super) fn then(mut self, next: Self) -> Self {
+        let before = self.entries.len();
+        self.entries.extend(next.entries);
+        let moved = next.damage.into_iter();
+        self.damage.extend(moved.map(|damage| Damage { after: damage.after + before, ..damage }));
+        self
+    }
+}

@@ -1,0 +1,206 @@
+//! What is read of a damaged session.
+
+use std::fs;
+
+use futures::executor::block_on;
+use turnstream::session::{Damage, Entry, JsonLinesStore, MemoryStore, Salvaged, Session, Store};
+
+use super::damage::{check_every_change, without_checksums, write};
+use super::sample::{Folder, numbered, said};
+
+fn salvage(folder: &Folder, id: &str) -> Salvaged {
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    block_on(store.salvage(id)).unwrap().unwrap()
+}
+
+/// Changes a text in the file of a session.
+#[track_caller]
+fn change(folder: &Folder, name: &str, from: &str, to: &str) {
+    let text = fs::read_to_string(folder.join(name)).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(folder.join(name), text.replacen(from, to, 1)).unwrap();
+}
+
+/// Where a damage is and what of it is known, without the folder.
+#[track_caller]
+fn check_damage(
+    damage: &Damage,
+    after: usize,
+    (place, reason): (&str, &str),
+    lost: Option<u64>,
+    doubtful: &[Entry],
+) {
+    assert!(damage.place.ends_with(place), "{damage:?}");
+    assert!(damage.reason.contains(reason), "{damage:?}");
+    assert_eq!((damage.after, damage.lost), (after, lost), "{damage:?}");
+    assert_eq!(damage.doubtful, doubtful);
+}
+
+#[test]
+fn a_session_that_is_not_damaged_is_salvaged_whole() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    block_on(store.fork("s", 11, "f")).unwrap();
+    block_on(store.append("f", 11, numbered(20..22))).unwrap();
+    block_on(store.fork("f", 5, "g")).unwrap();
+    for id in ["s", "f", "g"] {
+        let salvaged = salvage(&folder, id);
+        assert_eq!(Some(salvaged.entries), block_on(store.load(id, 0)).unwrap());
+        assert_eq!(salvaged.damage, []);
+    }
+    let old = without_checksums(&fs::read_to_string(folder.join("s.jsonl")).unwrap());
+    fs::write(folder.join("s.jsonl"), old).unwrap();
+    assert_eq!(salvage(&folder, "s").entries, all);
+    assert_eq!(salvage(&folder, "s").damage, []);
+    assert_eq!(block_on(store.salvage("never")).unwrap(), None);
+}
+
+#[test]
+fn the_append_with_a_wrong_checksum_is_lost_and_its_lines_are_named() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    change(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
+    let before = fs::read(folder.join("s.jsonl")).unwrap();
+    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    assert_eq!(entries, [&all[..12], &all[15..]].concat());
+    let [damage] = &damage[..] else { panic!("{damage:?}") };
+    let what = ("s.jsonl`, lines 17 to 20", "lines 18 to 20 of the session are broken");
+    check_damage(damage, 12, what, Some(3), &[said("5"), said("9"), said("7")]);
+    assert_eq!(fs::read(folder.join("s.jsonl")).unwrap(), before);
+
+    // Into a new session, which goes on.
+    let store = MemoryStore::new();
+    block_on(store.append("saved", 0, entries.clone())).unwrap();
+    let session = block_on(Session::open(store, "saved")).unwrap();
+    assert_eq!(session.version(), entries.len() as u64);
+    assert!(session.history().settled().is_lawful());
+}
+
+#[test]
+fn a_change_of_any_byte_costs_one_append_at_most() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let whole = fs::read(folder.join("s.jsonl")).unwrap();
+    let appends = [0..2, 2..11, 11..12, 12..15, 15..16];
+    check_every_change(&folder, &whole, |store, change| {
+        let salvaged = block_on(store.salvage("s")).unwrap().unwrap();
+        assert!(!salvaged.damage.is_empty(), "at {change}");
+        let is_rest = |lost: std::ops::Range<usize>| {
+            salvaged.entries == [&all[..lost.start], &all[lost.end..]].concat()
+        };
+        let one = appends.iter().any(|lost| is_rest(lost.clone()));
+        assert!(is_rest(0..0) || one, "at {change}: {salvaged:?}");
+        // What is known to be lost is what is missing.
+        let lost: Option<u64> = salvaged.damage.iter().map(|damage| damage.lost).sum();
+        let missing = (all.len() - salvaged.entries.len()) as u64;
+        assert!(lost.is_none_or(|lost| lost == missing), "at {change}: {salvaged:?}");
+    });
+}
+
+#[test]
+fn appends_that_were_taken_out_are_noticed() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    fs::write(folder.join("s.jsonl"), [&lines[..14], &lines[16..]].concat().concat()).unwrap();
+    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    assert_eq!(entries, [&all[..11], &all[12..]].concat());
+    assert_eq!(damage.len(), 1);
+    check_damage(&damage[0], 11, ("line 15", "something before it is missing"), None, &[]);
+}
+
+#[test]
+fn an_append_that_was_cut_is_named() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
+    fs::write(folder.join("s.jsonl"), &text[..text.len() - 5]).unwrap();
+    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    assert_eq!(entries, all[..15]);
+    assert_eq!(damage.len(), 1);
+    check_damage(&damage[0], 15, ("lines 21 to 22", "it was cut"), Some(1), &[]);
+}
+
+#[test]
+fn a_file_of_an_earlier_version_loses_the_lines_that_are_no_entries() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let path = folder.join("s.jsonl");
+    let old = without_checksums(&fs::read_to_string(&path).unwrap());
+    fs::write(&path, &old).unwrap();
+    change(&folder, "s.jsonl", r#""content":"6""#, r#""content:"6""#);
+    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    assert_eq!(entries, [&all[..13], &all[14..]].concat());
+    assert_eq!(damage.len(), 1);
+    check_damage(&damage[0], 13, ("line 18", "is no entry"), Some(1), &[]);
+
+    // Continued with checksums, which cover what was there.
+    fs::write(&path, &old).unwrap();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    block_on(store.append("s", 16, numbered(9..10))).unwrap();
+    change(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
+    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    assert_eq!(entries.len(), 17);
+    assert_eq!(damage.len(), 1);
+    let reason = "something before it is missing, or is not as it was written";
+    check_damage(&damage[0], 16, ("line 21", reason), None, &[]);
+}
+
+#[test]
+fn a_fork_is_salvaged_with_what_is_whole_of_its_origin() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    for n in 0..4 {
+        block_on(store.append("s", n, numbered(n..n + 1))).unwrap();
+    }
+    block_on(store.fork("s", 3, "f")).unwrap();
+    block_on(store.append("f", 3, numbered(3..4))).unwrap();
+    change(&folder, "s.jsonl", r#""content":"1""#, r#""content":"9""#);
+    let Salvaged { entries, damage, .. } = salvage(&folder, "f");
+    // Not the fourth of its origin in place of the one that is lost.
+    assert_eq!(entries, [numbered(0..1), numbered(2..4)].concat());
+    assert_eq!(damage.len(), 1);
+    check_damage(&damage[0], 1, ("s.jsonl`, lines 4 to 5", "broken"), Some(1), &[said("9")]);
+
+    fs::remove_file(folder.join("s.jsonl")).unwrap();
+    let Salvaged { entries, damage, .. } = salvage(&folder, "f");
+    assert_eq!(entries, numbered(3..4));
+    check_damage(&damage[0], 0, ("s.jsonl`", "is not there"), Some(3), &[]);
+}
+
+#[test]
+fn a_file_without_anything_of_a_session_is_refused() {
+    let folder = Folder::new();
+    fs::write(folder.join("notes.jsonl"), "my notes\nand more\n").unwrap();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    let error = block_on(store.salvage("notes")).unwrap_err();
+    assert!(error.message().contains("does not begin with a header"), "{error}");
+}
+
+#[cfg(feature = "sqlite")]
+#[test]
+fn the_entries_of_an_sqlite_session_that_can_be_read_are_salvaged_and_the_others_named() {
+    use turnstream::session::SqliteStore;
+
+    let folder = Folder::new();
+    let path = folder.join("db");
+    let store = SqliteStore::open(&path).unwrap();
+    block_on(store.append("s", 0, numbered(0..6))).unwrap();
+    block_on(store.fork("s", 5, "f")).unwrap();
+    block_on(store.append("f", 5, numbered(5..7))).unwrap();
+    let whole = block_on(store.salvage("f")).unwrap().unwrap();
+    assert_eq!((whole.entries, whole.damage), (numbered(0..7), Vec::new()));
+    assert_eq!(block_on(store.salvage("never")).unwrap(), None);
+
+    let sql = "DELETE FROM entry WHERE number = 1 OR json LIKE '%6%';
+        UPDATE entry SET json = '{\"type\":\"us' WHERE number = 3;";
+    rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    let Salvaged { entries, damage, .. } = block_on(store.salvage("f")).unwrap().unwrap();
+    assert_eq!(entries, [numbered(0..1), numbered(2..3), numbered(4..6)].concat());
+    assert_eq!(damage.len(), 3);
+    check_damage(&damage[0], 1, ("entry 1 of the session `f`", "is not there"), Some(1), &[]);
+    check_damage(&damage[1], 2, ("entry 3 of the session `f`", "cannot be read"), Some(1), &[]);
+    check_damage(&damage[2], 4, ("6 to 6 of the session `f`", "not there"), Some(1), &[]);
+}
