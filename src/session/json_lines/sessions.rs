@@ -130,7 +130,11 @@ impl Sessions {
         let text = lines::header(new, Some(&fork))?;
         let (version, fork) = (Some(at), Some(fork));
         let then = Seen { version, fork, end: 0, crc: Crc::default(), ..there };
-        self.write(&mut file, &path, then, &text)
+        self.write(&mut file, &path, then, &text)?;
+        match file.is_there() {
+            true => Ok(()),
+            false => Err(broken(format!("`{}` is gone", path.display()))),
+        }
     }
 
     pub(super) fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {

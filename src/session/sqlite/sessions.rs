@@ -93,17 +93,22 @@ impl Sessions {
 
     pub(super) fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         refuse_empty(new)?;
-        let now = microseconds(self.clock.now());
+        let clock = &self.clock;
         self.database.write(Missing::StaysMissing, |transaction| {
             let Some(transaction) = transaction else { return refuse_beyond(id, at, None) };
             let origin = find(&transaction, id).map_err(cannot_write)?;
             refuse_beyond(id, at, origin.as_ref().map(|kept| kept.version))?;
             let there = find(&transaction, new).map_err(cannot_write)?;
             refuse_there(new, there.map(|kept| kept.version))?;
+            let now = microseconds(clock.now());
             insert(&transaction, new, origin.map(|kept| kept.key), at, now)
                 .and_then(|_| transaction.commit())
                 .map_err(cannot_write)
-        })
+        })?;
+        match self.database.is_there() {
+            true => Ok(()),
+            false => Err(broken("the database was replaced while it was written")),
+        }
     }
 
     pub(super) fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {

@@ -44,13 +44,13 @@ pub use entries::{every_kind, numbered, text_entry};
 ///
 /// turnstream::session_suite!(in_memory, || super::MemoryStore::new());
 /// ```
-#[macro_export]
+#[macro_export(local_inner_macros)]
 macro_rules! session_suite {
     ($name:ident, $make:expr) => {
-        $crate::session_suite! { @claims tests $name, $make }
+        session_suite! { @claims tests $name, $make }
     };
     (@claims $rule:ident $($with:tt)*) => {
-        $crate::session_suite! { @$rule [
+        session_suite! { @$rule [
             a_session_that_was_never_written_is_not_there
             an_append_returns_the_version_and_load_the_entries
             load_begins_at_the_number_given
@@ -100,7 +100,7 @@ macro_rules! session_suite {
 ///
 /// If one does not hold; the message tells where.
 pub async fn check<S: Store + 'static>(make: impl Fn() -> S) {
-    crate::session_suite! { @claims run make }
+    session_suite! { @claims run make }
 }
 
 async fn all(store: &dyn Store, id: &str) -> Vec<Entry> {

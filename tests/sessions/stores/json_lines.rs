@@ -357,6 +357,12 @@ fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
     let store = store.with_clock(Removes(folder.join("s.jsonl")));
     let error = block_on(store.append("s", 3, numbered(3..4))).unwrap_err();
     assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(0), "{error}");
+
+    append(&store, "t", 0, numbered(0..3));
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    let store = store.with_clock(Removes(folder.join("f.jsonl")));
+    let error = block_on(store.fork("t", 1, "f")).unwrap_err();
+    assert!(error.message().ends_with("f.jsonl` is gone"), "{error}");
 }
 
 #[cfg(unix)]

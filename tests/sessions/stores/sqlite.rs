@@ -247,6 +247,12 @@ fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
     let store = SqliteStore::open(&path).unwrap().with_clock(Removes(path));
     let error = block_on(store.append("s", 3, numbered(3..4))).unwrap_err();
     assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(0), "{error}");
+
+    let path = folder.join("other");
+    append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered(0..3));
+    let store = SqliteStore::open(&path).unwrap().with_clock(Removes(path));
+    let error = block_on(store.fork("s", 1, "f")).unwrap_err();
+    assert_eq!(error.message(), "the database was replaced while it was written");
 }
 
 #[cfg(unix)]
