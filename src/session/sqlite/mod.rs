@@ -26,7 +26,7 @@ use sessions::Sessions;
 /// # The file alone
 ///
 /// After each append the log is taken over into the file and emptied, which makes an append take two to
-/// three times as long. So between two appends a copy of the file without its `-wal` has every append
+/// five times as long. So between two appends a copy of the file without its `-wal` has every append
 /// that was answered. While another connection reads, some of it may stay in the log; the next append,
 /// or the drop of the last clone, takes it over then. After a crash, opening the file does.
 ///
