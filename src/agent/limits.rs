@@ -1,6 +1,8 @@
 //! The numbers that decide.
 
-/// How often something may happen before a run goes on in another way.
+use crate::turn::TurnBuilder;
+
+/// How often something may happen before a run goes on in another way, and how large a turn may be.
 ///
 /// ```
 /// use turnstream::agent::Limits;
@@ -36,6 +38,11 @@ pub struct Limits {
     /// After so many of them the run ends as malformed; 24 by default, so that the default cap on
     /// turns comes first, and 0 for never.
     pub repeats_end: u32,
+    /// How many bytes of text, reasoning and arguments one turn may have together; 64 MiB by default,
+    /// `usize::MAX` for any number. A larger turn is cut off there: the run ends with an error of kind
+    /// [`TooLarge`](crate::ErrorKind::TooLarge), and what came until then is in its history. A run
+    /// whose turn is as large takes about seven times as much memory.
+    pub max_turn_bytes: usize,
 }
 
 impl Limits {
@@ -56,6 +63,7 @@ impl Default for Limits {
             retries: 1,
             repeats_nudge: 4,
             repeats_end: 24,
+            max_turn_bytes: TurnBuilder::DEFAULT_MAX_BYTES,
         }
     }
 }

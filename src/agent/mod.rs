@@ -241,6 +241,7 @@ impl Agent {
             system: self.system(),
             tools: self.kit.specs(),
             options: self.options.clone(),
+            max_turn_bytes: Some(self.limits.max_turn_bytes),
             ..Request::new(history.clone())
         };
         if self.kit.is_single_action() {

@@ -263,7 +263,7 @@ impl Parts {
     /// provider with another after it leaves to the loop what that one handles.
     fn send(&self, state: &State, mut request: Request) -> TurnStream {
         if self.is_too_late(state) {
-            return seal(&request.history, stream::pending::<Result<TurnEvent, Error>>());
+            return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
         }
         if state.provider < self.agent.fallbacks.len() {
             let left = self.asks_again(state);
@@ -274,7 +274,7 @@ impl Parts {
             });
         }
         self.control().request_is_open();
-        self.provider(state).stream_turn(request)
+        self.provider(state).stream_turn(request).with_max_bytes(self.agent.limits.max_turn_bytes)
     }
 
     /// Whether the loop could ask another provider when the request of this state fails, at the time at

@@ -216,9 +216,9 @@ impl Drop for Pass {
 
 impl Provider for CircuitBreaker {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let history = request.history.clone();
+        let turn = TurnBuilder::from(&request);
         let stage = Stage::Unasked(self.clone(), Box::new(request));
-        seal(&history, Guarded { stage })
+        seal(turn, Guarded { stage })
     }
 
     fn model(&self) -> &str {

@@ -149,12 +149,12 @@ where
     St: Stream<Item = Result<Piece, Error>> + Send + 'static,
 {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let history = request.history.clone();
+        let turn = TurnBuilder::from(&request);
         let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.ask));
         let asked = request.model.clone().map_or(model, Arc::from);
         let pieces = futures::stream::once(async move { ask(request) });
         let pieces = futures::StreamExt::flatten(pieces);
-        seal(&history, Pieces { stream: pieces, model: asked, index: 0, calls: 0, open: None })
+        seal(turn, Pieces { stream: pieces, model: asked, index: 0, calls: 0, open: None })
     }
 
     fn model(&self) -> &str {
@@ -235,10 +235,10 @@ where
         + 'static,
 {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let history = request.history.clone();
+        let turn = TurnBuilder::from(&request);
         let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.ask));
         let asked = request.model.clone().map_or(model, Arc::from);
-        seal(&history, Polled { ask: Some((ask, request)), model: asked, poll: None })
+        seal(turn, Polled { ask: Some((ask, request)), model: asked, poll: None })
     }
 
     fn model(&self) -> &str {

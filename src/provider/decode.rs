@@ -23,6 +23,10 @@ use crate::turn::TurnBuilder;
 const READ_ON: Duration = Duration::from_millis(50);
 const READ_ON_BYTES: usize = 64 << 10;
 
+/// How many bytes of frames that give no event are read in one turn. Decoders keep parts of them, such
+/// as arguments of which the name has not come.
+const MAX_SILENT_BYTES: usize = 256 << 20;
+
 /// So many pieces without an event are read in one poll; then others have their turn.
 const AT_ONCE: usize = 128;
 
@@ -89,6 +93,8 @@ pub struct Decoding<B, D> {
     frames: FrameReader,
     stage: Stage,
     patience: Patience,
+    /// How many bytes the frames had that gave no event.
+    silent: usize,
 }
 
 #[derive(Debug)]
@@ -107,7 +113,7 @@ impl<B, D> Decoding<B, D> {
     /// Reads `body` with `decoder`, for as long as it takes.
     pub fn new(body: B, decoder: D) -> Self {
         let (frames, patience) = (FrameReader::new(), Patience::default());
-        Self { body, decoder, frames, stage: Stage::Reading, patience }
+        Self { body, decoder, frames, stage: Stage::Reading, patience, silent: 0 }
     }
 
     /// Waits for output no longer than this.
@@ -169,6 +175,7 @@ where
                         true => Err(failure::in_stream(frame.data)),
                         false => this.decoder.frame(frame, turn),
                     };
+                    let bytes = frame.data.len();
                     match heard {
                         Ok(Heard::More) if turn.has_events() || turn.is_over() => {
                             if turn.has_output() {
@@ -176,7 +183,16 @@ where
                             }
                             return Poll::Ready(Some(Ok(())));
                         }
-                        Ok(Heard::More) => {}
+                        Ok(Heard::More) => {
+                            *this.silent = this.silent.saturating_add(bytes);
+                            if *this.silent > MAX_SILENT_BYTES {
+                                let message = format!(
+                                    "the answer has more than {MAX_SILENT_BYTES} bytes that say nothing"
+                                );
+                                let error = Error::new(ErrorKind::TooLarge, message);
+                                return Poll::Ready(Some(Err(error)));
+                            }
+                        }
                         Ok(Heard::LastWord) => {
                             *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
                         }

@@ -107,9 +107,9 @@ impl Fallback {
 
 impl Provider for Fallback {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let history = request.history.clone();
+        let turn = TurnBuilder::from(&request);
         let fallback = self.clone();
-        seal(&history, Falling { fallback, request, attempt: None, failed: Vec::new() })
+        seal(turn, Falling { fallback, request, attempt: None, failed: Vec::new() })
     }
 
     fn model(&self) -> &str {

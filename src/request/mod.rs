@@ -40,6 +40,10 @@ pub struct Request {
     pub options: Options,
     /// Whether the provider may send the request again when it fails. It is not part of a recording.
     pub retries: Retries,
+    /// How many bytes of text, reasoning and arguments the turn may have together; `None` for the
+    /// default of a [`TurnBuilder`](crate::turn::TurnBuilder), 64 MiB. An agent sets it from its
+    /// [`Limits`](crate::agent::Limits). It is not part of a recording.
+    pub max_turn_bytes: Option<usize>,
 }
 
 /// The system prompt, in two zones.
@@ -73,6 +77,7 @@ impl Request {
             model: None,
             options: Options::default(),
             retries: Retries::default(),
+            max_turn_bytes: None,
         }
     }
 
@@ -91,6 +96,12 @@ impl Request {
     /// Sets whether the provider may send the request again when it fails.
     pub fn with_retries(mut self, retries: Retries) -> Self {
         self.retries = retries;
+        self
+    }
+
+    /// Sets how many bytes of text, reasoning and arguments the turn may have together.
+    pub fn with_max_turn_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_turn_bytes = Some(max_bytes);
         self
     }
 

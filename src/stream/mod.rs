@@ -30,8 +30,7 @@ pub use steps::Steps;
 pub use text_deltas::TextDeltas;
 
 use crate::error::Error;
-use crate::item::History;
-use crate::turn::{Turn, TurnEvent};
+use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
 /// Methods on any stream of turn events.
 pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
@@ -82,12 +81,13 @@ pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
         OnTurnComplete::new(self, then)
     }
 
-    /// Makes the stream lawful for a turn that follows `history`; see [`seal`].
-    fn seal(self, history: &History) -> TurnStream
+    /// Makes the stream lawful for the turn that answers a [`Request`](crate::Request), or follows a
+    /// [`History`](crate::History); see [`seal`].
+    fn seal(self, before: impl Into<TurnBuilder>) -> TurnStream
     where
         Self: Sized + Send + 'static,
     {
-        seal(history, self)
+        seal(before, self)
     }
 
     /// Keeps the pieces of text and drops everything else but errors: also a refusal, and the word

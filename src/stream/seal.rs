@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
-use futures::stream::{BoxStream, StreamExt};
 use pin_project::pin_project;
 
 use crate::error::Error;
 use crate::item::History;
+use crate::request::Request;
 use crate::turn::{TurnBuilder, TurnEvent};
 
 /// What a turn can be read from: a stream of turn events, or a driver that decodes a wire.
@@ -36,7 +36,25 @@ impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnSource for T {
     }
 }
 
-/// Makes a source of turn events lawful for a turn that follows `history`.
+impl From<&History> for TurnBuilder {
+    fn from(history: &History) -> Self {
+        Self::after(history)
+    }
+}
+
+/// The turn follows the history of the request, and has no more bytes than the request allows.
+impl From<&Request> for TurnBuilder {
+    fn from(request: &Request) -> Self {
+        let turn = Self::after(&request.history);
+        match request.max_turn_bytes {
+            Some(max_bytes) => turn.with_max_bytes(max_bytes),
+            None => turn,
+        }
+    }
+}
+
+/// Makes a source of turn events lawful for the turn that answers a [`Request`], or follows a
+/// [`History`].
 ///
 /// - Call ids are unique against the history and within the turn; see
 ///   [`TurnBuilder`](crate::turn::TurnBuilder) for how.
@@ -44,12 +62,16 @@ impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnSource for T {
 /// - A source that ends without it, and only then, gives an
 ///   [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) that carries what there was.
 /// - Any other error carries what there was as well, if there was something.
+/// - A turn that is too large ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge); see
+///   [`Request::max_turn_bytes`]. With a history alone the default of the builder holds.
 /// - After the last event or an error comes `None`, for ever.
 ///
 /// Dropping the stream drops the source.
-pub fn seal(history: &History, source: impl TurnSource + Send + 'static) -> TurnStream {
-    let turn = TurnBuilder::after(history);
-    TurnStream(Sealed { source: Some(source), turn, error: None }.boxed())
+pub fn seal(
+    before: impl Into<TurnBuilder>,
+    source: impl TurnSource + Send + 'static,
+) -> TurnStream {
+    TurnStream(Box::pin(Sealed { source: Some(source), turn: before.into(), error: None }))
 }
 
 #[pin_project]
@@ -99,11 +121,30 @@ impl<T: TurnSource> Stream for Sealed<T> {
     }
 }
 
+/// A turn whose limit can be set before it is read.
+trait LimitedTurn: Stream<Item = Result<TurnEvent, Error>> + Send {
+    fn set_max_bytes(self: Pin<&mut Self>, max_bytes: usize);
+}
+
+impl<T: TurnSource + Send> LimitedTurn for Sealed<T> {
+    fn set_max_bytes(self: Pin<&mut Self>, max_bytes: usize) {
+        self.project().turn.set_max_bytes(max_bytes);
+    }
+}
+
 /// A lawful, boxed stream of the events of one turn; see [`seal`].
 ///
 /// Dropping it cancels the turn: the connection is closed, and nothing runs on.
 #[must_use = "streams do nothing unless polled"]
-pub struct TurnStream(BoxStream<'static, Result<TurnEvent, Error>>);
+pub struct TurnStream(Pin<Box<dyn LimitedTurn>>);
+
+impl TurnStream {
+    /// Sets the limit also for a provider that has [sealed](seal) its turn without the request.
+    pub(crate) fn with_max_bytes(mut self, max_bytes: usize) -> Self {
+        self.0.as_mut().set_max_bytes(max_bytes);
+        self
+    }
+}
 
 impl Stream for TurnStream {
     type Item = Result<TurnEvent, Error>;

@@ -12,6 +12,7 @@
 //! | `context`, `compaction` | compaction, token estimates, and injected context |
 //! | `budget`, `money` | limits on spending, and the price of a run |
 //! | `retries` | which turns are asked for again by the agent itself |
+//! | `large_turns` | a turn has no more bytes than its limit, whatever the provider |
 //! | `time` | the time that a run and a tool may take |
 //! | `defaults` | the table of defaults in the guide |
 //! | `pools` | what a tree of agents shares: tokens, and a limit on concurrency |
@@ -33,6 +34,7 @@ mod edges;
 mod endings;
 mod evidence;
 mod failed;
+mod large_turns;
 mod mix;
 mod money;
 mod outcomes;

@@ -177,7 +177,7 @@ impl Tape {
             Self::Playing(playing) => {
                 playing.asked(request)?;
                 let turn = PlayedTurn { playing: Arc::clone(playing), at: 0 };
-                Some(seal(&request.history, turn))
+                Some(seal(request, turn))
             }
         })
     }

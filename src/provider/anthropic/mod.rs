@@ -27,6 +27,7 @@ mod value {
     use crate::provider::exchange::{Caller, Encoded, transport_settings};
     use crate::request::Request;
     use crate::stream::{TurnStream, seal};
+    use crate::turn::TurnBuilder;
 
     /// Where requests go unless told otherwise.
     const BASE_URL: &str = "https://api.anthropic.com";
@@ -119,7 +120,7 @@ mod value {
     impl Provider for Anthropic {
         fn stream_turn(&self, request: Request) -> TurnStream {
             let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
-            let history = request.history.clone();
+            let turn = TurnBuilder::from(&request);
             let (retries, asked) = (request.retries.clone(), model.clone());
             let decoder = move || Decoder::new(&asked);
             let changed_prefix = match self.caller.is_at_vendor() {
@@ -133,7 +134,7 @@ mod value {
             };
             let key_header = |key: &Secret| ("x-api-key", key.expose().to_owned());
             let caller = self.caller.clone();
-            seal(&history, caller.ask(HEADERS, key_header, encode, decoder, retries))
+            seal(turn, caller.ask(HEADERS, key_header, encode, decoder, retries))
         }
 
         fn model(&self) -> &str {

@@ -29,6 +29,7 @@ mod value {
     use crate::provider::exchange::{Caller, transport_settings};
     use crate::request::Request;
     use crate::stream::{TurnStream, seal};
+    use crate::turn::TurnBuilder;
 
     /// Where requests go unless told otherwise.
     const BASE_URL: &str = "https://generativelanguage.googleapis.com";
@@ -93,7 +94,7 @@ mod value {
     impl Provider for Gemini {
         fn stream_turn(&self, request: Request) -> TurnStream {
             let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
-            let history = request.history.clone();
+            let turn = TurnBuilder::from(&request);
             let (retries, asked) = (request.retries.clone(), model.clone());
             let decoder = move || Decoder::new(&asked);
             let mut caller = self.caller.clone();
@@ -105,7 +106,7 @@ mod value {
             // Nothing is sent where the body or the address cannot be written.
             let encode = move || path.and_then(|_| encode(&request, &model));
             let key_header = |key: &Secret| ("x-goog-api-key", key.expose().to_owned());
-            seal(&history, caller.ask(&[], key_header, encode, decoder, retries))
+            seal(turn, caller.ask(&[], key_header, encode, decoder, retries))
         }
 
         fn model(&self) -> &str {

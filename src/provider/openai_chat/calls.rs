@@ -89,7 +89,7 @@ impl Calls {
         if !call.started && call.name != name {
             call.name.push_str(name);
         }
-        call.keep(delta, thought);
+        turn.count(call.keep(delta, thought));
         call.broken |= arguments.is_none() || delta.is_misshapen();
         let arguments = arguments.unwrap_or_default();
         if call.started {
@@ -237,22 +237,27 @@ impl Call {
     }
 
     /// Keeps what goes back with the call: the signature of a thought, under whatever name. A later
-    /// delta without it takes nothing away.
-    fn keep(&mut self, delta: &WireCall<'_>, thought: Option<&str>) {
+    /// delta without it takes nothing away. Returns how many bytes are kept.
+    fn keep(&mut self, delta: &WireCall<'_>, thought: Option<&str>) -> usize {
+        let mut bytes = 0;
         if let Some(thought) = thought.and_then(|thought| to_raw_value(thought).ok()) {
+            bytes += thought.get().len();
             self.data.set(THOUGHT_FIELD, thought);
         }
         let beside = [delta.extra_content, delta.provider_specific_fields];
         for (name, value) in EXTRA_FIELDS.into_iter().zip(beside) {
             if let Some(value) = said(value) {
+                bytes += value.get().len();
                 self.data.set(name, value.to_owned());
             }
         }
         let function = delta.function.is.as_ref();
         let inside = function.and_then(|function| said(function.provider_specific_fields));
         if let Some(value) = inside {
+            bytes += value.get().len();
             self.data.set("function", value.to_owned());
         }
+        bytes
     }
 }
 

@@ -13,6 +13,7 @@ use crate::provider::Provider;
 use crate::provider::exchange::{Caller, transport_settings};
 use crate::request::Request;
 use crate::stream::{TurnStream, seal};
+use crate::turn::TurnBuilder;
 
 const PATH: &str = "/chat/completions";
 
@@ -128,9 +129,9 @@ transport_settings!(OpenAiChat);
 
 impl Provider for OpenAiChat {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let (history, dialect) = (request.history.clone(), self.dialect);
+        let (turn, dialect) = (TurnBuilder::from(&request), self.dialect);
         if let Some(error) = &self.nowhere {
-            return seal(&history, stream::once(ready(Err(error.clone()))));
+            return seal(turn, stream::once(ready(Err(error.clone()))));
         }
         let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
         let (retries, asked) = (request.retries.clone(), model.clone());
@@ -143,7 +144,7 @@ impl Provider for OpenAiChat {
             KeyHeader::ApiKey => |key: &Secret| ("api-key", key.expose().to_owned()),
         };
         let caller = self.caller.clone();
-        seal(&history, caller.ask(&[], key_header, encode, decoder, retries))
+        seal(turn, caller.ask(&[], key_header, encode, decoder, retries))
     }
 
     fn model(&self) -> &str {

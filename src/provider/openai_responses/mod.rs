@@ -38,6 +38,7 @@ mod value {
     use crate::provider::exchange::{Caller, transport_settings};
     use crate::request::Request;
     use crate::stream::{TurnStream, seal};
+    use crate::turn::TurnBuilder;
 
     /// Where requests go unless told otherwise.
     const BASE_URL: &str = "https://api.openai.com/v1";
@@ -94,7 +95,7 @@ mod value {
     impl Provider for OpenAiResponses {
         fn stream_turn(&self, request: Request) -> TurnStream {
             let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
-            let history = request.history.clone();
+            let turn = TurnBuilder::from(&request);
             let (retries, asked) = (request.retries.clone(), model.clone());
             let tools = Arc::clone(&request.tools);
             let decoder = move || {
@@ -103,7 +104,7 @@ mod value {
             let encode = move || encode(&request, &model);
             let key_header = |key: &Secret| ("authorization", format!("Bearer {}", key.expose()));
             let caller = self.caller.clone();
-            seal(&history, caller.ask(&[], key_header, encode, decoder, retries))
+            seal(turn, caller.ask(&[], key_header, encode, decoder, retries))
         }
 
         fn model(&self) -> &str {

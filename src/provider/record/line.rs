@@ -141,8 +141,16 @@ pub(in crate::provider) const PARTS: [&str; 5] = ["model", "system", "tools", "o
 
 impl Asked {
     pub(in crate::provider) fn of(request: &Request) -> Self {
-        let Request { history, context, system, tools, model, options, retries: _ } =
-            request.clone();
+        let Request {
+            history,
+            context,
+            system,
+            tools,
+            model,
+            options,
+            retries: _,
+            max_turn_bytes: _,
+        } = request.clone();
         let context = (context != history).then_some(context);
         Self { model, system, tools, options, history, context }
     }

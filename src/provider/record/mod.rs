@@ -115,9 +115,9 @@ impl Record {
 
 impl Provider for Record {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let history = request.history.clone();
+        let turn = TurnBuilder::from(&request);
         let stage = Stage::Unasked(Box::new(request));
-        seal(&history, Recording { record: self.clone(), stage })
+        seal(turn, Recording { record: self.clone(), stage })
     }
 
     fn model(&self) -> &str {

@@ -154,8 +154,8 @@ impl Replay {
 
 impl Provider for Replay {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let history = request.history.clone();
-        seal(&history, Playing::Unasked(self.clone(), Box::new(request)))
+        let turn = TurnBuilder::from(&request);
+        seal(turn, Playing::Unasked(self.clone(), Box::new(request)))
     }
 
     fn model(&self) -> &str {

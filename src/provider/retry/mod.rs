@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::provider::Provider;
 use crate::request::{Request, Retries};
 use crate::stream::{TurnStream, seal};
+use crate::turn::TurnBuilder;
 
 /// A provider that sends a request again when it failed for a reason that may pass.
 ///
@@ -105,7 +106,7 @@ impl Retry {
 
 impl Provider for Retry {
     fn stream_turn(&self, mut request: Request) -> TurnStream {
-        let history = request.history.clone();
+        let turn = TurnBuilder::from(&request);
         let allowed = request.retries.clone();
         if !allowed.is_none() {
             // A first attempt that needs another connection has not failed.
@@ -113,7 +114,7 @@ impl Provider for Retry {
             request.retries = Retries::none().with_new_connection(allows);
         }
         let attempts = Below { provider: Arc::clone(&self.provider), request };
-        seal(&history, Retrying::new(attempts, self.policy.clone(), allowed))
+        seal(turn, Retrying::new(attempts, self.policy.clone(), allowed))
     }
 
     fn model(&self) -> &str {

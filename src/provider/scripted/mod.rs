@@ -119,9 +119,9 @@ impl Scripted {
 
 impl Provider for Scripted {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let history = request.history.clone();
+        let turn = TurnBuilder::from(&request);
         let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
-        seal(&history, Turn { model, state: State::Unasked(self.clone(), Box::new(request)) })
+        seal(turn, Turn { model, state: State::Unasked(self.clone(), Box::new(request)) })
     }
 
     fn model(&self) -> &str {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::TurnBuilder;
 use super::calls::with_wire_id;
+use super::{Excess, TurnBuilder};
 use crate::item::{Item, ItemKind, ToolCall};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
@@ -37,7 +37,15 @@ impl TurnBuilder {
             }
             event @ TurnEvent::Retrying { .. } => self.retry(event),
             TurnEvent::TurnComplete { turn } => self.adopt(turn),
-            event => {
+            TurnEvent::TextDelta { ref text, .. }
+            | TurnEvent::RefusalDelta { ref text, .. }
+            | TurnEvent::ReasoningDelta { ref text, .. } => {
+                if self.count(text.len()) {
+                    self.partial.absorb(&event);
+                    self.events.push_back(event);
+                }
+            }
+            TurnEvent::UsageUpdate { .. } => {
                 self.partial.absorb(&event);
                 self.events.push_back(event);
             }
@@ -46,6 +54,12 @@ impl TurnBuilder {
 
     /// Completes with a turn that came ready-made.
     fn adopt(&mut self, turn: Arc<Turn>) {
+        if turn.items.iter().map(bytes_of).sum::<usize>() > self.max_bytes.0 {
+            self.partial.usage = turn.usage;
+            return self.exceed(Excess::Bytes);
+        }
+        // What was counted of its events is in it.
+        self.bytes = 0;
         self.end_calls();
         let mut items = Vec::with_capacity(turn.items.len());
         let mut changed = false;
@@ -102,5 +116,19 @@ impl TurnBuilder {
     fn key_of(&self, wire_id: &str) -> Option<u32> {
         let newest = self.places.of_wire_id(wire_id).last();
         newest.map(|at| self.calls[*at].key)
+    }
+}
+
+/// How many bytes an item of a turn has.
+fn bytes_of(item: &Item) -> usize {
+    let data = item.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
+    data + match &item.kind {
+        ItemKind::Text { text } | ItemKind::Reasoning { text } => text.len(),
+        ItemKind::ToolCall(call) => call.call_id.len() + call.name.len() + call.arguments.len(),
+        // No model writes these.
+        ItemKind::System { .. }
+        | ItemKind::User { .. }
+        | ItemKind::ToolResult(_)
+        | ItemKind::Other => 0,
     }
 }

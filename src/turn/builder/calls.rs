@@ -33,7 +33,7 @@ pub(super) struct Held {
 impl TurnBuilder {
     /// A call begins. `key` is the wire's own way to tell the calls of a turn apart.
     pub fn tool_call_start(&mut self, key: u32, wire_id: &str, name: &str) {
-        if self.finished {
+        if !self.count(wire_id.len() + name.len()) {
             return;
         }
         let mut same_id = self.places.of_wire_id(wire_id).iter();
@@ -74,7 +74,7 @@ impl TurnBuilder {
 
     /// What belongs to a call and goes back verbatim.
     pub fn tool_call_data(&mut self, key: u32, data: ProviderData) {
-        if self.finished {
+        if !self.count_data(&data) {
             return;
         }
         let Some(at) = self.places.of_key(key) else { return };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::places::Places;
-use super::{MOST_ITEMS, TurnBuilder};
+use super::{Excess, MOST_ITEMS, TurnBuilder};
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
@@ -57,6 +57,7 @@ impl TurnBuilder {
         self.calls.clear();
         self.places = Places::default();
         self.stop = None;
+        self.bytes = 0;
         self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
     }
 
@@ -90,7 +91,8 @@ impl TurnBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::TooLarge`] if it has more items than any turn has (16,384),
+    /// [`ErrorKind::TooLarge`] if it has more items than any turn has (16,384), or more bytes than
+    /// [`with_max_bytes`](Self::with_max_bytes) allows,
     /// [`ErrorKind::IncompleteTurn`] if there was no terminal marker, and [`ErrorKind::Protocol`]
     /// if the model stopped for its tools and one of the calls was never written to its end.
     pub fn complete(&mut self) -> Result<(), Error> {
@@ -128,8 +130,14 @@ impl TurnBuilder {
     /// Ends the turn without a terminal marker: the error carries what there is.
     pub fn incomplete(&mut self, cause: Option<Error>) -> Error {
         self.finished = true;
-        if self.overfull {
-            let message = format!("the turn has more than {MOST_ITEMS} items");
+        if let Some(excess) = self.excess {
+            let message = match excess {
+                Excess::Items => format!("the turn has more than {MOST_ITEMS} items"),
+                Excess::Bytes => format!(
+                    "the turn has more than {} bytes of text, reasoning and arguments",
+                    self.max_bytes.0
+                ),
+            };
             let partial = std::mem::take(&mut self.partial);
             return Error::new(ErrorKind::TooLarge, message).with_source(partial);
         }
@@ -154,10 +162,24 @@ impl TurnBuilder {
         }
     }
 
+    /// Counts what the turn is about to get, or what a decoder keeps for it. `false` if nothing is
+    /// taken any more.
+    pub(crate) fn count(&mut self, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.max_bytes.0 {
+            self.exceed(Excess::Bytes);
+        }
+        !self.finished
+    }
+
     /// Takes nothing any more: a decoder holds more than any turn has.
     pub(crate) fn overfill(&mut self) {
+        self.exceed(Excess::Items);
+    }
+
+    pub(super) fn exceed(&mut self, excess: Excess) {
         if !self.finished {
-            (self.finished, self.overfull) = (true, true);
+            (self.finished, self.excess) = (true, Some(excess));
         }
     }
 }

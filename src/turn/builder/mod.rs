@@ -49,8 +49,27 @@ pub struct TurnBuilder {
     finished: bool,
     /// `TurnComplete` was pushed.
     completed: bool,
-    /// There were more items than any turn has.
-    overfull: bool,
+    /// How many bytes the attempt has: text, reasoning, arguments, and what goes with them.
+    bytes: usize,
+    max_bytes: MaxBytes,
+    /// What the turn has too much of.
+    excess: Option<Excess>,
+}
+
+/// What a turn can have too much of.
+#[derive(Clone, Copy, Debug)]
+enum Excess {
+    Items,
+    Bytes,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MaxBytes(usize);
+
+impl Default for MaxBytes {
+    fn default() -> Self {
+        Self(TurnBuilder::DEFAULT_MAX_BYTES)
+    }
 }
 
 /// How many items a turn may have. No model writes as many; a server that never ends would fill
@@ -58,6 +77,10 @@ pub struct TurnBuilder {
 pub(crate) const MOST_ITEMS: usize = 16_384;
 
 impl TurnBuilder {
+    /// How many bytes a turn may have unless [`with_max_bytes`](Self::with_max_bytes) says
+    /// otherwise: 64 MiB.
+    pub const DEFAULT_MAX_BYTES: usize = 64 << 20;
+
     /// Makes a builder that knows of no history: ids are unique within the turn only.
     pub fn new() -> Self {
         Self::default()
@@ -66,6 +89,20 @@ impl TurnBuilder {
     /// Makes a builder for the turn that follows a history, whose call ids are taken.
     pub fn after(history: &History) -> Self {
         Self { history: Some(history.clone()), ..Self::default() }
+    }
+
+    /// Sets how many bytes of text, reasoning and arguments the turn may have together, 64 MiB unless
+    /// set. Ids, names and provider data count as well, and nothing of an attempt that was retracted.
+    ///
+    /// The piece that would exceed it is not taken, nor anything after it: the turn ends with an error
+    /// of kind [`TooLarge`](crate::ErrorKind::TooLarge).
+    pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
+        self.set_max_bytes(max_bytes);
+        self
+    }
+
+    pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = MaxBytes(max_bytes);
     }
 
     /// Says which wire this is, for the provider data that the builder itself adds.
@@ -117,7 +154,7 @@ impl TurnBuilder {
 
     /// What belongs to a text item and goes back verbatim. Nothing if there is no such item.
     pub fn text_data(&mut self, index: u32, data: ProviderData) {
-        if !self.finished {
+        if self.count_data(&data) {
             self.partial.attach(Key::Text(index), data);
         }
     }
@@ -133,7 +170,7 @@ impl TurnBuilder {
     /// What belongs to a reasoning item and goes back verbatim. Makes the item if it is not there:
     /// some providers send a signature without any words.
     pub fn reasoning_data(&mut self, index: u32, data: ProviderData) {
-        if !self.finished {
+        if self.count_data(&data) {
             let new = || ItemKind::Reasoning { text: String::new() };
             self.partial.open(Key::Reasoning(index), new);
             self.partial.attach(Key::Reasoning(index), data);
@@ -143,7 +180,7 @@ impl TurnBuilder {
 
     /// A provider's own item, kept verbatim.
     pub fn other(&mut self, data: ProviderData) {
-        if !self.finished {
+        if self.count_data(&data) {
             self.partial.push_other(data);
             self.bound();
         }
@@ -193,8 +230,12 @@ impl TurnBuilder {
         self.events.pop_front()
     }
 
-    fn takes(&self, piece: &str) -> bool {
-        !self.finished && !piece.is_empty()
+    fn takes(&mut self, piece: &str) -> bool {
+        !piece.is_empty() && self.count(piece.len())
+    }
+
+    fn count_data(&mut self, data: &ProviderData) -> bool {
+        self.count(data.value.as_str().len())
     }
 }
 

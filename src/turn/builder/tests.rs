@@ -163,6 +163,92 @@ fn a_turn_of_more_items_than_any_model_writes_is_too_large() {
 }
 
 #[test]
+fn a_turn_of_more_bytes_than_its_limit_is_too_large() {
+    let data = |n: usize| ProviderData {
+        provider: "p".to_owned(),
+        model: "m".to_owned(),
+        value: serde_json::Value::from("x".repeat(n)).into(),
+    };
+    let delta = || TurnEvent::TextDelta { index: 0, text: "x".repeat(10).into() };
+    let pieces: [&dyn Fn(&mut TurnBuilder, u32); 9] = [
+        &|turn, _| turn.text(0, &"x".repeat(10)),
+        &|turn, _| turn.refusal(0, &"x".repeat(10)),
+        &|turn, _| turn.reasoning(0, &"x".repeat(10), ReasoningKind::Trace),
+        &|turn, n| match n {
+            0 => turn.tool_call_start(0, "a", "t"),
+            _ => turn.tool_call_args(0, &"x".repeat(10)),
+        },
+        // Held back, since it may be the same call as the first.
+        &|turn, n| match n {
+            0 | 1 => turn.tool_call_start(n, "a", "t"),
+            _ => turn.tool_call_args(1, &"x".repeat(10)),
+        },
+        &|turn, n| turn.tool_call_start(n, "a", &"x".repeat(10)),
+        &|turn, _| turn.other(data(10)),
+        &|turn, n| turn.reasoning_data(n, data(10)),
+        &|turn, _| turn.absorb(delta()),
+    ];
+    for (at, push) in pieces.into_iter().enumerate() {
+        let mut turn = TurnBuilder::new().with_max_bytes(100);
+        let mut n = 0;
+        while !turn.is_over() {
+            push(&mut turn, n);
+            n += 1;
+            assert!(n < 20, "piece {at} is not counted");
+        }
+        let events: usize = drain(&mut turn).len();
+        push(&mut turn, 0);
+        assert_eq!(drain(&mut turn).len(), 0, "after {events} events nothing more is taken");
+        turn.stop(StopReason::Stop, "stop");
+        let error = turn.complete().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "piece {at}");
+        assert!(error.to_string().contains("100 bytes"), "{error}");
+        let partial = PartialTurn::of(&error).expect("what there was");
+        assert!(partial.text().len() <= 100);
+    }
+}
+
+#[test]
+fn what_was_retracted_does_not_count_against_the_limit_of_a_turn() {
+    let mut turn = TurnBuilder::new().with_max_bytes(100);
+    for _ in 0..5 {
+        turn.text(0, &"x".repeat(60));
+        turn.retract("again");
+    }
+    turn.text(0, &"x".repeat(100));
+    turn.stop(StopReason::Stop, "stop");
+    turn.complete().unwrap();
+}
+
+#[test]
+fn a_ready_made_turn_counts_once_with_its_events_and_not_at_all_if_it_is_too_large() {
+    let made = |bytes: usize| {
+        let mut turn = TurnBuilder::new();
+        turn.usage(Usage { output_tokens: 7, ..Usage::default() });
+        turn.text(0, &"x".repeat(bytes));
+        call(&mut turn, 0, "a", "t", "{}");
+        turn.stop(StopReason::ToolCalls, "stop");
+        turn.complete().unwrap();
+        drain(&mut turn)
+    };
+    for only_its_end in [false, true] {
+        for (bytes, fits) in [(96, true), (97, false)] {
+            let mut turn = TurnBuilder::new().with_max_bytes(100);
+            let events = made(bytes);
+            let skipped = if only_its_end { events.len() - 1 } else { 0 };
+            events.into_iter().skip(skipped).for_each(|event| turn.absorb(event));
+            assert_eq!(turn.is_complete(), fits, "{bytes} bytes");
+            if !fits {
+                let error = turn.incomplete(None);
+                assert_eq!(error.kind(), ErrorKind::TooLarge);
+                let partial = PartialTurn::of(&error).expect("what there was");
+                assert_eq!(partial.usage().output_tokens, 7, "it is paid for");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_retry_is_reported_only_while_nothing_was_said() {
     let busy = || Error::new(ErrorKind::Overloaded, "busy");
     let is_report = |event: &TurnEvent| matches!(event, TurnEvent::Retrying { .. });

@@ -1,0 +1,188 @@
+//! A turn has no more bytes than its limit, whatever the provider.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use turnstream::agent::Limits;
+use turnstream::event::Reason;
+use turnstream::provider::{
+    CircuitBreaker, Decode, Decoding, Fallback, Heard, Piece, Provider, Record, Replay, Reply,
+    Retry, Scripted, from_poll_fn, from_stream,
+};
+use turnstream::sse::Frame;
+use turnstream::stream::{TurnEvents, TurnStream, seal};
+use turnstream::testing::Wire;
+use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
+use turnstream::{Error, ErrorKind, History, Request, Usage};
+
+use crate::support::buffer::Buffer;
+use crate::support::models::OnWire;
+use crate::support::providers::{request, spent};
+use crate::support::runs::{agent, without_retries};
+
+const LIMIT: usize = 1000;
+
+fn long() -> Reply {
+    Reply::new()
+        .usage(spent(7))
+        .event(TurnEvent::TextDelta { index: 0, text: "x".repeat(LIMIT + 1).into() })
+}
+
+/// A provider whose answer never ends.
+fn endless() -> impl Provider + 'static {
+    from_stream("endless", |_| {
+        let usage = stream::iter([Ok(Piece::Usage(spent(7)))]);
+        usage.chain(stream::repeat_with(|| Ok(Piece::Text("x".repeat(100)))))
+    })
+}
+
+/// One that does not pass on the limit of the request.
+struct Forgetful<P>(P);
+
+impl<P: Provider> Provider for Forgetful<P> {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let history = request.history.clone();
+        self.0.stream_turn(Request { max_turn_bytes: None, ..request }).seal(&history)
+    }
+
+    fn model(&self) -> &str {
+        self.0.model()
+    }
+}
+
+fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
+    let polled = from_poll_fn("polled", |_| {
+        |_cx, turn| {
+            turn.usage(spent(7));
+            turn.text(0, &"x".repeat(100));
+            Poll::Ready(Some(Ok(())))
+        }
+    });
+    let script = || Scripted::function(|_, _| long());
+    vec![
+        ("scripted", Arc::new(script())),
+        ("from_stream", Arc::new(endless())),
+        ("from_poll_fn", Arc::new(polled)),
+        ("forgetful", Arc::new(Forgetful(endless()))),
+        ("retry", Arc::new(Retry::new(endless()))),
+        ("fallback", Arc::new(Fallback::new(endless()).or(endless()))),
+        ("breaker", Arc::new(CircuitBreaker::new(endless()))),
+        ("record", Arc::new(Record::to(endless(), Buffer::new()))),
+    ]
+}
+
+fn limited(max_turn_bytes: usize) -> Limits {
+    Limits { max_turn_bytes, ..without_retries() }
+}
+
+#[tokio::test]
+async fn a_run_ends_as_too_large_at_its_limit_on_bytes_whatever_the_provider() {
+    for (name, provider) in providers() {
+        let run = agent(provider).with_limits(limited(LIMIT)).run("go");
+        let handle = run.handle();
+        let outcome = run.outcome().await;
+        assert_eq!(outcome.reason, Reason::ProviderError, "{name}");
+        let error = outcome.error.as_ref().expect(name);
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{name}: {error}");
+        assert!(error.to_string().contains("1000 bytes"), "{name}: {error}");
+        assert!(outcome.text.len() <= LIMIT, "{name}: {} bytes", outcome.text.len());
+        let expected = if name == "fallback" { spent(7) + spent(7) } else { spent(7) };
+        assert_eq!(outcome.usage, expected, "{name}: it is paid for");
+        assert!(handle.history().settled().is_lawful(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_limit_of_a_request_can_be_above_the_default_through_any_layer() {
+    let model = from_stream("large", |_| {
+        let pieces = stream::repeat_with(|| Ok(Piece::Text("x".repeat(1 << 20)))).take(65);
+        pieces.chain(stream::iter([Ok(StopReason::Stop.into())]))
+    });
+    let mut turn = Retry::new(model).stream_turn(request().with_max_turn_bytes(usize::MAX));
+    let mut completed = 0;
+    while let Some(event) = turn.next().await {
+        completed += usize::from(event.unwrap().turn_complete().is_some());
+    }
+    assert_eq!(completed, 1);
+}
+
+#[tokio::test]
+async fn every_wire_is_held_to_the_limit_on_bytes() {
+    for wire in Wire::ALL {
+        let model = OnWire::new(wire, "m", [Reply::text(&"word ".repeat(1000))]);
+        let outcome = agent(model).with_limits(limited(LIMIT)).run("go").outcome().await;
+        let error = outcome.error.expect("it is too large");
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{wire}: {error}");
+        assert!(outcome.text.len() <= LIMIT, "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn a_replay_is_held_to_the_limit_on_bytes() {
+    let paper = Buffer::new();
+    let record = Record::to(Scripted::new([Reply::text(&"word ".repeat(1000))]), paper.clone());
+    record.stream_turn(request()).into_turn().await.unwrap();
+    let replay = Replay::from_text(&paper.text()).unwrap();
+    let limited = Request { max_turn_bytes: Some(LIMIT), ..request() };
+    let error = replay.stream_turn(limited).into_turn().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+}
+
+#[tokio::test]
+async fn without_an_agent_a_turn_has_at_most_64_mib() {
+    let piece = TurnEvent::TextDelta { index: 0, text: "x".repeat(1 << 20).into() };
+    let endless = stream::repeat_with(move || Ok(piece.clone()));
+    let mut turn = seal(&History::with_id("h"), endless);
+    let (mut bytes, mut error) = (0, None);
+    while let Some(event) = turn.next().await {
+        match event {
+            Ok(event) => bytes += event.text_delta().unwrap().len(),
+            Err(failed) => error = Some(failed),
+        }
+    }
+    assert_eq!(bytes, 64 << 20);
+    assert_eq!(error.unwrap().kind(), ErrorKind::TooLarge);
+}
+
+/// A decoder that keeps all that comes and says nothing of it.
+struct Silent;
+
+impl Decode for Silent {
+    fn frame(&mut self, _: Frame<'_>, _: &mut TurnBuilder) -> Result<Heard, Error> {
+        Ok(Heard::More)
+    }
+
+    fn finish(&mut self, _: &mut TurnBuilder) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_frames_that_say_nothing_ends_as_too_large() {
+    let frame = Bytes::from(format!("data: {}\n\n", "x".repeat(1 << 20)));
+    let frames = Arc::new(AtomicUsize::new(0));
+    let count = frames.clone();
+    let body = stream::repeat_with(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(frame.clone())
+    });
+    let turn = seal(&History::with_id("h"), Decoding::new(body, Silent)).into_turn();
+    assert_eq!(turn.await.unwrap_err().kind(), ErrorKind::TooLarge);
+    assert_eq!(frames.load(Ordering::Relaxed), 257);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_as_large_as_its_limit_is_complete() {
+    let text = "x".repeat(LIMIT);
+    let says = move |_| {
+        let end: [Result<Piece, _>; 2] = [Ok(text.clone().into()), Ok(StopReason::Stop.into())];
+        stream::iter(end)
+    };
+    let outcome =
+        agent(from_stream("exact", says)).with_limits(limited(LIMIT)).run("go").outcome().await;
+    assert_eq!((outcome.reason, outcome.text.len()), (Reason::Completed, LIMIT));
+    assert_eq!(outcome.usage, Usage::default());
+}
