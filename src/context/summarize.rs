@@ -8,11 +8,11 @@ use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::context::estimate::guess_item;
-use crate::context::transcript::{clipped, transcript};
+use crate::context::transcript::transcript;
 use crate::context::turns::{self, Kept};
 use crate::context::{Compaction, CompactionFailure, Compactor, CountTokens, QuarterOfBytes};
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, Item, Mark, StopReason};
+use crate::item::{History, Item, Mark, StopReason, clipped};
 use crate::provider::Provider;
 use crate::request::{Options, Request, Retries};
 use crate::turn::{PartialTurn, Turn, TurnEvent};

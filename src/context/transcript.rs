@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::item::{Content, Item, ItemKind, Part};
+use crate::item::{Content, Item, ItemKind, Part, clipped};
 
 /// What was said and done, with at most `max_bytes` for each result and for the arguments of a call.
 /// Thoughts are left out, and so are items of a provider's own.
@@ -41,12 +41,6 @@ pub(super) fn steps(items: &[&Item]) -> String {
         let _ = writeln!(text, "- {} {arguments}: {kind}", call.name);
     }
     text
-}
-
-/// At most so many bytes, with the head and the tail.
-pub(super) fn clipped(text: String, max_bytes: usize) -> String {
-    let content = Content::from(text);
-    content.clipped(max_bytes, None).unwrap_or(content).text()
 }
 
 fn push(text: &mut String, who: &str, words: &str) {

@@ -45,6 +45,12 @@ impl Content {
     }
 }
 
+/// A text of at most so many bytes, with its head and its tail; see [`Content::clipped`].
+pub(crate) fn clipped(text: String, max_bytes: usize) -> String {
+    let content = Content::from(text);
+    content.clipped(max_bytes, None).unwrap_or(content).text()
+}
+
 /// What is taken out of a text, and what stands there instead.
 struct Cut {
     from: usize,

@@ -16,6 +16,7 @@ mod settle;
 mod tool_item;
 mod turn_info;
 
+pub(crate) use clip::clipped;
 pub use content::{Content, Media, MediaSource, Part};
 pub use entry::{Item, ItemKind, Mark, ProviderData};
 pub(crate) use history::Piece;

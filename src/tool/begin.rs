@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde::de::IgnoredAny;
 
 use crate::error::Error;
-use crate::item::{ResultKind, ToolCall};
+use crate::item::{ResultKind, ToolCall, clipped};
 use crate::tool::pass::guarded;
 use crate::tool::running::{panicked, unfit};
 use crate::tool::{Tool, ToolRun};
@@ -18,6 +18,11 @@ pub(super) struct Candidate {
     pub(super) call: ToolCall,
     pub(super) tool: Tool,
 }
+
+/// How much the model is told of its own arguments. They are in its context already.
+const MAX_REASON: usize = 2 << 10;
+/// How much of the name of a tool that does not exist is repeated.
+const MAX_NAME: usize = 200;
 
 /// How a call that may not run is answered.
 pub(super) type Refusal = (ResultKind, String);
@@ -66,7 +71,8 @@ impl ToolRun {
             return Err((ResultKind::Skipped, why.to_owned()));
         }
         let Some(tool) = self.kit.get(&call.name) else {
-            let why = format!("There is no tool `{}`. {}", call.name, self.kit.names());
+            let name = clipped(call.name.clone(), MAX_NAME);
+            let why = format!("There is no tool `{name}`. {}", self.kit.names());
             return Err((ResultKind::UnknownTool, why));
         };
         Ok(tool.clone())
@@ -98,7 +104,8 @@ impl ToolRun {
     /// Holds back a call that would change something in a dry run.
     fn for_real(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
         if self.kit.is_dry_run() && !tool.runs_dry() {
-            let (name, arguments) = (&call.name, call.arguments_or_empty());
+            let name = &call.name;
+            let arguments = clipped(call.arguments_or_empty().to_owned(), MAX_REASON);
             let why =
                 format!("Not run: this is a dry run. `{name}` would be called with {arguments}");
             return Err((ResultKind::Skipped, why));
@@ -132,7 +139,12 @@ pub(super) fn fits(tool: &Tool, call: &ToolCall) -> Result<(), Misfit> {
         return Err(Misfit::Arguments("not a JSON object".to_owned()));
     }
     match catch_unwind(AssertUnwindSafe(|| tool.handler().check(arguments))) {
-        Ok(fits) => fits.map_err(Misfit::Arguments),
-        Err(payload) => Err(Misfit::Panic(panicked(&*payload))),
+        Ok(fits) => fits.map_err(|why| Misfit::Arguments(reason(why))),
+        Err(payload) => Err(Misfit::Panic(reason(panicked(&*payload)))),
     }
+}
+
+/// Why arguments do not fit, in a bearable length: what is wrong with them may repeat all of them.
+pub(super) fn reason(why: String) -> String {
+    clipped(why, MAX_REASON)
 }

@@ -20,14 +20,16 @@ impl Schema {
 }
 
 /// The built-in check: the keywords that schemas of tools are made of.
-#[cfg(not(feature = "validate"))]
 mod small {
     use serde_json::{Map, Value};
 
+    #[cfg(not(feature = "validate"))]
     use super::{Error, ToolSpec};
 
+    #[cfg(not(feature = "validate"))]
     pub(in crate::tool) struct Schema;
 
+    #[cfg(not(feature = "validate"))]
     impl Schema {
         #[expect(clippy::unnecessary_wraps, reason = "the whole validator can refuse a schema")]
         pub(in crate::tool) fn new(_: &ToolSpec) -> Result<Self, Error> {
@@ -40,7 +42,8 @@ mod small {
         }
     }
 
-    fn check(schema: &Value, value: &Value, path: &str) -> Result<(), String> {
+    /// Stops at the first value that does not fit, and takes no memory until then.
+    pub(super) fn check(schema: &Value, value: &Value, path: &str) -> Result<(), String> {
         let schema = match schema {
             Value::Object(schema) => schema,
             Value::Bool(false) => return fail(path, "nothing is allowed here"),
@@ -161,10 +164,18 @@ mod small {
 /// The check by a full validator.
 #[cfg(feature = "validate")]
 mod whole {
+    use jsonschema::ValidationError;
+    use jsonschema::error::ValidationErrorKind;
     use serde_json::Value;
 
-    use super::{Error, ToolSpec};
+    use super::{Error, ToolSpec, small};
     use crate::error::ErrorKind;
+
+    /// The validator keeps the errors of all alternatives of a schema, each with all its places. Of more
+    /// values than this it is not asked for them.
+    const MAX_VALUES: usize = 1000;
+    /// How many elements of a list are looked at where there are more values than that.
+    const MAX_ELEMENTS: usize = 16;
 
     pub(in crate::tool) struct Schema(jsonschema::Validator);
 
@@ -177,12 +188,84 @@ mod whole {
             })
         }
 
-        pub(in crate::tool) fn check(&self, _: &ToolSpec, args: &Value) -> Result<(), String> {
-            self.0.validate(args).map_err(|error| match error.instance_path().as_str() {
-                "" => error.to_string(),
-                pointer => format!("{error} (at `{}`)", place(pointer, args)),
-            })
+        pub(in crate::tool) fn check(&self, spec: &ToolSpec, args: &Value) -> Result<(), String> {
+            match self.0.is_valid(args) {
+                true => Ok(()),
+                false => Err(self.reason(&spec.parameters, args)),
+            }
         }
+
+        /// Why arguments do not fit, found in memory that is bounded whatever they are.
+        fn reason(&self, schema: &Value, args: &Value) -> String {
+            let unknown = || "they do not fit the schema".to_owned();
+            if !has_alternatives(schema) || is_small(args, &mut MAX_VALUES.clone()) {
+                let error = self.0.validate(args).err();
+                return error.map_or_else(unknown, |error| message(&error, args));
+            }
+            if let Err(reason) = small::check(schema, args, "") {
+                return reason;
+            }
+            let Some(shorter) = first_elements(args, &mut MAX_VALUES.clone()) else {
+                return unknown();
+            };
+            let mut errors = self.0.iter_errors(&shorter);
+            let error = errors.find(|error| !is_of_missing_elements(error));
+            error.map_or_else(unknown, |error| message(&error, &shorter))
+        }
+    }
+
+    fn message(error: &ValidationError<'_>, args: &Value) -> String {
+        match error.instance_path().as_str() {
+            "" => error.to_string(),
+            pointer => format!("{error} (at `{}`)", place(pointer, args)),
+        }
+    }
+
+    /// Whether a schema has keywords of which the validator tries all alternatives.
+    fn has_alternatives(schema: &Value) -> bool {
+        match schema {
+            Value::Object(fields) => fields.iter().any(|(name, value)| {
+                matches!(name.as_str(), "anyOf" | "oneOf") || has_alternatives(value)
+            }),
+            Value::Array(values) => values.iter().any(has_alternatives),
+            _ => false,
+        }
+    }
+
+    /// Whether an error may be there since elements were left out.
+    fn is_of_missing_elements(error: &ValidationError<'_>) -> bool {
+        matches!(error.kind(), ValidationErrorKind::MinItems { .. } | ValidationErrorKind::Contains)
+    }
+
+    /// Whether a value has at most `left` values in it.
+    fn is_small(value: &Value, left: &mut usize) -> bool {
+        let Some(rest) = left.checked_sub(1) else { return false };
+        *left = rest;
+        match value {
+            Value::Object(fields) => fields.values().all(|value| is_small(value, left)),
+            Value::Array(values) => values.iter().all(|value| is_small(value, left)),
+            _ => true,
+        }
+    }
+
+    /// A value with the first elements of its lists. `None` if it still has more than `left` values.
+    fn first_elements(value: &Value, left: &mut usize) -> Option<Value> {
+        *left = left.checked_sub(1)?;
+        Some(match value {
+            Value::Object(fields) => {
+                let fields = fields.iter();
+                let fields =
+                    fields.map(|(name, value)| Some((name.clone(), first_elements(value, left)?)));
+                Value::Object(fields.collect::<Option<_>>()?)
+            }
+            Value::Array(values) => {
+                let values = values.iter().take(MAX_ELEMENTS);
+                Value::Array(
+                    values.map(|value| first_elements(value, left)).collect::<Option<_>>()?,
+                )
+            }
+            other => other.clone(),
+        })
     }
 
     /// A JSON pointer (RFC 6901) in the words of the built-in check: `deep.list[1]`.
@@ -241,6 +324,49 @@ mod tests {
             json!({ "n": 1.0, "unit": "c", "tags": ["a", null], "inner": { "x": 0, "y": 1 } }),
         ] {
             assert_eq!(check(&args), Ok(()));
+        }
+    }
+
+    #[test]
+    fn arguments_of_any_size_get_a_reason_with_its_place() {
+        let branches = (0..40).map(|n| {
+            json!({
+                "type": "object",
+                "properties": { "kind": { "const": n }, "data": { "items": { "type": "integer" } } },
+                "required": ["kind", "data"],
+            })
+        });
+        let spec = ToolSpec {
+            name: "t".into(),
+            description: String::new(),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "v": { "anyOf": branches.collect::<Vec<_>>() },
+                    "list": { "maxItems": 20, "minItems": 17 },
+                    "word": { "type": "string" },
+                },
+            }),
+        };
+        let schema = Schema::new(&spec).unwrap();
+        let bad = |n| json!({ "kind": 41, "data": vec!["x"; n] });
+        let good = |n| json!({ "kind": 39, "data": vec![1; n] });
+        assert_eq!(schema.check(&spec, &json!({ "v": good(10) })), Ok(()));
+        assert_eq!(schema.check(&spec, &json!({ "v": good(20_000) })), Ok(()));
+        let mut cases = vec![(json!({ "v": good(20_000), "word": 1 }), "at `word`")];
+        if cfg!(feature = "validate") {
+            cases.extend([
+                (json!({ "v": bad(10) }), "at `v`"),
+                (json!({ "v": bad(20_000) }), "at `v`"),
+                (json!({ "list": vec![1; 20], "v": bad(20_000) }), "at `v`"),
+                (json!({ "list": vec![1; 21] }), "at `list`"),
+                (json!({ "list": vec![1; 20_000] }), "the schema"),
+            ]);
+        }
+        for (args, place) in cases {
+            let reason = schema.check(&spec, &args).unwrap_err();
+            assert!(reason.contains(place), "{reason}");
+            assert!(reason.len() < 1000, "{} bytes", reason.len());
         }
     }
 

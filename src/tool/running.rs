@@ -14,7 +14,7 @@ use crate::env::{Ring, TimeLimit};
 use crate::error::panic_message;
 use crate::event::ToolEvent;
 use crate::item::{Content, ResultKind, ToolCall, ToolResult};
-use crate::tool::begin::Candidate;
+use crate::tool::begin::{Candidate, reason};
 use crate::tool::context::Record;
 use crate::tool::timer::Timer;
 use crate::tool::{ToolContext, ToolOutput, Update, Updates};
@@ -66,7 +66,7 @@ impl Running {
                     slot: None,
                 });
             }
-            Ok(Err(why)) => (ResultKind::InvalidArguments, unfit(call, &why)),
+            Ok(Err(why)) => (ResultKind::InvalidArguments, unfit(call, &reason(why))),
             Err(payload) => (ResultKind::Panic, panicked(&*payload)),
         };
         record.cancel();

@@ -194,7 +194,7 @@ impl fmt::Display for ParseError {
             Self::NotJson { what, .. } => write!(f, "the answer is not JSON: {}", line(what)),
             Self::DoesNotFit { what, path, .. } => match path.as_str() {
                 "." => write!(f, "the answer does not fit: {}", line(what)),
-                path => write!(f, "the answer does not fit: {} (at `{path}`)", line(what)),
+                path => write!(f, "the answer does not fit: {} (at `{}`)", line(what), line(path)),
             },
             Self::TooLong { limit } => write!(f, "the answer is longer than {limit} bytes"),
         }

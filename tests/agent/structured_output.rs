@@ -462,3 +462,10 @@ async fn commentary_before_an_answer_is_not_part_of_a_typed_outcome() {
     assert_eq!((outcome.text.as_str(), outcome.turns), ("7", 1));
     assert_eq!(outcome.parse::<u32>().unwrap(), 7);
 }
+
+#[test]
+fn the_message_of_an_answer_that_does_not_fit_repeats_little_of_it() {
+    let answer = serde_json::json!({ "k".repeat(100_000): "x".repeat(100_000) }).to_string();
+    let error = ParseError::read::<HashMap<String, u32>>(&answer).unwrap_err();
+    assert!(error.to_string().len() < 1000, "{} bytes", error.to_string().len());
+}

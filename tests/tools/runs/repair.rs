@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::StreamExt;
+use serde_json::json;
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::Reply;
 use turnstream::tool::{
@@ -51,6 +52,42 @@ async fn arguments_that_fit_are_not_asked_about() {
         let rules = rules(&[(fine, "[]")]);
         assert_eq!(result_of(fine, &rules).await.kind, ResultKind::Ok);
         assert_eq!(rules.log(), ["before a", "after a"]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_call_is_answered_with_repeats_little_of_what_the_model_wrote() {
+    let long = "\u{e9}".repeat(30_000);
+    let refusing: fn(&str) -> Result<(), String> =
+        |arguments| Err(format!("refused: {arguments} (at `x`)"));
+    let strict = ToolSpec {
+        parameters: json!({ "type": "object", "properties": { "x": { "enum": ["a"] } } }),
+        ..spec("strict")
+    };
+    let strict = Tool::raw(strict, |_, _| async { "ran" }).unwrap();
+    let checking = |check: fn(&str) -> Result<(), String>| {
+        Tool::from_handler(Checking { spec: spec("checking"), check })
+    };
+    let panicking: fn(&str) -> Result<(), String> = |arguments| panic!("{arguments}");
+    let arguments = json!({ "x": long }).to_string();
+    let kit = |tool: Tool| Toolkit::new([tool]);
+    let cases = [
+        (kit(strict.clone()), "strict", arguments.clone(), "(at `x`)"),
+        (kit(checking(refusing)), "checking", arguments.clone(), "(at `x`)"),
+        (kit(checking(panicking)), "checking", arguments.clone(), "panicked"),
+        (kit(strict.clone()), long.as_str(), "{}".to_owned(), "There is no tool"),
+        (
+            kit(strict).dry_run(true),
+            "strict",
+            json!({ "x": "a", "y": long }).to_string(),
+            "dry run",
+        ),
+    ];
+    for (kit, name, arguments, part) in cases {
+        let result = only_result(run(&kit, &turn(raw(name, &arguments)).await)).await;
+        let text = result.content.text();
+        assert!(text.contains(part), "{}", &text[..200]);
+        assert!(text.len() < 2500, "{part}: {} bytes", text.len());
     }
 }
 
@@ -190,5 +227,25 @@ async fn a_tool_that_panics_over_arguments_is_not_asked_again() {
         let result = only_result(tools).await;
         assert_eq!(result.kind, ResultKind::Panic, "{result:?}");
         assert_eq!(checks.load(Ordering::Relaxed), asked);
+    }
+}
+
+/// Says what a function says of its arguments.
+struct Checking {
+    spec: ToolSpec,
+    check: fn(&str) -> Result<(), String>,
+}
+
+impl ToolHandler for Checking {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn check(&self, arguments: &str) -> Result<(), String> {
+        (self.check)(arguments)
+    }
+
+    fn call(&self, _: &str, _: ToolContext) -> Result<Updates, String> {
+        Err("never called".to_owned())
     }
 }
