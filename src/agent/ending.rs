@@ -17,34 +17,42 @@ impl Parts {
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a stop hook or a validation fails.
-    pub async fn at_stop(&self, state: &mut State, turn: &Turn) -> Result<Next, Error> {
-        let facts = self.facts(state);
-        let next = at_stop(state, AtStop::Fine, &facts);
-        if next == Next::Continue(Transition::Steering) {
-            // Nobody is asked about an end that is none.
-            return Ok(next);
-        }
-        let (said, sends_back) = match self.tape().is_playing() {
-            true => (AtStop::Fine, false),
-            false => self.objection(state, turn, &facts).await?,
-        };
-        let said = match self.tape().at_stop(said) {
-            AtStop::Fine | AtStop::Hook(OnStop::LetGo) => self.nudge(state),
-            AtStop::Hook(
-                said @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_)),
-            ) => {
-                state.why = said.why().map(str::to_owned);
-                AtStop::Hook(said)
+    pub fn at_stop(
+        &self,
+        state: &mut State,
+        turn: &Turn,
+    ) -> impl Future<Output = Result<Next, Error>> + Send {
+        // Boxed, as in `request`.
+        Box::pin(async move {
+            let facts = self.facts(state);
+            let next = at_stop(state, AtStop::Fine, &facts);
+            if next == Next::Continue(Transition::Steering) {
+                // Nobody is asked about an end that is none.
+                return Ok(next);
             }
-            said @ (AtStop::Hook(OnStop::Block(_)) | AtStop::Objection(_) | AtStop::Nudge(_)) => {
-                said
-            }
-        };
-        let facts = self.facts(state);
-        let next = at_stop(state, said, &facts);
-        let goes_back = matches!(next, Next::Say { transition: Transition::StopHookBlocking, .. });
-        state.sent_back |= sends_back && goes_back;
-        Ok(next)
+            let (said, sends_back) = match self.tape().is_playing() {
+                true => (AtStop::Fine, false),
+                false => self.objection(state, turn, &facts).await?,
+            };
+            let said = match self.tape().at_stop(said) {
+                AtStop::Fine | AtStop::Hook(OnStop::LetGo) => self.nudge(state),
+                AtStop::Hook(
+                    said @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_)),
+                ) => {
+                    state.why = said.why().map(str::to_owned);
+                    AtStop::Hook(said)
+                }
+                said @ (AtStop::Hook(OnStop::Block(_))
+                | AtStop::Objection(_)
+                | AtStop::Nudge(_)) => said,
+            };
+            let facts = self.facts(state);
+            let next = at_stop(state, said, &facts);
+            let goes_back =
+                matches!(next, Next::Say { transition: Transition::StopHookBlocking, .. });
+            state.sent_back |= sends_back && goes_back;
+            Ok(next)
+        })
     }
 
     /// What validations, stop hooks and the policy on evidence have to say, and whether it is that

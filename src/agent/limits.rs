@@ -2,7 +2,8 @@
 
 use crate::turn::TurnBuilder;
 
-/// How often something may happen before a run goes on in another way, and how large a turn may be.
+/// How often something may happen before a run goes on in another way, how large a turn may be, and
+/// how deep sub-agents may run inside one another.
 ///
 /// ```
 /// use turnstream::agent::Limits;
@@ -43,6 +44,13 @@ pub struct Limits {
     /// [`TooLarge`](crate::ErrorKind::TooLarge), and what came until then is in its history. A run
     /// whose turn is as large takes about seven times as much memory.
     pub max_turn_bytes: usize,
+    /// How many sub-agents may run inside one another; 8 by default, 0 for none. It is counted from the
+    /// run that the program began, whose limit holds for all below it. A call of a tool that [runs
+    /// agents](crate::Tool::runs_agents) beyond it is [denied](crate::item::ResultKind::Denied), and
+    /// the model is told why.
+    ///
+    /// Each level takes stack where the run is polled: about 40 KiB in a debug build.
+    pub max_depth: u32,
 }
 
 impl Limits {
@@ -64,6 +72,7 @@ impl Default for Limits {
             repeats_nudge: 4,
             repeats_end: 24,
             max_turn_bytes: TurnBuilder::DEFAULT_MAX_BYTES,
+            max_depth: 8,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::item::ResultKind;
 use crate::provider::{Provider, another_could};
 use crate::request::{Output, Request, ToolChoice};
 use crate::stream::{TurnStream, seal};
-use crate::tool::{RunData, ToolRun};
+use crate::tool::{AgentsLeft, RunData, ToolRun};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 
@@ -196,7 +196,8 @@ impl Parts {
         &self,
         state: &mut State,
     ) -> impl Future<Output = Result<Option<Request>, Error>> + Send {
-        // Boxed, so that a request takes no room in the body for all of the lap.
+        // Boxed, so that it takes no room in the body for all of the lap, nor on the stack of the runs
+        // above a sub-agent.
         Box::pin(async move {
             state.model_calls += 1;
             self.control().set_broke_off(false);
@@ -246,11 +247,18 @@ impl Parts {
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a hook that is told of it fails.
-    pub async fn ask(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
-        // Nothing is sent before it is polled.
-        let turn = self.turn(state, request)?;
-        self.agent.hooks.turn_started(state).await?;
-        Ok(turn)
+    pub fn ask(
+        &self,
+        state: &State,
+        request: Request,
+    ) -> impl Future<Output = Result<TurnStream, Error>> + Send {
+        // Boxed, as in `request`.
+        Box::pin(async move {
+            // Nothing is sent before it is polled.
+            let turn = self.turn(state, request)?;
+            self.agent.hooks.turn_started(state).await?;
+            Ok(turn)
+        })
     }
 
     /// The turn that answers a request, by the provider or by the run that is played.
@@ -330,13 +338,20 @@ impl Parts {
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if one fails.
-    pub async fn observe(&self, state: &mut State, turn: &Turn) -> Result<(), Error> {
-        self.agent.hooks.assistant_message(state, turn).await?;
-        state.notes = self.agent.hooks.after_sampling(state, turn).await?;
-        self.tape.notes(&mut state.notes);
-        // They are said in a last turn as well, if this lap is dropped for one.
-        self.control().keep_notes(state.notes.clone());
-        Ok(())
+    pub fn observe(
+        &self,
+        state: &mut State,
+        turn: &Turn,
+    ) -> impl Future<Output = Result<(), Error>> + Send {
+        // Boxed, as in `request`.
+        Box::pin(async move {
+            self.agent.hooks.assistant_message(state, turn).await?;
+            state.notes = self.agent.hooks.after_sampling(state, turn).await?;
+            self.tape.notes(&mut state.notes);
+            // They are said in a last turn as well, if this lap is dropped for one.
+            self.control().keep_notes(state.notes.clone());
+            Ok(())
+        })
     }
 
     /// Tells hooks of a failure. Gives what takes the open turn back, if anything of it came.
@@ -369,7 +384,10 @@ impl Parts {
             (Some(turn), None) => kit.run(&state.history, turn),
             (None, _) => kit.resume(&state.history)?,
         };
-        let run = run.with_data(self.data());
+        let run = match turn.is_none_or(|turn| !turn.calls().is_empty()) {
+            true => self.handing_over(run),
+            false => run,
+        };
         if let Some(events) = self.tape.tools() {
             let pending = self.tape.outcome().map(|it| it.pending.clone()).unwrap_or_default();
             return Ok(run.played(events, pending));
@@ -391,6 +409,16 @@ impl Parts {
         })
     }
 
+    /// Calls with the data of the run, and with what is left of the depth of sub-agents.
+    fn handing_over(&self, run: ToolRun) -> ToolRun {
+        let data = self.data();
+        let left = data.get::<AgentsLeft>().map_or(self.agent.limits.max_depth, |left| left.0);
+        match left.checked_sub(1) {
+            Some(left) => run.with_data(data.with(AgentsLeft(left))),
+            None => run.with_data(data).refusing_agents(),
+        }
+    }
+
     /// No verdict on these calls counts any more.
     pub fn close_verdicts(&self) {
         self.control().close_verdicts();
@@ -401,11 +429,18 @@ impl Parts {
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if one fails.
-    pub async fn unless_stopped(&self, state: &State, next: Next) -> Result<Next, Error> {
-        let stops = next.asks_again() && self.agent.hooks.should_stop(state).await?;
-        Ok(match next.asks_again() && self.tape.should_stop(stops) {
-            true => Next::Finish(Reason::Stopped),
-            false => next,
+    pub fn unless_stopped(
+        &self,
+        state: &State,
+        next: Next,
+    ) -> impl Future<Output = Result<Next, Error>> + Send {
+        // Boxed, as in `request`.
+        Box::pin(async move {
+            let stops = next.asks_again() && self.agent.hooks.should_stop(state).await?;
+            Ok(match next.asks_again() && self.tape.should_stop(stops) {
+                true => Next::Finish(Reason::Stopped),
+                false => next,
+            })
         })
     }
 

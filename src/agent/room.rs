@@ -39,69 +39,75 @@ impl Parts {
     /// Once a request was too long, the compactor is asked until it is a quarter below the limit, so
     /// that not every request changes what stands in front of it. Hooks are told of a compaction
     /// that came to nothing; it is tried again when the request has grown by a twentieth of the window.
-    pub async fn make_room(&self, state: &mut State) -> Option<Event> {
-        let agent = self.agent();
-        let (window, compactor) = (agent.window.as_ref()?, agent.compactor.as_ref()?);
-        if self.is_too_late(state) {
-            return None;
-        }
-        let request = agent.request(&state.history);
-        let limit = window.limit(&request.options);
-        let room = state.room;
-        let near = caught(COUNTER, || {
-            let counted = window.counted(&request);
-            let now = counted.unwrap_or_else(|| room.corrected(window.guess(&request)));
-            let is_near = now > room.above.unwrap_or(limit);
-            is_near.then(|| (counted, now, window.guess(&request)))
-        });
-        let (counted, now, guess) = match near {
-            Ok(Some(near)) => near,
-            Ok(None) => {
-                state.room.above = room.above.filter(|above| *above > limit);
+    pub fn make_room(&self, state: &mut State) -> impl Future<Output = Option<Event>> + Send {
+        // Boxed, as in `request`.
+        Box::pin(async move {
+            let agent = self.agent();
+            let (window, compactor) = (agent.window.as_ref()?, agent.compactor.as_ref()?);
+            if self.is_too_late(state) {
                 return None;
             }
-            Err(panicked) => return self.told(state, Err(panicked)),
-        };
-        if let Some(counted) = counted {
-            (state.room.counted, state.room.guessed) = (counted, guess);
-        }
-        // Boxed, so that it takes no room in the body for all of the lap.
-        let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
-            let compaction = context::recorded(compaction, history);
-            let mut shorter = history.clone();
-            compaction.apply(&mut shorter);
-            match window.guess(&agent.request(&shorter)) < guess {
-                true => Ok(compaction),
-                false => Err(unusable("the history would not get shorter")),
+            let request = agent.request(&state.history);
+            let limit = window.limit(&request.options);
+            let room = state.room;
+            let near = caught(COUNTER, || {
+                let counted = window.counted(&request);
+                let now = counted.unwrap_or_else(|| room.corrected(window.guess(&request)));
+                let is_near = now > room.above.unwrap_or(limit);
+                is_near.then(|| (counted, now, window.guess(&request)))
+            });
+            let (counted, now, guess) = match near {
+                Ok(Some(near)) => near,
+                Ok(None) => {
+                    state.room.above = room.above.filter(|above| *above > limit);
+                    return None;
+                }
+                Err(panicked) => return self.told(state, Err(panicked)),
+            };
+            if let Some(counted) = counted {
+                (state.room.counted, state.room.guessed) = (counted, guess);
             }
-        }));
-        let made = match made.await {
-            Ok(None) if now > limit => Err(unusable("there is nothing to make shorter")),
-            made => made,
-        };
-        state.room.above = Some(match &made {
-            // What is asked again at once gets shorter each time, and so comes to an end.
-            Ok(Some(_)) => limit - limit / 4,
-            Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
-        });
-        self.told(state, made)
+            // Boxed, so that it takes no room in the body for all of the lap.
+            let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
+                let compaction = context::recorded(compaction, history);
+                let mut shorter = history.clone();
+                compaction.apply(&mut shorter);
+                match window.guess(&agent.request(&shorter)) < guess {
+                    true => Ok(compaction),
+                    false => Err(unusable("the history would not get shorter")),
+                }
+            }));
+            let made = match made.await {
+                Ok(None) if now > limit => Err(unusable("there is nothing to make shorter")),
+                made => made,
+            };
+            state.room.above = Some(match &made {
+                // What is asked again at once gets shorter each time, and so comes to an end.
+                Ok(Some(_)) => limit - limit / 4,
+                Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
+            });
+            self.told(state, made)
+        })
     }
 
     /// Makes a history shorter that did not fit, which then [says so](context::was_compacted). `None`,
     /// or an event that replaces nothing, says that it cannot be; hooks are told why.
-    pub async fn compact(&self, state: &mut State) -> Option<Event> {
-        let compactor = self.agent().compactor.as_ref()?;
-        if self.is_too_late(state) {
-            return None;
-        }
-        let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
-            Ok(context::reactive(compaction, history))
-        }));
-        let made = made.await;
-        if let Ok(Some(_)) = &made {
-            state.room.above = None;
-        }
-        self.told(state, made)
+    pub fn compact(&self, state: &mut State) -> impl Future<Output = Option<Event>> + Send {
+        // Boxed, as in `request`.
+        Box::pin(async move {
+            let compactor = self.agent().compactor.as_ref()?;
+            if self.is_too_late(state) {
+                return None;
+            }
+            let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
+                Ok(context::reactive(compaction, history))
+            }));
+            let made = made.await;
+            if let Ok(Some(_)) = &made {
+                state.room.above = None;
+            }
+            self.told(state, made)
+        })
     }
 
     /// Asks for a compaction that can be used.

@@ -30,7 +30,8 @@ impl Agent {
     /// is there as `cut_short` with the tool's name. Of its evidence it is what holds at its end: checks that passed behind its
     /// last change, and those that failed and have not passed since. Several run beside each other, and each brings
     /// its own tools: at most 4 times 4 at once, unless the kits say otherwise. A budget of its own
-    /// is what [`with_budget`](Self::with_budget) set; give all of a tree one
+    /// is what [`with_budget`](Self::with_budget) set, and at most
+    /// [8](crate::agent::Limits::max_depth) run inside one another; give all of a tree one
     /// [`Pool`](crate::agent::Pool) to bound them together.
     ///
     /// ```

@@ -162,7 +162,7 @@ impl<B, S, O: Observe<S>> Iteration<B, S, O> {
                 }
                 Ok(Step::Next(state)) => {
                     // Dropped before the next one is built.
-                    this.body.set(None);
+                    drop_body(this.body);
                     *this.next = Some(state);
                     *this.silent += 1;
                     guard.armed = false;
@@ -173,12 +173,19 @@ impl<B, S, O: Observe<S>> Iteration<B, S, O> {
                 Err(item) => (Ended::Failed, None, Some(item)),
             },
         };
-        this.body.set(None);
+        drop_body(this.body);
         *this.ended = Some(ended);
         this.observer.ended(ended, state);
         guard.armed = false;
         Poll::Ready(item)
     }
+}
+
+/// Not inlined, so that the stack has no space for another body while one is polled: what it polls may
+/// be a loop in turn.
+#[inline(never)]
+fn drop_body<B>(mut body: Pin<&mut Option<B>>) {
+    body.set(None);
 }
 
 /// Drops the body and ends the loop if user code panics, also in a `Drop`.

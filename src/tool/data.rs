@@ -24,6 +24,10 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct RunData(Arc<BTreeMap<TypeId, Value>>);
 
+/// How many sub-agents may run inside one another, from a run on that begins with this data.
+#[derive(Clone, Copy)]
+pub(crate) struct AgentsLeft(pub(crate) u32);
+
 #[derive(Clone)]
 struct Value {
     name: &'static str,

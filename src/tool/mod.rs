@@ -32,6 +32,7 @@ use futures::stream::BoxStream;
 #[cfg(feature = "schemars")]
 pub use arguments::ToolArguments;
 pub use context::ToolContext;
+pub(crate) use data::AgentsLeft;
 pub use data::RunData;
 pub use finish::Answered;
 pub use gate::{Answer, Gate, Permit, Verdict};

@@ -61,6 +61,8 @@ pub struct ToolRun {
     pub(super) limit: Option<Limit>,
     pub(super) gate: Option<Box<dyn Gate>>,
     data: RunData,
+    /// No sub-agent may run in this one.
+    pub(super) refuses_agents: bool,
     /// Those that nobody looked at yet, in call order, with their places in it.
     queue: VecDeque<(usize, ToolCall)>,
     /// The one that the gate is being asked about.
@@ -101,6 +103,7 @@ impl ToolRun {
             limit: None,
             gate: None,
             data: RunData::new(),
+            refuses_agents: false,
             queue,
             asking: None,
             waiting: Vec::new(),
@@ -132,6 +135,12 @@ impl ToolRun {
     /// Hands data to the tools, as [`Run::with_data`](crate::Run::with_data) does.
     pub fn with_data(mut self, data: RunData) -> Self {
         self.data = data;
+        self
+    }
+
+    /// Denies calls of tools that [run agents](Tool::runs_agents).
+    pub(crate) fn refusing_agents(mut self) -> Self {
+        self.refuses_agents = true;
         self
     }
 

@@ -179,6 +179,7 @@ async fn the_table_of_defaults_in_the_guide_is_true() {
             limits.cut_calls.to_string(),
         ),
         ("tool calls of a turn that run at once", calls_at_once().await.to_string()),
+        ("sub-agents that run inside one another", limits.max_depth.to_string()),
         ("bytes of text, reasoning and arguments in a turn", limits.max_turn_bytes.to_string()),
         ("bytes of text in a result", bytes_of_a_result().await.to_string()),
         (

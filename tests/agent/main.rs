@@ -13,6 +13,7 @@
 //! | `budget`, `money` | limits on spending, and the price of a run |
 //! | `retries` | which turns are asked for again by the agent itself |
 //! | `large_turns` | a turn has no more bytes than its limit, whatever the provider |
+//! | `nesting` | how deep sub-agents run inside one another |
 //! | `time` | the time that a run and a tool may take |
 //! | `defaults` | the table of defaults in the guide |
 //! | `pools` | what a tree of agents shares: tokens, and a limit on concurrency |
@@ -37,6 +38,7 @@ mod failed;
 mod large_turns;
 mod mix;
 mod money;
+mod nesting;
 mod outcomes;
 mod own_body;
 mod pools;

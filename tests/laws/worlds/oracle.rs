@@ -16,6 +16,8 @@ pub(crate) const LIMITS: Limits = Limits {
     retries: 0,
     repeats_nudge: 2,
     repeats_end: 3,
+    max_depth: 8,
+    max_turn_bytes: turnstream::turn::TurnBuilder::DEFAULT_MAX_BYTES,
 };
 
 /// What must come of a script.

@@ -1,0 +1,119 @@
+//! How deep sub-agents run inside one another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::StreamExt;
+use futures::executor::block_on;
+use serde_json::json;
+use turnstream::agent::Limits;
+use turnstream::event::Reason;
+use turnstream::item::{Item, ResultKind};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolContext, ToolOutput};
+use turnstream::{Agent, Event, Outcome};
+
+use crate::support::tools::spec;
+
+/// A model that calls the tool `sub` and then answers with its result.
+fn delegating() -> Scripted {
+    Scripted::function(|request, _| match request.history.last().and_then(Item::as_tool_result) {
+        None => Reply::new().call("sub", json!({ "prompt": "go" })),
+        Some(result) => Reply::text(&format!("{}: {}", result.kind, result.content.text())),
+    })
+}
+
+fn limits(max_depth: u32) -> Limits {
+    Limits { max_depth, ..Limits::default() }
+}
+
+/// An agent above this many levels of sub-agents, each of which is made a tool by `tool`.
+fn tower(levels: usize, tool: fn(Agent) -> Tool) -> Agent {
+    let deepest = Agent::new(Scripted::function(|_, _| Reply::text("deepest")));
+    (0..levels).fold(deepest, |below, _| Agent::new(delegating()).with_tools([tool(below)]))
+}
+
+fn as_tool(agent: Agent) -> Tool {
+    agent.as_tool("sub", "Goes deeper").unwrap()
+}
+
+/// A tool that runs an agent itself, and passes on the data of its run.
+fn by_hand(agent: Agent) -> Tool {
+    let run = move |_, cx: ToolContext| {
+        let run = agent.run("go").with_data(cx.run_data().clone());
+        async move { ToolOutput::ok(run.outcome().await.text) }
+    };
+    Tool::raw(spec("sub"), run).unwrap().running_agents()
+}
+
+/// How deep events were nested, and the outcome.
+fn run(agent: &Agent) -> (usize, Outcome) {
+    let mut run = agent.run("go");
+    let mut deepest = 0;
+    block_on(async {
+        while let Some(event) = run.next().await {
+            let (mut event, mut depth) = (&event.unwrap(), 0);
+            while let Event::Nested { event: inner, .. } = event {
+                (event, depth) = (inner, depth + 1);
+            }
+            deepest = deepest.max(depth);
+        }
+        (deepest, run.outcome().await)
+    })
+}
+
+#[test]
+fn sub_agents_run_eight_deep_and_the_call_beyond_is_denied() {
+    let (depth, outcome) = run(&tower(8, as_tool));
+    assert_eq!((depth, outcome.reason), (8, Reason::Completed));
+    assert!(outcome.text.ends_with("deepest"), "{}", outcome.text);
+    let (depth, outcome) = run(&tower(9, as_tool));
+    assert_eq!((depth, outcome.reason), (8, Reason::Completed));
+    let denied = "denied: Denied: sub-agents run inside one another as deep as they may";
+    assert!(outcome.text.contains(denied), "{}", outcome.text);
+}
+
+#[test]
+fn the_limit_on_depth_of_the_run_that_the_program_began_holds_for_all_below_it() {
+    for (max_depth, levels, reached) in [(2, 5, 2), (12, 12, 12), (0, 1, 0)] {
+        let agent = tower(levels, as_tool).with_limits(limits(max_depth));
+        assert_eq!(run(&agent).0, reached, "{levels} levels, {max_depth} allowed");
+    }
+}
+
+#[test]
+fn a_tool_that_runs_an_agent_itself_counts_as_a_level() {
+    let text = |levels| run(&tower(levels, by_hand).with_limits(limits(3))).1.text;
+    assert!(text(3).ends_with("deepest"), "{}", text(3));
+    assert!(text(4).contains("denied: Denied"), "{}", text(4));
+}
+
+#[test]
+fn a_denied_sub_agent_is_not_started_and_other_tools_still_run() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = ran.clone();
+    let other = Tool::raw(spec("other"), move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async { "ran" }
+    });
+    let below = Scripted::new(Vec::<Reply>::new());
+    let batch = Reply::new().call("sub", json!({ "prompt": "go" })).call("other", json!({}));
+    let agent = Agent::new(Scripted::new([batch, Reply::text("done")]))
+        .with_tools([as_tool(Agent::new(below.clone())), other.unwrap()])
+        .with_limits(limits(0));
+    let (_, outcome) = run(&agent);
+    let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
+    let kinds: Vec<_> = results.map(|result| result.kind).collect();
+    assert_eq!(kinds, [ResultKind::Denied, ResultKind::Ok]);
+    assert_eq!((below.requests().len(), ran.load(Ordering::Relaxed)), (0, 1));
+}
+
+#[test]
+fn thirty_sub_agents_inside_one_another_fit_a_stack_of_two_mib() {
+    let deep = || {
+        let (depth, outcome) = run(&tower(30, as_tool).with_limits(limits(30)));
+        assert_eq!((depth, outcome.reason), (30, Reason::Completed));
+    };
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(deep).unwrap();
+    thread.join().unwrap();
+}
