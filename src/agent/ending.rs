@@ -1,12 +1,10 @@
 //! Who is asked when the model has stopped by itself.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::agent::budget::Nudging;
 use crate::agent::evidence::Verdict;
 use crate::agent::hook::OnStop;
 use crate::agent::{AtStop, Facts, Next, Parts, State, at_stop};
-use crate::error::{Error, ErrorKind, panic_message};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{BudgetKind, Exceeded, Transition};
 use crate::item::Evidence;
 use crate::turn::Turn;
@@ -89,9 +87,8 @@ impl Parts {
     fn proof_of(&self, state: &State, turn: &Turn, facts: &Facts) -> Result<OnStop, Error> {
         let Some(policy) = &self.agent().evidence else { return Ok(OnStop::LetGo) };
         let said = || policy.at_stop(state, turn, facts.has_room(state));
-        catch_unwind(AssertUnwindSafe(said)).map_err(|payload| {
-            let message = format!("the policy on evidence panicked: {}", panic_message(&*payload));
-            Error::new(ErrorKind::Hook, message)
+        catch_panic(said).map_err(|message| {
+            Error::new(ErrorKind::Hook, format!("the policy on evidence panicked: {message}"))
         })
     }
 
@@ -123,7 +120,7 @@ impl Parts {
     /// The check that proves a run that ends as completed.
     pub(super) fn proof(&self, state: &State) -> Option<Box<Evidence>> {
         let policy = || self.agent().evidence.clone().unwrap_or_default().verdict(&state.standing);
-        match catch_unwind(AssertUnwindSafe(policy)) {
+        match catch_panic(policy) {
             Ok(Verdict::Proven(evidence)) => Some(Box::new(evidence)),
             Ok(Verdict::NothingChanged | Verdict::Unproven(_)) | Err(_) => None,
         }

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -15,7 +14,7 @@ use crate::agent::evidence::Standing;
 use crate::agent::replay::{Ending, Tape, TimeUp};
 use crate::agent::state::Verdicts;
 use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, State};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Reason, Undelivered};
 use crate::item::{History, ToolCall, ToolResult};
 use crate::story::{Cut, Journal};
@@ -299,7 +298,7 @@ impl Run {
         self.parts.control().close_verdicts();
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
+        let _ = catch_panic(|| drop(events));
         self.parts.request_is_over();
         self.keep_reports();
     }
@@ -353,7 +352,7 @@ impl Run {
     fn end_as(&mut self, ending: Ending, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let Ending { polled, mut error, time_up } = ending;
         if let (true, Some(events)) = (polled, &mut self.events) {
-            let polled = catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx)));
+            let polled = catch_panic(|| events.poll_next_unpin(cx));
             // It knows more of its own error than what was written of it.
             if let Ok(Poll::Ready(Some(Err(own)))) = polled
                 && error.as_ref() == Some(&own)
@@ -421,7 +420,7 @@ impl Run {
         let Some(events) = &mut self.events else { return };
         // A panic in a `Drop` is no reason to end without a last turn.
         let events = events.as_mut();
-        let _ = catch_unwind(AssertUnwindSafe(|| events.begin_anew(state)));
+        let _ = catch_panic(|| events.begin_anew(state));
     }
 
     /// Keeps the results of the active body, where a last turn may have to know them.
@@ -460,7 +459,7 @@ impl Run {
         }
         self.parts.tape().polled();
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
-        let error = match catch_unwind(AssertUnwindSafe(|| events.poll_next_unpin(cx))) {
+        let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
                 let due = ready!(self.deadline.poll(cx));
                 return self.time_is_up(due, cx);
@@ -475,8 +474,8 @@ impl Run {
                 Some(Err(error)) => Some(error),
                 None => None,
             },
-            Err(payload) => {
-                let error = Error::panic("the provider", &*payload);
+            Err(message) => {
+                let error = Error::panic("the provider", &message);
                 self.parts.agent().hooks.failure(&self.state.get(), &error);
                 Some(error)
             }
@@ -546,7 +545,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         let events = self.events.take();
         // What is below cannot be left out for a panic in somebody's `Drop`.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(events)));
+        let _ = catch_panic(|| drop(events));
         // Dropped before its end: what was used is counted, and nothing is taken any more.
         self.parts.over(&self.state.get());
         self.parts.control().close();

@@ -1,11 +1,10 @@
 //! What an answer must be before a run is completed.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::agent::Agent;
-use crate::error::{Error, ErrorKind, panic_message};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::turn::Turn;
 
 type Check = dyn Fn(&Turn) -> Result<(), String> + Send + Sync;
@@ -22,9 +21,8 @@ impl Checks {
     /// What the first check that objects has to say.
     pub(super) fn objection(&self, turn: &Turn) -> Result<Option<String>, Error> {
         let objection = || self.0.iter().find_map(|check| check(turn).err());
-        catch_unwind(AssertUnwindSafe(objection)).map_err(|payload| {
-            let message = format!("the validation panicked: {}", panic_message(&*payload));
-            Error::new(ErrorKind::Hook, message)
+        catch_panic(objection).map_err(|message| {
+            Error::new(ErrorKind::Hook, format!("the validation panicked: {message}"))
         })
     }
 }

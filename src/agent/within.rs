@@ -1,13 +1,12 @@
 //! Code of the user's own, run for at most some time: a hook, the compactor.
 
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 
 use futures::future::BoxFuture;
 
 use crate::env::{Alarm, Ring, TimeLimit};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, catch_panic};
 
 /// Runs a future that `make` makes, for at most `limit`. A panic of it is an error, and so is the
 /// end of its time; `whose` names it in both. The timer is made when the first poll was pending.
@@ -36,7 +35,7 @@ pub(super) async fn within<'a, T>(
 
 /// Runs code of the user's own; a panic is an error that names it.
 pub(super) fn caught<T>(whose: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| Error::panic(whose, &*payload))
+    catch_panic(f).map_err(|message| Error::panic(whose, &message))
 }
 
 fn late(whose: &str, limit: TimeLimit, ring: Ring) -> Error {

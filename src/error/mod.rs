@@ -2,6 +2,7 @@
 
 mod detail;
 mod kind;
+mod panic;
 #[cfg(feature = "http")]
 mod rewritten;
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use detail::{AuthProblem, ContextLimits, RateLimitScope};
 pub use kind::ErrorKind;
+pub(crate) use panic::{catch_panic, panic_message};
 
 /// What went wrong, cheap to clone.
 ///
@@ -286,23 +288,14 @@ impl Error {
         self
     }
 
-    /// Makes an error of what a panic was called with.
-    pub(crate) fn panic(place: &str, payload: &(dyn std::any::Any + Send)) -> Self {
-        Self::new(ErrorKind::Panic, format!("{place} panicked: {}", panic_message(payload)))
+    /// Makes an error of the text that something panicked with.
+    pub(crate) fn panic(place: &str, message: &str) -> Self {
+        Self::new(ErrorKind::Panic, format!("{place} panicked: {message}"))
     }
 
     fn inner(&mut self) -> &mut Inner {
         Arc::make_mut(&mut self.0)
     }
-}
-
-/// The text a panic was called with, where it was called with one.
-pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> &str {
-    payload
-        .downcast_ref::<&'static str>()
-        .copied()
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
 }
 
 /// The message. With `#`, as in `{error:#}`, the messages of its sources follow, each after a colon;

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::net::IpAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use tokio::runtime;
 use tokio::time::Instant;
 
 use crate::env::{Clock, SystemClock, after};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::http::proxy::{Proxies, is_of_tunnel};
 use crate::http::response::{Hook, Response, ResponseHead, run};
 use crate::http::secret::{basic, percent_decoded};
@@ -106,8 +105,8 @@ impl Clients {
             .tcp_nodelay(true)
             .user_agent(concat!("turnstream/", env!("CARGO_PKG_VERSION")));
         if let Some(customize) = &self.customize {
-            settings = catch_unwind(AssertUnwindSafe(|| customize(settings)))
-                .map_err(|payload| Error::panic("the settings of the HTTP client", &*payload))?;
+            settings = catch_panic(|| customize(settings))
+                .map_err(|message| Error::panic("the settings of the HTTP client", &message))?;
         }
         settings = settings.redirect(reqwest::redirect::Policy::none());
         let mut proxies = Proxies::None;

@@ -1,7 +1,6 @@
 //! The head of an answer, and the words of one that is an error.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime};
 
 use futures::TryStreamExt;
@@ -9,7 +8,7 @@ use reqwest::header::HeaderMap;
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
-use crate::error::{Error, RateLimitScope};
+use crate::error::{Error, RateLimitScope, catch_panic};
 use crate::http::{Body, Secret, masked, retry_after, used_up};
 
 /// How long the words of an error are waited for, once its status is known. The limits on the
@@ -37,8 +36,7 @@ pub(super) type Hook = dyn Fn(&ResponseHead<'_>) + Send + Sync;
 
 /// Runs a hook; a panic in it is an error of the turn.
 pub(super) fn run(hook: &Hook, head: &ResponseHead<'_>) -> Result<(), Error> {
-    catch_unwind(AssertUnwindSafe(|| hook(head)))
-        .map_err(|payload| Error::panic("the response hook", &*payload))
+    catch_panic(|| hook(head)).map_err(|message| Error::panic("the response hook", &message))
 }
 
 /// The head of an answer: what a server says before its body. No key is in it, whatever the server

@@ -1,7 +1,6 @@
 //! One request and its answer over HTTP: encode, send, decode.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -11,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::error::{AuthProblem, Error, ErrorKind};
+use crate::error::{AuthProblem, Error, ErrorKind, catch_panic};
 use crate::http::{
     Body, Connection, Endpoint, Header, HttpClient, Post, Response, Secret, Timeouts, is_secret,
     masked, was_closed,
@@ -477,8 +476,7 @@ impl<D: Decode + Unpin> TurnSource for OnItsWay<D> {
 
 /// Runs an encoder; a panic in it is an error of the turn.
 fn caught_encode<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(f))
-        .unwrap_or_else(|payload| Err(Error::panic("the encoder", &*payload)))
+    catch_panic(f).unwrap_or_else(|message| Err(Error::panic("the encoder", &message)))
 }
 
 /// Gives the body of an answer that is a stream, or the error that it is instead.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::error::Error;
+use crate::error::{Error, panic_message};
 use crate::item::History;
 use crate::session::refusal::{broken, refuse_empty};
 use crate::session::restore::Restored;
@@ -263,7 +263,7 @@ impl Drop for Doubting<'_> {
 /// What the store answers; its panic is an error.
 pub(super) async fn guarded<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let answered = AssertUnwindSafe(answer).catch_unwind().await;
-    answered.unwrap_or_else(|payload| Err(Error::panic("the store", &*payload)))
+    answered.unwrap_or_else(|payload| Err(Error::panic("the store", &panic_message(payload))))
 }
 
 impl fmt::Debug for Session {

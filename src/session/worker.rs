@@ -1,7 +1,6 @@
 //! A thread for work that blocks.
 
 use std::convert::Infallible;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::{fmt, mem};
 
 use futures::channel::oneshot;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, catch_panic};
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
@@ -60,8 +59,8 @@ impl<T: Send + 'static> Worker<T> {
     ) -> Result<R, Error> {
         let (answer, answered) = oneshot::channel();
         self.hand_over(Box::new(move |value| {
-            let result = catch_unwind(AssertUnwindSafe(|| job(value)));
-            let result = result.unwrap_or_else(|panic| Err(Error::panic("a store", &*panic)));
+            let result = catch_panic(|| job(value));
+            let result = result.unwrap_or_else(|message| Err(Error::panic("a store", &message)));
             // Nobody may be waiting for it any more.
             let _ = answer.send(result);
         }))?;

@@ -1,7 +1,6 @@
 //! From a streaming turn to the next step of the loop.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,7 +9,7 @@ use futures::Stream;
 use futures::stream::FusedStream;
 use pin_project::pin_project;
 
-use crate::error::Error;
+use crate::error::{Error, catch_panic};
 use crate::event::Event;
 use crate::stream::{Step, Steps};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
@@ -102,7 +101,7 @@ where
 
 /// Runs user code; a panic becomes an error. What panicked is dropped right after.
 fn caught<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| Error::panic("`then`", &*payload))
+    catch_panic(f).map_err(|message| Error::panic("`then`", &message))
 }
 
 impl<'a, T, Then, Fut, S> FusedStream for OnTurnComplete<'a, T, Then, Fut, S>

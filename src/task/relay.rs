@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -10,7 +9,7 @@ use std::task::{Context, Poll};
 use futures::stream::{BoxStream, StreamExt};
 use futures::task::AtomicWaker;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, catch_panic};
 
 /// So many items in a row, then other tasks have their turn.
 const ITEMS_A_POLL: usize = 64;
@@ -98,7 +97,7 @@ impl<T> Relay<T> {
                 Poll::Ready(None) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
             };
-            let polled = catch_unwind(AssertUnwindSafe(|| stream.poll_next_unpin(cx)));
+            let polled = catch_panic(|| stream.poll_next_unpin(cx));
             match polled {
                 Ok(Poll::Pending) => {
                     self.rest(stream, None);
@@ -109,8 +108,8 @@ impl<T> Relay<T> {
                     self.finish(Some(stream), None);
                     return Poll::Ready(());
                 }
-                Err(payload) => {
-                    self.finish(Some(stream), Some(Error::panic("the stream", &*payload)));
+                Err(message) => {
+                    self.finish(Some(stream), Some(Error::panic("the stream", &message)));
                     return Poll::Ready(());
                 }
             }
@@ -140,7 +139,7 @@ impl<T> Relay<T> {
     /// Drops the stream, and ends behind `error`.
     fn finish(&self, stream: Option<Source<T>>, error: Option<Error>) {
         // A panic in a `Drop` is no reason to keep the consumer waiting.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(stream)));
+        let _ = catch_panic(|| drop(stream));
         self.with(|state| {
             if !matches!(state.work, Work::Over) {
                 state.work = Work::Over;

@@ -1,10 +1,8 @@
 //! Whether a call may begin.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use serde::de::IgnoredAny;
 
-use crate::error::Error;
+use crate::error::{Error, catch_panic};
 use crate::item::{ResultKind, ToolCall, clipped};
 use crate::tool::pass::guarded;
 use crate::tool::running::{panicked, unfit};
@@ -143,9 +141,9 @@ pub(super) fn fits(tool: &Tool, call: &ToolCall) -> Result<(), Misfit> {
     if !arguments.starts_with('{') {
         return Err(Misfit::Arguments("not a JSON object".to_owned()));
     }
-    match catch_unwind(AssertUnwindSafe(|| tool.handler().check(arguments))) {
+    match catch_panic(|| tool.handler().check(arguments)) {
         Ok(fits) => fits.map_err(|why| Misfit::Arguments(reason(why))),
-        Err(payload) => Err(Misfit::Panic(reason(panicked(&*payload)))),
+        Err(message) => Err(Misfit::Panic(reason(panicked(&message)))),
     }
 }
 

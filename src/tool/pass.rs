@@ -1,14 +1,13 @@
 //! How a call passes the gate.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::error::{Error, ErrorKind, panic_message};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::ToolEvent;
 use crate::item::{Json, ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, Misfit, fits};
@@ -265,8 +264,6 @@ pub(crate) fn redact_all(
 
 /// Calls the gate. Its panic is an error.
 pub(super) fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
-        let message = format!("the gate panicked: {}", panic_message(&*payload));
-        Error::new(ErrorKind::Hook, message)
-    })
+    catch_panic(f)
+        .map_err(|message| Error::new(ErrorKind::Hook, format!("the gate panicked: {message}")))
 }

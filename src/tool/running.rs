@@ -1,7 +1,6 @@
 //! One call while it runs.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +10,7 @@ use futures::Stream;
 use futures::stream::StreamExt;
 
 use crate::env::{Ring, TimeLimit};
-use crate::error::panic_message;
+use crate::error::catch_panic;
 use crate::event::ToolEvent;
 use crate::item::{Content, ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, reason};
@@ -51,8 +50,7 @@ impl Running {
         let Candidate { at, call, tool } = candidate;
         let record = context.record();
         let handler = tool.handler();
-        let called =
-            catch_unwind(AssertUnwindSafe(|| handler.call(call.arguments_or_empty(), context)));
+        let called = catch_panic(|| handler.call(call.arguments_or_empty(), context));
         let (kind, why) = match called {
             Ok(Ok(updates)) => {
                 let timer = limit.map(Timer::new);
@@ -67,7 +65,7 @@ impl Running {
                 });
             }
             Ok(Err(why)) => (ResultKind::InvalidArguments, unfit(call, &reason(why))),
-            Err(payload) => (ResultKind::Panic, panicked(&*payload)),
+            Err(message) => (ResultKind::Panic, panicked(&message)),
         };
         record.cancel();
         Err(ToolResult::answering(call, kind, why).with_report(record.take()))
@@ -100,7 +98,7 @@ impl Running {
         let polled = match &self.timer {
             // It had more to tell when its time was over, and that was given out.
             Some(timer) if timer.has_rung() => return Poll::Ready(Some(self.time_out())),
-            _ => catch_unwind(AssertUnwindSafe(|| updates.poll_next_unpin(cx))),
+            _ => catch_panic(|| updates.poll_next_unpin(cx)),
         };
         if let (Some(timer), Ok(Poll::Ready(_))) = (&mut self.timer, &polled) {
             timer.look();
@@ -129,7 +127,7 @@ impl Running {
             Ok(Poll::Ready(None)) => {
                 (ResultKind::Error, "Error: the tool ended without a result.".into())
             }
-            Err(payload) => (ResultKind::Panic, panicked(&*payload).into()),
+            Err(message) => (ResultKind::Panic, panicked(&message).into()),
         };
         Poll::Ready(Some(self.end(kind, content)))
     }
@@ -162,7 +160,7 @@ impl Running {
     fn drop_updates(&mut self) {
         self.record.cancel();
         let updates = self.updates.take();
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(updates)));
+        let _ = catch_panic(|| drop(updates));
         self.slot = None;
     }
 }
@@ -203,6 +201,6 @@ pub(super) fn unfit(call: &ToolCall, why: &str) -> String {
     )
 }
 
-pub(super) fn panicked(payload: &(dyn Any + Send)) -> String {
-    format!("Error: the tool panicked: {}", panic_message(payload))
+pub(super) fn panicked(message: &str) -> String {
+    format!("Error: the tool panicked: {message}")
 }

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::env::TimeLimit;
+use crate::error::catch_panic;
 use crate::http::Timeouts;
 use crate::item::{History, ToolCall, ToolResult};
 use crate::request::ToolSpec;
@@ -251,9 +251,10 @@ impl Toolkit {
         if result.content.text_len() <= self.clipped_at {
             return result;
         }
-        let kept = self.keep_whole.as_deref().and_then(|keep| {
-            catch_unwind(AssertUnwindSafe(|| keep(call, &result))).unwrap_or_default()
-        });
+        let kept = self
+            .keep_whole
+            .as_deref()
+            .and_then(|keep| catch_panic(|| keep(call, &result)).unwrap_or_default());
         if let Some(clipped) = result.content.clipped(self.clipped_at, kept.as_deref()) {
             result.content = clipped;
         }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::json;
+use turnstream::agent::hook::BeforeTool;
 use turnstream::agent::{Budget, Parts, Pool, State, Target, body, hook};
 use turnstream::event::{BudgetKind, Reason, Transition};
-use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::provider::{Piece, Provider, Reply, Scripted, from_stream};
 use turnstream::request::ToolChoice;
 use turnstream::stream::{Step, TurnStream};
 use turnstream::tool::Tool;
@@ -20,7 +21,7 @@ use turnstream::{
 };
 
 use crate::support::runs::keep;
-use crate::support::tools::constant;
+use crate::support::tools::{constant, spec};
 
 fn tool() -> Tool {
     constant("t", "done")
@@ -353,4 +354,44 @@ fn a_reply_that_could_not_be_read_is_corrected_and_the_third_in_a_row_ends() {
     let agent = Agent::new(model).with_fallback(Scripted::new(["fine"]));
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 4));
+}
+
+/// Panics when it is dropped.
+struct DropBomb;
+
+impl Drop for DropBomb {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+fn explode<T>() -> T {
+    std::panic::panic_any(DropBomb)
+}
+
+#[test]
+fn what_code_panics_with_may_panic_in_its_own_drop_and_the_run_has_its_one_ending() {
+    let calls = || Scripted::new([Reply::new().call("t", json!({})), Reply::text("done")]);
+    let tool = |run: fn() -> &'static str| Tool::raw(spec("t"), move |_, _| async move { run() });
+    let agents = [
+        Agent::new(calls()).with_tools([tool(explode).unwrap()]),
+        Agent::new(calls()).with_tools([Tool::raw(spec("t"), |_, _| {
+            explode::<()>();
+            async { "never" }
+        })
+        .unwrap()]),
+        Agent::new(Scripted::new(["hi"])).with_validation(|_| explode::<Result<(), String>>()),
+        Agent::new(calls())
+            .with_tools([tool(|| "fine").unwrap()])
+            .with_hook(hook::before_tool(|_, _| async { explode::<BeforeTool>() })),
+        Agent::new(from_stream("bomb", move |_| {
+            stream::once(async { explode::<Result<Piece, Error>>() })
+        })),
+    ];
+    for agent in agents {
+        let (events, outcome) = pull(agent.with_max_turns(2).run("go"), |_, _| {});
+        assert!(events.iter().filter(|event| event.finished().is_some()).count() == 1);
+        let shown = format!("{:?} {:?}", outcome.error, outcome.new_items);
+        assert!(shown.contains("panicked: no message"), "{shown}");
+    }
 }

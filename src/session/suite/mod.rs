@@ -25,8 +25,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::FutureExt;
+use futures::channel::oneshot;
 use futures::future::join_all;
 use serde_json::json;
+use tokio::runtime::{Builder, Handle};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, Json, ProviderData};
@@ -437,17 +439,24 @@ pub async fn a_dropped_append_is_written_whole_or_not_at_all<S: Store>(make: imp
     assert_eq!(all(&store, "s").await, numbered(0..version + 1));
 }
 
-/// A store in an `Arc` works from any thread, without a runtime if it needs none.
+/// A store in an `Arc` works from any thread.
 pub async fn clones_of_a_shared_store_work_from_any_thread<S: Store + 'static>(
     make: impl Fn() -> S,
 ) {
     let store: Arc<dyn Store> = Arc::new(make());
     let other = Arc::clone(&store);
-    // No runtime is needed for it.
+    let runtime = Handle::try_current();
+    let (answer, answered) = oneshot::channel();
+    // The runtime of the caller, if there is one, goes on meanwhile: the store may need it.
     let there = std::thread::spawn(move || {
-        futures::executor::block_on(other.append("s", 0, numbered(0..2)))
+        let appending = other.append("s", 0, numbered(0..2));
+        let _ = answer.send(match runtime {
+            Ok(runtime) => runtime.block_on(appending),
+            Err(_) => Builder::new_current_thread().build().unwrap().block_on(appending),
+        });
     });
-    assert_eq!(there.join().unwrap().unwrap(), 2);
+    assert_eq!(answered.await.unwrap().unwrap(), 2);
+    there.join().unwrap();
     assert_eq!(all(&*store, "s").await, numbered(0..2));
 }
 

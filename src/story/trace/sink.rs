@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::error::{Error, ErrorKind, panic_message};
+use crate::error::{Error, ErrorKind, catch_panic};
 use crate::story::trace::TraceEvent;
 
 /// The writers, and what went wrong first.
@@ -35,8 +34,8 @@ impl Sink {
     }
 
     fn attempt(&mut self, write: impl FnOnce() -> io::Result<()>) -> bool {
-        let written = catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|payload| {
-            Err(io::Error::other(format!("the writer panicked: {}", panic_message(&*payload))))
+        let written = catch_panic(write).unwrap_or_else(|message| {
+            Err(io::Error::other(format!("the writer panicked: {message}")))
         });
         let Err(error) = written else { return true };
         let message = format!("the trace cannot be written: {error}");

@@ -1,9 +1,7 @@
 //! One connection: reads a request, asks the handler, sends the answer, and again.
 
-use std::any::Any;
 use std::future::pending;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -12,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::ReadHalf;
 use tokio::time::{sleep, timeout};
 
+use crate::error::catch_panic;
 use crate::testing::http::decode::{BadRequest, Decoded, Decoder, HEAD_LIMIT};
 use crate::testing::http::log::Log;
 use crate::testing::http::request::HttpRequest;
@@ -96,18 +95,9 @@ async fn receive(stream: &mut TcpStream, decoder: &mut Decoder) -> io::Result<Re
 /// Calls the handler. If it panics, the panic is the answer.
 fn ask(handler: &Handler, request: HttpRequest) -> HttpResponse {
     // What the handler leaves half done is its own; nothing of ours is in its reach.
-    catch_unwind(AssertUnwindSafe(|| handler(request))).unwrap_or_else(|panic| {
-        let reason = panic_message(&*panic);
-        HttpResponse::text(500, format!("the handler panicked: {reason}"))
+    catch_panic(|| handler(request)).unwrap_or_else(|message| {
+        HttpResponse::text(500, format!("the handler panicked: {message}"))
     })
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
-        (Some(message), _) => message,
-        (_, Some(message)) => message,
-        (None, None) => "no message",
-    }
 }
 
 /// How an answer ended.
