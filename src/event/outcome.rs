@@ -111,7 +111,8 @@ impl Outcome {
             | Reason::Blocked
             | Reason::Unproven
             | Reason::ProviderError
-            | Reason::HookError => Err(unfinished()),
+            | Reason::HookError
+            | Reason::Other => Err(unfinished()),
         }
     }
 
@@ -151,6 +152,7 @@ impl Outcome {
             Reason::Unproven => "there is no evidence",
             Reason::ProviderError => "the model could not be reached",
             Reason::HookError => "a hook failed",
+            Reason::Other => "for a reason that this version does not know",
         };
         let partial = if self.partial { " — this result is partial" } else { "" };
         let stamp = match &self.error {
@@ -252,6 +254,8 @@ enum ReasonOnWire {
     Unproven,
     ProviderError,
     HookError,
+    #[serde(other)]
+    Other,
 }
 
 /// Writes the two directions between the reasons in one place.
@@ -292,6 +296,7 @@ same_names!(
     Unproven,
     ProviderError,
     HookError,
+    Other,
 );
 
 impl From<OutcomeOnWire> for Outcome {

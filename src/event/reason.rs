@@ -46,16 +46,19 @@ pub enum Reason {
     ProviderError,
     /// A hook or a validation failed.
     HookError,
+    /// A reason of a later version. No run of this one ends for it.
+    Other,
 }
 
 /// Where a run was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Before or while the model spoke.
-    Streaming,
     /// While tools were due or running.
     Tools,
+    /// Before or while the model spoke. A phase of a later version is read as this.
+    #[serde(other)]
+    Streaming,
 }
 
 impl Reason {
@@ -79,6 +82,7 @@ impl Reason {
             Self::Unproven => "unproven",
             Self::ProviderError => "provider_error",
             Self::HookError => "hook_error",
+            Self::Other => "other",
         }
     }
 
@@ -109,7 +113,8 @@ impl Reason {
             | Self::Incomplete
             | Self::Pending
             | Self::ProviderError
-            | Self::HookError => true,
+            | Self::HookError
+            | Self::Other => true,
         }
     }
 }

@@ -11,7 +11,7 @@ use futures::executor::block_on;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use serde_json::json;
 use turnstream::agent::Limits;
-use turnstream::event::{AppendedWhy, Reason, ToolEvent};
+use turnstream::event::{AppendedWhy, Phase, Reason, ToolEvent};
 use turnstream::item::{Mark, ResultKind, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{Step, TurnSource, TurnStream, loop_stream, seal};
@@ -361,4 +361,13 @@ fn what_a_later_version_adds_is_read_as_far_as_it_is_known() {
     let nested = r#"{"type":"nested","call_id":"c","name":"n","event":{"type":"later"}}"#;
     assert_eq!(read(nested), Event::Unknown);
     assert!(serde_json::from_str::<Event>(r#"{"type":"continued","reason":"boredom"}"#).is_ok());
+    let finished = read(r#"{"type":"finished","outcome":{"reason":"boredom","text":"so"}}"#);
+    let outcome = finished.finished().unwrap();
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Other, "so"));
+    assert!(outcome.clone().into_result().is_err(), "it is not taken for completed");
+    let written = serde_json::to_string(&finished).unwrap();
+    assert_eq!(read(&written), finished);
+    let interrupted =
+        read(r#"{"type":"finished","outcome":{"reason":"interrupted","phase":"dreaming"}}"#);
+    assert_eq!(interrupted.finished().unwrap().reason, Reason::Interrupted(Phase::Streaming));
 }

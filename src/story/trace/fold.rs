@@ -251,7 +251,8 @@ impl Fold {
             | Reason::Budget
             | Reason::Incomplete
             | Reason::ProviderError
-            | Reason::HookError => result.why.clone_from(&outcome.why),
+            | Reason::HookError
+            | Reason::Other => result.why.clone_from(&outcome.why),
         }
         // An attempt that broke off is told of nowhere else.
         self.run.used.usage = outcome.usage;
