@@ -11,6 +11,7 @@ mod body;
 mod client;
 mod date;
 mod deadline;
+mod mask;
 #[cfg(feature = "http")]
 mod proxy;
 #[cfg(feature = "http")]

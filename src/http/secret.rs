@@ -3,6 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(feature = "http")]
+use crate::http::mask::base64;
+use crate::http::mask::places_of;
+
 /// A key. `Debug` does not show it, and it is taken out of whatever a server echoes.
 ///
 /// ```
@@ -15,10 +19,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Secret(Arc<str>);
 
-/// Shorter ones are no keys, and taking them out of a text would only garble it.
-const SHORTEST: usize = 4;
-
-/// Stands for a key, and for what a long text was cut off behind.
+/// Stands for a key.
 const MASK: &str = "…";
 
 impl Secret {
@@ -37,17 +38,24 @@ impl Secret {
         self.0.is_empty()
     }
 
-    /// Takes the key out of a text, also its beginning where the text was cut off with `…`.
+    /// Takes the key out of a text, also where it is encoded, escaped, in another case, broken over
+    /// lines, or cut off with dots or asterisks. Keys of less than four bytes are left in.
     pub fn masked(&self, text: &str) -> String {
-        if self.0.len() < SHORTEST {
-            return text.to_owned();
+        let mut shown = String::with_capacity(text.len());
+        let mut end = 0;
+        for place in places_of(&self.0, text) {
+            // The one before it may have ended in the middle of this one.
+            if place.end <= end {
+                continue;
+            }
+            if place.start >= end {
+                shown.push_str(&text[end..place.start]);
+                shown.push_str(MASK);
+            }
+            end = place.end;
         }
-        let text = without(text, &self.0);
-        let encoded = percent_encoded(&self.0);
-        match encoded == *self.0 {
-            true => text,
-            false => without(&without(&text, &encoded), &encoded.to_lowercase()),
-        }
+        shown.push_str(&text[end..]);
+        shown
     }
 }
 
@@ -55,26 +63,6 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
-}
-
-/// Takes a key out of a text, and what there is of it where the text was cut off.
-fn without(text: &str, key: &str) -> String {
-    let text = text.replace(key, MASK);
-    if !text.contains(MASK) {
-        return text;
-    }
-    let beginnings = (SHORTEST..key.len()).rev().filter_map(|len| key.get(..len));
-    let beginnings: Vec<&str> = beginnings.collect();
-    let shown = text.split(MASK).map(|piece| {
-        let cut = beginnings.iter().find_map(|beginning| piece.strip_suffix(beginning));
-        cut.unwrap_or(piece)
-    });
-    let mut shown: Vec<&str> = shown.collect();
-    // Nothing was cut off behind the last piece.
-    if let (Some(last), Some(whole)) = (shown.last_mut(), text.rsplit(MASK).next()) {
-        *last = whole;
-    }
-    shown.join(MASK)
 }
 
 /// Takes all secrets out of a text.
@@ -86,17 +74,7 @@ pub(crate) fn masked(secrets: &[Secret], text: &str) -> String {
 /// How a user name and a password travel: `user:password` in base64 (RFC 7617).
 #[cfg(feature = "http")]
 pub(super) fn basic(user: &str, password: &str) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for three in format!("{user}:{password}").as_bytes().chunks(3) {
-        let bits = (0..3)
-            .fold(0, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or_default()));
-        for at in 0..=three.len() {
-            out.push(char::from(LETTERS[(bits >> (18 - 6 * at) & 63) as usize]));
-        }
-    }
-    // Without the `=` at its end, which may be left out or written otherwise.
-    out
+    base64(format!("{user}:{password}").as_bytes())
 }
 
 /// A text with its `%XX` read; what is none stays.
@@ -119,19 +97,6 @@ pub(super) fn percent_decoded(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn percent_encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(char::from(byte));
-            }
-            _ => out.extend(format!("%{byte:02X}").chars()),
-        }
-    }
-    out
 }
 
 #[cfg(all(test, feature = "http"))]
