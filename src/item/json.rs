@@ -64,6 +64,38 @@ impl Json {
     }
 }
 
+impl Json {
+    /// The same value, but that arrays and objects that are nested deeper than 64 levels are strings
+    /// which hold their JSON. An event has levels of its own, one more for each sub-agent, and what is
+    /// written is to be read again.
+    pub(crate) fn flattened(self) -> Self {
+        const MAX_DEPTH: usize = 64;
+        if depth(&self.0) <= MAX_DEPTH {
+            return self;
+        }
+        let mut out = String::new();
+        let (mut level, mut from) = (0, 0);
+        for (at, bracket) in brackets(&self.0) {
+            if matches!(bracket, b'[' | b'{') {
+                level += 1;
+                if level == MAX_DEPTH + 1 {
+                    out.push_str(&self.0[from..at]);
+                    from = at;
+                }
+            } else {
+                if level == MAX_DEPTH + 1 {
+                    let deep = &self.0[from..=at];
+                    out.push_str(&serde_json::Value::from(deep).to_string());
+                    from = at + 1;
+                }
+                level -= 1;
+            }
+        }
+        out.push_str(&self.0[from..]);
+        Self(out.into())
+    }
+}
+
 /// Reads a JSON text as a type, or says what does not fit, and where.
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_str(text);
@@ -220,21 +252,31 @@ impl<'de> Visitor<'de> for Transcribe<'_> {
 /// How deep arrays and objects of a JSON text stand inside one another.
 pub(crate) fn depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
+    for (_, bracket) in brackets(json) {
+        match bracket {
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            _ => depth = depth.saturating_sub(1),
+        }
+    }
+    deepest
+}
+
+/// The brackets of arrays and objects of a JSON text, with their places.
+fn brackets(json: &str) -> impl Iterator<Item = (usize, u8)> {
     let (mut quoted, mut escaped) = (false, false);
-    for byte in json.bytes() {
+    json.bytes().enumerate().filter(move |(_, byte)| {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = quoted,
             b'"' => quoted = !quoted,
-            b'[' | b'{' if !quoted => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
+            b'[' | b'{' | b']' | b'}' => return !quoted,
             _ => {}
         }
-    }
-    deepest
+        false
+    })
 }
 
 #[cfg(test)]
@@ -270,6 +312,25 @@ mod tests {
         let json = Json::parse(r#"{"a":[1,{"b":false}]}"#).unwrap();
         let value = serde_json::to_value(&json).unwrap();
         assert_eq!(Json::deserialize(value).unwrap(), json);
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_a_string() {
+        let nested = |levels| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        let json = |text: String| Json(text.into());
+        assert_eq!(json(nested(64)).flattened().as_str(), nested(64));
+        let text = format!(r#"{{"a":"[{{","b":{},"c":[{}]}}"#, nested(64), nested(70));
+        let flat = json(text).flattened();
+        let value: serde_json::Value = flat.get().unwrap();
+        let inside = |mut value: &serde_json::Value| {
+            while let Some(inner) = value.get(0) {
+                value = inner;
+            }
+            value.clone()
+        };
+        assert_eq!(inside(&value["b"]), serde_json::json!("[1]"));
+        assert_eq!(inside(&value["c"]), serde_json::json!(nested(8)));
+        assert_eq!((&value["a"], depth(flat.as_str())), (&serde_json::json!("[{"), 64));
     }
 
     #[test]

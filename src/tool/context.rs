@@ -117,10 +117,11 @@ impl ToolContext {
         self.record.with(|report| report.side_effects.push(effect));
     }
 
-    /// Puts on record what proves something. A value that is no JSON is kept as `null`.
+    /// Puts on record what proves something. A value that is no JSON is kept as `null`, and what is
+    /// nested deeper than 64 levels as a string.
     pub fn evidence(&self, evidence: impl Serialize) {
         let json = Json::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
-        self.record.with(|report| report.evidence.push(json));
+        self.record.with(|report| report.evidence.push(json.flattened()));
     }
 
     /// What was put on record and is in no result yet.

@@ -115,7 +115,8 @@ impl Running {
             }
             Ok(Poll::Ready(Some(Update::Progress(data)))) => {
                 let (call_id, name) = (call_id.clone(), name.clone());
-                let event = ToolEvent::Progress { call_id, name, data };
+                // It is written with the event, and read again.
+                let event = ToolEvent::Progress { call_id, name, data: data.flattened() };
                 return Poll::Ready(Some(Said::Event(event)));
             }
             Ok(Poll::Ready(Some(Update::Nested(event)))) => {

@@ -10,7 +10,7 @@ use turnstream::agent::Limits;
 use turnstream::event::Reason;
 use turnstream::item::{Item, ResultKind};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, ToolContext, ToolOutput};
+use turnstream::tool::{Tool, ToolContext, ToolOutput, Update};
 use turnstream::{Agent, Event, Outcome};
 
 use crate::support::tools::spec;
@@ -39,7 +39,7 @@ fn as_tool(agent: Agent) -> Tool {
 
 /// A tool that runs an agent itself, and passes on the data of its run.
 fn by_hand(agent: Agent) -> Tool {
-    let run = move |_, cx: ToolContext| {
+    let run = move |_: serde_json::Value, cx: ToolContext| {
         let run = agent.run("go").with_data(cx.run_data().clone());
         async move { ToolOutput::ok(run.outcome().await.text) }
     };
@@ -116,4 +116,26 @@ fn thirty_sub_agents_inside_one_another_fit_a_stack_of_two_mib() {
     };
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(deep).unwrap();
     thread.join().unwrap();
+}
+
+#[test]
+fn evidence_and_progress_of_any_depth_are_read_back_from_the_events_of_a_tower() {
+    let deep = (0..500).fold(json!("bottom"), |inner, _| json!([inner]));
+    let tool = Tool::typed_streaming(spec("sub"), {
+        move |_: serde_json::Value, cx: ToolContext| {
+            cx.evidence(&deep);
+            let progress = Update::progress(&deep);
+            futures::stream::iter([progress, Update::output("done")])
+        }
+    });
+    let bottom = Agent::new(delegating()).with_tools([tool.unwrap()]);
+    let agent =
+        (0..8).fold(bottom, |below, _| Agent::new(delegating()).with_tools([as_tool(below)]));
+    let mut run = agent.run("go");
+    while let Some(event) = block_on(run.next()) {
+        let event = event.unwrap();
+        let line = serde_json::to_string(&event).unwrap();
+        let read: Event = serde_json::from_str(&line).expect("it reads back");
+        assert_eq!(serde_json::to_string(&read).unwrap(), line);
+    }
 }
