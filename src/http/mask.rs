@@ -109,7 +109,7 @@ impl Pattern<'_> {
         };
         let first = *text.get(at)?;
         let is_percent = wanted == b'%' && text[at..].starts_with(b"%25");
-        if is(first) && !(is_percent && !follows.starts_with(b"25")) {
+        if is(first) && (!is_percent || follows.starts_with(b"25")) {
             return Some(at + 1);
         }
         match first {

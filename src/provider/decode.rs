@@ -184,13 +184,8 @@ where
                             return Poll::Ready(Some(Ok(())));
                         }
                         Ok(Heard::More) => {
-                            *this.silent = this.silent.saturating_add(bytes);
-                            if *this.silent > MAX_SILENT_BYTES {
-                                let message = format!(
-                                    "the answer has more than {MAX_SILENT_BYTES} bytes that say nothing"
-                                );
-                                let error = Error::new(ErrorKind::TooLarge, message);
-                                return Poll::Ready(Some(Err(error)));
+                            if let Err(too_large) = count_silent(this.silent, bytes) {
+                                return Poll::Ready(Some(Err(too_large)));
                             }
                         }
                         Ok(Heard::LastWord) => {
@@ -247,6 +242,16 @@ where
             }
         }
     }
+}
+
+/// Counts a frame that gave no event.
+fn count_silent(silent: &mut usize, bytes: usize) -> Result<(), Error> {
+    *silent = silent.saturating_add(bytes);
+    if *silent <= MAX_SILENT_BYTES {
+        return Ok(());
+    }
+    let message = format!("the answer has more than {MAX_SILENT_BYTES} bytes that say nothing");
+    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 /// The next piece of the body, or the error of having waited for it too long.

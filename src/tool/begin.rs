@@ -73,9 +73,7 @@ impl ToolRun {
             let why = format!("There is no tool `{name}`. {}", self.kit.names());
             return Err((ResultKind::UnknownTool, why));
         };
-        if self.refuses_agents && tool.runs_agents() {
-            let why = "Denied: sub-agents run inside one another as deep as they may. Do it yourself, \
-                 with the other tools, or answer with what you have.";
+        if let Some(why) = self.agent_refusal.filter(|_| tool.runs_agents()) {
             return Err((ResultKind::Denied, why.to_owned()));
         }
         Ok(tool.clone())

@@ -23,6 +23,10 @@ use crate::tool::running::{Running, Said};
 use crate::tool::{Gate, RunData, Tool, ToolContext, Toolkit};
 use crate::turn::Turn;
 
+/// What a call of a sub-agent is answered with where none may run any more.
+const TOO_DEEP: &str = "Denied: sub-agents run inside one another as deep as they may. Do it \
+     yourself, with the other tools, or answer with what you have.";
+
 /// How many calls may start.
 pub(super) struct Limit {
     pub(super) left: u32,
@@ -61,8 +65,8 @@ pub struct ToolRun {
     pub(super) limit: Option<Limit>,
     pub(super) gate: Option<Box<dyn Gate>>,
     data: RunData,
-    /// No sub-agent may run in this one.
-    pub(super) refuses_agents: bool,
+    /// Why no sub-agent may run in this one, if none may.
+    pub(super) agent_refusal: Option<&'static str>,
     /// Those that nobody looked at yet, in call order, with their places in it.
     queue: VecDeque<(usize, ToolCall)>,
     /// The one that the gate is being asked about.
@@ -103,7 +107,7 @@ impl ToolRun {
             limit: None,
             gate: None,
             data: RunData::new(),
-            refuses_agents: false,
+            agent_refusal: None,
             queue,
             asking: None,
             waiting: Vec::new(),
@@ -140,7 +144,7 @@ impl ToolRun {
 
     /// Denies calls of tools that [run agents](Tool::runs_agents).
     pub(crate) fn refusing_agents(mut self) -> Self {
-        self.refuses_agents = true;
+        self.agent_refusal = Some(TOO_DEEP);
         self
     }
 

@@ -28,17 +28,18 @@ fn limits(max_depth: u32) -> Limits {
 }
 
 /// An agent above this many levels of sub-agents, each of which is made a tool by `tool`.
-fn tower(levels: usize, tool: fn(Agent) -> Tool) -> Agent {
+fn tower(levels: usize, tool: fn(&Agent) -> Tool) -> Agent {
     let deepest = Agent::new(Scripted::function(|_, _| Reply::text("deepest")));
-    (0..levels).fold(deepest, |below, _| Agent::new(delegating()).with_tools([tool(below)]))
+    (0..levels).fold(deepest, |below, _| Agent::new(delegating()).with_tools([tool(&below)]))
 }
 
-fn as_tool(agent: Agent) -> Tool {
+fn as_tool(agent: &Agent) -> Tool {
     agent.as_tool("sub", "Goes deeper").unwrap()
 }
 
 /// A tool that runs an agent itself, and passes on the data of its run.
-fn by_hand(agent: Agent) -> Tool {
+fn by_hand(agent: &Agent) -> Tool {
+    let agent = agent.clone();
     let run = move |_: serde_json::Value, cx: ToolContext| {
         let run = agent.run("go").with_data(cx.run_data().clone());
         async move { ToolOutput::ok(run.outcome().await.text) }
@@ -99,7 +100,7 @@ fn a_denied_sub_agent_is_not_started_and_other_tools_still_run() {
     let below = Scripted::new(Vec::<Reply>::new());
     let batch = Reply::new().call("sub", json!({ "prompt": "go" })).call("other", json!({}));
     let agent = Agent::new(Scripted::new([batch, Reply::text("done")]))
-        .with_tools([as_tool(Agent::new(below.clone())), other.unwrap()])
+        .with_tools([as_tool(&Agent::new(below.clone())), other.unwrap()])
         .with_limits(limits(0));
     let (_, outcome) = run(&agent);
     let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
@@ -130,7 +131,7 @@ fn evidence_and_progress_of_any_depth_are_read_back_from_the_events_of_a_tower()
     });
     let bottom = Agent::new(delegating()).with_tools([tool.unwrap()]);
     let agent =
-        (0..8).fold(bottom, |below, _| Agent::new(delegating()).with_tools([as_tool(below)]));
+        (0..8).fold(bottom, |below, _| Agent::new(delegating()).with_tools([as_tool(&below)]));
     let mut run = agent.run("go");
     while let Some(event) = block_on(run.next()) {
         let event = event.unwrap();

@@ -164,13 +164,15 @@ fn a_turn_of_more_items_than_any_model_writes_is_too_large() {
 
 #[test]
 fn a_turn_of_more_bytes_than_its_limit_is_too_large() {
+    type Push<'a> = dyn Fn(&mut TurnBuilder, u32) + 'a;
+
     let data = |n: usize| ProviderData {
         provider: "p".to_owned(),
         model: "m".to_owned(),
         value: serde_json::Value::from("x".repeat(n)).into(),
     };
     let delta = || TurnEvent::TextDelta { index: 0, text: "x".repeat(10).into() };
-    let pieces: [&dyn Fn(&mut TurnBuilder, u32); 9] = [
+    let pieces: [&Push<'_>; 9] = [
         &|turn, _| turn.text(0, &"x".repeat(10)),
         &|turn, _| turn.refusal(0, &"x".repeat(10)),
         &|turn, _| turn.reasoning(0, &"x".repeat(10), ReasoningKind::Trace),
