@@ -170,13 +170,8 @@ where
                     // closes an answer that broke off as if it had come to its end.
                     let is_half =
                         ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
-                    let tells_of_error = frame.event == "error" && !frame.data.trim().is_empty();
-                    let heard = match tells_of_error {
-                        true => Err(failure::in_stream(frame.data)),
-                        false => this.decoder.frame(frame, turn),
-                    };
                     let bytes = frame.data.len();
-                    match heard {
+                    match read(this.decoder, frame, turn) {
                         Ok(Heard::More) if turn.has_events() || turn.is_over() => {
                             if turn.has_output() {
                                 this.patience.heard();
@@ -252,6 +247,18 @@ fn count_silent(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     }
     let message = format!("the answer has more than {MAX_SILENT_BYTES} bytes that say nothing");
     Err(Error::new(ErrorKind::TooLarge, message))
+}
+
+/// Hands a frame to the decoder, unless it tells of an error.
+fn read(
+    decoder: &mut impl Decode,
+    frame: Frame<'_>,
+    turn: &mut TurnBuilder,
+) -> Result<Heard, Error> {
+    match frame.event == "error" && !frame.data.trim().is_empty() {
+        true => Err(failure::in_stream(frame.data)),
+        false => decoder.frame(frame, turn),
+    }
 }
 
 /// The next piece of the body, or the error of having waited for it too long.
