@@ -50,8 +50,8 @@ async fn main() -> Result<(), Error> {
 /// Dropping the stream drops the request, the hooks and the tools that run.
 fn body(
     parts: Parts,
-    mut state: Box<State>,
-) -> impl Stream<Item = Result<Step<Event, Box<State>>, Error>> + Send {
+    mut state: State,
+) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     try_stream! {
         // A run that resumes pending calls has its turn already.
         let said = if state.resuming.is_some() {

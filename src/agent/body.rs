@@ -18,8 +18,8 @@ use crate::turn::PartialTurn;
 /// Dropping the stream drops the request, the hooks and the tools that run.
 pub fn body(
     parts: Parts,
-    mut state: Box<State>,
-) -> impl Stream<Item = Result<Step<Event, Box<State>>, Error>> + Send {
+    mut state: State,
+) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     try_stream! {
         // A run that resumes pending calls has its turn already.
         let said = if state.resuming.is_some() {

@@ -214,8 +214,8 @@ impl Agent {
         input: impl Into<Input>,
     ) -> Run
     where
-        B: FnMut(Parts, Box<State>) -> St + Send + 'static,
-        St: Stream<Item = Result<Step<Event, Box<State>>, Error>> + Send + 'static,
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let history = history.into().settled();
         Run::new(self.clone(), Begin { history, input: input.into(), resuming: None }, body)

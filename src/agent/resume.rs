@@ -92,8 +92,8 @@ impl Agent {
         verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>,
     ) -> Result<Run, Error>
     where
-        B: FnMut(Parts, Box<State>) -> St + Send + 'static,
-        St: Stream<Item = Result<Step<Event, Box<State>>, Error>> + Send + 'static,
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let history = history.into();
         // Finds what cannot be resumed at all.

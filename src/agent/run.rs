@@ -64,7 +64,7 @@ pub struct Run {
     input: Option<Event>,
     /// `None` once the loop is over; dropped before the ending is given.
     events: Option<Pin<Box<dyn Laps>>>,
-    state: StateCell<Box<State>>,
+    state: StateCell<State>,
     deadline: RunDeadline,
     /// `Some` from when only the time for a last turn is left, until that turn begins: the calls
     /// that were dropped get their results.
@@ -90,15 +90,15 @@ struct Close {
 
 /// The loop of a run, which can drop its body and begin again.
 trait Laps: Stream<Item = Result<Event, Error>> + Send {
-    fn begin_anew(self: Pin<&mut Self>, state: Box<State>);
+    fn begin_anew(self: Pin<&mut Self>, state: State);
 }
 
-impl<F, St> Laps for LoopWithState<F, St, Box<State>>
+impl<F, St> Laps for LoopWithState<F, St, State>
 where
-    F: FnMut(Box<State>) -> St + Send,
-    St: Stream<Item = Result<Step<Event, Box<State>>, Error>> + Send,
+    F: FnMut(State) -> St + Send,
+    St: Stream<Item = Result<Step<Event, State>, Error>> + Send,
 {
-    fn begin_anew(self: Pin<&mut Self>, state: Box<State>) {
+    fn begin_anew(self: Pin<&mut Self>, state: State) {
         Self::begin_anew(self, state);
     }
 }
@@ -106,8 +106,8 @@ where
 impl Run {
     pub(super) fn new<B, St>(agent: Agent, begin: Begin, mut body: B) -> Self
     where
-        B: FnMut(Parts, Box<State>) -> St + Send + 'static,
-        St: Stream<Item = Result<Step<Event, Box<State>>, Error>> + Send + 'static,
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let Begin { mut history, input: Input(items), resuming } = begin;
         let journal = Journal::new(history.clone());
@@ -126,7 +126,7 @@ impl Run {
         });
         let handle = RunHandle { control: Arc::default(), journal, ids };
         let parts = Parts::new(Arc::new(agent), handle, tape);
-        let state = Box::new(State { standing, resuming, ..State::new(history) });
+        let state = State { standing, resuming, ..State::new(history) };
         let given = parts.clone();
         let (events, state) = loop_with_state(state, move |state| body(given.clone(), state));
         let events: Option<Pin<Box<dyn Laps>>> = Some(Box::pin(events));
@@ -413,10 +413,10 @@ impl Run {
         let state = self.state.get();
         let state = state.cut_short(history, requests, &self.results, exceeded, notes);
         self.results.clear();
-        self.begin_anew(Box::new(state));
+        self.begin_anew(state);
     }
 
-    fn begin_anew(&mut self, state: Box<State>) {
+    fn begin_anew(&mut self, state: State) {
         let Some(events) = &mut self.events else { return };
         // A panic in a `Drop` is no reason to end without a last turn.
         let events = events.as_mut();

@@ -15,8 +15,7 @@ use crate::stream::Step;
 use crate::tool::{Answered, Verdict, Why};
 use crate::turn::Turn;
 
-/// The state between two turns: a plain value, replaced whole. A loop has it boxed, so that a step is
-/// small and a run takes little stack.
+/// The state between two turns: a plain value, replaced whole.
 #[derive(Clone, Debug)]
 pub struct State {
     /// All that was said. At each boundary it equals the journal's.
@@ -127,7 +126,7 @@ impl State {
 
     /// The state when the calls of a turn have their answers. `turn` is unknown where they were
     /// resumed.
-    pub fn answered(mut self: Box<Self>, turn: Option<&Turn>, answered: Answered) -> Box<Self> {
+    pub fn answered(mut self, turn: Option<&Turn>, answered: Answered) -> Self {
         self.standing.note(&answered.results);
         let kinds = || answered.results.iter().map(|result| result.kind);
         let ran = kinds().filter(|kind| kind.has_run()).count();
@@ -137,7 +136,7 @@ impl State {
             false if kinds().all(ResultKind::is_models_fault) => self.malformed + 1,
             false => 0,
         };
-        *self = Self {
+        Self {
             repeats: turn.map_or(self.repeats, |turn| self.repeats.and(turn, &answered.results)),
             tool_calls: self.tool_calls.saturating_add(u32::try_from(ran).unwrap_or(u32::MAX)),
             limited_calls: answered.limited,
@@ -145,9 +144,8 @@ impl State {
             retries: 0,
             history: answered.history,
             pending: answered.pending,
-            ..*self
-        };
-        self
+            ..self
+        }
     }
 
     /// The state of a run whose body was dropped in the middle, so that a last turn can begin.
@@ -177,11 +175,7 @@ impl State {
     }
 
     /// What comes of a decision: the events that tell it, and the step. `id` names what is said.
-    pub fn then(
-        mut self: Box<Self>,
-        next: Next,
-        id: impl FnOnce() -> String,
-    ) -> (Vec<Event>, Step<Event, Box<Self>>) {
+    pub fn then(self, next: Next, id: impl FnOnce() -> String) -> (Vec<Event>, Step<Event, Self>) {
         let mut wrapping_up = self.wrapping_up;
         let (transition, said) = match next {
             Next::Finish(reason) => return (Vec::new(), Step::StopWith(self.ended(reason))),
@@ -198,21 +192,20 @@ impl State {
                 (Transition::ReactiveCompactRetry, said)
             }
         };
-        *self = Self { wrapping_up, ..self.counted(transition, said.is_some()) };
+        let mut state = Self { wrapping_up, ..self.counted(transition, said.is_some()) };
         let mut events = Vec::with_capacity(2);
         if let Some((why, text)) = said {
             let item = Item::user(Cow::into_owned(text));
-            self.history.push(item.clone());
+            state.history.push(item.clone());
             events.push(Event::Appended { why, id: id(), items: vec![item] });
         }
         events.push(Event::Continued { reason: transition });
-        (events, Step::Next(self))
+        (events, Step::Next(state))
     }
 
     /// The state at the end.
-    pub fn ended(mut self: Box<Self>, reason: Reason) -> Box<Self> {
-        self.ending = Some(self.wrapping_up.unwrap_or(reason));
-        self
+    pub fn ended(self, reason: Reason) -> Self {
+        Self { ending: Some(self.wrapping_up.unwrap_or(reason)), ..self }
     }
 
     /// What each transition counts, resets and keeps.
@@ -289,15 +282,15 @@ mod tests {
         [turn_count, recovery_count, cut_calls, malformed, retries, provider]
     }
 
-    fn after(next: Next) -> Box<State> {
-        let state = Box::new(State {
+    fn after(next: Next) -> State {
+        let state = State {
             turn_count: 7,
             recovery_count: 2,
             cut_calls: 1,
             malformed: 1,
             retries: 1,
             ..State::new(History::with_id("h"))
-        });
+        };
         match state.then(next, || "id".to_owned()).1 {
             Step::Next(state) | Step::StopWith(state) => state,
             Step::Value(_) | Step::Stop => panic!("no state"),
@@ -334,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_in_the_history_and_told_before_the_run_goes_on() {
-        let state = Box::new(State::new(History::with_id("h")));
+        let state = State::new(History::with_id("h"));
         let (events, step) = state.then(said(Transition::StopHookBlocking), || "id".to_owned());
         let Step::Next(state) = step else { panic!("it ended") };
         assert_eq!(state.history.last(), Some(&Item::user("so")));
@@ -347,8 +340,7 @@ mod tests {
     #[test]
     fn behind_its_own_words_a_compacted_model_is_asked_to_go_on() {
         let history = |item| History::from_items("h", [item]);
-        let says =
-            |item| Box::new(State::new(history(item))).then(Next::Compact, String::new).0.len();
+        let says = |item| State::new(history(item)).then(Next::Compact, String::new).0.len();
         assert_eq!(says(Item::text("half a")), 2);
         assert_eq!(says(Item::user("go")), 1);
     }

@@ -36,7 +36,7 @@ impl ToolRun {
             let Poll::Ready(permit) = guarded(|| asking.permit.poll_unpin(cx))? else {
                 return Ok(Passed::Nothing);
             };
-            let Some(Asking { candidate, permit: asked }) = self.asking.take() else {
+            let Some(Asking { candidate, permit: asked }) = self.asking.take().map(|it| *it) else {
                 return Ok(Passed::Nothing);
             };
             guarded(|| drop(asked))?;
@@ -62,7 +62,7 @@ impl ToolRun {
         let candidate = Candidate { at, call, tool };
         let Some(gate) = &mut self.gate else { return self.permitted(candidate, Permit::run()) };
         let permit = guarded(|| gate.before(&candidate.call))?;
-        self.asking = Some(Asking { candidate, permit });
+        self.asking = Some(Box::new(Asking { candidate, permit }));
         Ok(Passed::Call)
     }
 

@@ -69,8 +69,8 @@ pub struct ToolRun {
     pub(super) agent_refusal: Option<&'static str>,
     /// Those that nobody looked at yet, in call order, with their places in it.
     queue: VecDeque<(usize, ToolCall)>,
-    /// The one that the gate is being asked about.
-    pub(super) asking: Option<Asking>,
+    /// The one that the gate is being asked about. Boxed, since most runs have no gate that takes time.
+    pub(super) asking: Option<Box<Asking>>,
     /// Those that wait for a verdict, in call order.
     pub(super) waiting: Vec<Candidate>,
     /// Those that start as soon as there is room, in call order.

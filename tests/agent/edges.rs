@@ -192,7 +192,7 @@ async fn the_time_of_a_run_begins_with_its_first_poll() {
 fn an_ending_that_a_body_hands_on_is_not_the_runs_own() {
     let inner = Agent::new(Scripted::new(["inner"]));
     let agent = Agent::new(Scripted::new(["x"]));
-    let own = move |_: Parts, state: Box<State>| {
+    let own = move |_: Parts, state: State| {
         let events = inner.run("go").map(|event| event.map(Step::Value));
         events.chain(stream::iter([Ok(Step::StopWith(state.ended(Reason::Completed)))]))
     };
@@ -288,7 +288,7 @@ fn what_a_request_cost_that_was_interrupted_is_counted() {
     let agent = Agent::new(model).with_budget(Budget::new().money(5.0, prices));
     let parts = Arc::new(Mutex::new(None));
     let kept = Arc::clone(&parts);
-    let own = move |parts: Parts, state: Box<State>| {
+    let own = move |parts: Parts, state: State| {
         *kept.lock().unwrap() = Some(parts.clone());
         body(parts, state)
     };

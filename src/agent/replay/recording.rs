@@ -179,8 +179,8 @@ impl Recording {
     /// world it asks again.
     pub fn replay_by<B, St>(&self, agent: &Agent, body: B) -> Rerun
     where
-        B: FnMut(Parts, Box<State>) -> St + Send + 'static,
-        St: Stream<Item = Result<Step<Event, Box<State>>, Error>> + Send + 'static,
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         Rerun::new(self, agent, body)
     }

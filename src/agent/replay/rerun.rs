@@ -73,8 +73,8 @@ pub struct Rerun {
 impl Rerun {
     pub(super) fn new<B, St>(recording: &Recording, agent: &Agent, body: B) -> Self
     where
-        B: FnMut(Parts, Box<State>) -> St + Send + 'static,
-        St: Stream<Item = Result<Step<Event, Box<State>>, Error>> + Send + 'static,
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let playing = Arc::new(Playing::new(&recording.0));
         let mut agent = agent.clone();

@@ -127,8 +127,8 @@ async fn runs(seed: u64) -> Vec<String> {
 /// A body that says something of its own before each lap.
 fn talkative(
     parts: Parts,
-    mut state: Box<State>,
-) -> impl Stream<Item = Result<Step<Event, Box<State>>, Error>> + Send {
+    mut state: State,
+) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     async_stream::stream! {
         if state.resuming.is_none() {
             let items = vec![Item::user("Lap.")];
