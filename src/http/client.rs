@@ -109,21 +109,20 @@ impl Clients {
                 .map_err(|message| Error::panic("the settings of the HTTP client", &message))?;
         }
         settings = settings.redirect(reqwest::redirect::Policy::none());
-        let mut proxies = Proxies::None;
         if to_loopback || !self.uses_proxies {
             settings = settings.no_proxy();
-        } else {
-            proxies = Proxies::of(&settings);
         }
         if connection == Connection::New {
             settings = settings.pool_max_idle_per_host(0);
         }
+        let shown = format!("{settings:?}");
         let client = settings.build().map_err(|error| {
             let message = format!("no HTTP client could be made: {}", root_cause(&error));
             let error = Error::new(ErrorKind::Connect, message).with_source(error);
             // Nothing about it changes by itself.
             error.with_retryable(false)
         })?;
+        let proxies = Proxies::of(&shown, &client);
         Ok((client, proxies))
     }
 }
@@ -168,6 +167,9 @@ impl HttpClient {
     /// Two things are set after it: redirects are not followed, since the server that a request is
     /// sent on to would be given the key, and requests to this machine (`localhost`, `127.0.0.1`)
     /// go through no proxy.
+    ///
+    /// A key belongs into the provider, not into the default headers of this client: the provider does
+    /// not know of those, so that it cannot keep them out of errors, nor from going over plain http.
     ///
     /// This is the one signature of the crate with a type of its transport, which is
     /// [`reqwest`](crate::http::reqwest).
@@ -248,15 +250,15 @@ impl HttpClient {
         map.insert(reqwest::header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         // What is packed cannot be read here; without a word a server may send what it likes.
         map.insert(reqwest::header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        for (name, value) in headers {
-            let mut value = header_value(value)?;
-            value.set_sensitive(is_secret(name));
-            map.insert(header_name(name)?, value);
-        }
         if let Some((name, value)) = key {
             let mut value = header_value(&value)?;
             value.set_sensitive(true);
             map.insert(HeaderName::from_static(name), value);
+        }
+        for (name, value) in headers {
+            let mut value = header_value(value)?;
+            value.set_sensitive(is_secret(name));
+            map.insert(header_name(name)?, value);
         }
         let first = after(began, timeouts.first_byte);
         let sending = client.request(Method::POST, to.0.clone()).headers(map).body(body).send();
@@ -312,11 +314,13 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// What of the address is not to be shown: its password, the values of its query but for a
-    /// version (Azure's `api-version=preview`, a word that errors use), and what becomes of a user
-    /// name and password on their way.
+    /// What of the address is not to be shown: its password, the values of its query, and what becomes
+    /// of a user name and password on their way. Not a version (Azure's `api-version=preview`, a word
+    /// that errors use) or another short word.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
+        let is_long = |value: &str| value.len() >= 8;
         let query = self.0.query_pairs().filter(|(name, _)| name != "api-version");
+        let query = query.filter(|(name, value)| is_secret(name) || is_long(value));
         let mut secrets: Vec<_> = query.map(|(_, value)| Secret::new(value)).collect();
         let (user, password) = (percent_decoded(self.0.username()), self.0.password());
         let password = password.map(percent_decoded).unwrap_or_default();
@@ -333,9 +337,9 @@ impl Endpoint {
     /// Whether it is on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.host_name().trim_matches(['[', ']']);
-        match host.parse::<IpAddr>() {
+        match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
             Ok(address) => address.is_loopback() || address.is_unspecified(),
-            Err(_) => host == "localhost" || host.ends_with(".localhost"),
+            Err(_) => host == "localhost",
         }
     }
 
@@ -351,9 +355,13 @@ impl Endpoint {
         in_front || self.0.query_pairs().any(in_query)
     }
 
-    /// The host, without its port.
+    pub(super) fn scheme(&self) -> &str {
+        self.0.scheme()
+    }
+
+    /// The host, without its port, and without the dot that a whole name may end with.
     pub(crate) fn host_name(&self) -> &str {
-        self.0.host_str().unwrap_or_default()
+        self.0.host_str().unwrap_or_default().trim_end_matches('.')
     }
 
     /// Host and port, the part that can be shown.
@@ -398,22 +406,39 @@ fn header_name(name: &str) -> Result<HeaderName, Error> {
     })
 }
 
-/// Whether a header, or a field of a query, holds what is not to be shown, by its name.
+/// Whether a header, or a field of a query, holds what is not to be shown, by the words of its name.
 pub(crate) fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let words = ["auth", "key", "token", "secret", "cookie", "password", "credential", "signature"];
-    words.iter().any(|word| name.contains(word))
+    const WORDS: [&str; 15] = [
+        "auth",
+        "authorization",
+        "key",
+        "apikey",
+        "token",
+        "secret",
+        "cookie",
+        "password",
+        "credential",
+        "credentials",
+        "signature",
+        "sig",
+        "jwt",
+        "bearer",
+        "assertion",
+    ];
+    // It says which request is sent again, and opens nothing.
+    let is_idempotency = name.eq_ignore_ascii_case("idempotency-key");
+    let is_word = |part: &str| WORDS.iter().any(|word| part.eq_ignore_ascii_case(word));
+    !is_idempotency && name.split(['-', '_', '.']).any(is_word)
 }
 
 fn sending_failed(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Error {
     let error = error.without_url();
     let proxy = proxies.to(to).map(|proxy| format!("the proxy {proxy}"));
-    let (kind, what) = if let Some(proxy) = proxy.filter(|_| error.is_connect()) {
-        let what = match is_of_tunnel(&error) {
-            true => format!("{proxy} did not connect to {}", to.host()),
-            false => format!("could not connect to {} through {proxy}", to.host()),
-        };
-        (ErrorKind::Connect, what)
+    let (kind, what) = if is_of_tunnel(&error) {
+        let proxy = proxy.unwrap_or_else(|| "a proxy".to_owned());
+        (ErrorKind::Connect, format!("{proxy} did not connect to {}", to.host()))
+    } else if let Some(proxy) = proxy.filter(|_| error.is_connect()) {
+        (ErrorKind::Connect, format!("could not connect to {} through {proxy}", to.host()))
     } else if error.is_connect() {
         (ErrorKind::Connect, format!("could not connect to {}", to.host()))
     } else if error.is_timeout() {

@@ -13,36 +13,32 @@ pub(super) enum Proxies {
     None,
     /// Those that the environment, or the system, names.
     OfTheSystem,
-    /// Those that it was given, as they are shown.
+    /// Those that it was given, as its settings show them.
     Own(String),
 }
 
 impl Proxies {
-    /// Reads them off the settings of a client, which show the proxies that were given to them.
-    pub(super) fn of(settings: &reqwest::ClientBuilder) -> Self {
-        let shown = format!("{settings:?}");
-        let Some((_, shown)) = shown.split_once("proxies: [") else { return Self::OfTheSystem };
-        let schemes = ["http://", "https://", "socks4://", "socks4a://", "socks5://", "socks5h://"];
-        let is_in_address = |c: char| c.is_ascii_alphanumeric() || "-._~:/@[]%".contains(c);
-        let mut found: Vec<String> = Vec::new();
-        for word in shown.split(|c: char| !is_in_address(c)) {
-            let address = schemes.iter().find_map(|scheme| word.find(scheme).map(|at| &word[at..]));
-            let shown = address.and_then(host_of);
-            if let Some(shown) = shown.filter(|shown| !found.contains(shown)) {
-                found.push(shown);
-            }
-        }
-        match found.is_empty() {
-            true => Self::Own("that the client was given".to_owned()),
-            false => Self::Own(found.join(" or ")),
+    /// Reads them off the settings of a client, and the client: neither has a getter, and both show
+    /// what proxies they have.
+    pub(super) fn of(settings: &str, client: &reqwest::Client) -> Self {
+        match (list(settings), list(&format!("{client:?}"))) {
+            (_, None) => Self::None,
+            (Some(own), Some(_)) => Self::Own(own.to_owned()),
+            (None, Some(_)) => Self::OfTheSystem,
         }
     }
 
-    /// The proxy for an address, if requests to it go through one.
+    /// The proxy for an address, if requests to it go through one that is known.
     pub(super) fn to(&self, endpoint: &Endpoint) -> Option<String> {
         match self {
             Self::None => None,
-            Self::Own(proxies) => Some(proxies.clone()),
+            Self::Own(proxies) => {
+                let marker = format!("{}: Intercept {{ uri: ", endpoint.scheme());
+                let exempt = format!("\"{}\"", endpoint.host_name());
+                let mut each = proxies.split("Matcher {").filter(|proxy| !proxy.contains(&exempt));
+                let uri = each.find_map(|proxy| proxy.split_once(&marker))?.1;
+                host_of(uri.split([' ', ',']).next().unwrap_or_default())
+            }
             Self::OfTheSystem => {
                 let target = endpoint.as_str().parse().ok()?;
                 let proxy = Matcher::from_system().intercept(&target)?;
@@ -52,9 +48,24 @@ impl Proxies {
     }
 }
 
+/// The list of proxies in what a client, or its settings, shows.
+fn list(shown: &str) -> Option<&str> {
+    let (_, list) = shown.split_once("proxies: [")?;
+    let mut open = 1_usize;
+    let end = list.find(|c| {
+        match c {
+            '[' => open += 1,
+            ']' => open -= 1,
+            _ => {}
+        }
+        open == 0
+    });
+    Some(&list[..end.unwrap_or(list.len())])
+}
+
 /// The part of a proxy's address that can be shown: not its user name and password.
 fn host_of(address: &str) -> Option<String> {
-    let url = reqwest::Url::parse(address.trim_end_matches(']')).ok()?;
+    let url = reqwest::Url::parse(address).ok()?;
     let host = url.host_str()?;
     let scheme = url.scheme();
     Some(match url.port() {

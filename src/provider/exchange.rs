@@ -102,7 +102,13 @@ impl Caller {
     /// Adds to the values of a header.
     pub(super) fn add_header(&mut self, name: &'static str, value: &str) {
         match self.headers.iter_mut().find(|(known, _)| known == name) {
-            Some((_, values)) => *values = format!("{values},{value}"),
+            Some((_, values)) if values.is_empty() => value.clone_into(values),
+            Some((_, values)) => {
+                let is_new = values.split(',').all(|known| known.trim() != value);
+                if is_new && !value.is_empty() {
+                    *values = format!("{values},{value}");
+                }
+            }
             None => self.headers.push((name.into(), value.to_owned())),
         }
     }
@@ -111,13 +117,14 @@ impl Caller {
     fn secrets(&self) -> Vec<Secret> {
         let mut secrets = self.endpoint.secrets();
         secrets.extend(self.key.clone());
-        // Of `Bearer abc`, also what comes after the word.
-        let in_headers = self.headers.iter().filter(|(name, _)| is_secret(name));
-        let values = in_headers.flat_map(|(_, value)| {
-            let rest = value.split_once(' ').map(|(_, rest)| rest);
-            [Some(value.as_str()), rest].into_iter().flatten()
-        });
-        secrets.extend(values.map(Secret::new));
+        for (_, value) in self.headers.iter().filter(|(name, _)| is_secret(name)) {
+            secrets.push(Secret::new(value));
+            // Of `Bearer abc` and `session=abc; user=def`, also each part, if it is no short word.
+            let parts = value.split([' ', ';', ',']).flat_map(|part| {
+                part.split_once('=').map_or([part, part], |(_, value)| [part, value])
+            });
+            secrets.extend(parts.filter(|part| part.len() >= 8).map(Secret::new));
+        }
         secrets
     }
 
@@ -215,9 +222,10 @@ macro_rules! transport_settings {
 
             /// Sends a header with each request: of a gateway, of a proxy, a feature of the vendor's.
             ///
-            /// It replaces one of the same name that the provider or an earlier call has set. The value
-            /// of one whose name speaks of a key, a token or the like is treated as a key: no error
-            /// shows it, and it goes over plain http only to this machine.
+            /// It replaces one of the same name that the provider or an earlier call has set, that of the
+            /// key included. The value of one whose name has a word such as `key`, `token`, `secret` or
+            /// `authorization` is treated as a key: no error shows it, and it goes over plain http only to
+            /// this machine.
             ///
             /// A name or a value that HTTP does not allow, and a header that describes the body, is an
             /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.

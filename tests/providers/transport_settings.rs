@@ -82,6 +82,37 @@ async fn a_header_is_sent_by_every_provider_and_replaces_one_of_the_same_name() 
 }
 
 #[tokio::test]
+async fn a_header_of_the_keys_name_is_sent_instead_of_the_key() {
+    let server = refusing(400).await;
+    let chat = OpenAiChat::new("m").with_base_url(server.url()).unwrap().with_api_key(KEY);
+    ask(&chat.with_header("Authorization", "Bearer of-the-gateway")).await.unwrap_err();
+    assert_eq!(last(&server).header("authorization"), Some("Bearer of-the-gateway"));
+    let anthropic = Anthropic::new("m").with_base_url(server.url()).unwrap().with_api_key(KEY);
+    ask(&anthropic.with_header("x-api-key", "of-the-gateway")).await.unwrap_err();
+    assert_eq!(last(&server).header("x-api-key"), Some("of-the-gateway"));
+}
+
+#[tokio::test]
+async fn a_header_is_a_key_by_the_words_of_its_name() {
+    let refused = async |name: &str| {
+        let model = Anthropic::new("m").with_base_url("http://gpu.invalid").unwrap();
+        let model = model.without_retries().with_header(name, "some-value");
+        ask(&model).await.unwrap_err().kind() == ErrorKind::InvalidRequest
+    };
+    for name in
+        ["x-portkey-api-key", "Cookie", "cf-access-client-secret", "x-jwt-assertion", "X-Bearer"]
+    {
+        assert!(refused(name).await, "{name}");
+    }
+    for name in ["x-portkey-provider", "x-max-tokens", "x-author", "x-keyword", "idempotency-key"] {
+        assert!(!refused(name).await, "{name}");
+        // Nor does it stand for a key at the vendor.
+        let error = ask(&Anthropic::new("m").with_header(name, "some-value")).await.unwrap_err();
+        assert_eq!(error.auth(), Some(AuthProblem::MissingKey), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn headers_that_cannot_be_sent_are_refused_before_anything_is() {
     let server = refusing(400).await;
     for (name, value) in
@@ -114,6 +145,14 @@ async fn a_secret_header_is_a_key_that_no_error_and_no_debug_text_shows() {
         let error = ask(&*model).await.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
     }
+    // Of several values in one, each is hidden; short words are not.
+    let echo =
+        LoopbackServer::start(|_| HttpResponse::text(400, "no session hunter22session, beta"));
+    let echo = echo.await.unwrap();
+    let model = Anthropic::new("m").with_base_url(format!("{}?mode=beta", echo.url())).unwrap();
+    let error =
+        ask(&model.with_header("cookie", "a=b; session=hunter22session")).await.unwrap_err();
+    assert!(error.message().ends_with("no session …, beta"), "{error}");
     let model = Anthropic::new("m").with_header("x-api-key", "sk-hunter22hunter22");
     assert!(!format!("{model:?}").contains("hunter"), "{model:?}");
 }
@@ -186,7 +225,7 @@ async fn a_key_goes_over_plain_http_to_this_machine_only_unless_that_is_allowed(
     for model in each!(|m| m.with_http(http.clone()).with_base_url(&url).unwrap()) {
         assert_eq!(ask(&*model).await.unwrap_err().status(), Some(400));
     }
-    for host in ["localhost", "127.0.0.1", "0.0.0.0"] {
+    for host in ["localhost", "127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]"] {
         let url = format!("http://{host}:{port}");
         let model = Anthropic::new("m").with_base_url(url).unwrap().with_api_key(KEY);
         assert_eq!(ask(&model).await.unwrap_err().status(), Some(400), "{host}");
@@ -281,6 +320,32 @@ async fn an_error_of_a_proxy_names_the_proxy_and_not_its_password() {
 }
 
 #[tokio::test]
+async fn a_proxy_is_named_only_where_the_request_goes_through_it() {
+    let nowhere = nowhere();
+    let message = async |customize: fn(reqwest::ClientBuilder, &str) -> reqwest::ClientBuilder,
+                         url: &str| {
+        let proxy = nowhere.clone();
+        let http = HttpClient::customized(move |client| customize(client, &proxy));
+        let model = Anthropic::new("m").with_http(http).with_base_url(url).unwrap();
+        ask(&model.without_retries()).await.unwrap_err().message().to_owned()
+    };
+    let http_only = |client: reqwest::ClientBuilder, proxy: &str| {
+        client.proxy(reqwest::Proxy::http(proxy).unwrap()).user_agent("bot (+http://bot.example/a)")
+    };
+    let said = message(http_only, "http://gpu.invalid").await;
+    assert!(said.contains(&format!("gpu.invalid through the proxy {nowhere}:")), "{said}");
+    let said = message(http_only, "https://gpu.invalid").await;
+    assert!(!said.contains("proxy"), "{said}");
+    let exempt = |client: reqwest::ClientBuilder, proxy: &str| {
+        let exempt = reqwest::NoProxy::from_string("gpu.invalid");
+        client.proxy(reqwest::Proxy::all(proxy).unwrap().no_proxy(exempt))
+    };
+    assert!(!message(exempt, "https://gpu.invalid").await.contains("proxy"));
+    let none = |client: reqwest::ClientBuilder, _: &str| client.no_proxy();
+    assert!(!message(none, "https://gpu.invalid").await.contains("proxy"));
+}
+
+#[tokio::test]
 async fn requests_to_this_machine_go_through_no_proxy() {
     let server = refusing(400).await;
     for url in [server.url(), server.url().replace("127.0.0.1", "localhost")] {
@@ -352,7 +417,7 @@ async fn the_beta_header_of_drop_block_is_sent_with_it_and_beside_those_that_wer
     let http = HttpClient::customized(move |client| client.resolve("api.anthropic.com", address));
     let model = Anthropic::new("claude-fable-5-1").with_http(http).with_api_key(KEY);
     let model = model.with_base_url(format!("http://api.anthropic.com:{port}")).unwrap();
-    let model = model.allow_plain_http().with_beta("one-2026-01-01");
+    let model = model.allow_plain_http().with_beta("one-2026-01-01").with_beta("one-2026-01-01");
     let (_thinker, thinking) = vendor(|| Reply::new().think("hm").say("hi")).await;
     let items = with_thoughts(&thinking).await;
     ask(&model).await.unwrap_err();
