@@ -41,7 +41,7 @@ mod value {
 
     /// A model behind the Gemini wire. Cheap to clone.
     ///
-    /// Without a key it sends no key header.
+    /// Without a key it sends no key header; at the vendor's own address that is an error of the turn.
     ///
     /// ```
     /// use turnstream::provider::Gemini;

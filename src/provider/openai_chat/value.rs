@@ -20,7 +20,8 @@ const PATH: &str = "/chat/completions";
 /// A model behind the Chat Completions wire, the vendor's or any compatible server's. Cheap to
 /// clone.
 ///
-/// Without a key it sends no authorization header.
+/// Without a key it sends no authorization header; at the vendor's own address that is an error of
+/// the turn.
 ///
 /// ```
 /// use turnstream::provider::OpenAiChat;

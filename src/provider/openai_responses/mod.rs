@@ -47,7 +47,7 @@ mod value {
     /// A model behind the Responses wire, the vendor's or any compatible server's. Cheap to clone.
     ///
     /// Nothing is stored by the provider: each request holds the whole input. Without a key it
-    /// sends no authorization header.
+    /// sends no authorization header; at the vendor's own address that is an error of the turn.
     ///
     /// ```
     /// use turnstream::provider::OpenAiResponses;
