@@ -52,6 +52,5 @@ mod session;
 #[path = "../../examples/agent/text.rs"]
 mod text;
 #[cfg(all(feature = "http", feature = "schemars"))]
-#[expect(dead_code, reason = "what it shows to a user is tested on a terminal")]
 #[path = "../../examples/agent/tools/mod.rs"]
 mod tools;

@@ -305,6 +305,36 @@ async fn a_file_is_written_where_its_directory_is() {
     assert!(!temp.0.join("x.txt").exists() && !temp.work().join("long.txt").exists());
 }
 
+fn description(temp: &Temp, arguments: Value) -> Vec<String> {
+    let root = super::Root::new(temp.work());
+    let name = "write_file".to_owned();
+    let call = ToolCall { call_id: "c".to_owned(), name, arguments: arguments.to_string() };
+    super::describe(&root, &call)
+}
+
+#[tokio::test]
+async fn a_path_that_is_too_long_to_be_shown_whole_is_not_written() {
+    let temp = Temp::new();
+    let hidden = format!("docs/{}.git/hooks/{}notes.txt", "a/".repeat(400), "b".repeat(300));
+    let deep = format!("{}notes.txt", "a/".repeat(64));
+    for (path, words) in [(&hidden, "longer than 1024 bytes"), (&deep, "more than 64 parts")] {
+        let input = json!({ "path": path, "text": "x" });
+        let error = temp.call("write_file", input.clone()).await.unwrap_err();
+        assert!(error.contains(words), "{error}");
+        let shown = description(&temp, input).pop().unwrap();
+        assert!(shown.contains("this will fail: ") && shown.contains(words), "{shown}");
+        for tool in TOOLS_WITH_A_PATH {
+            let error = temp.call(tool, arguments(path)).await.unwrap_err();
+            assert!(error.contains(words), "{tool}: {error}");
+        }
+    }
+    assert!(fs::read_dir(temp.work()).unwrap().next().is_none());
+    let longest = format!("{}{}", "a/".repeat(63), "b".repeat(250));
+    let input = json!({ "path": longest, "text": "x" });
+    assert!(description(&temp, input.clone()).pop().unwrap().contains(&longest));
+    temp.call("write_file", input).await.unwrap();
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn nothing_is_written_through_a_link() {

@@ -5,12 +5,9 @@ use turnstream::tool::{Tool, ToolContext};
 
 use crate::text::{exactly, head_and_tail};
 use crate::tools::blocking;
-use crate::tools::root::{Entry, Root};
+use crate::tools::root::{Entry, LONGEST_PATH, Root};
 
 pub(super) const NAME: &str = "write_file";
-
-/// No system opens a longer path, and so the whole path is shown.
-const LONGEST_PATH: usize = 4_096;
 
 /// Longer texts are not written.
 const LARGEST: usize = 1024 * 1024;

@@ -24,6 +24,11 @@ use turnstream::tool::ToolContext;
 use crate::text::one_line;
 use dir::Dir;
 
+/// Longer and deeper paths are refused: a question shows the whole path, and each directory on the way
+/// is held open.
+pub(crate) const LONGEST_PATH: usize = 1_024;
+const DEEPEST_PATH: usize = 64;
+
 /// A path that leads through more links than this one leads in a circle.
 const MOST_LINKS: usize = 40;
 
@@ -78,12 +83,14 @@ impl Root {
     /// Finds what a model named; nothing means the working directory itself.
     pub(crate) fn find(&self, given: Option<&str>) -> Result<Place, String> {
         let given = given.filter(|given| !given.trim().is_empty()).unwrap_or(".");
+        check_length(given)?;
         self.walk(Path::new(given), Links::Followed)
     }
 
     /// Where a file goes that a model wants to write: an entry, there or not, of a directory, which is
     /// made when the file is written if it is not there.
     pub(crate) fn entry(&self, given: &str) -> Result<Entry, String> {
+        check_length(given)?;
         let path = Path::new(given);
         let Some(file) = path.file_name().filter(|_| !given.ends_with(['/', '\\'])) else {
             return Err(format!("`{}` does not name a file", one_line(given, 100)));
@@ -209,6 +216,17 @@ impl Root {
         }
         rest[before..].reverse();
         Some(())
+    }
+}
+
+fn check_length(given: &str) -> Result<(), String> {
+    let named = one_line(given, 100);
+    if given.len() > LONGEST_PATH {
+        return Err(format!("`{named}` is longer than {LONGEST_PATH} bytes"));
+    }
+    match Path::new(given).components().count() > DEEPEST_PATH {
+        true => Err(format!("`{named}` has more than {DEEPEST_PATH} parts")),
+        false => Ok(()),
     }
 }
 
