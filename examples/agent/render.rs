@@ -79,7 +79,8 @@ fn show_json(event: &Event) -> io::Result<()> {
 /// Tokens as they come, and lines for everything else.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Human {
-    /// Whether stdout is a terminal, which control characters must not reach.
+    /// Whether stdout may reach a terminal, which control characters must not: also through another
+    /// program, such as `tee`, while the user is asked there.
     terminal: bool,
     colours: bool,
     /// Whether figures of usage are only estimated.
@@ -104,7 +105,14 @@ impl Human {
     pub(crate) fn new(plain: bool, estimated: bool, asks: bool) -> Self {
         let terminal = io::stdout().is_terminal();
         let colours = terminal && io::stderr().is_terminal() && !plain;
-        Self { terminal, colours, estimated, asks, calls: Vec::new(), open: Open::Nowhere }
+        Self {
+            terminal: terminal || asks,
+            colours,
+            estimated,
+            asks,
+            calls: Vec::new(),
+            open: Open::Nowhere,
+        }
     }
 
     fn show(&mut self, event: &Event) -> io::Result<()> {

@@ -480,6 +480,34 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
 }
 
 #[cfg(target_os = "linux")]
+#[tokio::test]
+async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another_program() {
+    let server = ModelServer::anthropic(|_, n| match n {
+        0 => Reply::text("\u{1b}[2Jhidden\u{9b}1A").call_raw("w", "write_file", WRITES_NOTES),
+        _ => Reply::text("\u{1b}[8mSo be it."),
+    });
+    let server = server.await.unwrap();
+    let url = server.url();
+    let ran = tokio::task::spawn_blocking(move || {
+        let temp = Temp::new();
+        let program = agent(&temp.0, &["--provider", "anthropic", "--base-url", &url, "Hi"])?;
+        let mut shell = Command::new("sh");
+        shell.current_dir(&temp.0).args(["-c", r#""$0" "$@" | cat"#]);
+        shell.arg(program.get_program()).args(program.get_args());
+        for (name, _) in program.get_envs() {
+            shell.env_remove(name);
+        }
+        let mut terminal = Terminal::start(&shell)?;
+        terminal.wait_for("allow it? [y/N] ");
+        terminal.type_in("n\n");
+        Some(terminal.end())
+    });
+    let Some((shown, _)) = ran.await.unwrap() else { return };
+    assert!(shown.contains("hidden") && shown.contains("So be it."), "{shown}");
+    assert!(!shown.contains(['\u{1b}', '\u{9b}']), "{shown:?}");
+}
+
+#[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_typed_during_a_run_is_for_the_model() {
     let temp = Arc::new(Temp::new());
