@@ -43,9 +43,12 @@ fn acts(c: char) -> bool {
 
 /// Whether nothing is seen of the character.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
-        || matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}')
-        || matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
+    matches!(c, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}')
+        || matches!(c, '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{feff}')
+        || matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}')
+        || matches!(c, '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}')
+        || matches!(c, '\u{e0000}'..='\u{e0fff}')
         || (c.is_whitespace() && c != ' ')
 }
 
@@ -66,6 +69,31 @@ pub(crate) fn exactly(text: &str, most: usize) -> String {
     text.chars().take(most - tail).for_each(|c| escaped(c, &mut line));
     line.extend([" … (", &(all - most).to_string(), " characters more) … "]);
     text.chars().skip(all - tail).for_each(|c| escaped(c, &mut line));
+    line
+}
+
+/// A path in quotes, so that its end is seen. Only ASCII, letters and digits stand for themselves; of
+/// several spaces each is escaped, as is one at either end.
+pub(crate) fn quoted(path: &str) -> String {
+    let is_mark = |c| matches!(c, '\u{300}'..='\u{36f}');
+    let is_plain = |c: char| match c {
+        '"' | '\\' => false,
+        c => c.is_ascii_graphic() || (c.is_alphanumeric() && !is_invisible(c) && !is_mark(c)),
+    };
+    let mut line = String::from('"');
+    let mut chars = path.chars().peekable();
+    let mut before = ' ';
+    while let Some(c) = chars.next() {
+        let is_between_words = before != ' ' && chars.peek().is_some_and(|after| *after != ' ');
+        match c {
+            ' ' if is_between_words => line.push(c),
+            ' ' => line.extend(c.escape_unicode()),
+            c if is_plain(c) => line.push(c),
+            c => line.extend(c.escape_default()),
+        }
+        before = c;
+    }
+    line.push('"');
     line
 }
 
@@ -122,6 +150,34 @@ mod tests {
         assert_eq!((shown.len(), shown[0].as_str(), shown[12].as_str()), (13, "0", "99"));
         assert_eq!(shown[8], "… (88 lines more) …");
         assert_eq!(head_and_tail("one\ntwo"), ["one", "two"]);
+    }
+
+    #[test]
+    fn what_is_not_seen_in_a_text_is_escaped() {
+        let unseen = "\u{ad}\u{34f}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{180e}\u{200b}\u{2065}\u{206a}\
+                      \u{206f}\u{2800}\u{3164}\u{fe0f}\u{feff}\u{ffa0}\u{fff9}\u{fffb}\u{1d173}\
+                      \u{1d17a}\u{e0001}\u{e0fff}";
+        assert_eq!(exactly(unseen, 99), unseen.escape_default().to_string());
+        assert_eq!(quoted(unseen), format!("\"{}\"", unseen.escape_default()));
+    }
+
+    #[test]
+    fn of_a_path_the_extent_and_every_character_are_seen() {
+        for (path, expected) in [
+            ("src/a-b_1.rs", r#""src/a-b_1.rs""#),
+            ("größe/文件.txt", r#""größe/文件.txt""#),
+            ("my notes.txt", r#""my notes.txt""#),
+            ("a.txt (a new file)   /b.sh", r#""a.txt (a new file)\u{20}\u{20}\u{20}/b.sh""#),
+            (" a ", r#""\u{20}a\u{20}""#),
+            (r#"a" (a new file)"#, r#""a\" (a new file)""#),
+            (r"a\u{20}b", r#""a\\u{20}b""#),
+            ("a\tb\u{a0}c", r#""a\tb\u{a0}c""#),
+            ("\u{301}a\u{345}.txt", r#""\u{301}a\u{345}.txt""#),
+            ("a\u{2044}b\u{202e}c\u{1f600}", r#""a\u{2044}b\u{202e}c\u{1f600}""#),
+            ("", r#""""#),
+        ] {
+            assert_eq!(quoted(path), expected);
+        }
     }
 
     #[test]

@@ -443,7 +443,7 @@ async fn a_text_of_the_model_that_looks_like_the_question_is_not_answered() {
         go();
         let asked = terminal.wait_for(&format!("{mark} allow it? [y/N] "));
         assert!(asked.contains(&format!("{mark} The model wants to call:")), "{asked}");
-        assert!(asked.contains("to the file: notes.txt (a new file)"), "{asked}");
+        assert!(asked.contains(r#"to the file: "notes.txt" (a new file)"#), "{asked}");
         terminal.type_in("\n");
     };
     let Some((shown, _)) = attack.on_a_terminal(&temp, user).await else { return };
@@ -468,7 +468,7 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
         go();
         terminal.wait_for("The model wants to call:");
         let asked = terminal.wait_for("allow it? [y/N] ");
-        let line = r"to the file: innocent\u{202e}txt.exe (a new file)";
+        let line = r#"to the file: "innocent\u{202e}txt.exe" (a new file)"#;
         let lines = [" characters: 20015):", "| beginsxxx", r"xxx\u{1b}[2J", "| ends", line];
         let found: Vec<_> = lines.iter().map(|line| asked.find(line)).collect();
         assert!(found.is_sorted() && found[0].is_some(), "{found:?} {asked}");

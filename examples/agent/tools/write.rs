@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use turnstream::tool::{Tool, ToolContext};
 
-use crate::text::{exactly, head_and_tail};
+use crate::text::{exactly, head_and_tail, quoted};
 use crate::tools::blocking;
 use crate::tools::root::{Entry, LONGEST_PATH, Root};
 
@@ -51,9 +51,13 @@ pub(super) fn describe(root: &Root, file: &File) -> Vec<String> {
             (path, format!("at the end of its {bytes} bytes"))
         }
         Ok((path, Some(bytes))) => (path, format!("it is there, {bytes} bytes are replaced")),
-        Err(why) => (file.path.clone(), format!("this will fail: {why}")),
+        // A path that is too long is one of the reasons.
+        Err(why) => {
+            let path = file.path.chars().take(LONGEST_PATH).collect();
+            (path, format!("this will fail: {}", exactly(&why, LONGEST_PATH)))
+        }
     };
-    shown.push(format!("to the file: {} ({what})", exactly(&path, LONGEST_PATH)));
+    shown.push(format!("to the file: {} ({what})", quoted(&path)));
     shown
 }
 
