@@ -18,6 +18,8 @@ Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
     --dialect NAME    how that server differs from OpenAI's Chat Completions: openai_compatible,
                       azure, openrouter, litellm, groq, deepseek, mistral, together, ollama,
                       llama_cpp, vllm or lm_studio; without it the URL's host tells, if it is known
+    --plain-http      sends the key over plain http, where everyone on the way can read it; without
+                      it the key goes over plain http only to this machine
     --model NAME      another model than the provider's default
     --system TEXT     another system prompt
     --max-turns N     at most N requests to the model (20)
@@ -59,6 +61,8 @@ pub(crate) struct Args {
     pub(crate) provider: Option<Name>,
     pub(crate) dialect: Option<&'static Dialect>,
     pub(crate) base_url: Option<String>,
+    /// Whether the key may be sent over plain http to another machine.
+    pub(crate) plain_http: bool,
     pub(crate) model: Option<String>,
     pub(crate) system: Option<String>,
     /// The file of the session.
@@ -110,6 +114,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
             "--provider" => args.provider = Some(Name::parse(&given()?)?),
             "--dialect" => args.dialect = Some(provider::dialect(&given()?)?),
             "--base-url" => args.base_url = Some(filled(flag, given()?)?),
+            "--plain-http" => args.plain_http = alone(&value).map(|()| true)?,
             "--model" => args.model = Some(filled(flag, given()?)?),
             "--session" => {
                 let file = filled(flag, given()?)?;
@@ -175,6 +180,7 @@ mod tests {
             session: Some("s.jsonl".to_owned()),
             max_turns: Some(3),
             no_tools: true,
+            plain_http: true,
             yes: true,
             json: true,
             prompt: Some("how are you".to_owned()),
@@ -189,6 +195,7 @@ mod tests {
             "--max-turns",
             "3",
             "--no-tools",
+            "--plain-http",
             "--yes",
             "--json",
             "how",
@@ -197,7 +204,7 @@ mod tests {
         ]);
         assert_eq!(args(&apart), whole);
         let joined = "how --provider=openai --dialect=groq --base-url=http://localhost:1/v1?a=b \
-                      --model=m are --system= --session=s.jsonl --max-turns=3 --no-tools --yes --json you";
+                      --model=m are --system= --session=s.jsonl --max-turns=3 --no-tools --plain-http --yes --json you";
         assert_eq!(args(&joined.split(' ').collect::<Vec<_>>()), whole);
     }
 

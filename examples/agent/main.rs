@@ -98,6 +98,7 @@ async fn start() -> Exit {
             Screen::Human(Human::new(plain, choice.name == Name::Offline, asks))
         }
     };
+    let variable = choice.variable;
     let title = format!("{}, {}", choice.name.as_str(), choice.model);
     let made = async {
         let here = env::current_dir().map_err(|error| {
@@ -122,6 +123,7 @@ async fn start() -> Exit {
         screen,
         approval,
         root,
+        variable,
         lines: Lines::new(),
         // With stdout elsewhere a pager may read the keys.
         types: is_terminal && !args.json && io::stdout().is_terminal(),
@@ -273,6 +275,8 @@ struct User {
     approval: Approval,
     /// Where the files are that the user is asked about.
     root: Root,
+    /// The environment variable of the key.
+    variable: &'static str,
     lines: Lines,
     /// Whether what is typed during a run is for the model.
     types: bool,
@@ -290,7 +294,7 @@ struct User {
 /// If it cannot be kept any more, and has ended for that.
 async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
     let handle = run.handle();
-    let User { screen, approval, root, lines, types, ended, ctrl_c, undelivered } = user;
+    let User { screen, approval, root, variable, lines, types, ended, ctrl_c, undelivered } = user;
     let mut silence = Silence::default();
     let mut interrupted = false;
     let mut typing = *types;
@@ -361,7 +365,7 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
             Reason::Completed => return Ok(Exit::Done),
             Reason::Interrupted(_) => render::interrupted(&run.history()),
             Reason::Pending => render::pending(&outcome.pending),
-            _ => render::failed(outcome),
+            _ => render::failed(outcome, variable),
         }
         return Ok(Exit::Failed);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use turnstream::error::AuthProblem;
 use turnstream::http::HttpClient;
 pub(crate) use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, Provider};
@@ -137,8 +138,11 @@ impl Name {
 
 /// The providers are told the same things, each by methods of its own.
 macro_rules! configured {
-    ($provider:expr, $base_url:expr, $key:expr) => {{
+    ($provider:expr, $base_url:expr, $key:expr, $plain_http:expr) => {{
         let mut provider = $provider;
+        if $plain_http {
+            provider = provider.allow_plain_http();
+        }
         if let Some(url) = $base_url {
             provider = provider.with_base_url(url)?;
         }
@@ -158,6 +162,9 @@ pub(crate) struct Choice {
     dialect: Option<&'static Dialect>,
     base_url: Option<String>,
     key: Option<String>,
+    plain_http: bool,
+    /// The environment variable of the key; empty for none.
+    pub(crate) variable: &'static str,
 }
 
 impl Choice {
@@ -205,6 +212,7 @@ impl Choice {
         let model = vendor.map_or(entry.model, |(_, _, model)| model);
         // The key of one vendor is not sent to the usual address of another.
         let elsewhere = base_url.is_none() && vendor.is_some();
+        let variable = vendor.map_or(entry.key, |(_, key, _)| key);
         let key = vendor.and_then(|(_, key, _)| env(key));
         Ok(Self {
             name,
@@ -212,26 +220,41 @@ impl Choice {
             model: args.model.clone().unwrap_or_else(|| model.to_owned()),
             dialect,
             base_url,
+            plain_http: args.plain_http,
+            variable,
         })
     }
 
     /// Makes the provider. Nothing is asked yet; only the offline model starts its server here.
     pub(crate) async fn connect(self) -> Result<Arc<dyn Provider>, Error> {
-        let Self { name, model, dialect, base_url, key } = self;
+        let Self { name, model, dialect, base_url, key, plain_http, variable: _ } = self;
         match name {
             Name::Offline => Ok(Arc::new(Offline::start(&model).await?)),
-            Name::Anthropic => configured!(Anthropic::new(model), base_url, key),
+            Name::Anthropic => configured!(Anthropic::new(model), base_url, key, plain_http),
             Name::OpenAi => {
                 let chat = OpenAiChat::new(model);
                 let chat = match dialect {
                     Some(dialect) => chat.with_dialect(*dialect),
                     None => chat,
                 };
-                configured!(chat, base_url, key)
+                configured!(chat, base_url, key, plain_http)
             }
-            Name::OpenAiResponses => configured!(OpenAiResponses::new(model), base_url, key),
-            Name::Gemini => configured!(Gemini::new(model), base_url, key),
+            Name::OpenAiResponses => {
+                configured!(OpenAiResponses::new(model), base_url, key, plain_http)
+            }
+            Name::Gemini => configured!(Gemini::new(model), base_url, key, plain_http),
         }
+    }
+}
+
+/// An error in the words of the command line. `variable` is that of the key.
+pub(crate) fn advised(error: &Error, variable: &str) -> String {
+    let message = error.message().replace("`allow_plain_http`", "`--plain-http`");
+    match error.auth() {
+        Some(AuthProblem::MissingKey) if !variable.is_empty() => {
+            format!("{message}; it is read from `{variable}`")
+        }
+        _ => message,
     }
 }
 

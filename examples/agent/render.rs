@@ -13,6 +13,7 @@ use turnstream::item::ToolCall;
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
 
+use crate::provider::advised;
 use crate::text::{exactly, many_lines, one_line};
 
 /// How many characters of a call are shown while it runs, and of one that waits.
@@ -306,16 +307,17 @@ fn in_words(reason: Reason) -> &'static str {
     }
 }
 
-/// Why a run failed, and when to come back if the server says so.
-pub(crate) fn failed(outcome: &Outcome) {
+/// Why a run failed, and when to come back if the server says so. `variable` is that of the key.
+pub(crate) fn failed(outcome: &Outcome, variable: &str) {
     let Some(failure) = &outcome.error else {
         let why = outcome.why.as_deref().unwrap_or_default();
         let gap = if why.is_empty() { "" } else { ": " };
         return error(&format!("{}{gap}{why}", in_words(outcome.reason)));
     };
+    let message = advised(failure, variable);
     match failure.retry_after() {
-        Some(wait) => error(&format!("{} (again in {} s)", failure.message(), wait.as_secs())),
-        None => error(failure.message()),
+        Some(wait) => error(&format!("{message} (again in {} s)", wait.as_secs())),
+        None => error(&message),
     }
 }
 

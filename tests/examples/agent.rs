@@ -178,6 +178,43 @@ fn bad_usage_is_one_line_and_exit_code_2() {
     }
 }
 
+#[tokio::test]
+async fn a_key_goes_over_plain_http_to_another_machine_only_with_the_flag_that_the_error_names() {
+    // The proxy is the server.
+    let server = ModelServer::anthropic(|_, _| Reply::text("Hello.")).await.unwrap();
+    let temp = Temp::new();
+    let url = "http://gpu.example:8000";
+    for (flag, code) in [(None, 1), (Some("--plain-http"), 0)] {
+        let mut args = vec!["--provider", "anthropic", "--base-url", url, "Hi"];
+        args.extend(flag);
+        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret").env("HTTP_PROXY", server.url());
+        let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
+        check_exit(&ran, code);
+        let err = text(&ran.stderr);
+        assert_eq!(err.contains("allow it with `--plain-http`"), flag.is_none(), "{err}");
+        assert_eq!(text(&ran.stdout).contains("Hello."), flag.is_some(), "{err}");
+        assert_eq!(server.requests().len(), usize::from(flag.is_some()));
+    }
+}
+
+#[test]
+fn a_missing_key_is_told_with_the_variable_that_it_is_read_from() {
+    let temp = Temp::new();
+    for (args, variable) in [
+        (["--provider=openai", "Hi"], "`OPENAI_API_KEY`"),
+        (["--provider=gemini", "Hi"], "`GEMINI_API_KEY`"),
+        (["--dialect=deepseek", "Hi"], "`DEEPSEEK_API_KEY`"),
+    ] {
+        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        let output = agent.env_remove("DEEPSEEK_API_KEY").output().unwrap();
+        check_exit(&output, 1);
+        let err = text(&output.stderr);
+        let line = err.lines().find(|line| line.starts_with("error: ")).unwrap();
+        assert!(line.contains("wants a key") && line.contains(variable), "{line}");
+    }
+}
+
 #[test]
 fn help_goes_to_stdout() {
     let temp = Temp::new();
