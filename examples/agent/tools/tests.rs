@@ -464,6 +464,19 @@ async fn a_write_replaces_the_file_under_this_name_only_and_keeps_its_permission
 
 #[cfg(unix)]
 #[tokio::test]
+async fn a_temporary_file_that_a_killed_process_has_left_does_not_stop_a_write() {
+    let temp = Temp::new();
+    // Other tests of this process may count on meanwhile.
+    for number in 0..10_000 {
+        let left = format!(".turnstream-{}-{number}.new", std::process::id());
+        fs::write(temp.work().join(left), "left").unwrap();
+    }
+    temp.call("write_file", json!({ "path": "in.txt", "text": "new" })).await.unwrap();
+    assert_eq!(fs::read_to_string(temp.work().join("in.txt")).unwrap(), "new");
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn a_pipe_is_neither_waited_for_nor_written_to() {
     let temp = Temp::new().with("in.txt", "a secret\n");
     let pipe = temp.work().join("pipe");

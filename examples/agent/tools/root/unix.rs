@@ -76,6 +76,21 @@ impl Dir {
         Ok(entries)
     }
 
+    /// A new file, with its name.
+    fn temporary(&self) -> io::Result<(File, String)> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(0o666);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".turnstream-{}-{number}.new", process::id());
+            match fs::openat(&self.0, &name, flags | OFlags::CLOEXEC, mode) {
+                // A process of this id that was killed has left it.
+                Err(Errno::EXIST) => {}
+                opened => return Ok((opened?.into(), name)),
+            }
+        }
+    }
+
     /// Puts a file with this content in the place of the one that is there, if any. It is written
     /// under another name first, so that neither a link that appears in the middle nor a second name
     /// of the old file is written through, and the old content is there until the new one is whole.
@@ -86,11 +101,7 @@ impl Dir {
             Err(Errno::NOENT) => None,
             Err(error) => return Err(error.into()),
         };
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let new = format!(".turnstream-{}-{number}.new", process::id());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let mode = Mode::from_raw_mode(0o666);
-        let mut file: File = fs::openat(&self.0, &new, flags | OFlags::CLOEXEC, mode)?.into();
+        let (mut file, new) = self.temporary()?;
         let mut put = || {
             if let Some(old) = old {
                 fs::fchmod(&file, Mode::from_raw_mode(old.st_mode) & Mode::from_raw_mode(0o777))?;
