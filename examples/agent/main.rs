@@ -25,8 +25,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use tokio::time::Instant;
 use turnstream::event::Reason;
-use turnstream::item::Content;
+use turnstream::item::{Content, ToolCall};
 use turnstream::session::{Session, SessionRun, SessionState};
+use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
 
 use approval::Approval;
@@ -180,7 +181,10 @@ async fn take_up(
         SessionState::Pending { calls } => {
             let mut verdicts = Vec::new();
             for call in &calls {
-                let shown = tools::describe(&user.root, call);
+                let approved = |(_, verdict): &&(ToolCall, Verdict)| *verdict == Verdict::Approve;
+                let allowed = verdicts.iter().filter(approved).map(|(call, _)| call.clone());
+                let allowed: Vec<ToolCall> = allowed.collect();
+                let shown = tools::describe(&user.root, call, &allowed);
                 let verdict = tokio::select! {
                     biased;
                     () = user.ctrl_c.pressed() => {
@@ -298,6 +302,8 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
     let mut silence = Silence::default();
     let mut interrupted = false;
     let mut typing = *types;
+    // The calls that the user allowed and that have not ended.
+    let mut allowed: Vec<ToolCall> = Vec::new();
     loop {
         let event = tokio::select! {
             biased;
@@ -337,8 +343,11 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
         if let Err(error) = screen.show(&event) {
             return Ok(closed(&error));
         }
+        if let Some(result) = event.tool_output() {
+            allowed.retain(|call| call.call_id != result.call_id);
+        }
         if let Some(call) = event.approval() {
-            let shown = tools::describe(root, call);
+            let shown = tools::describe(root, call, &allowed);
             let decided = tokio::select! {
                 biased;
                 () = ctrl_c.pressed() => {
@@ -349,7 +358,12 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
                     Ok(())
                 }
                 verdict = approval.verdict(&shown, lines) => match verdict {
-                    Some(verdict) => handle.decide(call, verdict),
+                    Some(verdict) => {
+                        if verdict == Verdict::Approve {
+                            allowed.push(call.clone());
+                        }
+                        handle.decide(call, verdict)
+                    }
                     None => Ok(()),
                 },
             };

@@ -518,6 +518,41 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
+async fn the_second_question_about_a_file_says_that_an_allowed_call_writes_it_first() {
+    for (answer, expected) in [
+        ("y\n", "(it replaces what an earlier call writes, which you allowed)"),
+        ("n\n", "(a new file)"),
+    ] {
+        let server = ModelServer::anthropic(|_, n| match n {
+            0 => Reply::new()
+                .call("write_file", json!({ "path": "notes.txt", "text": "first" }))
+                .call("write_file", json!({ "path": "./src/../notes.txt", "text": "second" })),
+            1 => Reply::new().call("write_file", json!({ "path": "notes.txt", "text": "third" })),
+            _ => Reply::text("So be it."),
+        });
+        let server = server.await.unwrap();
+        let url = server.url();
+        let ran = tokio::task::spawn_blocking(move || {
+            let temp = Temp::new();
+            let args = ["--provider", "anthropic", "--base-url", &url, "Hi"];
+            let mut terminal = Terminal::start(&agent(&temp.0, &args)?)?;
+            let mut asked = Vec::new();
+            for answer in [answer, "y\n", "n\n"] {
+                asked.push(terminal.wait_for("allow it? [y/N] "));
+                terminal.type_in(answer);
+            }
+            terminal.end();
+            Some(asked)
+        });
+        let Some(asked) = ran.await.unwrap() else { return };
+        assert!(asked[0].contains(r#""notes.txt" (a new file)"#), "{}", asked[0]);
+        assert!(asked[1].contains(expected), "{answer} {}", asked[1]);
+        assert!(asked[2].contains("(it is there, 6 bytes are replaced)"), "{}", asked[2]);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
 async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another_program() {
     let server = ModelServer::anthropic(|_, n| match n {
         0 => Reply::text("\u{1b}[2Jhidden\u{9b}1A").call_raw("w", "write_file", WRITES_NOTES),

@@ -29,9 +29,14 @@ pub(crate) fn kit(root: Root) -> Toolkit {
 }
 
 /// What a call would do, line by line and as its tool reads the arguments: for the user who allows it.
-pub(crate) fn describe(root: &Root, call: &ToolCall) -> Vec<String> {
+/// The calls in `allowed` are allowed already, have not ended, and run before it.
+pub(crate) fn describe(root: &Root, call: &ToolCall, allowed: &[ToolCall]) -> Vec<String> {
     match call.parse() {
-        Ok(file) if call.name == write::NAME => write::describe(root, &file),
+        Ok(file) if call.name == write::NAME => {
+            let writes = allowed.iter().filter(|call| call.name == write::NAME);
+            let earlier: Vec<write::File> = writes.filter_map(|call| call.parse().ok()).collect();
+            write::describe(root, &file, &earlier)
+        }
         _ => vec![one_line(&call.name, 64), exactly(call.arguments_or_empty(), 1_000)],
     }
 }

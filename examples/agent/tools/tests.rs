@@ -309,7 +309,7 @@ fn description(temp: &Temp, arguments: Value) -> Vec<String> {
     let root = super::Root::new(temp.work());
     let name = "write_file".to_owned();
     let call = ToolCall { call_id: "c".to_owned(), name, arguments: arguments.to_string() };
-    super::describe(&root, &call)
+    super::describe(&root, &call, &[])
 }
 
 #[tokio::test]

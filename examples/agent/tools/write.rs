@@ -34,7 +34,8 @@ pub(crate) fn write_file(root: Root) -> Tool {
 }
 
 /// The text, and below it, next to the question, the file as it would be opened.
-pub(super) fn describe(root: &Root, file: &File) -> Vec<String> {
+/// Those in `earlier` are written before it.
+pub(super) fn describe(root: &Root, file: &File, earlier: &[File]) -> Vec<String> {
     let (lines, characters) = (file.text.lines().count(), file.text.chars().count());
     let mut shown = vec![match characters {
         0 => format!("{NAME}, with an empty text"),
@@ -44,7 +45,18 @@ pub(super) fn describe(root: &Root, file: &File) -> Vec<String> {
     let entry = root.entry(&file.path);
     let makes_a_directory = entry.as_ref().is_ok_and(Entry::makes_a_directory);
     let found = entry.and_then(|entry| Ok((entry.path(), entry.size()?)));
+    let is_earlier = |path: &str| {
+        let mut entries = earlier.iter().filter_map(|file| root.entry(&file.path).ok());
+        entries.any(|entry| entry.path() == path)
+    };
     let (path, what) = match found {
+        Ok((path, _)) if is_earlier(&path) => {
+            let what = match file.append {
+                true => "at the end of what an earlier call writes, which you allowed",
+                false => "it replaces what an earlier call writes, which you allowed",
+            };
+            (path, what.to_owned())
+        }
         Ok((path, None)) if makes_a_directory => (path, "in a new directory".to_owned()),
         Ok((path, None)) => (path, "a new file".to_owned()),
         Ok((path, Some(bytes))) if file.append => {
