@@ -477,6 +477,30 @@ async fn a_temporary_file_that_a_killed_process_has_left_does_not_stop_a_write()
 
 #[cfg(unix)]
 #[tokio::test]
+async fn a_write_protected_file_is_not_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    let temp = Temp::new().with("in.txt", "old");
+    let file = temp.work().join("in.txt");
+    // In the second, others may write, and the owner may not.
+    for mode in [0o444, 0o446] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        if mode == 0o446 && fs::OpenOptions::new().write(true).open(&file).is_ok() {
+            // A user who may do everything.
+            continue;
+        }
+        for append in [false, true] {
+            let input = json!({ "path": "in.txt", "text": "new", "append": append });
+            let shown = description(&temp, input.clone()).pop().unwrap();
+            assert!(shown.contains("this will fail: `in.txt` is write-protected"), "{shown}");
+            let error = temp.call("write_file", input).await.unwrap_err();
+            assert!(error.contains("is write-protected"), "{error}");
+        }
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn a_pipe_is_neither_waited_for_nor_written_to() {
     let temp = Temp::new().with("in.txt", "a secret\n");
     let pipe = temp.work().join("pipe");

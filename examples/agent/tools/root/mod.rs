@@ -331,13 +331,18 @@ impl Entry {
         !self.missing.is_empty()
     }
 
-    /// Whether there is a file already, and how many bytes it has.
+    /// Whether there is a file already, and how many bytes it has; an error if it is not to be written.
     pub(crate) fn size(&self) -> Result<Option<u64>, String> {
         if !self.missing.is_empty() {
             return Ok(None);
         }
         match self.dir.kind(&self.file) {
-            Ok(Kind::File(bytes)) => Ok(Some(bytes)),
+            // The file is replaced, which needs no permission of its own.
+            Ok(Kind::File(bytes)) => match self.dir.is_writable(&self.file) {
+                Ok(true) => Ok(Some(bytes)),
+                Ok(false) => Err(format!("`{}` is write-protected", self.name)),
+                Err(error) => Err(format!("`{}` cannot be written: {error}", self.name)),
+            },
             Ok(Kind::Directory | Kind::Link | Kind::Other) => {
                 Err(format!("`{}` is there already, and not a plain file", self.name))
             }

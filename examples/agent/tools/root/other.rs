@@ -39,6 +39,11 @@ impl Dir {
         Ok(kind(meta.file_type(), meta.len()))
     }
 
+    /// Whether a file may be written as it is.
+    pub(super) fn is_writable(&self, name: &OsStr) -> io::Result<bool> {
+        Ok(!fs::symlink_metadata(self.0.join(name))?.permissions().readonly())
+    }
+
     /// Where a link leads.
     pub(super) fn link(&self, name: &OsStr) -> io::Result<PathBuf> {
         fs::read_link(self.0.join(name))

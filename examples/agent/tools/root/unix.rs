@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::Kind;
@@ -41,6 +41,20 @@ impl Dir {
 
     pub(super) fn kind(&self, name: &OsStr) -> io::Result<Kind> {
         Ok(kind(&fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    /// Whether a file may be written as it is. One without any permission to write is protected also
+    /// from a user who may do everything.
+    pub(super) fn is_writable(&self, name: &OsStr) -> io::Result<bool> {
+        let stat = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if !Mode::from_raw_mode(stat.st_mode).intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH) {
+            return Ok(false);
+        }
+        match fs::accessat(&self.0, name, Access::WRITE_OK, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Where a link leads.
