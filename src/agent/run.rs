@@ -42,6 +42,9 @@ pub(super) struct Begin {
 /// Dropping it cancels everything: the request that streams, the tools that run. What was said and
 /// done until then can still be read from a [`handle`](Self::handle).
 ///
+/// It may be moved to another tokio runtime between two turns. In the middle of one this works only if
+/// the first runtime is a multi-thread one: see [`stream_turn`](crate::Provider::stream_turn).
+///
 /// ```
 /// use futures::StreamExt;
 /// use turnstream::Agent;

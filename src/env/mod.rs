@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-pub(crate) use timer::{Alarm, Ring, TimeLimit, after, sleep};
+pub(crate) use timer::{Alarm, Ring, TimeLimit, after};
 
 /// Where new ids come from: histories and what is appended to them are named by it.
 ///

@@ -14,17 +14,6 @@ thread_local! {
     static WITHOUT_TIME: Cell<Option<Id>> = const { Cell::new(None) };
 }
 
-/// A timer that ends at `at`. `None` outside of a tokio runtime, and in one whose time is not
-/// enabled.
-fn sleep_until(at: Instant) -> Option<Pin<Box<Sleep>>> {
-    Timer::until(at).map(|timer| timer.sleep)
-}
-
-/// A timer of this duration; see [`sleep_until`].
-pub(crate) fn sleep(time: Duration) -> Option<Pin<Box<Sleep>>> {
-    sleep_until(after(Instant::now(), time).unwrap_or_else(far))
-}
-
 /// A timer, and the runtime that drives it.
 #[derive(Debug)]
 struct Timer {
@@ -33,6 +22,8 @@ struct Timer {
 }
 
 impl Timer {
+    /// A timer that ends at `at`. `None` outside of a tokio runtime, and in one whose time is not
+    /// enabled.
     fn until(at: Instant) -> Option<Self> {
         // Without a runtime it would panic; without time it does, and there is no way to ask.
         let runtime = current()?;
@@ -61,10 +52,6 @@ pub(crate) fn after(from: Instant, wait: Duration) -> Option<Instant> {
 
 /// A timer that is farther away than this would only be in the way.
 const FAR: Duration = Duration::from_hours(24 * 365);
-
-fn far() -> Instant {
-    Instant::now() + FAR
-}
 
 /// How long something may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +167,7 @@ mod tests {
         assert_eq!(poll_once(TimeLimit::Set(LIMIT)), Poll::Ready(Ring::NoTimer));
         assert_eq!(poll_once(TimeLimit::Set(Duration::MAX)), Poll::Pending);
         assert_eq!(poll_once(TimeLimit::Set(Duration::ZERO)), Poll::Ready(Ring::TimeUp));
-        assert!(sleep(LIMIT).is_none());
+        assert!(Alarm::set(LIMIT).is_none());
     }
 
     #[test]

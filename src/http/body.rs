@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::env::after;
 use crate::error::{Error, ErrorKind};
 use crate::http::deadline::Deadline;
+use crate::http::runtime::ConnectionRuntime;
 
 /// The bytes of an answer as they come. Dropping it closes the connection if it is not at its end.
 pub struct Body {
@@ -21,6 +22,7 @@ pub struct Body {
     bytes: Option<BoxStream<'static, Result<Bytes, Error>>>,
     /// What was looked at and not taken.
     front: VecDeque<Result<Bytes, Error>>,
+    runtime: ConnectionRuntime,
     idle: Duration,
     stage: Stage,
     deadline: Deadline,
@@ -38,14 +40,16 @@ enum Stage {
 }
 
 impl Body {
-    /// `first` is when the wait for the first byte is over.
+    /// `runtime` drives the connection; `first` is when the wait for the first byte is over.
     pub(super) fn new(
         bytes: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
+        runtime: ConnectionRuntime,
         first: Option<Instant>,
         idle: Duration,
     ) -> Self {
         let (front, deadline) = (VecDeque::new(), Deadline::default());
-        Self { bytes: Some(bytes.boxed()), front, idle, stage: Stage::First(first), deadline }
+        let (bytes, stage) = (Some(bytes.boxed()), Stage::First(first));
+        Self { bytes, front, runtime, idle, stage, deadline }
     }
 
     /// Looks at the first byte that is no white space, without taking it. `None` if there is none,
@@ -102,7 +106,10 @@ impl Stream for Body {
                 Poll::Ready(end)
             }
             Poll::Pending => {
-                let error = ready!(this.poll_timeout(cx));
+                let error = match this.runtime.check() {
+                    Ok(()) => ready!(this.poll_timeout(cx)),
+                    Err(error) => error,
+                };
                 this.bytes = None;
                 Poll::Ready(Some(Err(error)))
             }
@@ -130,7 +137,7 @@ mod tests {
             Ok(Bytes::from_static(b"x"))
         });
         let first = after(Instant::now(), Duration::from_secs(30));
-        Body::new(pieces.chain(stream::pending()), first, IDLE)
+        Body::new(pieces.chain(stream::pending()), ConnectionRuntime::current(), first, IDLE)
     }
 
     /// How many pieces come, how many seconds it takes to the error, and its words.

@@ -18,6 +18,7 @@ use crate::env::{Clock, SystemClock, after};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::http::proxy::{Proxies, is_of_tunnel};
 use crate::http::response::{Hook, Response, ResponseHead, run};
+use crate::http::runtime::ConnectionRuntime;
 use crate::http::secret::{basic, percent_decoded};
 use crate::http::{Body, Secret, Timeouts, masked};
 
@@ -262,9 +263,10 @@ impl HttpClient {
         }
         let first = after(began, timeouts.first_byte);
         let sending = client.request(Method::POST, to.0.clone()).headers(map).body(body).send();
+        let runtime = ConnectionRuntime::current();
         let sent = match first {
-            Some(at) => tokio::time::timeout_at(at, sending).await,
-            None => Ok(sending.await),
+            Some(at) => runtime.wait(tokio::time::timeout_at(at, sending)).await?,
+            None => Ok(runtime.wait(sending).await?),
         };
         let Ok(sent) = sent else {
             let message = format!("{} did not answer within {:?}", to.host(), timeouts.first_byte);
@@ -291,7 +293,7 @@ impl HttpClient {
             headers,
             now: self.clock.now(),
             by_proxy,
-            body: Body::new(bytes, first, timeouts.idle),
+            body: Body::new(bytes, runtime, first, timeouts.idle),
         })
     }
 }

@@ -17,6 +17,8 @@ mod proxy;
 #[cfg(feature = "http")]
 mod response;
 mod retry_after;
+#[cfg(feature = "http")]
+mod runtime;
 mod secret;
 mod timeout;
 mod wait;

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use futures::Stream;
 use pin_project::pin_project;
 use serde::de::IgnoredAny;
-use tokio::time::Sleep;
 
-use crate::env;
+use crate::env::Alarm;
 use crate::error::{Error, ErrorKind};
 use crate::provider::failure;
 use crate::provider::patience::Patience;
@@ -105,7 +104,7 @@ enum Stage {
     /// The last word was heard.
     ReadingOn {
         bytes: usize,
-        sleep: Option<Pin<Box<Sleep>>>,
+        alarm: Option<Alarm>,
     },
 }
 
@@ -137,7 +136,7 @@ where
         let mut this = self.project();
         let mut pieces = 0;
         loop {
-            if let Stage::ReadingOn { bytes, sleep } = this.stage {
+            if let Stage::ReadingOn { bytes, alarm } = this.stage {
                 if let Some(Ok(frame)) = this.frames.next_frame() {
                     match this.decoder.behind(frame, turn) {
                         Ok(Heard::LastWord) => {}
@@ -154,9 +153,9 @@ where
                     }
                     Poll::Ready(_) => {}
                     Poll::Pending => {
-                        *sleep = sleep.take().or_else(|| env::sleep(READ_ON));
-                        if let Some(sleep) = sleep {
-                            ready!(sleep.as_mut().poll(cx));
+                        *alarm = alarm.take().or_else(|| Alarm::set(READ_ON));
+                        if let Some(alarm) = alarm {
+                            ready!(alarm.poll(cx));
                         }
                     }
                 }
@@ -184,7 +183,7 @@ where
                             }
                         }
                         Ok(Heard::LastWord) => {
-                            *this.stage = Stage::ReadingOn { bytes: 0, sleep: None };
+                            *this.stage = Stage::ReadingOn { bytes: 0, alarm: None };
                         }
                         Err(error) if is_half && error.kind() == ErrorKind::Protocol => {
                             if !turn.is_stopped() {

@@ -96,6 +96,10 @@ pub trait Provider: Send + Sync {
     /// Asks the model and streams its turn, sealed.
     ///
     /// Nothing is sent before the first poll. Dropping the stream cancels the request.
+    ///
+    /// A provider over HTTP needs a tokio runtime. A turn that was begun in a current-thread one has
+    /// to be read there: a poll that would wait for its connection in another runtime, or outside of
+    /// any, is an error instead of a wait for ever.
     fn stream_turn(&self, request: Request) -> TurnStream;
 
     /// The model that is asked unless a request names another.

@@ -10,6 +10,7 @@
 //! | `http_retries` | which failed requests a provider over HTTP sends again by itself |
 //! | `closed_connections` | servers that close connections which are not in use |
 //! | `transport` | HTTP between a request and its turn: statuses, timeouts, broken bodies |
+//! | `moved` | turns that are begun in one tokio runtime and read in another |
 //! | `transport_settings` | headers, keys, proxies and the client, the same for every provider |
 //! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
 
@@ -21,6 +22,8 @@ mod custom;
 mod fallback;
 #[cfg(feature = "http")]
 mod http_retries;
+#[cfg(feature = "http")]
+mod moved;
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod other_servers;
 #[cfg(feature = "http")]

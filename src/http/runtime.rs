@@ -1,0 +1,57 @@
+//! The tokio runtime that drives a connection.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use tokio::runtime::{Handle, Id, RuntimeFlavor};
+
+use crate::error::{Error, ErrorKind};
+
+/// The runtime that a request was sent from. reqwest's task on it moves the bytes of the connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionRuntime {
+    /// Set for a current-thread runtime, whose tasks run only while it is polled. The threads of
+    /// others drive the connection wherever the answer is read.
+    current_thread: Option<Id>,
+}
+
+impl ConnectionRuntime {
+    /// The current runtime.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub(super) fn current() -> Self {
+        let runtime = Handle::current();
+        let is_current_thread = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
+        Self { current_thread: is_current_thread.then(|| runtime.id()) }
+    }
+
+    /// Returns an error if a wait for the connection may never end: in another runtime than a
+    /// current-thread one that drives it, or outside of any. Whether another thread runs that one
+    /// cannot be found out.
+    pub(super) fn check(self) -> Result<(), Error> {
+        let Some(id) = self.current_thread else { return Ok(()) };
+        if Handle::try_current().is_ok_and(|current| current.id() == id) {
+            return Ok(());
+        }
+        let message = "the request was sent from another tokio runtime, a current-thread one, which \
+                       drives its connection only while it runs: read the answer in that runtime, \
+                       or use a multi-thread one";
+        Err(Error::new(ErrorKind::Connect, message))
+    }
+
+    /// Waits for `future`, which waits for the connection.
+    pub(super) async fn wait<F: Future>(self, future: F) -> Result<F::Output, Error> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => match self.check() {
+                Ok(()) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            },
+        })
+        .await
+    }
+}

@@ -1,0 +1,206 @@
+//! Turns that are begun in one tokio runtime and read in another.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::executor::block_on;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use turnstream::http::HttpClient;
+use turnstream::provider::{OpenAiChat, Provider};
+use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::turn::PartialTurn;
+use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};
+
+const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+const STOP: &str =
+    "data: {\"choices\":[{\"delta\":{\"content\":\"hi!\"},\"finish_reason\":\"stop\"}]}\n\n";
+const REST: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"!\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+/// Longer than any test takes.
+const HANGS: Duration = Duration::from_secs(10);
+
+fn bytes(text: &'static str) -> Part {
+    Part::Bytes(Bytes::from_static(text.as_bytes()))
+}
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn multi_thread() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// A server in a runtime of its own, which goes on whatever becomes of the client's.
+struct Server {
+    /// While it is there, requests wait for their answers. Dropped first, or the runtime would wait.
+    hold: Option<mpsc::Sender<()>>,
+    _server: LoopbackServer,
+    _runtime: Runtime,
+    model: OpenAiChat,
+    /// Notified by each request that has come.
+    asked: Arc<Notify>,
+    /// Notified by each head of an answer that has come.
+    answered: Arc<Notify>,
+}
+
+fn serve(status: u16, body: Vec<Part>) -> Server {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (asked, answered) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (hold, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
+    let response = HttpResponse { status, headers, body };
+    let asking = Arc::clone(&asked);
+    let server = runtime.block_on(LoopbackServer::start(move |_| {
+        asking.notify_one();
+        // Until the sender is dropped.
+        let _ = held.lock().unwrap().recv();
+        response.clone()
+    }));
+    let server = server.unwrap();
+    let answering = Arc::clone(&answered);
+    let http = HttpClient::without_proxy().with_response_hook(move |_| answering.notify_one());
+    let model = OpenAiChat::new("m").with_base_url(server.url()).unwrap().with_http(http);
+    Server { hold: Some(hold), _server: server, _runtime: runtime, model, asked, answered }
+}
+
+/// A server that answers at once.
+fn answering(status: u16, body: Vec<Part>) -> Server {
+    Server { hold: None, ..serve(status, body) }
+}
+
+fn ask(model: &OpenAiChat) -> TurnStream {
+    model.stream_turn(Request::new(History::from_items("h", [Item::user("hi")])))
+}
+
+/// Polls a turn in this runtime until that has happened, which gives no event.
+fn poll_until(runtime: &Runtime, turn: &mut TurnStream, happened: &Notify) {
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            event = turn.next() => panic!("{event:?}"),
+            () = happened.notified() => {}
+        }
+    });
+}
+
+/// Reads the first text of a turn in this runtime.
+fn read_first(runtime: &Runtime, turn: &mut TurnStream) {
+    let event = runtime.block_on(turn.next()).unwrap().unwrap();
+    assert!(matches!(event, TurnEvent::TextDelta { .. }), "{event:?}");
+}
+
+/// Reads the rest in another runtime.
+fn read_rest(turn: TurnStream) -> Result<String, Error> {
+    let rest = current_thread().block_on(async { timeout(HANGS, turn.into_turn()).await });
+    rest.expect("it hangs").map(|turn| turn.text())
+}
+
+#[track_caller]
+fn check_moved(error: &Error, kind: ErrorKind) {
+    assert_eq!(error.kind(), kind, "{error:?}");
+    assert!(error.message().contains("another tokio runtime"), "{error}");
+}
+
+#[test]
+fn a_body_is_not_waited_for_where_an_idle_current_thread_runtime_drives_it() {
+    let server = answering(200, vec![bytes(TEXT), Part::Hang]);
+    let first = current_thread();
+    let mut turn = ask(&server.model);
+    read_first(&first, &mut turn);
+    let error = read_rest(turn).unwrap_err();
+    check_moved(&error, ErrorKind::IncompleteTurn);
+    assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+}
+
+#[test]
+fn a_body_is_not_waited_for_outside_of_any_runtime() {
+    let server = answering(200, vec![bytes(TEXT), Part::Hang]);
+    let first = current_thread();
+    let mut turn = ask(&server.model);
+    read_first(&first, &mut turn);
+    let (send, rest) = mpsc::channel();
+    thread::spawn(move || send.send(block_on(turn.into_turn())).unwrap());
+    let error = rest.recv_timeout(HANGS).expect("it hangs").unwrap_err();
+    check_moved(&error, ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn a_body_whose_runtime_has_ended_is_an_error() {
+    for first in [current_thread(), multi_thread()] {
+        let server = answering(200, vec![bytes(TEXT), Part::Hang]);
+        let mut turn = ask(&server.model);
+        read_first(&first, &mut turn);
+        drop(first);
+        assert_eq!(read_rest(turn).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    }
+}
+
+#[test]
+fn a_turn_that_was_stopped_is_complete_also_where_its_body_is_not_waited_for() {
+    let server = answering(200, vec![bytes(STOP), Part::Hang]);
+    let first = current_thread();
+    let mut turn = ask(&server.model);
+    read_first(&first, &mut turn);
+    assert_eq!(read_rest(turn).unwrap(), "hi!");
+}
+
+#[test]
+fn an_answer_is_not_waited_for_where_an_idle_current_thread_runtime_drives_the_request() {
+    let server = serve(200, vec![bytes(TEXT), bytes(REST)]);
+    let first = current_thread();
+    let mut turn = ask(&server.model.clone().without_retries());
+    poll_until(&first, &mut turn, &server.asked);
+    check_moved(&read_rest(turn).unwrap_err(), ErrorKind::Connect);
+}
+
+#[test]
+fn a_request_that_is_retried_is_sent_from_the_runtime_that_the_turn_was_moved_to() {
+    let mut server = serve(200, vec![bytes(TEXT), bytes(REST)]);
+    let first = current_thread();
+    let mut turn = ask(&server.model);
+    poll_until(&first, &mut turn, &server.asked);
+    server.hold = None;
+    assert_eq!(read_rest(turn).unwrap(), "hi!");
+}
+
+#[test]
+fn a_refusal_whose_body_is_not_waited_for_is_still_the_refusal() {
+    let server = answering(400, vec![bytes("{"), Part::Hang]);
+    let first = current_thread();
+    let mut turn = ask(&server.model);
+    poll_until(&first, &mut turn, &server.answered);
+    let error = read_rest(turn).unwrap_err();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::InvalidRequest, Some(400)));
+}
+
+#[test]
+fn a_turn_that_a_multi_thread_runtime_drives_goes_on_in_another() {
+    let pause = Part::Delay(Duration::from_millis(20));
+    let mut server = serve(200, vec![bytes(TEXT), pause, bytes(REST)]);
+    let first = multi_thread();
+    // While the answer is waited for.
+    let mut turn = ask(&server.model.clone().without_retries());
+    poll_until(&first, &mut turn, &server.asked);
+    server.hold = None;
+    assert_eq!(read_rest(turn).unwrap(), "hi!");
+    // In the middle of it.
+    let mut turn = ask(&server.model);
+    read_first(&first, &mut turn);
+    assert_eq!(read_rest(turn).unwrap(), "hi!");
+}
+
+#[test]
+fn a_turn_that_is_moved_before_its_first_poll_goes_on() {
+    let pause = Part::Delay(Duration::from_millis(20));
+    let server = answering(200, vec![bytes(TEXT), pause, bytes(REST)]);
+    let first = current_thread();
+    let turn = first.block_on(async { ask(&server.model) });
+    assert_eq!(read_rest(turn).unwrap(), "hi!");
+}
