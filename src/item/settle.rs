@@ -1,6 +1,6 @@
 //! What makes a history lawful: one result for each call, directly behind its turn.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::item::{Item, ItemKind, ResultKind, ToolCall, ToolResult};
 
@@ -37,7 +37,7 @@ pub(super) fn settle(items: &[&Item], before: &Before<'_>) -> Vec<Item> {
             ItemKind::ToolResult(result) => {
                 // A result whose call is not open here was moved to its call, or has none.
                 if let Some(call_at) = plan.call_of.get(&at)
-                    && batch.take(*call_at)
+                    && batch.open.remove(call_at)
                 {
                     out.push(renamed_result(item, result, &plan.new_ids, *call_at));
                 }
@@ -49,7 +49,7 @@ pub(super) fn settle(items: &[&Item], before: &Before<'_>) -> Vec<Item> {
                 }
                 batch.close_before(item, items, &mut plan, &mut out);
                 out.push(renamed_call(item, call, &plan.new_ids, at));
-                batch.open.push_back(at);
+                batch.open.insert(at);
             }
             _ => {
                 batch.close_before(item, items, &mut plan, &mut out);
@@ -116,17 +116,12 @@ pub(super) fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool
 /// The calls of the turn being read that have no result yet.
 #[derive(Default)]
 struct Batch {
-    open: VecDeque<usize>,
+    open: BTreeSet<usize>,
     answering: bool,
     turn_ended: bool,
 }
 
 impl Batch {
-    fn take(&mut self, call_at: usize) -> bool {
-        let found = self.open.iter().position(|at| *at == call_at);
-        found.and_then(|index| self.open.remove(index)).is_some()
-    }
-
     fn close_before(&mut self, item: &Item, items: &[&Item], plan: &mut Plan, out: &mut Vec<Item>) {
         if ends_batch(item, self.answering, self.turn_ended) {
             self.close(items, plan, out);
@@ -178,9 +173,8 @@ impl Plan {
         let mut renamed: HashMap<&str, usize> = HashMap::new();
         let mut seen: HashSet<&str> = before.called.clone();
         let mut void: HashSet<&str> = HashSet::new();
-        // Places of calls without a result, each with its batch, and of results without a call, by
-        // id.
-        let mut calls: HashMap<&str, Vec<(usize, usize)>> = HashMap::new();
+        // Places of calls without a result, by batch, and of results without a call, all by id.
+        let mut calls: HashMap<&str, Vec<OpenCalls>> = HashMap::new();
         let mut early: HashMap<&str, VecDeque<usize>> = HashMap::new();
         let (mut batch, mut answering, mut turn_ended) = (0, false, false);
         for (at, item) in live() {
@@ -204,7 +198,7 @@ impl Plan {
                     }
                     match early.get_mut(call.call_id.as_str()).and_then(VecDeque::pop_front) {
                         Some(result_at) => plan.pair(at, result_at),
-                        None => calls.entry(&call.call_id).or_default().push((batch, at)),
+                        None => push_newest(calls.entry(&call.call_id).or_default(), batch, at),
                     }
                 }
                 ItemKind::ToolResult(result) => {
@@ -229,11 +223,28 @@ impl Plan {
     }
 }
 
-/// Takes the first call of the newest batch.
-fn take_newest(open: &mut Vec<(usize, usize)>) -> Option<usize> {
-    let (newest, _) = *open.last()?;
-    let first = open.iter().position(|(batch, _)| *batch == newest)?;
-    Some(open.remove(first).1)
+/// The calls of one batch that share an id and have no result, by their places.
+struct OpenCalls {
+    batch: usize,
+    places: VecDeque<usize>,
+}
+
+/// Adds a call to those of its batch, which is the newest.
+fn push_newest(open: &mut Vec<OpenCalls>, batch: usize, at: usize) {
+    match open.last_mut() {
+        Some(newest) if newest.batch == batch => newest.places.push_back(at),
+        _ => open.push(OpenCalls { batch, places: VecDeque::from([at]) }),
+    }
+}
+
+/// Takes the first call of the newest batch that has one.
+fn take_newest(open: &mut Vec<OpenCalls>) -> Option<usize> {
+    let newest = open.last_mut()?;
+    let first = newest.places.pop_front();
+    if newest.places.is_empty() {
+        open.pop();
+    }
+    first
 }
 
 /// Returns the first of `<id>_dup1`, `<id>_dup2`, … that is not in use.

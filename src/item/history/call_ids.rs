@@ -1,5 +1,6 @@
 //! The ids of calls, beside the entries.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::item::known_ids::KnownIds;
@@ -11,8 +12,8 @@ pub(super) struct CallIds {
     retired: Option<Arc<Retired>>,
     /// Every one that is there or ever was.
     pub(super) known: KnownIds,
-    /// Those without a result, in order; empty where nobody asked.
-    pub(super) open: Vec<String>,
+    /// Those without a result; empty where nobody asked.
+    pub(super) open: HashSet<String>,
 }
 
 /// Call ids that were rewritten away, newest first.

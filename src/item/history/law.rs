@@ -55,10 +55,9 @@ impl History {
                     return broken;
                 }
                 let open = self.open_calls();
-                let Some(at) = open.iter().position(|id| *id == result.call_id) else {
+                if !open.remove(&result.call_id) {
                     return broken;
-                };
-                open.remove(at);
+                }
                 next.open = !open.is_empty();
                 next.answering = true;
             }
@@ -73,7 +72,7 @@ impl History {
                     if item.interrupted || !self.is_first(&call.call_id, seen) {
                         return broken;
                     }
-                    self.open_calls().push(call.call_id.clone());
+                    self.open_calls().insert(call.call_id.clone());
                     next.open = true;
                 }
             }
@@ -82,8 +81,8 @@ impl History {
         next
     }
 
-    /// The ids of the calls without a result, in order.
-    fn open_calls(&mut self) -> &mut Vec<String> {
+    /// The ids of the calls without a result.
+    fn open_calls(&mut self) -> &mut HashSet<String> {
         let is_open = self.law().open;
         let tip = self.tip.as_deref();
         let open = &mut Arc::make_mut(&mut self.ids).open;
@@ -98,7 +97,7 @@ impl History {
     /// Entries were taken away: which calls are open is to be looked up.
     pub(super) fn forget_open(&mut self) {
         if !self.ids.open.is_empty() {
-            Arc::make_mut(&mut self.ids).open = Vec::new();
+            Arc::make_mut(&mut self.ids).open = HashSet::new();
         }
     }
 
@@ -142,18 +141,15 @@ impl History {
 }
 
 /// The calls that no result answers, behind the newest entry where none was open.
-fn opened(tip: Option<&Node>) -> Vec<String> {
+fn opened(tip: Option<&Node>) -> HashSet<String> {
     let nodes = std::iter::successors(tip, |node| node.parent.as_deref());
     let items: Vec<&Item> = nodes.take_while(|node| node.law.open).map(|node| &node.item).collect();
-    let mut open: Vec<String> = Vec::new();
+    // No two have the same id, or the law would be broken.
+    let mut open = HashSet::new();
     for item in items.into_iter().rev().filter(|item| !item.tombstone) {
         match &item.kind {
-            ItemKind::ToolCall(call) => open.push(call.call_id.clone()),
-            ItemKind::ToolResult(result) => {
-                if let Some(at) = open.iter().position(|id| *id == result.call_id) {
-                    open.remove(at);
-                }
-            }
+            ItemKind::ToolCall(call) => drop(open.insert(call.call_id.clone())),
+            ItemKind::ToolResult(result) => drop(open.remove(&result.call_id)),
             _ => {}
         }
     }

@@ -115,6 +115,37 @@ fn what_is_known_entry_by_entry_is_what_a_look_at_all_of_them_tells() {
     }
 }
 
+#[test]
+fn settling_many_calls_takes_linear_time() {
+    // Quadratic work would be a billion comparisons each time, which takes minutes.
+    const MANY: usize = 50_000;
+    #[track_caller]
+    fn check(items: impl IntoIterator<Item = Item>, unanswered: usize) {
+        let history = History::from_items("h", items);
+        assert_eq!(history.unanswered_calls().len(), unanswered);
+        let settled = history.settled();
+        assert!(settled.is_lawful());
+        assert_eq!(settled.len(), 2 * MANY);
+    }
+    let calls = || (0..MANY).map(|n| Item::tool_call(format!("c{n}"), "t", "{}"));
+    let same = || (0..MANY).map(|_| Item::tool_call("c", "t", "{}"));
+    let result = |id: String| {
+        Item::tool_result(ToolResult {
+            call_id: id,
+            name: "t".into(),
+            content: "ok".into(),
+            kind: ResultKind::Ok,
+            report: None,
+        })
+    };
+    let results = || (0..MANY).map(|n| result(format!("c{n}")));
+    check(calls(), MANY);
+    check(calls().chain(results().rev()), 0);
+    // One result without its call, so that it is settled as a whole.
+    check(calls().chain([result("x".into())]).chain(results().rev()), 0);
+    check(same().chain((0..MANY).map(|_| result("c".into()))), 0);
+}
+
 /// What is remembered of a history under a key: the entries and the bytes.
 fn remembered(history: &History, key: u8) -> Option<(usize, String)> {
     let piece = history.encoded(&key)?;
