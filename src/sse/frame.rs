@@ -82,7 +82,7 @@ pub(super) struct Fields {
 pub(super) enum Kind {
     /// Nothing is dispatched.
     Silent,
-    /// It has exactly one `data:` and at most one `event:` line.
+    /// Beside comments it has exactly one `data:` and at most one `event:` line.
     Plain,
     /// It has other lines: [`ask`].
     Odd,
@@ -99,7 +99,8 @@ impl Fields {
             self.is_error = true;
             (&mut self.data, value)
         } else {
-            self.odd = true;
+            // > If the line starts with a U+003A COLON character (:): ignore the line.
+            self.odd |= !is_comment(line);
             return;
         };
         // > If value starts with a U+0020 SPACE character, remove it from value.
@@ -135,7 +136,7 @@ pub(super) fn ask(frame: &[u8]) -> Option<Event> {
     let lines = frame
         .split(|byte| matches!(byte, b'\n' | b'\r'))
         // The gap within a CRLF; a frame has no blank lines.
-        .filter(|line| !line.is_empty());
+        .filter(|line| !line.is_empty() && !is_comment(line));
     let tells_of_error = lines.clone().any(|line| is_error(&line));
     let lines = lines
         .filter(|line| is_error(line) || !tells_of_error)
@@ -147,6 +148,10 @@ pub(super) fn ask(frame: &[u8]) -> Option<Event> {
         // Never pending, as all lines are here; never an error, as all are UTF-8.
         .now_or_never()??
         .ok()
+}
+
+fn is_comment(line: &[u8]) -> bool {
+    line.starts_with(b":")
 }
 
 /// Borrows `bytes` as text, or a repaired copy of them that moves into `room`.

@@ -16,7 +16,8 @@ use crate::sse::mark::Mark;
 ///
 /// The work is linear in the bytes, however they are chunked: each is searched for line ends once,
 /// and copied at most once, when its frame spans chunks. A frame that lies in one chunk and has
-/// only one `data:` and at most one `event:` line is lent from that chunk; nothing is allocated.
+/// only one `data:` and at most one `event:` line beside comments is lent from that chunk; nothing is
+/// allocated.
 ///
 /// It follows the specification, which also has it that bytes that are not UTF-8 are replaced by
 /// U+FFFD. But a frame larger than the cap is an error, so that a server cannot fill the memory,
