@@ -168,6 +168,9 @@ impl ToolRun {
             *data = serde_json::Value::Null.into();
             self.fail(error);
         }
+        if let ToolEvent::Progress { data, .. } = &mut event {
+            flatten(data);
+        }
         event
     }
 
@@ -201,6 +204,11 @@ impl ToolRun {
                 result = was;
                 self.fail(error);
             }
+        }
+        if let Some(report) = &mut result.report
+            && !report.evidence.is_empty()
+        {
+            Arc::make_mut(report).evidence.iter_mut().for_each(flatten);
         }
         let result = self.kit.clip(call, result);
         self.results.push((at, result.clone()));
@@ -258,8 +266,14 @@ pub(crate) fn redact_all(
             *json = serde_json::Value::Null.into();
             redacted = redacted.and(Err(error));
         }
+        flatten(json);
     }
     redacted
+}
+
+/// It is written with an event or an item and read again, whoever has set it.
+fn flatten(json: &mut Json) {
+    *json = json.clone().flattened();
 }
 
 /// Calls the gate. Its panic is an error.

@@ -115,8 +115,7 @@ impl Running {
             }
             Ok(Poll::Ready(Some(Update::Progress(data)))) => {
                 let (call_id, name) = (call_id.clone(), name.clone());
-                // It is written with the event, and read again.
-                let event = ToolEvent::Progress { call_id, name, data: data.flattened() };
+                let event = ToolEvent::Progress { call_id, name, data };
                 return Poll::Ready(Some(Said::Event(event)));
             }
             Ok(Poll::Ready(Some(Update::Nested(event)))) => {

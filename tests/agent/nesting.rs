@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::StreamExt;
 use futures::executor::block_on;
 use serde_json::json;
-use turnstream::agent::Limits;
+use turnstream::agent::{Limits, hook};
 use turnstream::event::Reason;
-use turnstream::item::{Item, ResultKind};
+use turnstream::item::{Item, Json, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolContext, ToolOutput, Update};
 use turnstream::{Agent, Event, Outcome};
@@ -132,6 +132,41 @@ fn evidence_and_progress_of_any_depth_are_read_back_from_the_events_of_a_tower()
     let bottom = Agent::new(delegating()).with_tools([tool.unwrap()]);
     let agent =
         (0..8).fold(bottom, |below, _| Agent::new(delegating()).with_tools([as_tool(&below)]));
+    check_read_back(&agent);
+}
+
+#[test]
+fn evidence_and_progress_that_hooks_have_set_are_read_back_from_the_events_of_a_tower() {
+    let deep = Json::new(&(0..500).fold(json!("bottom"), |inner, _| json!([inner]))).unwrap();
+    let tool = || {
+        Tool::typed_streaming(spec("sub"), |_: serde_json::Value, cx: ToolContext| {
+            cx.evidence("shallow");
+            futures::stream::iter([Update::progress("shallow"), Update::output("done")])
+        })
+    };
+    let redacting = |deep: Json| {
+        let (of_progress, of_evidence) = (deep.clone(), deep);
+        Agent::new(delegating())
+            .with_hook(hook::redact_progress(move |_, data| *data = of_progress.clone()))
+            .with_hook(hook::redact_evidence(move |_, json| *json = of_evidence.clone()))
+    };
+    let after = |deep: Json| {
+        Agent::new(delegating()).with_hook(hook::after_tool(move |_, result| {
+            let report = Arc::make_mut(result.report.get_or_insert_default());
+            report.evidence.push(deep.clone());
+        }))
+    };
+    for bottom in [redacting(deep.clone()), after(deep)] {
+        let bottom = bottom.with_tools([tool().unwrap()]);
+        let agent =
+            (0..8).fold(bottom, |below, _| Agent::new(delegating()).with_tools([as_tool(&below)]));
+        check_read_back(&agent);
+    }
+}
+
+/// Each event of a run is read back as it was written.
+#[track_caller]
+fn check_read_back(agent: &Agent) {
     let mut run = agent.run("go");
     while let Some(event) = block_on(run.next()) {
         let event = event.unwrap();
