@@ -14,7 +14,7 @@ use turnstream::turn::TurnEvent;
 use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
 
 use crate::provider::advised;
-use crate::text::{exactly, many_lines, one_line};
+use crate::text::{exactly, json_line, many_lines, one_line};
 
 /// How many characters of a call are shown while it runs, and of one that waits.
 const SHORT: usize = 120;
@@ -67,10 +67,10 @@ struct ErrorLine<'a> {
 fn show_json(event: &Event) -> io::Result<()> {
     let mut lines = String::new();
     if let Some(error) = event.finished().and_then(|outcome| outcome.error.as_ref()) {
-        lines += &serde_json::to_string(&ErrorLine { r#type: "error", error })?;
+        lines += &json_line(&serde_json::to_string(&ErrorLine { r#type: "error", error })?);
         lines.push('\n');
     }
-    lines += &serde_json::to_string(event)?;
+    lines += &json_line(&serde_json::to_string(event)?);
     lines.push('\n');
     let mut out = io::stdout().lock();
     out.write_all(lines.as_bytes())?;

@@ -72,6 +72,19 @@ pub(crate) fn exactly(text: &str, most: usize) -> String {
     line
 }
 
+/// A line of JSON in which what a terminal acts on is escaped: the same value for a program.
+pub(crate) fn json_line(json: &str) -> String {
+    let mut line = String::with_capacity(json.len());
+    for c in json.chars() {
+        // None of them stands outside a string, and none is longer than one unit of UTF-16.
+        match acts(c) {
+            true => line += &format!("\\u{:04x}", u32::from(c)),
+            false => line.push(c),
+        }
+    }
+    line
+}
+
 /// A path in quotes, so that its end is seen. Only ASCII, letters and digits stand for themselves; of
 /// several spaces each is escaped, as is one at either end.
 pub(crate) fn quoted(path: &str) -> String {
@@ -150,6 +163,18 @@ mod tests {
         assert_eq!((shown.len(), shown[0].as_str(), shown[12].as_str()), (13, "0", "99"));
         assert_eq!(shown[8], "… (88 lines more) …");
         assert_eq!(head_and_tail("one\ntwo"), ["one", "two"]);
+    }
+
+    #[test]
+    fn a_line_of_json_is_the_same_value_without_what_a_terminal_acts_on() {
+        let evil =
+            "a\u{1b}[2J\u{7f}\u{9b}2J\u{61c}\u{2028}\u{2029}\u{202e}\u{2066} \\ \" ö \u{1f600}";
+        let value = serde_json::json!({ evil: [evil] });
+        let line = json_line(&value.to_string());
+        assert!(!line.contains(acts), "{}", line.escape_default());
+        assert!(line.contains(r"\u009b2J\u061c\u2028\u2029\u202e\u2066"), "{line}");
+        assert!(line.contains("ö \u{1f600}"), "{line}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
     }
 
     #[test]

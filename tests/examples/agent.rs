@@ -142,6 +142,20 @@ fn with_json_every_line_is_an_event_and_finished_comes_last() {
     assert_eq!(events.iter().filter(|event| event.tool_output().is_some()).count(), 2);
 }
 
+#[tokio::test]
+async fn with_json_no_character_that_a_terminal_acts_on_is_printed() {
+    const EVIL: &str = "a\u{9b}2J\u{7f}\u{2028}\u{202e}b";
+    for reply in [|| Reply::text(EVIL), || Reply::error(Error::new(ErrorKind::Auth, EVIL))] {
+        let Some(output) = against(reply, true).await else { return };
+        let out = text(&output.stdout);
+        let is_raw = |c: char| (c.is_control() && c != '\n') || "\u{2028}\u{202e}".contains(c);
+        assert!(!out.contains(is_raw) && out.contains(r"\u202e"), "{}", out.escape_default());
+        let (.., outcome) = read_json(&output.stdout);
+        let said = outcome.error.map_or(outcome.text, |error| error.message().to_owned());
+        assert!(said.contains('\u{202e}'), "{}", said.escape_default());
+    }
+}
+
 #[test]
 fn with_json_an_error_stands_on_the_line_before_finished() {
     let temp = Temp::new();
