@@ -95,8 +95,7 @@ async fn start() -> Exit {
         false => {
             let plain =
                 variable("NO_COLOR").is_some() || variable("TERM").as_deref() == Some("dumb");
-            let asks = matches!(approval, Approval::Ask { .. });
-            Screen::Human(Human::new(plain, choice.name == Name::Offline, asks))
+            Screen::Human(Human::new(plain, choice.name == Name::Offline, approval.clone()))
         }
     };
     let variable = choice.variable;
@@ -171,6 +170,12 @@ async fn take_up(
     let state = session.state();
     if let Some(left) = session::left(&state) {
         render::notice(&left);
+    }
+    match &state {
+        SessionState::Idle => {}
+        SessionState::Pending { calls } | SessionState::Unfinished { open: calls } => {
+            user.screen.expect(calls);
+        }
     }
     let verdicts = match state {
         SessionState::Idle => return Ok(None),

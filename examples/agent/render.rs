@@ -13,6 +13,7 @@ use turnstream::item::ToolCall;
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
 
+use crate::approval::Approval;
 use crate::provider::advised;
 use crate::text::{exactly, json_line, many_lines, one_line};
 
@@ -28,6 +29,14 @@ pub(crate) enum Screen {
 }
 
 impl Screen {
+    /// Tells of calls that run again without a turn of the model.
+    pub(crate) fn expect(&mut self, calls: &[ToolCall]) {
+        match self {
+            Self::Json => {}
+            Self::Human(human) => human.calls = calls.to_vec(),
+        }
+    }
+
     /// Says that the model has not begun its answer for so long.
     pub(crate) fn still_waiting(&mut self, waited: Duration) -> io::Result<()> {
         match self {
@@ -78,7 +87,6 @@ fn show_json(event: &Event) -> io::Result<()> {
 }
 
 /// Tokens as they come, and lines for everything else.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Human {
     /// Whether stdout may reach a terminal, which control characters must not: also through another
     /// program, such as `tee`, while the user is asked there.
@@ -86,9 +94,9 @@ pub(crate) struct Human {
     colours: bool,
     /// Whether figures of usage are only estimated.
     estimated: bool,
-    /// Whether the user is asked about a call that needs approval, and sees it there.
-    asks: bool,
-    /// The calls of the last turn: a tool that starts says only its id and name.
+    /// A call that needs approval is shown in the question, or when it runs.
+    approval: Approval,
+    /// The calls of the last turn, or those that a session had left open: a tool that starts says only its id and name.
     calls: Vec<ToolCall>,
     open: Open,
 }
@@ -103,14 +111,15 @@ enum Open {
 
 impl Human {
     /// `plain` is whether the user, or the terminal, wants no colours.
-    pub(crate) fn new(plain: bool, estimated: bool, asks: bool) -> Self {
+    pub(crate) fn new(plain: bool, estimated: bool, approval: Approval) -> Self {
+        let asks = matches!(approval, Approval::Ask { .. });
         let terminal = io::stdout().is_terminal();
         let colours = terminal && io::stderr().is_terminal() && !plain;
         Self {
             terminal: terminal || asks,
             colours,
             estimated,
-            asks,
+            approval,
             calls: Vec::new(),
             open: Open::Nowhere,
         }
@@ -184,10 +193,10 @@ impl Human {
                 let text = one_line(&result.content.text(), 160);
                 self.note(&format!("  {mark} {} {text}", one_line(&result.name, 64)))
             }
-            ToolEvent::ApprovalRequested(_) if self.asks => self.end_line(),
-            ToolEvent::ApprovalRequested(call) => {
-                self.note(&format!("  ? {} needs to be allowed", shown(call)))
-            }
+            ToolEvent::ApprovalRequested(call) => match self.approval {
+                Approval::Ask { .. } | Approval::Yes => self.end_line(),
+                Approval::Suspend => self.note(&format!("  ? {} needs to be allowed", shown(call))),
+            },
             _ => Ok(()),
         }
     }
@@ -315,9 +324,10 @@ pub(crate) fn failed(outcome: &Outcome, variable: &str) {
         return error(&format!("{}{gap}{why}", in_words(outcome.reason)));
     };
     let message = advised(failure, variable);
-    match failure.retry_after() {
-        Some(wait) => error(&format!("{message} (again in {} s)", wait.as_secs())),
-        None => error(&message),
+    // A time in the past is no wait.
+    match failure.retry_after().map_or(0, |wait| wait.as_millis().div_ceil(1_000)) {
+        0 => error(&message),
+        seconds => error(&format!("{message} (again in {seconds} s)")),
     }
 }
 

@@ -352,6 +352,7 @@ fn with_yes_every_call_is_allowed() {
         assert!(text(&output.stdout).contains("notes.txt"), "{}", text(&output.stdout));
         let written = temp.0.join("notes.txt");
         assert_eq!(fs::read_to_string(&written).unwrap(), "some words");
+        assert!(!text(&output.stderr).contains("to be allowed"), "{}", text(&output.stderr));
         fs::remove_file(written).unwrap();
     }
 }
@@ -839,6 +840,15 @@ async fn too_many_requests_is_one_clear_line() {
     check_failure(reply, Reason::ProviderError, ErrorKind::RateLimited, line).await;
 }
 
+#[tokio::test]
+async fn a_wait_that_is_over_is_not_shown() {
+    let reply = || Reply::error(slow_down(0));
+    let Some(output) = against(reply, false).await else { return };
+    check_exit(&output, 1);
+    let err = text(&output.stderr);
+    assert!(err.contains("slow down") && !err.contains("(again in"), "{err}");
+}
+
 /// A refusal that asks to wait this number of seconds.
 fn slow_down(seconds: u64) -> Error {
     let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);
@@ -989,6 +999,8 @@ fn what_waits_to_be_allowed_goes_on_without_a_new_prompt_if_it_is_allowed() {
     assert!(!temp.0.join("notes.txt").exists());
     let output = agent(&temp.0, &[&session[..], &["--yes"]].concat()).unwrap().output().unwrap();
     check_exit(&output, 0);
+    let starts = r#"  > write_file {"path":"notes.txt","text":"some words"}"#;
+    assert!(text(&output.stderr).lines().any(|line| line == starts), "{}", text(&output.stderr));
     assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
 }
 
