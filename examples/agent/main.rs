@@ -20,6 +20,7 @@ mod tools;
 
 use std::env;
 use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -105,7 +106,7 @@ async fn start() -> Exit {
             let message = format!("the working directory cannot be read: {error}");
             Error::new(ErrorKind::Other, message)
         })?;
-        let root = Root::new(here);
+        let root = Root::new(here, args.session.as_ref().map(PathBuf::from));
         Ok::<_, Error>((agent(&args, choice, &approval, root.clone()).await?, root))
     };
     let (agent, root) = match made.await {

@@ -917,6 +917,18 @@ fn a_session_goes_on_where_it_was_and_writes_nothing_twice() {
 }
 
 #[test]
+fn a_call_that_would_replace_the_file_of_the_session_fails() {
+    let temp = Temp::new();
+    let args = ["--session", "talk.jsonl", "--yes", r#"Write "some words" to talk.jsonl"#];
+    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    let output = agent.output().unwrap();
+    check_exit(&output, 0);
+    let err = text(&output.stderr);
+    assert!(err.contains("! write_file") && err.contains("keeps this conversation"), "{err}");
+    assert!(session_lines(&temp).len() > 3, "the conversation is there");
+}
+
+#[test]
 fn what_waited_to_be_allowed_is_taken_up_by_somebody_who_can_allow_it() {
     let temp = Temp::new();
     let session = ["--session", "talk.jsonl"];

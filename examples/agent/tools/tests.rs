@@ -56,7 +56,8 @@ async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, Stri
     let history = History::with_id("h");
     let model = Scripted::new([Reply::new().call(name, arguments)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
-    let run = super::kit(super::Root::new(root.to_path_buf())).run(&history, &Arc::clone(&turn));
+    let run =
+        super::kit(super::Root::new(root.to_path_buf(), None)).run(&history, &Arc::clone(&turn));
     let mut run = run.gated(Allowing);
     let mut progress = 0;
     while let Some(event) = run.next().await {
@@ -306,7 +307,7 @@ async fn a_file_is_written_where_its_directory_is() {
 }
 
 fn description(temp: &Temp, arguments: Value) -> Vec<String> {
-    let root = super::Root::new(temp.work());
+    let root = super::Root::new(temp.work(), None);
     let name = "write_file".to_owned();
     let call = ToolCall { call_id: "c".to_owned(), name, arguments: arguments.to_string() };
     super::describe(&root, &call, &[])
@@ -497,6 +498,23 @@ async fn a_write_protected_file_is_not_replaced() {
         }
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+}
+
+#[cfg(unix)]
+#[test]
+fn nothing_is_written_to_the_file_of_the_session() {
+    let temp = Temp::new().with("sub/real.db", "").with("other/real.db", "");
+    std::os::unix::fs::symlink("sub/real.db", temp.work().join("link.db")).unwrap();
+    let root = super::Root::new(temp.work(), Some(temp.work().join("link.db")));
+    for path in
+        ["link.db", "sub/real.db", "sub/../sub/REAL.db", "sub/real.db-wal", "link.db-journal"]
+    {
+        let error = root.entry(path).map(|entry| entry.path()).unwrap_err();
+        assert!(error.contains("keeps this conversation"), "{path}: {error}");
+    }
+    for path in ["other/real.db", "sub/real.db.txt", "real.db"] {
+        assert_eq!(root.entry(path).map(|entry| entry.path()).as_deref(), Ok(path));
+    }
 }
 
 #[cfg(unix)]

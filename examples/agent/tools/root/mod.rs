@@ -40,6 +40,8 @@ struct Opened {
     /// As it was given and as it is without links: what an absolute path may begin with.
     names: Vec<PathBuf>,
     dir: Result<Arc<Dir>, String>,
+    /// The file in which the conversation is kept, which is not written.
+    session: Option<PathBuf>,
 }
 
 /// Something that was found to be inside.
@@ -72,12 +74,14 @@ enum Links {
 }
 
 impl Root {
-    pub(crate) fn new(path: PathBuf) -> Self {
+    /// `session` is the file in which the conversation is kept, if any.
+    pub(crate) fn new(path: PathBuf, session: Option<PathBuf>) -> Self {
         let dir = Dir::open(&path)
             .map(Arc::new)
             .map_err(|error| format!("the working directory cannot be read: {error}"));
         let real = path.canonicalize().ok();
-        Self(Arc::new(Opened { names: std::iter::once(path).chain(real).collect(), dir }))
+        let names = std::iter::once(path).chain(real).collect();
+        Self(Arc::new(Opened { names, dir, session }))
     }
 
     /// Finds what a model named; nothing means the working directory itself.
@@ -102,7 +106,29 @@ impl Root {
         };
         let path = written(&parent.name.join(missing.iter().collect::<PathBuf>()).join(file));
         let name = one_line(&path, 200);
+        if missing.is_empty() && self.is_of_the_session(&dir, file) {
+            return Err(format!("`{name}` keeps this conversation, and so is not written"));
+        }
         Ok(Entry { dir, missing, file: file.to_owned(), path, name })
+    }
+
+    /// Whether it is the file of the session, or one that SQLite keeps beside it.
+    fn is_of_the_session(&self, dir: &Dir, file: &OsStr) -> bool {
+        let Some(given) = &self.0.session else { return false };
+        // The user may have named a link.
+        let real = given.canonicalize().ok();
+        std::iter::once(given).chain(&real).any(|session| {
+            let Some(name) = session.file_name() else { return false };
+            let is_name = |ending| {
+                let mut name = name.to_owned();
+                name.push(ending);
+                // On some systems it is the same file.
+                file.eq_ignore_ascii_case(name)
+            };
+            let parent = session.parent().filter(|parent| *parent != Path::new(""));
+            ["", "-journal", "-shm", "-wal"].into_iter().any(is_name)
+                && dir.is_at(parent.unwrap_or(Path::new(".")))
+        })
     }
 
     fn walk(&self, given: &Path, links: Links) -> Result<Place, String> {

@@ -17,6 +17,11 @@ impl Dir {
         Ok(Self(path.canonicalize()?))
     }
 
+    /// Whether it is the directory at a path.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        path.canonicalize().is_ok_and(|path| path == self.0)
+    }
+
     pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
         match self.kind(name)? {
             Kind::Directory => Ok(Self(self.0.join(name))),

@@ -27,6 +27,15 @@ impl Dir {
         Ok(Self(fs::open(path, DIRECTORY, Mode::empty())?))
     }
 
+    /// Whether it is the directory at a path.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
+        match (fs::fstat(&self.0), fs::stat(path)) {
+            (Ok(this), Ok(other)) => identity(this) == identity(other),
+            (Err(_), _) | (_, Err(_)) => false,
+        }
+    }
+
     pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
         Ok(Self(fs::openat(&self.0, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?))
     }
