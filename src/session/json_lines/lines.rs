@@ -77,6 +77,9 @@ pub(super) struct Lines {
     entries: Vec<Line>,
     /// The bytes that are whole. What stands behind them was cut by a crash.
     pub(super) end: usize,
+    /// Whether they end with LF. Of the last line it may be missing, and is written with the next
+    /// append.
+    pub(super) is_ended: bool,
     /// The checksum of the bytes that are whole.
     pub(super) crc: Crc,
 }
@@ -157,8 +160,19 @@ pub(super) fn begin_with_append(text: &[u8]) -> bool {
 /// # Errors
 ///
 /// If it is no session or one of a later version, or if anything in it is not as it was written. Only
-/// an append that a crash has cut is passed over: the last, and shorter than it says.
+/// an append that a crash has cut is passed over: the last, and shorter than it says. One of which
+/// only the last LF is missing is whole: an editor may have taken that.
 pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
+    if text.ends_with(b"}")
+        && let Ok(lines) = read_ended(&[text, b"\n"].concat())
+        && lines.end > text.len()
+    {
+        return Ok(Lines { end: text.len(), is_ended: false, crc: Crc::of(text), ..lines });
+    }
+    read_ended(text)
+}
+
+fn read_ended(text: &[u8]) -> Result<Lines, Error> {
     let Some(first) = next_line(text, 0, 1) else {
         // A header that was cut, or nothing.
         return match begin_with_header(text) {
@@ -172,7 +186,7 @@ pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
     let mut is_checked = head.is_checked;
     let end = first.bytes.end + 1;
     let crc = Crc::of(&text[..end]);
-    let mut lines = Lines { head: Some(head), entries: Vec::new(), end, crc };
+    let mut lines = Lines { head: Some(head), entries: Vec::new(), end, is_ended: true, crc };
     let mut number = 2;
     while lines.end < text.len() {
         let Some(append) = Append::read(text, lines.end, number, lines.crc, is_checked)? else {
@@ -209,9 +223,13 @@ fn is_cut(tail: &[u8]) -> bool {
     };
     // `1.` or `1e` is no number to `serde_json`, also at the end.
     let number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
-    let is_whole = text.ends_with('}') && serde_json::from_str::<IgnoredAny>(text).is_ok();
     text.starts_with('{')
-        && (is_whole || needs_more(text) || needs_more(text.trim_end_matches(number)))
+        && (is_whole(tail) || needs_more(text) || needs_more(text.trim_end_matches(number)))
+}
+
+/// Whether this is all of a line, without its LF.
+fn is_whole(tail: &[u8]) -> bool {
+    tail.ends_with(b"}") && serde_json::from_slice::<IgnoredAny>(tail).is_ok()
 }
 
 pub(super) fn read_header(line: &[u8]) -> Result<Head, Error> {
@@ -273,7 +291,10 @@ impl Append {
         is_checked: bool,
     ) -> Result<Option<Self>, Error> {
         let Some(first) = next_line(text, from, number) else {
-            return cut(&text[from..], number);
+            return match is_checked {
+                true => cut(may_be_cut_append(&text[from..]), number),
+                false => cut(is_cut_unchecked(&text[from..]), number),
+            };
         };
         let line = &text[first.bytes.clone()];
         match split_file_crc(line) {
@@ -295,7 +316,7 @@ impl Append {
         let next = first.number + 1;
         let rest = &text[from..];
         let Some(lines) = rest.get(..bytes) else {
-            return match memchr_iter(b'\n', rest).count() < entries {
+            return match are_cut(text, from, next, entries) {
                 true => Ok(None),
                 // It was not cut: something was taken out.
                 false => Err(broken_lines(next, entries, "bytes are missing")),
@@ -321,7 +342,7 @@ impl Append {
         let mut entries = Vec::new();
         while entries.len() < several.entries {
             let Some(line) = next_line(text, end, next) else {
-                return cut(&text[end..], next);
+                return cut(is_cut_unchecked(&text[end..]), next);
             };
             refuse_broken(text, &line)?;
             (next, end) = (next + 1, line.bytes.end + 1);
@@ -331,12 +352,37 @@ impl Append {
     }
 }
 
-/// The end of a file that has no LF: a crash has cut a line, or its LF is damaged.
-fn cut<T>(tail: &[u8], number: usize) -> Result<Option<T>, Error> {
-    match tail.is_empty() || is_cut(tail) {
+/// The end of a file that has no LF: a crash has cut a line, or it is damaged.
+fn cut<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error> {
+    match is_cut {
         true => Ok(None),
         false => Err(broken_line(number, "it does not end where it should")),
     }
+}
+
+/// Whether a crash may have left this of the first line of an append.
+fn may_be_cut_append(tail: &[u8]) -> bool {
+    APPEND.starts_with(tail) || begin_with_append(tail) && is_cut(tail)
+}
+
+/// Whether a crash may have left this at the end of a file without checksums. It may have written the
+/// length of the file and not all of the text, which leaves NULs.
+fn is_cut_unchecked(tail: &[u8]) -> bool {
+    let text = match tail.iter().rposition(|byte| *byte != 0) {
+        Some(last) => &tail[..=last],
+        None => &[],
+    };
+    text.is_empty() || is_cut(text) && (text.len() == tail.len() || !is_whole(text))
+}
+
+/// Whether a crash may have left this of the lines of some entries: fewer than they are, and none of
+/// something else. Where another append begins, lines were taken out.
+fn are_cut(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
+    let whole: Vec<Line> = split(text, from..text.len(), number).collect();
+    let tail = &text[whole.last().map_or(from, |line| line.bytes.end + 1)..];
+    whole.len() < entries
+        && whole.iter().all(|line| refuse_broken(text, line).is_ok())
+        && (tail.is_empty() || is_cut(tail) && !begin_with_append(tail))
 }
 
 /// Refuses a line that has no checksum and is no entry.
@@ -373,9 +419,11 @@ pub(super) fn split(text: &[u8], range: Range<usize>, number: usize) -> impl Ite
 }
 
 impl Unchecked {
-    /// Anything more in it would be a line with checksums, which is damaged.
+    /// Anything more in it would be a line with checksums, which is damaged. Only a CR may come after
+    /// it, which other programs write.
     pub(super) fn read(text: &[u8], line: &Line) -> Option<Self> {
         let line = &text[line.bytes.clone()];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
         let read: Self = serde_json::from_slice(line).ok()?;
         serde_json::to_vec(&read).is_ok_and(|written| written == line).then_some(read)
     }

@@ -16,8 +16,21 @@ pub(super) struct Found {
     pub(super) own: Salvaged,
 }
 
-/// Reads all that is whole. Where something is not, it goes on with the next append that is.
+/// Reads all that is whole, also if only the last LF is missing. Where something is not whole, it goes
+/// on with the next append that is.
 pub(super) fn read(text: &[u8], path: &Path) -> Found {
+    let found = read_ended(text, path);
+    if !text.ends_with(b"}") {
+        return found;
+    }
+    let ended = read_ended(&[text, b"\n"].concat(), path);
+    match ended.own.damage.len() < found.own.damage.len() {
+        true => ended,
+        false => found,
+    }
+}
+
+fn read_ended(text: &[u8], path: &Path) -> Found {
     let mut reader = Reader {
         text,
         path,

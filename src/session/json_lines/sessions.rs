@@ -50,10 +50,11 @@ struct Seen {
     /// `None` if there is no session.
     version: Option<u64>,
     fork: Option<Fork>,
-    /// The bytes of the header.
+    /// Whether there is a header.
     begun: bool,
-    /// The bytes that are whole, and their checksum.
+    /// The bytes that are whole, whether they end with LF, and their checksum.
     end: u64,
+    is_ended: bool,
     crc: Crc,
 }
 
@@ -84,9 +85,10 @@ impl Sessions {
             return Ok(found);
         }
         let version = found.saturating_add(entries.len() as u64);
-        let begin = match there.begun {
-            true => Vec::new(),
-            false => lines::header(id, None)?,
+        let begin = match (there.begun, there.is_ended) {
+            (true, true) => Vec::new(),
+            (true, false) => b"\n".to_vec(),
+            (false, _) => lines::header(id, None)?,
         };
         let append = lines::append(there.crc.then(&begin), entries.len(), &text)?;
         let then = Seen { version: Some(version), ..there };
@@ -315,6 +317,7 @@ impl Sessions {
             version: lines.version(),
             begun: lines.head.is_some(),
             end: lines.end as u64,
+            is_ended: lines.is_ended,
             crc: lines.crc,
             fork: lines.head.and_then(|head| head.fork),
         };
@@ -338,7 +341,8 @@ impl Sessions {
         // It is written, whatever comes of this.
         if let Ok(stamp) = file.stamp() {
             let end = then.end + text.len() as u64;
-            self.remember(path, Seen { stamp, begun: true, end, crc: then.crc.then(text), ..then });
+            let crc = then.crc.then(text);
+            self.remember(path, Seen { stamp, begun: true, end, is_ended: true, crc, ..then });
         }
         Ok(())
     }

@@ -173,7 +173,7 @@ fn a_file_of_an_earlier_version_cut_at_any_byte_has_its_whole_appends() {
     let path = folder.join("s.jsonl");
     let old = without_checksums(&fs::read_to_string(&path).unwrap());
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    for cut in 0..old.len() {
+    for cut in 0..old.len() - 1 {
         fs::write(&path, &old.as_bytes()[..cut]).unwrap();
         let found = block_on(store.load("s", 0)).unwrap().unwrap_or_default();
         assert!([0, 2, 11, 12, 15].contains(&found.len()), "{} at {cut}", found.len());
@@ -265,6 +265,121 @@ fn bytes_and_appends_that_were_taken_out_or_put_in_are_corruption() {
         |lines| [&lines[..16], &lines[14..16], &lines[16..]].concat(),
         "line 17 of the session is broken: the checksum of the file until there is wrong",
     );
+}
+
+#[test]
+fn lines_taken_out_of_an_append_that_another_one_follows_are_corruption() {
+    let folder = Folder::new();
+    let path = folder.join("s.jsonl");
+    let write = || {
+        let _ = fs::remove_file(&path);
+        let store = JsonLinesStore::open(folder.path()).unwrap();
+        for (version, entries) in [(0, numbered(0..1)), (1, numbered(1..7)), (7, numbered(7..8))] {
+            block_on(store.append("s", version, entries)).unwrap();
+        }
+        fs::read_to_string(&path).unwrap()
+    };
+    let text = write();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    // As many bytes as were taken out may follow.
+    let reason = "lines 5 to 10 of the session are broken: ";
+    // Some of lines 5 to 10, those of six entries.
+    for (from, until) in [(4, 7), (4, 10), (5, 10), (7, 10), (6, 9)] {
+        // Also where the append that follows was cut, and where its line is not at the beginning of one.
+        let rest = lines[until..].concat();
+        for rest in [&rest[..], rest.trim_end(), &rest[..rest.len() - 30], &rest[1..]] {
+            let damaged = lines[..from].concat() + rest;
+            fs::write(&path, &damaged).unwrap();
+            let store = JsonLinesStore::open(folder.path()).unwrap();
+            for error in [
+                block_on(store.load("s", 0)).unwrap_err(),
+                block_on(store.append("s", 1, numbered(1..2))).unwrap_err(),
+            ] {
+                assert_eq!(error.kind(), ErrorKind::Store);
+                assert!(error.message().contains(reason), "{error}");
+            }
+            assert_eq!(fs::read_to_string(&path).unwrap(), damaged);
+        }
+    }
+}
+
+/// Without its last byte, a file goes on as if it were there.
+#[track_caller]
+fn check_without_last_lf(folder: &Folder, id: &str, all: &[Entry]) {
+    let path = folder.join(&format!("{id}.jsonl"));
+    let whole = fs::read_to_string(&path).unwrap();
+    let version = all.len() as u64;
+    let next = numbered(version..version + 1);
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    block_on(store.append(id, version, next.clone())).unwrap();
+    let then = fs::read_to_string(&path).unwrap();
+    // Also for a store that has seen it whole.
+    for store in [store, JsonLinesStore::open(folder.path()).unwrap()] {
+        fs::write(&path, whole.strip_suffix('\n').unwrap()).unwrap();
+        assert_eq!(block_on(store.load(id, 0)).unwrap().as_deref(), Some(all));
+        assert_eq!(block_on(store.salvage(id)).unwrap().unwrap().damage, []);
+        let error = block_on(store.append(id, version + 1, next.clone())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        block_on(store.append(id, version, next.clone())).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), then);
+        // What is remembered of it is right.
+        block_on(store.append(id, version + 1, next.clone())).unwrap();
+        let found = block_on(store.load(id, version)).unwrap().unwrap();
+        assert_eq!(found, [&next[..], &next[..]].concat());
+    }
+}
+
+#[test]
+fn an_append_without_its_last_lf_is_whole_and_the_next_one_writes_it() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    block_on(store.fork("s", 3, "f")).unwrap();
+    check_without_last_lf(&folder, "f", &all[..3]);
+    let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
+    check_without_last_lf(&folder, "s", &all);
+    fs::write(folder.join("old.jsonl"), without_checksums(&text)).unwrap();
+    check_without_last_lf(&folder, "old", &all);
+}
+
+#[test]
+fn a_line_without_lf_that_is_not_of_an_append_is_corruption() {
+    for line in [r#"{"type":"user","content":"x"}"#, r#"{"type":"user","#, r#"{"type":"append_"#] {
+        let reason = "line 23 of the session is broken: it does not end where it should";
+        check_refused(|text| format!("{text}{line}"), reason);
+    }
+}
+
+#[test]
+fn a_file_of_an_earlier_version_is_read_with_crlf_and_with_nuls_at_its_end() {
+    let folder = Folder::new();
+    let all = write(&folder, "s");
+    let path = folder.join("s.jsonl");
+    let old = without_checksums(&fs::read_to_string(&path).unwrap());
+    let crlf = old.replace('\n', "\r\n");
+    let nuls = "\0".repeat(100);
+    let changed = [
+        crlf.clone(),
+        crlf.trim_end().to_owned(),
+        format!("{old}{nuls}"),
+        format!("{old}{{\"type\":\"us{nuls}"),
+        format!("{old}{{\"type\":\"append\",\"entries\":2}}\n{nuls}"),
+    ];
+    for text in changed {
+        fs::write(&path, &text).unwrap();
+        assert_eq!(load(folder.path(), "s", 0).unwrap().as_ref(), Some(&all), "{text}");
+        let salvaged = block_on(JsonLinesStore::open(folder.path()).unwrap().salvage("s"));
+        assert_eq!(salvaged.unwrap().unwrap().entries, all);
+        let store = JsonLinesStore::open(folder.path()).unwrap();
+        block_on(store.append("s", 16, numbered(16..17))).unwrap();
+        check_none_is_silent(&folder, &[&all[..], &numbered(16..17)].concat());
+    }
+    // The LF was changed into NULs: the last append was acknowledged.
+    fs::write(&path, format!("{}{nuls}", old.trim_end())).unwrap();
+    assert_eq!(load(folder.path(), "s", 0).unwrap_err().kind(), ErrorKind::Store);
+    // A file with checksums has never been read so.
+    check_refused(|text| text.replace('\n', "\r\n"), "of the session is broken");
+    check_refused(|text| format!("{text}{nuls}"), "line 23 of the session is broken");
 }
 
 #[test]

@@ -23,7 +23,8 @@ fn append(store: &JsonLinesStore, id: &str, version: u64, entries: Vec<Entry>) -
     block_on(store.append(id, version, entries)).unwrap()
 }
 
-/// Cuts the last append at every byte: there is what was before it, or all of it.
+/// Cuts the last append at every byte: there is what was before it, or all of it. Without its last LF
+/// alone it is whole.
 fn check_cut(first: &[Entry], last: &[Entry]) {
     check_cut_after(first, last, |text| text);
     check_cut_after(first, last, |text| without_checksums(&text));
@@ -48,7 +49,7 @@ fn check_cut_after(first: &[Entry], last: &[Entry], written: fn(String) -> Strin
     let old = (!first.is_empty()).then(|| first.to_vec());
     let new = [first, last].concat();
 
-    for cut in usize::try_from(before).unwrap()..whole.len() {
+    for cut in usize::try_from(before).unwrap()..whole.len() - 1 {
         fs::write(&path, &whole[..cut]).unwrap();
         let again = JsonLinesStore::open(folder.path()).unwrap();
         assert!(block_on(again.load("s", 0)).unwrap() == old, "cut at {cut} of {}", whole.len());
@@ -85,7 +86,7 @@ fn a_fork_cut_at_any_byte_never_was() {
     block_on(store.fork("s", 1, "f")).unwrap();
     let path = folder.join("f.jsonl");
     let whole = fs::read(&path).unwrap();
-    for cut in 0..whole.len() {
+    for cut in 0..whole.len() - 1 {
         fs::write(&path, &whole[..cut]).unwrap();
         assert_eq!(load(folder.path(), "f").unwrap(), None, "{cut}");
         block_on(store.fork("s", 1, "f")).unwrap();
@@ -229,7 +230,7 @@ fn a_fork_whose_origin_is_gone_is_an_error() {
     append(&store, "f", 2, numbered(2..3));
     let path = folder.join("s.jsonl");
     let whole = fs::read(&path).unwrap();
-    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    fs::write(&path, &whole[..whole.len() - 2]).unwrap();
     let reason = "the first 2 entries of `s`, a fork's origin, are not there";
     assert_eq!(load(folder.path(), "f").unwrap_err().message(), reason);
     fs::remove_file(&path).unwrap();
