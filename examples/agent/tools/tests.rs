@@ -297,9 +297,15 @@ async fn a_file_is_written_where_its_directory_is() {
         ("../x.txt", "outside the working directory"),
         ("src/../../x.txt", "outside the working directory"),
         ("nope/../../x.txt", "nope"),
+        ("~/x.txt", "no home directory"),
+        ("~", "no home directory"),
     ] {
         let error = write(path, "x").await.unwrap_err();
         assert!(error.contains(words), "{path}: {error}");
+    }
+    assert!(!temp.work().join("~").exists());
+    for name in ["~x", "x~"] {
+        write(name, "x").await.unwrap();
     }
     let long = write("long.txt", &"x".repeat(1024 * 1024 + 1)).await;
     assert!(long.unwrap_err().contains("longer than"));

@@ -95,6 +95,13 @@ impl Root {
     /// made when the file is written if it is not there.
     pub(crate) fn entry(&self, given: &str) -> Result<Entry, String> {
         check_length(given)?;
+        if given == "~" || given.starts_with("~/") {
+            return Err(format!(
+                "`{}` would be below a directory called `~`: no home directory is put in its \
+                 place. Give a path relative to the working directory.",
+                one_line(given, 100)
+            ));
+        }
         let path = Path::new(given);
         let Some(file) = path.file_name().filter(|_| !given.ends_with(['/', '\\'])) else {
             return Err(format!("`{}` does not name a file", one_line(given, 100)));
