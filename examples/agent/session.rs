@@ -58,7 +58,8 @@ pub(crate) fn left(state: &SessionState) -> Option<String> {
             Some("the last run was broken off before its answer".to_owned())
         }
         SessionState::Unfinished { open } => Some(format!(
-            "the last run was broken off in the middle of {}; what only reads runs again",
+            "the last run was broken off before {} had a result: waiting to be allowed, or running; \
+             what only reads runs again",
             names(open)
         )),
     }

@@ -964,7 +964,9 @@ fn what_was_broken_off_is_settled_and_the_user_is_told() {
     check_exit(&output, 0);
     let err = text(&output.stderr);
     assert!(
-        err.contains("session: the last run was broken off in the middle of `write_file`"),
+        err.contains(
+            "session: the last run was broken off before `write_file` had a result: waiting to be allowed, or running"
+        ),
         "{err}"
     );
     assert!(!temp.0.join("notes.txt").exists(), "what may have run does not run again");
@@ -983,7 +985,10 @@ fn a_run_that_was_killed_goes_on_without_a_new_prompt() {
     );
     for (lines, told) in [
         (vec![question], "the last run was broken off before its answer"),
-        (vec![question, &call], "the last run was broken off in the middle of `count_lines`"),
+        (
+            vec![question, &call],
+            "the last run was broken off before `count_lines` had a result: waiting to be allowed, or running",
+        ),
     ] {
         let temp = Temp::new();
         let header = r#"{"type":"session","version":1,"id":"talk"}"#;
