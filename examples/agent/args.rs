@@ -57,6 +57,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     pub(crate) provider: Option<Name>,
     pub(crate) dialect: Option<&'static Dialect>,

@@ -78,7 +78,7 @@ pub(crate) fn json_line(json: &str) -> String {
     for c in json.chars() {
         // None of them stands outside a string, and none is longer than one unit of UTF-16.
         match acts(c) {
-            true => line += &format!("\\u{:04x}", u32::from(c)),
+            true => line.extend(["\\u", &format!("{:04x}", u32::from(c))]),
             false => line.push(c),
         }
     }

@@ -312,7 +312,7 @@ async fn a_file_is_written_where_its_directory_is() {
     assert!(!temp.0.join("x.txt").exists() && !temp.work().join("long.txt").exists());
 }
 
-fn description(temp: &Temp, arguments: Value) -> Vec<String> {
+fn description(temp: &Temp, arguments: &Value) -> Vec<String> {
     let root = super::Root::new(temp.work(), None);
     let name = "write_file".to_owned();
     let call = ToolCall { call_id: "c".to_owned(), name, arguments: arguments.to_string() };
@@ -328,7 +328,7 @@ async fn a_path_that_is_too_long_to_be_shown_whole_is_not_written() {
         let input = json!({ "path": path, "text": "x" });
         let error = temp.call("write_file", input.clone()).await.unwrap_err();
         assert!(error.contains(words), "{error}");
-        let shown = description(&temp, input).pop().unwrap();
+        let shown = description(&temp, &input).pop().unwrap();
         assert!(shown.contains("this will fail: ") && shown.contains(words), "{shown}");
         for tool in TOOLS_WITH_A_PATH {
             let error = temp.call(tool, arguments(path)).await.unwrap_err();
@@ -338,7 +338,7 @@ async fn a_path_that_is_too_long_to_be_shown_whole_is_not_written() {
     assert!(fs::read_dir(temp.work()).unwrap().next().is_none());
     let longest = format!("{}{}", "a/".repeat(63), "b".repeat(250));
     let input = json!({ "path": longest, "text": "x" });
-    assert!(description(&temp, input.clone()).pop().unwrap().contains(&longest));
+    assert!(description(&temp, &input).pop().unwrap().contains(&longest));
     temp.call("write_file", input).await.unwrap();
 }
 
@@ -497,7 +497,7 @@ async fn a_write_protected_file_is_not_replaced() {
         }
         for append in [false, true] {
             let input = json!({ "path": "in.txt", "text": "new", "append": append });
-            let shown = description(&temp, input.clone()).pop().unwrap();
+            let shown = description(&temp, &input).pop().unwrap();
             assert!(shown.contains("this will fail: `in.txt` is write-protected"), "{shown}");
             let error = temp.call("write_file", input).await.unwrap_err();
             assert!(error.contains("is write-protected"), "{error}");
