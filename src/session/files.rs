@@ -25,6 +25,20 @@ impl FileId {
     }
 }
 
+/// When anything of a file was changed last, which no program can set; always the same where the
+/// system does not tell.
+#[cfg(unix)]
+pub(super) fn changed(file: &Metadata) -> (i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+
+    (file.ctime(), file.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+pub(super) fn changed(_file: &Metadata) -> (i64, i64) {
+    (0, 0)
+}
+
 /// Files that are made so are their owner's alone; one that is there keeps its rights.
 pub(super) fn private() -> OpenOptions {
     #[allow(unused_mut, reason = "elsewhere the folder says who may read")]

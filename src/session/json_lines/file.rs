@@ -1,6 +1,6 @@
 //! The file of a session: opened, locked, read, written.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::thread;
@@ -34,15 +34,35 @@ pub(super) struct Locked<'a> {
 /// What tells that a file is as it was.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
-    pub(super) len: u64,
+    id: FileId,
+    len: u64,
     pub(super) modified: SystemTime,
+}
+
+impl Stamp {
+    pub(super) fn of(file: &Metadata) -> io::Result<Self> {
+        Ok(Self { id: FileId::of(file), len: file.len(), modified: file.modified()? })
+    }
 }
 
 impl<'a> Locked<'a> {
     /// Opens and locks it; `None` if there is no file and it is not to be made.
     pub(super) fn open(path: &'a Path, what_for: For) -> Result<Option<Self>, Error> {
+        Self::open_within(PATIENCE, path, what_for)
+    }
+
+    /// The same, but it is an error if somebody else holds the lock.
+    pub(super) fn open_now(path: &'a Path, what_for: For) -> Result<Option<Self>, Error> {
+        Self::open_within(Duration::ZERO, path, what_for)
+    }
+
+    fn open_within(
+        patience: Duration,
+        path: &'a Path,
+        what_for: For,
+    ) -> Result<Option<Self>, Error> {
         loop {
-            let Some(locked) = Self::open_once(path, what_for)? else { return Ok(None) };
+            let Some(locked) = Self::open_once(patience, path, what_for)? else { return Ok(None) };
             // Whoever waits for the lock may get it when another file stands there, or none.
             if locked.is_there() {
                 return Ok(Some(locked));
@@ -50,7 +70,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    fn open_once(path: &'a Path, what_for: For) -> Result<Option<Self>, Error> {
+    fn open_once(patience: Duration, path: &'a Path, what_for: For) -> Result<Option<Self>, Error> {
         let cannot = |error| failed(format!("cannot open `{}`", path.display()), error);
         match path.metadata() {
             // To open a pipe could wait for ever.
@@ -71,7 +91,7 @@ impl<'a> Locked<'a> {
             }
             Err(error) => return Err(cannot(error)),
         };
-        lock(&file, what_for)
+        lock(&file, what_for, patience)
             .map_err(|error| failed(format!("cannot lock `{}`", path.display()), error))?;
         Ok(Some(Self { file, path }))
     }
@@ -87,9 +107,8 @@ impl<'a> Locked<'a> {
     }
 
     pub(super) fn stamp(&self) -> Result<Stamp, Error> {
-        let there = self.file.metadata().map_err(|error| self.cannot("read", error))?;
-        let modified = there.modified().map_err(|error| self.cannot("read", error))?;
-        Ok(Stamp { len: there.len(), modified })
+        let stamp = self.file.metadata().and_then(|there| Stamp::of(&there));
+        stamp.map_err(|error| self.cannot("read", error))
     }
 
     /// All of it.
@@ -132,7 +151,7 @@ impl<'a> Locked<'a> {
     }
 }
 
-fn lock(file: &File, what_for: For) -> io::Result<()> {
+fn lock(file: &File, what_for: For, patience: Duration) -> io::Result<()> {
     // A process that was stopped while it holds the lock must not stop all others.
     let since = Instant::now();
     loop {
@@ -142,7 +161,7 @@ fn lock(file: &File, what_for: For) -> io::Result<()> {
         };
         match locked {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if since.elapsed() < PATIENCE => {
+            Err(TryLockError::WouldBlock) if since.elapsed() < patience => {
                 thread::sleep(BETWEEN_TRIES);
             }
             Err(TryLockError::WouldBlock) => {

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memmem};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,9 @@ const VERSION: u32 = 1;
 /// How every header begins, whatever its version, and the first line of an append.
 const HEADER: &[u8] = br#"{"type":"session","version":"#;
 const APPEND: &[u8] = br#"{"type":"append","#;
+
+/// How a header goes on that names what its session was forked from.
+const FORK: &[u8] = br#","fork":{"id":"#;
 
 /// What is before and after the checksum at the end of such a line.
 const FILE_CRC: &[u8] = br#","file_crc32":""#;
@@ -257,10 +260,47 @@ pub(super) fn read_header(line: &[u8]) -> Result<Head, Error> {
     Ok(Head { id, fork, is_checked: checked.is_some() })
 }
 
-/// What a header says that its session was forked from, whether its checksum is right or not.
-pub(super) fn origin(line: &[u8]) -> Option<String> {
-    let header: Header = serde_json::from_slice(line).ok()?;
-    header.fork.map(|fork| fork.id)
+/// What a session was forked from, as far as the first line of its file tells.
+pub(super) enum Origin {
+    /// Nothing, or it is no session.
+    None,
+    Of(String),
+    /// The line is damaged.
+    Damaged {
+        line: Vec<u8>,
+    },
+}
+
+impl Origin {
+    /// Reads the first line of a file, with its LF.
+    pub(super) fn read(line: Vec<u8>) -> Self {
+        match read(&line) {
+            Ok(lines) => {
+                let fork = lines.head.and_then(|head| head.fork);
+                fork.map_or(Self::None, |fork| Self::Of(fork.id))
+            }
+            Err(_) if begin_with_header(&line) || names_origin(&line) => Self::Damaged { line },
+            Err(_) => Self::None,
+        }
+    }
+
+    /// What a damaged header says, which may be something else than was written.
+    pub(super) fn doubtful(line: &[u8]) -> Option<String> {
+        let header: Header = serde_json::from_slice(line).ok()?;
+        header.fork.map(|fork| fork.id)
+    }
+
+    /// Whether a line that is damaged may be the header of a fork of a session. One wrong byte leaves
+    /// the beginning of the header and the session's id, or what is between them.
+    pub(super) fn may_name(line: &[u8], id: &str) -> bool {
+        let after = line.strip_prefix(HEADER).unwrap_or_default();
+        let names = |id: String| memmem::find(after, id.as_bytes()).is_some();
+        names_origin(line) || serde_json::to_string(id).is_ok_and(names)
+    }
+}
+
+fn names_origin(line: &[u8]) -> bool {
+    memmem::find(line, FORK).is_some()
 }
 
 fn no_session() -> Error {

@@ -2,8 +2,10 @@
 
 mod crc;
 mod file;
+mod folder;
 mod lines;
 mod name;
+mod origins;
 mod salvage;
 mod sessions;
 
@@ -16,6 +18,7 @@ use futures::future::{BoxFuture, FutureExt};
 use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::session::files;
+use crate::session::refusal::failed;
 use crate::session::worker::Worker;
 use crate::session::{Entry, Listed, Salvaged, Store};
 use sessions::{Place, Sessions};
@@ -36,15 +39,25 @@ use sessions::{Place, Sessions};
 /// The header's and the append's last field, `file_crc32`, is the checksum of all the file before it.
 /// Both are the CRC-32 of zlib in hexadecimal digits.
 ///
-/// An append at the end of the file that is shorter than it says was cut by a crash. It was never
-/// acknowledged: it is not read, and the next append writes over it. Anything else that is not as it was
-/// written, such as a single changed byte anywhere, is an error that names the file and the line, of
-/// reading and of writing, and nothing is changed.
+/// An append at the end of the file that is shorter than it says is taken for one that a crash has cut
+/// before it was acknowledged: it is not read, and the next append writes over it. If only its last LF is
+/// missing, which an editor may have taken, it is whole, and the next append writes the LF. Anything else
+/// that is not as it was written, such as a single changed byte anywhere, is an error that names the file
+/// and the line, of reading and of writing, and nothing is changed.
 ///
-/// Files of earlier versions have no checksums. They are read, and their next append has some: from
-/// then on the whole file is checked. Until then a changed text is not noticed.
+/// So what is lost without an error is what looks like such a crash: a file that was shortened later, by
+/// the end of its last append or by whole appends at its end, and lines that were taken out of the last
+/// append. After a power failure some file systems leave NULs where the end of an append should be: that
+/// is an error, and [`salvage`](Self::salvage) reads the rest.
 ///
-/// [`salvage`](Self::salvage) reads what is whole of a damaged session, and tells what is lost.
+/// Files of earlier versions have no checksums. They are read, also with CRLF and with NULs at their end,
+/// and their next append has checksums: from then on the whole file is checked. Until then a changed text
+/// is not noticed. An earlier version of the crate must not write to a file with checksums: it adds
+/// appends that have none, which is an error from then on.
+///
+/// [`salvage`](Self::salvage) reads what is whole of a damaged session, and tells what is lost. A session
+/// is not removed while the damaged header of another file may name it as what that was forked from: the
+/// error names that file, which can be removed first.
 ///
 /// Files and folders are made with modes 0600 and 0700 on unix; those that are there keep theirs.
 ///
@@ -87,13 +100,14 @@ pub struct JsonLinesStore {
 impl JsonLinesStore {
     /// Keeps sessions in a folder, which is made if it is not there. What else is in it stays as it
     /// is. An id may be any text: what a file system may not like in a name is written as `%` and two
-    /// digits, and a long one is shortened.
+    /// digits, and a long one is shortened. A relative path is one of the folder that the process is in
+    /// now.
     ///
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if there is no such folder and it cannot be made.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
-        let folder = folder.into();
+        let folder = absolute(&folder.into())?;
         files::make_folder(&folder)?;
         Ok(Self::at(Place::Folder(folder)))
     }
@@ -123,9 +137,8 @@ impl JsonLinesStore {
         let stem = stem.to_string_lossy().into_owned();
         // In the folder it is the same session.
         let id = name::decode(&stem).unwrap_or(stem);
-        path.parent()
-            .filter(|folder| *folder != Path::new(""))
-            .map_or(Ok(()), files::make_folder)?;
+        let path = absolute(&path)?;
+        path.parent().map_or(Ok(()), files::make_folder)?;
         Ok((Self::at(Place::File { path, id: id.clone() }), id))
     }
 
@@ -158,6 +171,12 @@ impl JsonLinesStore {
         self.sessions.configure(|sessions| sessions.clock = Arc::new(clock));
         self
     }
+}
+
+/// The same after the process has changed its folder.
+fn absolute(path: &Path) -> Result<PathBuf, Error> {
+    std::path::absolute(path)
+        .map_err(|error| failed(format!("cannot use the path `{}`", path.display()), error))
 }
 
 impl Store for JsonLinesStore {

@@ -1,22 +1,19 @@
 //! What the store does, on its thread.
 
-use std::collections::HashMap;
-use std::fs::File;
-use std::io::ErrorKind::NotFound;
-use std::io::{BufRead, BufReader, Read};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::super::files::sync_parent;
 use super::super::prune::prunable;
-use super::super::refusal::{
-    broken, failed, refuse_beyond, refuse_empty, refuse_forked, refuse_other, refuse_there,
-};
+use super::super::refusal::{broken, refuse_beyond, refuse_empty, refuse_other, refuse_there};
 use super::crc::Crc;
 use super::file::{For, Locked, Stamp};
+use super::folder::{files_in, folder_of};
 use super::lines::{self, Lines};
 use super::name::{self, ENDING};
+use super::origins::Origins;
 use super::salvage::{self, Found};
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind};
@@ -25,8 +22,8 @@ use crate::session::{Conflict, Entry, Fork, Listed, Salvaged};
 /// How many files are remembered.
 const REMEMBERED: usize = 1024;
 
-/// The bytes of a file that are searched for a header.
-const MAX_HEADER: u64 = 1 << 20;
+/// How many files are locked at once to be removed: each is open.
+const PRUNED_AT_ONCE: usize = 64;
 
 /// The files of a store.
 pub(super) struct Sessions {
@@ -240,40 +237,63 @@ impl Sessions {
     }
 
     pub(super) fn delete(&mut self, id: &str) -> Result<bool, Error> {
-        match self.place.path(id) {
-            Some(path) => self.remove(&path, id, &mut HashMap::new(), |_| true),
-            None => Ok(false),
-        }
+        let Some(path) = self.place.path(id) else { return Ok(false) };
+        // Nobody writes it or forks it meanwhile.
+        let Some(file) = Locked::open(&path, For::Writing)? else { return Ok(false) };
+        let mut origins = Origins::default();
+        origins.find(folder_of(&path))?;
+        self.remove(file, &path, id, (&origins, &HashSet::new()), |_| true)
     }
 
     pub(super) fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
         let listed = self.listed(|_| Ok(()))?;
-        let mut origins = HashMap::new();
+        let with_path = |id| Some((id, self.place.path(id)?));
+        let files: Vec<_> = prunable(&listed, before).into_iter().filter_map(with_path).collect();
+        let mut origins = Origins::default();
         let mut removed = Vec::new();
-        for id in prunable(&listed, before) {
-            let Some(path) = self.place.path(id) else { continue };
-            match self.remove(&path, id, &mut origins, |modified| modified < before) {
-                Ok(true) => removed.push(id.to_owned()),
-                Ok(false) => {}
-                // Of a fork that was made meanwhile, or cannot be read.
-                Err(error) if error.kind() == ErrorKind::InvalidRequest => {}
-                Err(error) => return Err(error),
+        let mut left = &files[..];
+        while let Some((_, first)) = left.first() {
+            let mut locked = vec![Locked::open(first, For::Writing)?];
+            for (_, path) in left.iter().take(PRUNED_AT_ONCE).skip(1) {
+                // Whoever waits holds no lock that another one waits for. It is the first of the next
+                // ones.
+                let Ok(file) = Locked::open_now(path, For::Writing) else { break };
+                locked.push(file);
             }
+            // What is forked from them from here on is refused.
+            origins.find(folder_of(first))?;
+            let (these, rest) = left.split_at(locked.len());
+            let mut gone = HashSet::new();
+            for ((id, path), file) in these.iter().zip(locked) {
+                let Some(file) = file else { continue };
+                let may_go = |modified| modified < before;
+                match self.remove(file, path, id, (&origins, &gone), may_go) {
+                    Ok(true) => {
+                        removed.push((*id).to_owned());
+                        gone.insert(path.clone());
+                    }
+                    Ok(false) => {}
+                    // Of a fork that was made meanwhile, or cannot be read.
+                    Err(error) if error.kind() == ErrorKind::InvalidRequest => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            left = rest;
         }
         Ok(removed)
     }
 
     /// Removes the file of a session if it is one, was modified when it may, and no other session was
-    /// forked from it. What other files were forked from is remembered in `origins`.
+    /// forked from it. The origins were found while it was locked; the files that are gone since do not
+    /// count.
     fn remove(
         &mut self,
+        mut file: Locked<'_>,
         path: &Path,
         id: &str,
-        origins: &mut HashMap<PathBuf, Option<String>>,
+        (origins, gone): (&Origins, &HashSet<PathBuf>),
         may_go: impl FnOnce(SystemTime) -> bool,
     ) -> Result<bool, Error> {
-        // Nobody writes it or forks it meanwhile.
-        let Some(mut file) = Locked::open(path, For::Writing)? else { return Ok(false) };
         let text = file.read()?;
         match lines::read(&text) {
             Ok(lines) if lines.version().is_none() => return Ok(false),
@@ -284,10 +304,11 @@ impl Sessions {
         if !may_go(file.stamp()?.modified) {
             return Ok(false);
         }
-        refuse_forked(
-            id,
-            self.place.fork_of(id, path, origins)?.map(|fork| fork.display().to_string()),
-        )?;
+        // A fork would look for no other name.
+        if self.place.parent(id) == path {
+            let is_there = |id: &str| self.place.parent(id).is_file();
+            origins.refuse_forked(id, path, is_there, gone)?;
+        }
         file.remove()?;
         self.seen.remove(path);
         Ok(true)
@@ -430,58 +451,5 @@ impl Place {
             Self::Folder(folder) => files_in(folder),
             Self::File { path, id } => Ok(vec![(path.clone(), Some(id.clone()))]),
         }
-    }
-
-    /// The file of a session that was forked from this one, if there is any.
-    fn fork_of(
-        &self,
-        id: &str,
-        path: &Path,
-        origins: &mut HashMap<PathBuf, Option<String>>,
-    ) -> Result<Option<PathBuf>, Error> {
-        // Another name than a fork would look for.
-        if self.parent(id) != path {
-            return Ok(None);
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        for (other, _) in files_in(folder.unwrap_or(Path::new(".")))? {
-            if !origins.contains_key(&other) {
-                origins.insert(other.clone(), origin(&other)?);
-            }
-            if other != path && origins.get(&other).is_some_and(|it| it.as_deref() == Some(id)) {
-                return Ok(Some(other));
-            }
-        }
-        Ok(None)
-    }
-}
-
-fn files_in(folder: &Path) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
-    let cannot = |error| failed(format!("cannot read `{}`", folder.display()), error);
-    let mut files = Vec::new();
-    for file in folder.read_dir().map_err(cannot)? {
-        let path = file.map_err(cannot)?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let Some(name) = name.and_then(|name| name.strip_suffix(ENDING)) else { continue };
-        match name::decode(name) {
-            Some(id) if path.is_file() => files.push((path, Some(id))),
-            None if name.contains('~') && path.is_file() => files.push((path, None)),
-            Some(_) | None => {}
-        }
-    }
-    Ok(files)
-}
-
-/// What a file says that it was forked from, damaged or not. It is read without a lock, since two that
-/// remove sessions would wait for each other: a header is written once, and a fork that is being written
-/// holds the lock of what it is forked from.
-fn origin(path: &Path) -> Result<Option<String>, Error> {
-    let mut line = Vec::new();
-    let header = |file: File| BufReader::new(file.take(MAX_HEADER)).read_until(b'\n', &mut line);
-    let read = File::open(path).and_then(header);
-    match read {
-        Ok(_) => Ok(lines::origin(&line)),
-        Err(error) if error.kind() == NotFound => Ok(None),
-        Err(error) => Err(failed(format!("cannot read `{}`", path.display()), error)),
     }
 }

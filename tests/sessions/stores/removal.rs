@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::executor::block_on;
 use futures::future::BoxFuture;
+use turnstream::env::FixedClock;
 use turnstream::session::{Entry, JsonLinesStore, Listed, MemoryStore, Store, suite};
 use turnstream::{Error, ErrorKind};
 
@@ -136,6 +137,99 @@ fn one_file_is_not_deleted_while_a_session_beside_it_was_forked_from_it() {
     assert!(block_on(store.delete("f")).unwrap());
     assert!(block_on(file.delete(&id)).unwrap());
     assert_eq!(block_on(store.list()).unwrap(), []);
+}
+
+#[test]
+fn prune_leaves_the_origin_of_a_fork_that_was_made_while_it_waited() {
+    let folder = Folder::new();
+    let at = |seconds| {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        JsonLinesStore::open(folder.path()).unwrap().with_clock(FixedClock(time))
+    };
+    // The one that was written last is removed first.
+    for (id, seconds) in [("kept", 100), ("first", 2), ("origin", 1)] {
+        block_on(at(seconds).append(id, 0, numbered(0..1))).unwrap();
+    }
+    // It can be read meanwhile, and not be removed.
+    let held = fs::File::open(folder.join("origin.jsonl")).unwrap();
+    held.lock_shared().unwrap();
+    let before = SystemTime::UNIX_EPOCH + Duration::from_secs(50);
+    let removed = std::thread::scope(|scope| {
+        let pruning = scope.spawn(|| block_on(at(0).prune(before)).unwrap());
+        while folder.join("first.jsonl").exists() {
+            std::thread::yield_now();
+        }
+        // The same path, and the same time.
+        assert!(block_on(at(100).delete("kept")).unwrap());
+        block_on(at(100).fork("origin", 1, "kept")).unwrap();
+        drop(held);
+        pruning.join().unwrap()
+    });
+    assert_eq!(removed, ["first"]);
+    assert_eq!(block_on(at(0).load("kept", 0)).unwrap(), Some(numbered(0..1)));
+}
+
+#[test]
+fn more_sessions_than_are_locked_at_once_are_pruned_each_before_its_origin() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    block_on(store.append("s0", 0, numbered(0..1))).unwrap();
+    for n in 1..150 {
+        block_on(store.fork(&format!("s{}", n - 1), 1, &format!("s{n}"))).unwrap();
+    }
+    let later = SystemTime::now() + Duration::from_mins(1);
+    let ids: Vec<String> = (0..150).rev().map(|n| format!("s{n}")).collect();
+    assert_eq!(block_on(store.prune(later)).unwrap(), ids);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn a_fork_keeps_its_origin_whichever_byte_of_its_header_is_changed() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    for id in ["the \"origin\"", "other", "own"] {
+        block_on(store.append(id, 0, numbered(0..1))).unwrap();
+    }
+    block_on(store.fork("the \"origin\"", 1, "f")).unwrap();
+    let path = folder.join("f.jsonl");
+    let whole = fs::read(&path).unwrap();
+    let later = SystemTime::now() + Duration::from_mins(1);
+    for at in 0..whole.len() - 1 {
+        for byte in [whole[at] ^ 1, b'"', b'\n', 0xff] {
+            let mut damaged = whole.clone();
+            damaged[at] = byte;
+            fs::write(&path, &damaged).unwrap();
+            let error = block_on(store.delete("the \"origin\"")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{at}");
+            assert!(error.message().contains("f.jsonl"), "{error}");
+            // Else both may go.
+            if block_on(store.load("f", 0)).is_err() {
+                let origin = block_on(store.prune(later)).unwrap();
+                assert!(!origin.contains(&"the \"origin\"".to_owned()), "{at}");
+            }
+        }
+    }
+    // Damaged or not, it can be removed.
+    assert!(block_on(store.delete("f")).unwrap());
+    assert!(block_on(store.delete("the \"origin\"")).unwrap());
+}
+
+#[test]
+fn a_damaged_header_that_names_no_origin_prevents_no_removal() {
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    for id in ["damaged", "session", "s"] {
+        block_on(store.append(id, 0, numbered(0..1))).unwrap();
+    }
+    let path = folder.join("damaged.jsonl");
+    fs::write(&path, fs::read_to_string(&path).unwrap().replacen("\"id\":", "\"id\"=", 1)).unwrap();
+    fs::write(folder.join("notes.jsonl"), "of \"s\"\n").unwrap();
+    // A fork that a crash has cut never was.
+    let cut = r#"{"type":"session","version":1,"id":"f","fork":{"id":"s","#;
+    fs::write(folder.join("f.jsonl"), cut).unwrap();
+    for id in ["session", "s", "damaged"] {
+        assert!(block_on(store.delete(id)).unwrap(), "{id}");
+    }
 }
 
 /// Each holds the file that it removes while it reads the headers of the others.

@@ -1,0 +1,30 @@
+//! The folder that the files of sessions are in.
+
+use std::path::{Path, PathBuf};
+
+use super::super::refusal::failed;
+use super::name::{self, ENDING};
+use crate::error::Error;
+
+/// The folder that a file is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Every file that may hold a session, with its id where the name tells it.
+pub(super) fn files_in(folder: &Path) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
+    let cannot = |error| failed(format!("cannot read `{}`", folder.display()), error);
+    let mut files = Vec::new();
+    for file in folder.read_dir().map_err(cannot)? {
+        let path = file.map_err(cannot)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.and_then(|name| name.strip_suffix(ENDING)) else { continue };
+        match name::decode(name) {
+            Some(id) if path.is_file() => files.push((path, Some(id))),
+            None if name.contains('~') && path.is_file() => files.push((path, None)),
+            Some(_) | None => {}
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,114 @@
+//! What the sessions in a folder were forked from.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, Metadata};
+use std::io::ErrorKind::NotFound;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::super::files::changed;
+use super::super::refusal::{failed, refuse_forked};
+use super::file::Stamp;
+use super::folder::files_in;
+use super::lines::{self, Origin, begin_with_header};
+use crate::error::{Error, ErrorKind};
+
+/// The bytes of a file that are searched for the beginning of a header.
+const BEGINNING: u64 = 1 << 20;
+
+/// The origins of the sessions in a folder. They are found without locks, since two that remove sessions
+/// would wait for each other: a header is written once, and a fork that is being written holds the lock
+/// of what it is forked from. So they are true of a session that was locked before they were found.
+#[derive(Default)]
+pub(super) struct Origins {
+    /// What was found in a file, true as long as it is as it was.
+    read: HashMap<PathBuf, (Version, Origin)>,
+    forks: HashMap<String, Vec<PathBuf>>,
+    damaged: Vec<PathBuf>,
+}
+
+type Version = (Stamp, (i64, i64));
+
+impl Origins {
+    /// Finds them again. Only headers of files that were changed are read.
+    pub(super) fn find(&mut self, folder: &Path) -> Result<(), Error> {
+        let mut before = std::mem::take(self).read;
+        for (path, _) in files_in(folder)? {
+            let read = before.remove(&path);
+            let found = find(&path, read);
+            let found = found
+                .map_err(|error| failed(format!("cannot read `{}`", path.display()), error))?;
+            let Some(found) = found else { continue };
+            match &found.1 {
+                Origin::None => {}
+                Origin::Of(id) => self.forks.entry(id.clone()).or_default().push(path.clone()),
+                Origin::Damaged { .. } => self.damaged.push(path.clone()),
+            }
+            self.read.insert(path, found);
+        }
+        Ok(())
+    }
+
+    /// Refuses a session that another one was forked from, or may have been as its header is damaged.
+    /// `is_there` tells whether a session is in the folder, and `gone` are files that are not any more.
+    pub(super) fn refuse_forked(
+        &self,
+        id: &str,
+        path: &Path,
+        is_there: impl Fn(&str) -> bool,
+        gone: &HashSet<PathBuf>,
+    ) -> Result<(), Error> {
+        let is_other = |other: &&PathBuf| *other != path && !gone.contains(*other);
+        let fork = self.forks.get(id).into_iter().flatten().find(is_other);
+        refuse_forked(id, fork.map(|fork| fork.display()))?;
+        for other in self.damaged.iter().filter(is_other) {
+            let Some((_, Origin::Damaged { line })) = self.read.get(other) else { continue };
+            let other = other.display();
+            match Origin::doubtful(line) {
+                Some(origin) if origin == id => refuse_forked(id, Some(other))?,
+                Some(origin) if is_there(&origin) => {}
+                Some(_) | None if Origin::may_name(line, id) => {
+                    let message = format!(
+                        "the header of `{other}` is damaged, and it may be of a fork of the session `{id}`"
+                    );
+                    return Err(Error::new(ErrorKind::InvalidRequest, message));
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `None` if there is no file.
+fn find(path: &Path, read: Option<(Version, Origin)>) -> io::Result<Option<(Version, Origin)>> {
+    let version = |there: &Metadata| Ok((Stamp::of(there)?, changed(there)));
+    let found = match read {
+        Some(read) if path.metadata().and_then(|there| version(&there)).ok() == Some(read.0) => {
+            Ok(read)
+        }
+        Some(_) | None => File::open(path).and_then(|file| {
+            let version = version(&file.metadata()?)?;
+            Ok((version, Origin::read(first_line(file)?)))
+        }),
+    };
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The first line, and the next one if that is damaged: its LF may be. Ids have any length.
+fn first_line(file: File) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut file = BufReader::new(file);
+    file.by_ref().take(BEGINNING).read_until(b'\n', &mut line)?;
+    if !line.ends_with(b"\n") && begin_with_header(&line) {
+        file.read_until(b'\n', &mut line)?;
+    }
+    if lines::read(&line).is_err() {
+        file.take(BEGINNING).read_until(b'\n', &mut line)?;
+    }
+    Ok(line)
+}
