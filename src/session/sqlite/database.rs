@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
 
@@ -12,7 +13,7 @@ use super::super::refusal::{broken, failed};
 use super::schema;
 use crate::error::Error;
 
-/// A database, opened again when another file is at its path.
+/// A database, opened again when another file is at its path, or others have written to it.
 pub(super) struct Database {
     /// Absolute; `None` if it is in memory.
     path: Option<PathBuf>,
@@ -23,12 +24,22 @@ pub(super) struct Database {
 struct Open {
     connection: Connection,
     files: Files,
+    /// How the file was left.
+    left: Option<Stamp>,
 }
 
 /// The files that a database has while it is open: itself, its log, and the index of that. What SQLite
 /// writes after one of them was replaced or removed is lost when it is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Files([Option<FileId>; 3]);
+
+/// What tells that the file was written by somebody else: another connection, or a copy over it, which
+/// SQLite would not notice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    len: u64,
+    modified: Option<SystemTime>,
+}
 
 /// What for the database is used, if its file is not there.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,14 +56,14 @@ impl Database {
             failed(format!("cannot open the database `{}`", path.display()), error)
         })?;
         let open = Open::at(&path)?;
-        let database = Self { path: Some(path), open: Some(open) };
+        let mut database = Self { path: Some(path), open: Some(open) };
         // A log that a crash has left.
         database.checkpoint();
         Ok(database)
     }
 
     pub(super) fn in_memory() -> Result<Self, Error> {
-        let open = Open { connection: schema::in_memory()?, files: Files([None; 3]) };
+        let open = Open { connection: schema::in_memory()?, files: Files([None; 3]), left: None };
         Ok(Self { path: None, open: Some(open) })
     }
 
@@ -61,7 +72,7 @@ impl Database {
         &mut self,
         missing: Missing,
     ) -> Result<Option<&mut Connection>, Error> {
-        if !self.is_there()
+        if !self.is_as_left()
             && let Some(path) = &self.path
         {
             // SQLite leaves what is at the path now alone when it closes the other one.
@@ -72,6 +83,7 @@ impl Database {
                 return Ok(None);
             }
             self.open = Some(Open::at(path)?);
+            self.note_left();
         }
         Ok(self.open.as_mut().map(|open| &mut open.connection))
     }
@@ -107,15 +119,28 @@ impl Database {
         }
     }
 
+    /// Whether it is the database at its path, and was written by nobody else.
+    fn is_as_left(&self) -> bool {
+        let left = self.open.as_ref().and_then(|open| open.left);
+        self.is_there() && self.path.as_deref().and_then(Stamp::at) == left
+    }
+
+    fn note_left(&mut self) {
+        if let (Some(path), Some(open)) = (&self.path, &mut self.open) {
+            open.left = Stamp::at(path);
+        }
+    }
+
     /// Takes the log over into the file, so that a copy of the file alone has it all, and so that no log
     /// is left that another database at this path would take for its own. It waits for nobody: while
     /// another connection reads or writes, some of it stays in the log until the next time.
-    fn checkpoint(&self) {
+    fn checkpoint(&mut self) {
         let Some(Open { connection, .. }) = &self.open else { return };
         // What was written is durable in the log, whatever comes of this.
         let _ = schema::without_waiting(connection, |connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
         });
+        self.note_left();
     }
 }
 
@@ -137,9 +162,16 @@ impl Open {
             let files = Files::at(path);
             // Else it was replaced meanwhile.
             if before.0[0] == files.0[0] {
-                return Ok(Self { connection, files });
+                return Ok(Self { connection, files, left: None });
             }
         }
+    }
+}
+
+impl Stamp {
+    fn at(path: &Path) -> Option<Self> {
+        let file = fs::metadata(path).ok()?;
+        Some(Self { len: file.len(), modified: file.modified().ok() })
     }
 }
 

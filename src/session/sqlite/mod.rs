@@ -33,7 +33,9 @@ use sessions::Sessions;
 /// If another file is at the path, or none, the next call closes what was open and uses what is there,
 /// as if the store was opened again. An append to a session that has another version there gets a
 /// [`Conflict`](crate::session::Conflict), and a file that is not there is only made by the first entry
-/// of a session. The same holds if the `-wal` or `-shm` beside the file was removed.
+/// of a session. The same holds if the `-wal` or `-shm` beside the file was removed, and if
+/// another file was copied over it while no other connection was open and between two calls, which is
+/// seen by its length and the time of its last write.
 ///
 /// The file is made with mode 0600 on unix, and SQLite gives its own mode to the files beside it. A file
 /// that is there keeps its mode.

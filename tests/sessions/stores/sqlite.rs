@@ -208,6 +208,34 @@ fn an_append_after_the_log_was_removed_is_in_the_file_that_others_open() {
     }
 }
 
+#[test]
+fn a_file_that_is_copied_over_the_database_is_used_from_the_next_call_on() {
+    let folder = Folder::new();
+    let (path, backup) = (folder.join("db"), folder.join("backup"));
+    let store = SqliteStore::open(&path).unwrap();
+    append(&store, "s", 0, numbered(0..2));
+    fs::copy(&path, &backup).unwrap();
+    // Many pages, some of which stay in the memory of the connection.
+    for version in (2..60).step_by(2) {
+        let text = "x".repeat(3000);
+        append(&store, "s", version, vec![super::sample::said(&text), super::sample::said(&text)]);
+    }
+    // The same file with another text.
+    fs::write(&path, fs::read(&backup).unwrap()).unwrap();
+    let error = block_on(store.append("s", 60, numbered(9..10))).unwrap_err();
+    assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(2), "{error}");
+    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(numbered(0..2)));
+    assert_eq!(append(&store, "s", 2, numbered(2..3)), 3);
+    drop(store);
+    let check: String = Connection::open(&path)
+        .unwrap()
+        .query_row("PRAGMA integrity_check", (), |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+    let again = SqliteStore::open(&path).unwrap();
+    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered(0..3)));
+}
+
 #[cfg(unix)]
 #[test]
 fn something_else_in_place_of_the_file_is_an_error_and_stays() {
