@@ -159,7 +159,7 @@ pub struct Listed {
     pub version: u64,
     /// What it was forked from.
     pub fork: Option<Fork>,
-    /// When it was written last.
+    /// When it was written last, to a millisecond or better: sessions are listed and pruned by it.
     pub updated: SystemTime,
 }
 

@@ -278,6 +278,37 @@ fn an_append_reads_the_file_only_if_somebody_else_has_written() {
     assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::from_secs(7));
 }
 
+#[cfg(unix)]
+#[test]
+fn an_append_reads_another_file_that_has_the_same_length_and_time() {
+    let folder = Folder::new();
+    let clock = FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
+    let store = JsonLinesStore::open(folder.path()).unwrap().with_clock(clock);
+    append(&store, "s", 0, numbered(0..2));
+    let (path, other) = (folder.join("s.jsonl"), folder.join("other"));
+    let broken = fs::read_to_string(&path).unwrap().replace("\"0\"}", "\"0\"]");
+    fs::write(&other, broken).unwrap();
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::File::options().write(true).open(&other).unwrap().set_modified(modified).unwrap();
+    fs::rename(&other, &path).unwrap();
+    let error = block_on(store.append("s", 2, numbered(2..3))).unwrap_err();
+    assert!(error.message().ends_with("the checksum is wrong"), "{error}");
+}
+
+#[test]
+fn a_relative_folder_is_the_same_after_the_process_has_changed_its_own() {
+    let folder = Folder::new();
+    let was = std::env::current_dir().unwrap();
+    std::env::set_current_dir(folder.path()).unwrap();
+    let store = JsonLinesStore::open("in").unwrap();
+    let (file, id) = JsonLinesStore::file("f.jsonl").unwrap();
+    std::env::set_current_dir(was).unwrap();
+    append(&store, "s", 0, numbered(0..1));
+    append(&file, &id, 0, numbered(0..1));
+    assert!(folder.join("in/s.jsonl").exists());
+    assert!(folder.join("f.jsonl").exists());
+}
+
 #[test]
 fn what_is_in_the_way_is_told() {
     let folder = Folder::new();
