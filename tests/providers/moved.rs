@@ -40,7 +40,7 @@ fn multi_thread() -> Runtime {
 struct Server {
     /// While it is there, requests wait for their answers. Dropped first, or the runtime would wait.
     hold: Option<mpsc::Sender<()>>,
-    _server: LoopbackServer,
+    _loopback: LoopbackServer,
     _runtime: Runtime,
     model: OpenAiChat,
     /// Notified by each request that has come.
@@ -51,23 +51,23 @@ struct Server {
 
 fn serve(status: u16, body: Vec<Part>) -> Server {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let (asked, answered) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (hold, held) = mpsc::channel::<()>();
-    let held = Mutex::new(held);
+    let [asked, answered] = [(), ()].map(|()| Arc::new(Notify::new()));
+    let (hold, until) = mpsc::channel::<()>();
+    let until = Mutex::new(until);
     let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
     let response = HttpResponse { status, headers, body };
-    let asking = Arc::clone(&asked);
+    let on_request = Arc::clone(&asked);
     let server = runtime.block_on(LoopbackServer::start(move |_| {
-        asking.notify_one();
+        on_request.notify_one();
         // Until the sender is dropped.
-        let _ = held.lock().unwrap().recv();
+        let _ = until.lock().unwrap().recv();
         response.clone()
     }));
     let server = server.unwrap();
-    let answering = Arc::clone(&answered);
-    let http = HttpClient::without_proxy().with_response_hook(move |_| answering.notify_one());
+    let on_head = Arc::clone(&answered);
+    let http = HttpClient::without_proxy().with_response_hook(move |_| on_head.notify_one());
     let model = OpenAiChat::new("m").with_base_url(server.url()).unwrap().with_http(http);
-    Server { hold: Some(hold), _server: server, _runtime: runtime, model, asked, answered }
+    Server { hold: Some(hold), _loopback: server, _runtime: runtime, model, asked, answered }
 }
 
 /// A server that answers at once.
