@@ -48,6 +48,11 @@ pub(super) enum Key {
     Other,
 }
 
+/// The same data, which a stored turn is read back with however deep it is nested.
+fn readable(data: ProviderData) -> ProviderData {
+    ProviderData { value: data.value.flattened(), ..data }
+}
+
 impl PartialTurn {
     /// Finds the partial turn that an error carries.
     pub fn of(error: &Error) -> Option<&Self> {
@@ -157,7 +162,7 @@ impl PartialTurn {
     }
 
     pub(super) fn push_other(&mut self, data: ProviderData) {
-        self.blocks.push(Block { key: Key::Other, item: Item::other(data), ended: true });
+        self.blocks.push(Block { key: Key::Other, item: Item::other(readable(data)), ended: true });
     }
 
     pub(super) fn call_mut(&mut self, call_id: &str) -> Option<&mut ToolCall> {
@@ -175,7 +180,7 @@ impl PartialTurn {
         let block = self.block_mut(key);
         let found = block.is_some();
         if let Some(block) = block {
-            block.item.provider_data = Some(Arc::new(data));
+            block.item.provider_data = Some(Arc::new(readable(data)));
         }
         found
     }
