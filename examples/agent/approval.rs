@@ -25,7 +25,7 @@ pub(crate) enum Approval {
     Ask { mark: String },
     /// Every call is allowed.
     Yes,
-    /// There is no terminal: the run ends as `pending`.
+    /// Without a terminal: the run ends as `pending`.
     Suspend,
 }
 

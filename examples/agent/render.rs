@@ -324,7 +324,7 @@ pub(crate) fn failed(outcome: &Outcome, variable: &str) {
         return error(&format!("{}{gap}{why}", in_words(outcome.reason)));
     };
     let message = advised(failure, variable);
-    // A time in the past is no wait.
+    // A time in the past is not a wait.
     match failure.retry_after().map_or(0, |wait| wait.as_millis().div_ceil(1_000)) {
         0 => error(&message),
         seconds => error(&format!("{message} (again in {seconds} s)")),

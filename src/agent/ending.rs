@@ -25,7 +25,7 @@ impl Parts {
             let facts = self.facts(state);
             let next = at_stop(state, AtStop::Fine, &facts);
             if next == Next::Continue(Transition::Steering) {
-                // Nobody is asked about an end that is none.
+                // Stop hooks are not asked: the run goes on.
                 return Ok(next);
             }
             let (said, sends_back) = match self.tape().is_playing() {

@@ -27,7 +27,7 @@ pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
 mod tests {
     use super::*;
 
-    /// Panics when it is dropped, so many times with one like itself.
+    /// Panics when it is dropped, with a payload like itself as often as the number says.
     struct Bomb(u32);
 
     impl Drop for Bomb {

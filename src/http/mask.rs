@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Shorter ones are no keys, and taking them out of a text would only garble it.
+/// Shorter ones are not keys, and masking them would only garble a text.
 const SHORTEST: usize = 4;
 /// A key of this length may be written in another case, or over several lines.
 const LONG: usize = 8;

@@ -45,7 +45,7 @@ impl Content {
     }
 }
 
-/// A text of at most so many bytes, with its head and its tail; see [`Content::clipped`].
+/// A text of at most `max_bytes` bytes, with its head and its tail; see [`Content::clipped`].
 pub(crate) fn clipped(text: String, max_bytes: usize) -> String {
     let content = Content::from(text);
     content.clipped(max_bytes, None).unwrap_or(content).text()

@@ -67,7 +67,8 @@ pub trait Store: Send + Sync {
     /// Removes a session with all its entries. Returns whether it was there.
     ///
     /// Those who have it open find out with their next append, which gets a [`Conflict`]; its id is free
-    /// afterwards. A session that cannot be read can be removed as well.
+    /// afterwards. A session that cannot be read can be removed as well. Dropping the future leaves open
+    /// whether it is removed.
     ///
     /// # Errors
     ///

@@ -117,7 +117,7 @@ impl ToolContext {
         self.record.with(|report| report.side_effects.push(effect));
     }
 
-    /// Puts on record what proves something. A value that is no JSON is kept as `null`, and what is
+    /// Puts on record what proves something. A value that is not JSON is kept as `null`, and what is
     /// nested deeper than 64 levels as a string.
     pub fn evidence(&self, evidence: impl Serialize) {
         let json = Json::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());

@@ -271,7 +271,7 @@ pub(crate) fn redact_all(
     redacted
 }
 
-/// It is written with an event or an item and read again, whoever has set it.
+/// It is written with an event or an item and read again, whether a tool or a hook has set it.
 fn flatten(json: &mut Json) {
     *json = json.clone().flattened();
 }

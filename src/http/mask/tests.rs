@@ -119,7 +119,7 @@ fn a_key_is_masked_in_every_form_and_what_stands_around_it_is_not() {
 fn a_text_without_the_key_is_not_changed() {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     for _ in 0..40 {
-        // Keys of one vendor begin alike, which is no secret.
+        // Keys of one vendor begin alike, so the beginning is not secret.
         let (key, other) = (format!("zzz{}", dice.key()), dice.key());
         for (form, written) in forms(&format!("{other}{other}")) {
             let text =

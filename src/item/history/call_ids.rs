@@ -12,7 +12,7 @@ pub(super) struct CallIds {
     retired: Option<Arc<Retired>>,
     /// Every one that is there or ever was.
     pub(super) known: KnownIds,
-    /// Those without a result; empty where nobody asked.
+    /// Those without a result; empty where they were not asked for.
     pub(super) open: HashSet<String>,
 }
 

@@ -51,7 +51,7 @@ impl<'a> Locked<'a> {
         Self::open_within(PATIENCE, path, what_for)
     }
 
-    /// The same, but it is an error if somebody else holds the lock.
+    /// The same, but an error if the lock is held elsewhere.
     pub(super) fn open_now(path: &'a Path, what_for: For) -> Result<Option<Self>, Error> {
         Self::open_within(Duration::ZERO, path, what_for)
     }

@@ -120,7 +120,7 @@ pub(super) fn of_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// An append of so many entries with these lines, in a file that has the checksum `before` until there.
+/// An append of `entries` entries, whose lines are `lines`, to a file that has the checksum `before` until there.
 pub(super) fn append(before: Crc, entries: usize, lines: &[u8]) -> Result<Vec<u8>, Error> {
     let first = AppendLine { entries, bytes: lines.len(), crc32: Crc::of(lines).to_string() };
     let mut text = with_file_crc(before, &first)?;
@@ -162,7 +162,7 @@ pub(super) fn begin_with_append(text: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// If it is no session or one of a later version, or if anything in it is not as it was written. Only
+/// If it is not a session, or is one of a later version, or if anything in it is not as it was written. Only
 /// an append that a crash has cut is passed over: the last, and shorter than it says. One of which
 /// only the last LF is missing is whole: an editor may have taken that.
 pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
@@ -224,7 +224,7 @@ fn is_cut(tail: &[u8]) -> bool {
         let parsed = serde_json::from_str::<IgnoredAny>(text);
         parsed.is_err_and(|error| error.is_eof())
     };
-    // `1.` or `1e` is no number to `serde_json`, also at the end.
+    // `1.` or `1e` is not a number to `serde_json`, not even at the end.
     let number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
     text.starts_with('{')
         && (is_whole(tail) || needs_more(text) || needs_more(text.trim_end_matches(number)))
@@ -262,7 +262,7 @@ pub(super) fn read_header(line: &[u8]) -> Result<Head, Error> {
 
 /// What a session was forked from, as far as the first line of its file tells.
 pub(super) enum Origin {
-    /// Nothing, or it is no session.
+    /// Nothing, or it is not a session.
     None,
     Of(String),
     /// The line is damaged.
@@ -425,7 +425,7 @@ fn are_cut(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
         && (tail.is_empty() || is_cut(tail) && !begin_with_append(tail))
 }
 
-/// Refuses a line that has no checksum and is no entry.
+/// Refuses a line of an append without checksums that is not an entry.
 fn refuse_broken(text: &[u8], line: &Line) -> Result<(), Error> {
     let bytes = &text[line.bytes.clone()];
     if begin_with_append(bytes) || split_file_crc(bytes).is_some() {

@@ -90,7 +90,7 @@ impl Sessions {
         let append = lines::append(there.crc.then(&begin), entries.len(), &text)?;
         let then = Seen { version: Some(version), ..there };
         self.write(&mut file, &path, then, &[begin, append].concat())?;
-        // Else it is in a file that nobody will open again.
+        // Otherwise the entries are in a file that was removed from its folder.
         match file.is_there() {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
@@ -107,7 +107,7 @@ impl Sessions {
     pub(super) fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         let path = self.place.writable(new)?;
         let origin = self.place.path(id);
-        // Nobody removes it before it is known who needs it. Of itself no session can be made.
+        // The lock keeps it from being removed meanwhile. A session cannot be forked from itself.
         let mut origin_file = match &origin {
             Some(origin) => Locked::open(origin, For::Reading)?,
             None => None,
@@ -238,7 +238,7 @@ impl Sessions {
 
     pub(super) fn delete(&mut self, id: &str) -> Result<bool, Error> {
         let Some(path) = self.place.path(id) else { return Ok(false) };
-        // Nobody writes it or forks it meanwhile.
+        // The lock keeps others from writing or forking it meanwhile.
         let Some(file) = Locked::open(&path, For::Writing)? else { return Ok(false) };
         let mut origins = Origins::default();
         origins.find(folder_of(&path))?;
@@ -255,8 +255,8 @@ impl Sessions {
         while let Some((_, first)) = left.first() {
             let mut locked = vec![Locked::open(first, For::Writing)?];
             for (_, path) in left.iter().take(PRUNED_AT_ONCE).skip(1) {
-                // Whoever waits holds no lock that another one waits for. It is the first of the next
-                // ones.
+                // A store that waits must not hold a lock that another one waits for: a file that is
+                // locked elsewhere is the first of the next ones.
                 let Ok(file) = Locked::open_now(path, For::Writing) else { break };
                 locked.push(file);
             }

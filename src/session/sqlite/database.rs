@@ -33,7 +33,7 @@ struct Open {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Files([Option<FileId>; 3]);
 
-/// What tells that the file was written by somebody else: another connection, or a copy over it, which
+/// What tells that the file was written elsewhere: by another connection, or a copy over it, which
 /// SQLite would not notice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
@@ -101,7 +101,7 @@ impl Database {
             let transaction =
                 open.connection.transaction_with_behavior(TransactionBehavior::Immediate);
             let transaction = transaction.map_err(cannot_write)?;
-            // Whoever waits for the others may get there when another file is at the path, or none.
+            // While this waited for a lock, the file at the path may have been replaced or removed.
             if path.is_none_or(|path| Files::at(&path) == open.files) {
                 let worked = work(Some(transaction))?;
                 self.checkpoint();
@@ -119,7 +119,7 @@ impl Database {
         }
     }
 
-    /// Whether it is the database at its path, and was written by nobody else.
+    /// Whether it is the database at its path, and was not written elsewhere.
     fn is_as_left(&self) -> bool {
         let left = self.open.as_ref().and_then(|open| open.left);
         self.is_there() && self.path.as_deref().and_then(Stamp::at) == left
@@ -132,7 +132,7 @@ impl Database {
     }
 
     /// Takes the log over into the file, so that a copy of the file alone has it all, and so that no log
-    /// is left that another database at this path would take for its own. It waits for nobody: while
+    /// is left that another database at this path would take for its own. It does not wait: while
     /// another connection reads or writes, some of it stays in the log until the next time.
     fn checkpoint(&mut self) {
         let Some(Open { connection, .. }) = &self.open else { return };
@@ -190,7 +190,7 @@ impl Files {
 /// Makes the file if it is not there, its owner's alone: SQLite gives its own rights to the log, and
 /// would let others read the file.
 fn make_file(path: &Path) -> Result<(), Error> {
-    /// On some systems closing a file takes its locks away from all of the process. So nobody here
+    /// On some systems closing a file takes its locks away from all of the process. So nothing here
     /// opens the new file as a database before it is closed.
     static MAKING: Mutex<()> = Mutex::new(());
 

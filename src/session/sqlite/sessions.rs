@@ -77,7 +77,7 @@ impl Sessions {
             write().map_err(cannot_write)?;
             Ok(version)
         })?;
-        // Else it is in a file that nobody will open again.
+        // Otherwise the entries are in a file that was removed from its folder.
         match lines.is_empty() || self.database.is_there() {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),

@@ -43,7 +43,7 @@ impl Drop for Folder {
     }
 }
 
-/// A clock that removes a file when it is asked, as somebody may in the middle of an append.
+/// A clock that removes a file when it is asked, as another program may in the middle of an append.
 #[cfg(unix)]
 pub(crate) struct Removes(pub(crate) PathBuf);
 

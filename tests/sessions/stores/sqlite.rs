@@ -65,7 +65,7 @@ fn what_was_written_is_there_after_the_process_is_gone() {
     }
 }
 
-/// Holds the log back: what is written while somebody reads stays in it.
+/// Holds the log back: what is written while another connection reads stays in it.
 fn reader(path: &Path) -> Connection {
     let reader = Connection::open(path).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM session").unwrap();
@@ -138,7 +138,7 @@ fn check_taken_away(take: impl FnOnce(&Folder), found: u64) {
     take(&folder);
     let there = |path: &Path| fs::metadata(path).map(|there| there.len()).ok();
     let before = there(&path);
-    // Not what is in a file that nobody finds any more.
+    // Not what is in the file that was removed.
     let loaded = block_on(store.load("s", 0)).unwrap();
     assert_eq!(loaded.map_or(0, |entries| entries.len() as u64), found);
     assert_eq!(block_on(store.list()).unwrap().len(), usize::from(found > 0));

@@ -278,12 +278,12 @@ fn a_use_without_its_result_is_left_out_once_the_user_speaks() {
             ["text", "server_tool_use", "web_search_tool_result", "thinking", "server_tool_use"];
         assert_eq!(kinds[1], &all[..if speaks { 3 } else { 5 }], "{body}");
     }
-    // A turn that was nothing else is no message.
+    // A turn that was nothing else does not become a message.
     let body = sent(
         [alone(&blocks(&[THOUGHT, &used("s1")], "pause_turn")), vec![Item::user("y")]].concat(),
     );
     assert_eq!(lawful(&body), [["text", "text"]]);
-    // So it is where the turn was cut off behind the use.
+    // The same holds where the turn was cut off after the use.
     let cut_off = Item { turn: None, ..items.pop().unwrap() }.marked(Mark::Interrupted);
     let body = sent([items, vec![cut_off]].concat());
     assert_eq!(lawful(&body)[1].len(), 3, "{body}");
