@@ -107,7 +107,7 @@ async fn main() -> Result<()> {
             "suspended" => suspended(tidy(&folder), &temp.join("history.json")).await?,
             _ => interactive(tidy(&folder)).await?,
         };
-        for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
+        for result in outcome.new_items().iter().filter_map(Item::as_tool_result) {
             println!("The model reads: {}", result.content.text());
         }
         println!("The run ends as {}: {}", outcome.reason, outcome.text);

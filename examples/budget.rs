@@ -101,7 +101,7 @@ async fn main() -> Result<(), Error> {
     let boss = Agent::new(boss).with_tools([child.as_tool("reader", "Reads")?]);
     let outcome = boss.with_budget(budget).run("What is in the book?").outcome().await;
     report(&outcome)?;
-    for result in outcome.new_items.iter().filter_map(Item::as_tool_result) {
+    for result in outcome.new_items().iter().filter_map(Item::as_tool_result) {
         println!("  the boss reads: {}", result.content.text().replace("\n\n", " "));
     }
     println!("  the pool: {} of {} tokens used", pool.used(), pool.limit());

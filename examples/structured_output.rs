@@ -34,7 +34,7 @@ async fn main() -> Result<(), Error> {
         }
     });
     let outcome = agent.run("The food was great, we come back!").outcome().await.into_result()?;
-    for item in &outcome.new_items {
+    for item in outcome.new_items() {
         match &item.kind {
             ItemKind::User { content } => println!("\n> {}", content.text()),
             ItemKind::Text { text } => println!("{text}"),

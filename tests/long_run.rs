@@ -124,7 +124,7 @@ fn drive<T: Send>(
                     Event::Finished(outcome) => {
                         assert_eq!(outcome.reason, Reason::Completed, "{:?}", outcome.error);
                         assert_eq!(outcome.turns as usize, turns);
-                        assert_eq!(outcome.new_items.len(), 3 * turns - 1);
+                        assert_eq!(outcome.new_items().len(), 3 * turns - 1);
                         assert_eq!(outcome.usage.input_tokens, 7 * turns as u64);
                     }
                     _ => {}

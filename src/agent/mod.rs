@@ -170,7 +170,7 @@ impl Agent {
     /// let first = agent.run("Hi").outcome().await;
     /// let second = agent.run_from(first.history, "Bye").outcome().await;
     /// assert_eq!(second.text, "See you.");
-    /// assert_eq!((second.new_items.len(), second.history.len()), (2, 4));
+    /// assert_eq!((second.new_items().len(), second.history.len()), (2, 4));
     /// # }
     /// ```
     pub fn run_from(&self, history: impl Into<History>, input: impl Into<Input>) -> Run {

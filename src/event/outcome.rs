@@ -36,8 +36,7 @@ pub struct Outcome {
     /// The whole history, to go on with. It is not written: in an outcome that was read it holds the
     /// new items alone, under an empty id.
     pub history: History,
-    /// What this run added to the history, its input first: the only thing to persist.
-    pub new_items: Vec<Item>,
+    pub(crate) new_items: Vec<Item>,
     /// Set exactly when the run failed. The stream of the run yields it as `Err` after `Finished`.
     pub error: Option<Error>,
     /// Calls that wait for a verdict or a result from outside.
@@ -78,6 +77,32 @@ impl PartialEq for Outcome {
 }
 
 impl Outcome {
+    /// The items that this run appended to the history, in order and its input first: append exactly
+    /// these to a copy of the history that is kept elsewhere.
+    ///
+    /// It is what was said and done, whatever became of it later: items that a compaction has
+    /// replaced or that a tombstone marks since are included as they were appended, and the note that
+    /// stands for compacted items is not. Attempts that were retracted are not included.
+    /// [`history`](Self::history) is what the next request would show.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let agent = Agent::new(Scripted::new(["Hello!", "See you."]));
+    /// let first = agent.run("Hi").outcome().await;
+    /// let mut kept = first.new_items().to_vec();
+    /// let second = agent.run_from(first.history, "Bye").outcome().await;
+    /// kept.extend_from_slice(second.new_items());
+    /// assert_eq!(kept.len(), 4);
+    /// # }
+    /// ```
+    pub fn new_items(&self) -> &[Item] {
+        &self.new_items
+    }
+
     /// Reads the answer of a completed run, JSON, into a type, as [`Turn::parse`] does it.
     ///
     /// # Errors

@@ -18,8 +18,10 @@ use crate::usage::Usage;
 pub(super) struct Fold {
     /// Without the turn that is open and the results that are held.
     history: History,
-    /// How many of its entries were there before.
-    known: usize,
+    /// What was appended before the history was last rewritten, as it was then.
+    earlier: Vec<Item>,
+    /// The history's length when it was last rewritten, or at first: what comes after it is new.
+    base: usize,
     /// The turn that streams.
     open: PartialTurn,
     /// The calls of the last completed turn.
@@ -44,7 +46,8 @@ impl Fold {
         // Calls that are still open can be answered by the events to come.
         let batch = Batch::of(history.unanswered_calls());
         Self {
-            known: history.len(),
+            earlier: Vec::new(),
+            base: history.len(),
             history,
             open: PartialTurn::default(),
             batch,
@@ -82,13 +85,9 @@ impl Fold {
             Event::Rewritten { from, to, items, usage, .. } => {
                 self.flush();
                 self.spent += *usage;
-                let before = self.history.len();
+                self.earlier.extend(self.history.behind(self.base).map(|(_, item)| item.clone()));
                 self.history.rewrite(*from..*to, items.iter().cloned());
-                if *from < self.known {
-                    // Entries that were there before grew or shrank with the rest.
-                    let now = (self.known + self.history.len()).saturating_sub(before);
-                    self.known = now.max(*from).min(self.history.len());
-                }
+                self.base = self.history.len();
                 // A call that was rewritten away waits for nothing any more.
                 if !self.batch.is_answered() {
                     let open: HashSet<String> = (self.history.unanswered_calls().into_iter())
@@ -182,7 +181,9 @@ impl Fold {
     }
 
     pub(super) fn new_items(&self) -> Vec<Item> {
-        self.history().iter().skip(self.known).cloned().collect()
+        let history = self.history();
+        let since = history.behind(self.base).map(|(_, item)| item);
+        self.earlier.iter().chain(since).cloned().collect()
     }
 
     pub(super) fn phase(&self) -> Phase {

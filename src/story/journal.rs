@@ -48,7 +48,8 @@ impl Journal {
         self.with(|fold| fold.history())
     }
 
-    /// What was added since the beginning.
+    /// The items that were appended since the beginning, in order, as they were appended: see
+    /// [`Outcome::new_items`](crate::Outcome::new_items).
     pub fn new_items(&self) -> Vec<Item> {
         self.with(|fold| fold.new_items())
     }

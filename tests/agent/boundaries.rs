@@ -210,7 +210,7 @@ fn check(seed: u64) -> Option<Reason> {
     assert_eq!(outcome.usage, known);
     let told = |text: &str| {
         let is_it = |item: &&Item| item.as_user().is_some_and(|it| it.text() == text);
-        outcome.new_items.iter().filter(is_it).count()
+        outcome.new_items().iter().filter(is_it).count()
     };
     let heard = told("Look here.") + told("And then?");
     // What was rewritten away was heard as well.

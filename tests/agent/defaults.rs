@@ -119,7 +119,7 @@ async fn bytes_of_a_result() -> usize {
         let long = Tool::raw(spec("t"), move |_, _| async move { "x".repeat(bytes) }).unwrap();
         let model = Scripted::new([call_of("c", "t"), "fine".into()]);
         let outcome = Agent::new(model).with_tool(long).run("go").outcome().await;
-        let result = outcome.new_items.iter().find_map(Item::as_tool_result).unwrap();
+        let result = outcome.new_items().iter().find_map(Item::as_tool_result).unwrap();
         if result.content.text() == "x".repeat(bytes) {
             whole = bytes;
         }

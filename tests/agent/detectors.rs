@@ -338,9 +338,9 @@ async fn a_nudge_tells_the_model_what_to_do() {
     let (signals, outcome) = run(Detectors::all().nudging(), fails(3)).await;
     assert_eq!(signals.len(), 1);
     let note = Item::user(Mode::MissingTermination.mitigation());
-    assert_eq!(outcome.new_items.iter().filter(|item| **item == note).count(), 1);
+    assert_eq!(outcome.new_items().iter().filter(|item| **item == note).count(), 1);
     let (_, outcome) = run(Detectors::all(), fails(3)).await;
-    assert!(!outcome.new_items.contains(&note));
+    assert!(!outcome.new_items().contains(&note));
 }
 
 #[tokio::test]

@@ -113,7 +113,7 @@ fn a_run_that_is_to_stop_announces_no_last_turn() {
     });
     assert_eq!(outcome.reason, Reason::Budget);
     assert!(!events.iter().any(|event| matches!(event, Event::Continued { .. })));
-    assert!(outcome.new_items.last().unwrap().as_tool_result().is_some());
+    assert!(outcome.new_items().last().unwrap().as_tool_result().is_some());
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_reply_that_could_not_be_read_is_corrected_and_the_third_in_a_row_ends() {
     let (events, outcome) = pull(Agent::new(model).run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 3));
     // What was asked, two corrections and the answer.
-    assert_eq!(outcome.new_items.len(), 4);
+    assert_eq!(outcome.new_items().len(), 4);
     let corrected =
         |event: &&Event| matches!(event, Event::Continued { reason: Transition::Corrective });
     assert_eq!(events.iter().filter(corrected).count(), 2);
@@ -391,7 +391,7 @@ fn what_code_panics_with_may_panic_in_its_own_drop_and_the_run_has_its_one_endin
     for agent in agents {
         let (events, outcome) = pull(agent.with_max_turns(2).run("go"), |_, _| {});
         assert!(events.iter().filter(|event| event.finished().is_some()).count() == 1);
-        let shown = format!("{:?} {:?}", outcome.error, outcome.new_items);
+        let shown = format!("{:?} {:?}", outcome.error, outcome.new_items());
         assert!(shown.contains("panicked: no message"), "{shown}");
     }
 }

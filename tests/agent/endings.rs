@@ -102,9 +102,9 @@ fn every_ending_has_the_history_what_was_added_and_what_it_cost() {
         let outcome = outcome(&agent);
         assert_eq!(outcome.reason, reason);
         assert_eq!(outcome.partial, reason.is_partial(), "{reason}");
-        assert_eq!(outcome.new_items.first(), Some(&Item::user("go")), "{reason}");
+        assert_eq!(outcome.new_items().first(), Some(&Item::user("go")), "{reason}");
         let history: Vec<Item> = outcome.history.iter().cloned().collect();
-        assert_eq!(history, outcome.new_items, "{reason}");
+        assert_eq!(history, outcome.new_items(), "{reason}");
         assert!(outcome.history.settled().is_lawful(), "{reason}");
         assert!(outcome.usage.total() >= 15, "{reason}: {:?}", outcome.usage);
         assert_eq!(outcome.text.is_empty(), reason == Reason::Malformed, "{reason}");

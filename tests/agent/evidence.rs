@@ -69,7 +69,7 @@ fn check(outcome: &Outcome, reason: Reason, turns: u32, why: Option<&str>) {
 
 /// What was said in the user's place, the input left out.
 fn said(outcome: &Outcome) -> Vec<String> {
-    let words = outcome.new_items.iter().skip(1).filter_map(Item::as_user);
+    let words = outcome.new_items().iter().skip(1).filter_map(Item::as_user);
     words.map(turnstream::item::Content::text).collect()
 }
 
@@ -304,7 +304,7 @@ async fn what_was_checked_is_known_behind_a_compaction() {
 
     let proven = [changes(), checks("test", 0), full(), "done".into()];
     let outcome = forgetful(proven.into()).run("go").outcome().await;
-    assert!(outcome.new_items.iter().all(|item| item.as_tool_result().is_none()));
+    assert!(outcome.new_items().iter().all(|item| item.as_tool_result().is_none()));
     assert_eq!((outcome.reason, outcome.evidence.len()), (Reason::Completed, 1));
     assert_eq!(outcome.proof.as_deref(), Some(&Evidence::of_command("test", 0)));
 
@@ -495,7 +495,7 @@ async fn what_a_child_changed_and_proved_is_its_parents() {
     let proven = vec![changes(), checks("test", 1), changes(), checks("test", 0), "done".into()];
     let outcome = with_child(proven, vec!["done".into()]).run("go").outcome().await;
     check(&outcome, Reason::Completed, 2, None);
-    let result = outcome.new_items.iter().find_map(Item::as_tool_result).unwrap();
+    let result = outcome.new_items().iter().find_map(Item::as_tool_result).unwrap();
     let report = result.report.as_ref().unwrap();
     assert_eq!(report.side_effects, [SideEffect::changed("a.rs"), SideEffect::changed("a.rs")]);
     assert_eq!(report.evidence.len(), 1, "what was mended is the child's own story");
@@ -522,7 +522,7 @@ async fn a_parent_reads_what_its_child_is_missing() {
     let agent = Agent::new(model).with_tools([tool]).with_evidence(RequireEvidence::new());
     let outcome = agent.run("go").outcome().await;
     check(&outcome, Reason::Blocked, 2, Some("a key for the child"));
-    let result = outcome.new_items.iter().find_map(Item::as_tool_result).unwrap();
+    let result = outcome.new_items().iter().find_map(Item::as_tool_result).unwrap();
     assert!(result.is_error());
     assert!(result.content.text().ends_with("[stopped early: something is missing (a key)]"));
 }

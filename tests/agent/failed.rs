@@ -103,7 +103,7 @@ async fn until_finished(run: &mut Run) {
 async fn outcome_returns_the_outcome_of_a_failed_run_before_and_after_finished() {
     let whole = refused().run("go").outcome().await;
     assert_eq!(whole.error.as_ref().map(Error::kind), Some(ErrorKind::Auth));
-    assert_eq!(whole.new_items.len(), 3, "what was done before the failure is in it");
+    assert_eq!(whole.new_items().len(), 3, "what was done before the failure is in it");
     assert_eq!(whole.into_result().unwrap_err().kind(), ErrorKind::Auth);
 
     let mut run = refused().run("go");

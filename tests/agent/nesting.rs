@@ -103,7 +103,7 @@ fn a_denied_sub_agent_is_not_started_and_other_tools_still_run() {
         .with_tools([as_tool(&Agent::new(below.clone())), other.unwrap()])
         .with_limits(limits(0));
     let (_, outcome) = run(&agent);
-    let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
+    let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     let kinds: Vec<_> = results.map(|result| result.kind).collect();
     assert_eq!(kinds, [ResultKind::Denied, ResultKind::Ok]);
     assert_eq!((below.requests().len(), ran.load(Ordering::Relaxed)), (0, 1));

@@ -41,7 +41,7 @@ fn check(outcome: &Outcome, reason: Reason, partial: bool, turns: u32) {
 
 /// The kinds of the results that a run added.
 fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
-    outcome.new_items.iter().filter_map(|i| Some(i.as_tool_result()?.kind)).collect()
+    outcome.new_items().iter().filter_map(|i| Some(i.as_tool_result()?.kind)).collect()
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_cap_of_zero_sends_nothing() {
     let (agent, model) = agent([call()]);
     let outcome = agent.with_max_turns(0).run("go").outcome().await;
     check(&outcome, Reason::MaxTurns, true, 0);
-    assert_eq!((model.requests().len(), outcome.new_items.len()), (0, 1));
+    assert_eq!((model.requests().len(), outcome.new_items().len()), (0, 1));
 }
 
 #[tokio::test]
@@ -263,7 +263,7 @@ async fn the_outcome_has_the_history_of_the_run_on_every_ending() {
     let outcome = run.outcome().await;
     check(&outcome, Reason::Incomplete, true, 2);
     assert_eq!(outcome.history, history);
-    assert_eq!(outcome.history.iter().cloned().collect::<Vec<_>>(), outcome.new_items);
+    assert_eq!(outcome.history.iter().cloned().collect::<Vec<_>>(), outcome.new_items());
 }
 
 #[tokio::test]
@@ -271,7 +271,7 @@ async fn a_cut_turn_is_incomplete_and_keeps_what_was_said() {
     let outcome = outcome([call(), Reply::text("half a").cut()]).await;
     check(&outcome, Reason::Incomplete, true, 2);
     assert_eq!(outcome.text, "half a");
-    let last = outcome.new_items.last().unwrap();
+    let last = outcome.new_items().last().unwrap();
     assert!(last.interrupted && last.as_text() == Some("half a"));
     assert_eq!(outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
 }
@@ -327,7 +327,7 @@ async fn interrupted_during_tools_keeps_results_and_says_which_had_started() {
     run.interrupt();
     let outcome = run.outcome().await;
     check(&outcome, Reason::Interrupted(Phase::Tools), true, 1);
-    let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
+    let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     let texts: Vec<_> = results.map(|result| result.content.text()).collect();
     assert_eq!(texts, ["fine", "Interrupted mid-execution", "Interrupted by user"]);
 }
@@ -411,7 +411,7 @@ async fn a_history_goes_on_where_it_was_left() {
     until(&mut run, |event| event.finished().is_some()).await;
     let history = run.history();
     let outcome = agent.run_from(history.clone(), "second").outcome().await;
-    assert_eq!(outcome.new_items.len(), 2);
+    assert_eq!(outcome.new_items().len(), 2);
     let sent = &model.requests()[2].history;
     assert_eq!(sent.id(), history.id());
     assert_eq!(sent.len(), history.len() + 1);
@@ -425,7 +425,7 @@ async fn a_history_with_open_calls_is_settled_before_it_goes_on() {
     let handle = run.handle();
     drop(run);
     let outcome = agent.run_from(handle.history(), "second").outcome().await;
-    assert_eq!(outcome.new_items.len(), 2);
+    assert_eq!(outcome.new_items().len(), 2);
     let sent = &model.requests()[1].history;
     assert!(sent.is_lawful());
     let result = sent.iter().find_map(Item::as_tool_result).unwrap();

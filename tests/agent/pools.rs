@@ -437,7 +437,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
     drop(held);
     let outcome = run.outcome().await;
     assert_eq!(outcome.reason, Reason::Completed);
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Ok, ResultKind::Ok]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok, ResultKind::Ok]);
     assert!(pool.slot().now_or_never().is_some(), "the slot is free again");
 }
 

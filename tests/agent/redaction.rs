@@ -89,7 +89,7 @@ async fn the_evidence_of_a_call_that_is_dropped_is_redacted_too() {
     let _ = futures::FutureExt::now_or_never(run.next());
     run.interrupt();
     let outcome = run.outcome().await;
-    let shown = serde_json::to_string(&outcome.new_items).unwrap();
+    let shown = serde_json::to_string(outcome.new_items()).unwrap();
     assert!(shown.contains("***") && !shown.contains(SECRET), "{shown}");
 }
 

@@ -194,7 +194,7 @@ async fn the_third_answer_in_a_row_that_does_not_fit_is_malformed() {
     check(&outcome_, Reason::Malformed, 3);
     assert!(outcome_.partial && outcome_.error.is_none());
     // Every answer and every corrective is in the history.
-    assert_eq!(outcome_.new_items.len(), 6);
+    assert_eq!(outcome_.new_items().len(), 6);
     assert!(matches!(outcome_.parse::<City>(), Err(ParseError::NotJson { .. })));
     assert_eq!(outcome_.into_result().unwrap_err().kind(), ErrorKind::Unfinished);
     // An empty reply counts as one.
@@ -267,8 +267,8 @@ async fn a_steered_run_goes_on_instead_of_being_validated() {
     let outcome = run.outcome().await;
     check(&outcome, Reason::Completed, 2);
     let correctives =
-        outcome.new_items.iter().filter(|item| **item == Item::user("as JSON, please"));
-    assert_eq!((correctives.count(), outcome.new_items.len()), (1, 4));
+        outcome.new_items().iter().filter(|item| **item == Item::user("as JSON, please"));
+    assert_eq!((correctives.count(), outcome.new_items().len()), (1, 4));
 }
 
 #[tokio::test]

@@ -366,7 +366,7 @@ async fn a_run_that_is_resumed_gets_its_last_turn_too() {
     let outcome = resumed.resume(outcome.history, approved).unwrap().outcome().await;
     check_time_up(&outcome, 6_000);
     assert_eq!(outcome.text, "what I have");
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Timeout]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -487,12 +487,12 @@ fn without_a_timer_the_default_limit_of_a_tool_is_none_and_one_that_was_set_is_a
     };
     let outcome = run(twice("t"));
     assert_eq!(
-        (outcome.reason, kinds(&outcome.new_items)),
+        (outcome.reason, kinds(outcome.new_items())),
         (Reason::Completed, vec![ResultKind::Ok])
     );
 
     let outcome = run(twice("t").with_timeout(SECOND));
-    let answers = answers(&outcome.new_items);
+    let answers = answers(outcome.new_items());
     assert_eq!((outcome.reason, answers[0].1), (Reason::Completed, ResultKind::Error));
     assert!(answers[0].2.contains("the tool has a time limit"), "{}", answers[0].2);
     assert!(answers[0].2.contains("needs a tokio runtime"), "{}", answers[0].2);
@@ -554,7 +554,7 @@ async fn a_sub_agent_and_a_wait_for_a_person_have_no_limit_of_their_own() {
     advance(Duration::from_hours(24)).await;
     run.approve(&call).unwrap();
     let outcome = run.outcome().await;
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Ok]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok]);
 }
 
 #[tokio::test(start_paused = true)]

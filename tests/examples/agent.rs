@@ -914,7 +914,7 @@ fn a_session_goes_on_where_it_was_and_writes_nothing_twice() {
     assert!(error.is_none() && !events.is_empty());
     let after = session_lines(&temp);
     assert_eq!(after[..before.len()], before, "what is there stays");
-    assert_eq!(after.len() - before.len(), outcome.new_items.len());
+    assert_eq!(after.len() - before.len(), outcome.new_items().len());
 }
 
 #[test]
@@ -1067,7 +1067,7 @@ fn a_session_in_sqlite_goes_on_where_it_was() {
         let session = turnstream::session::Session::open(store, "agent");
         let version = futures::executor::block_on(session).unwrap().version();
         let (.., outcome) = read_json(&output.stdout);
-        assert!(version >= expected + outcome.new_items.len() as u64, "{version}");
+        assert!(version >= expected + outcome.new_items().len() as u64, "{version}");
     }
 }
 

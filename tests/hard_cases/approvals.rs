@@ -33,7 +33,7 @@ async fn h25_a_denial_is_told_with_its_reason_and_the_siblings_and_the_run_go_on
     run.deny(asked.approval().unwrap(), "not on a Sunday").unwrap();
     let outcome = run.outcome().await;
     check(&outcome, Reason::Completed, 2);
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Denied, ResultKind::Ok]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied, ResultKind::Ok]);
     assert_eq!((counter.began(), other.began()), (0, 1));
     let told = results(&model.requests()[1].history)[0].content.text();
     assert!(told.contains("not on a Sunday"), "{told}");
@@ -48,7 +48,7 @@ async fn h25_denials_in_a_row_are_not_taken_for_malformed_replies() {
     let (agent, _) = scripted(replies, vec![fine("t", &counter)]);
     let outcome = agent.with_hook(never).run("go").outcome().await;
     check(&outcome, Reason::Completed, 6);
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Denied; 5]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied; 5]);
     assert_eq!(counter.began(), 0);
 }
 
@@ -80,7 +80,7 @@ async fn h26_an_approval_holds_for_exactly_the_call_that_was_shown_and_once() {
     refused(run.approve(&real));
     refused(run.deny(&real, "changed my mind"));
     let outcome = run.outcome().await;
-    assert_eq!(answers(&outcome.new_items), [("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned())]);
+    assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned())]);
 }
 
 #[tokio::test]
@@ -119,18 +119,18 @@ async fn h26_a_resumed_call_is_judged_again_by_schema_and_rules() {
     let kit = Toolkit::new([changed.needs_approval()]);
     let (next, _) = scripted(["done".into()], vec![]);
     let resumed = next.clone().with_kit(kit).resume(history.clone(), approved(r#"{"n":1}"#));
-    let kinds_ = kinds(&resumed.unwrap().outcome().await.new_items);
+    let kinds_ = kinds(resumed.unwrap().outcome().await.new_items());
     assert_eq!(kinds_, [ResultKind::InvalidArguments]);
     // A rule that says no.
     let (next, _) = scripted(["done".into()], vec![strict(&counter).needs_approval()]);
     let no = hook::before_tool(|_, _| ready(BeforeTool::Deny("not any more".to_owned())));
     let resumed = next.with_hook(no).resume(history.clone(), approved(r#"{"n":1}"#));
-    assert_eq!(kinds(&resumed.unwrap().outcome().await.new_items), [ResultKind::Denied]);
+    assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
     // A rule that makes other arguments of those that were approved.
     let (next, _) = scripted(["done".into()], vec![strict(&counter).needs_approval()]);
     let other = hook::before_tool(|_, _| ready(BeforeTool::Rewrite(r#"{"n":9}"#.to_owned())));
     let resumed = next.with_hook(other).resume(history, approved(r#"{"n":1}"#));
-    assert_eq!(kinds(&resumed.unwrap().outcome().await.new_items), [ResultKind::Denied]);
+    assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
     assert_eq!(counter.began(), 0);
 }
 
@@ -183,7 +183,7 @@ async fn h27_an_external_call_ends_the_run_as_pending_behind_its_siblings() {
     assert!(outcome.partial);
     let pending: Vec<_> = outcome.pending.iter().map(|call| &*call.call_id).collect();
     assert_eq!(pending, ["c1"]);
-    assert_eq!(answers(&outcome.new_items), [("c2", ResultKind::Ok, "fine".to_owned())]);
+    assert_eq!(answers(outcome.new_items()), [("c2", ResultKind::Ok, "fine".to_owned())]);
     assert_eq!(history.unanswered_calls(), outcome.pending);
     assert_eq!((model.requests().len(), counter.began()), (1, 1));
 }

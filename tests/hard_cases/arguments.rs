@@ -27,7 +27,7 @@ async fn h18_arguments_that_are_no_json_are_kept_raw_and_answered() {
         Reply::new().call_raw("c1", "echo", r#"{"path": nope"#).call_raw("c2", "echo", "{}");
     let (outcome, history, requests) = story([reply, "done".into()], vec![echo(&counter)]).await;
     check(&outcome, Reason::Completed, 2);
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::InvalidArguments, ResultKind::Ok]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::InvalidArguments, ResultKind::Ok]);
     assert_eq!(calls(&history)[0].arguments, r#"{"path": nope"#);
     assert_eq!(calls(&requests[1].history)[0].arguments, r#"{"path": nope"#);
     assert!(results(&history)[0].content.text().contains("not JSON"));
@@ -82,7 +82,7 @@ async fn h18_repaired_calls_are_not_malformed_and_those_that_cannot_be_repaired_
     let (agent, _) = scripted(replies(), vec![echo(&Counter::default())]);
     let outcome = agent.with_hook(useless).run("go").outcome().await;
     check(&outcome, Reason::Malformed, 3);
-    let told = results(&outcome.new_items)[0].content.text();
+    let told = results(outcome.new_items())[0].content.text();
     assert!(told.contains("not JSON"), "of what the model wrote: {told}");
 }
 
@@ -107,7 +107,7 @@ async fn h18_the_repaired_arguments_are_approved_and_a_resume_repairs_again() {
         let verdicts = [(pending[0].clone(), Verdict::Approve)];
         let outcome = next.resume(run.history(), verdicts).unwrap().outcome().await;
         check(&outcome, Reason::Completed, 1);
-        assert_eq!(kinds(&outcome.new_items), [kind], "a verdict holds for what was shown");
+        assert_eq!(kinds(outcome.new_items()), [kind], "a verdict holds for what was shown");
     }
     assert_eq!(counter.began(), 1);
 }
@@ -125,7 +125,7 @@ async fn h19_arguments_that_do_not_fit_are_told_with_their_path_and_run_nothing(
             vec![strict(&counter)],
         );
         let events = rest(&mut agent.run("go")).await;
-        let [result] = &results(&ending(&events).new_items)[..] else { panic!("one result") };
+        let [result] = &results(ending(&events).new_items())[..] else { panic!("one result") };
         assert_eq!(result.kind, ResultKind::InvalidArguments);
         assert!(result.content.text().contains(path), "{path}: {result:?}");
         assert!(!events.iter().any(is_started), "nothing says that it ran");
@@ -142,7 +142,7 @@ async fn h19_a_hook_is_told_why_and_may_repair_what_does_not_fit() {
     let (agent, _) = scripted([reply, "done".into()], vec![strict(&counter)]);
     let outcome = agent.with_hook(number).run("go").outcome().await;
     let expected = ("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned());
-    assert_eq!(answers(&outcome.new_items), [expected]);
+    assert_eq!(answers(outcome.new_items()), [expected]);
 }
 
 // H20: arguments that are empty.
@@ -154,7 +154,7 @@ async fn h20_empty_arguments_are_an_empty_object_for_the_tool_and_on_the_wire() 
         let (outcome, history, _) =
             story([reply, "done".into()], vec![echo(&Counter::default())]).await;
         let expected = ("c1", ResultKind::Ok, "{}".to_owned());
-        assert_eq!(answers(&outcome.new_items), [expected], "{arguments:?}");
+        assert_eq!(answers(outcome.new_items()), [expected], "{arguments:?}");
         for wire in Wire::ALL {
             let body = sendable(wire, &history);
             let sent = match wire {
@@ -182,7 +182,7 @@ async fn h20_a_tool_that_needs_a_field_does_not_run_with_empty_arguments() {
         let counter = Counter::default();
         let reply = Reply::new().call_raw("c1", "strict", arguments);
         let outcome = outcome([reply, "done".into()], vec![strict(&counter)]).await;
-        assert_eq!(kinds(&outcome.new_items), [ResultKind::InvalidArguments]);
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::InvalidArguments]);
         assert_eq!(counter.began(), 0);
     }
 }
@@ -191,7 +191,7 @@ async fn h20_a_tool_that_needs_a_field_does_not_run_with_empty_arguments() {
 async fn h20_a_wire_that_leaves_the_arguments_out_calls_with_an_empty_object() {
     let delta = r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"echo"}}]},"finish_reason":"tool_calls"}]}"#;
     let (outcome, _) = over_chat(&[delta], vec![echo(&Counter::default())]).await;
-    assert_eq!(answers(&outcome.new_items), [("c1", ResultKind::Ok, "{}".to_owned())]);
+    assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, "{}".to_owned())]);
 }
 
 /// A run over the chat wire: one turn of these frames, then words.
@@ -219,7 +219,7 @@ async fn h21_arguments_that_are_json_and_no_object_are_invalid_and_not_made_one(
         let counter = Counter::default();
         let reply = Reply::new().call_raw("c1", "strict", arguments);
         let (outcome, history, _) = story([reply, "done".into()], vec![strict(&counter)]).await;
-        assert_eq!(kinds(&outcome.new_items), [ResultKind::InvalidArguments], "{arguments}");
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::InvalidArguments], "{arguments}");
         assert_eq!(calls(&history)[0].arguments, arguments, "kept as it was written");
         assert_eq!(counter.began(), 0);
         for wire in Wire::ALL {
@@ -242,7 +242,7 @@ async fn h21_a_string_with_an_object_in_it_is_unwrapped_where_a_hook_does_so() {
         let (agent, _) = scripted([reply, "done".into()], vec![strict(&counter)]);
         let mut run = agent.with_hook(hook::unwrap_json_string()).run("go");
         let events = rest(&mut run).await;
-        assert_eq!(kinds(&ending(&events).new_items), [kind], "{arguments}");
+        assert_eq!(kinds(ending(&events).new_items()), [kind], "{arguments}");
         assert_eq!(counter.began(), usize::from(kind == ResultKind::Ok));
         let history = run.history();
         assert_eq!(calls(&history)[0].arguments, arguments, "kept as it was written");
@@ -269,7 +269,7 @@ async fn h21_typed_arguments_are_not_read_from_a_list_either() {
     {
         let reply = Reply::new().call_raw("c1", "t", arguments);
         let outcome = outcome([reply, "done".into()], vec![typed.clone()]).await;
-        assert_eq!(kinds(&outcome.new_items), [kind], "{arguments}");
+        assert_eq!(kinds(outcome.new_items()), [kind], "{arguments}");
     }
     assert_eq!(counter.began(), 1);
 }

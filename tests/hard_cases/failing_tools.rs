@@ -48,7 +48,7 @@ async fn h14_a_failure_is_a_result_and_its_siblings_and_the_run_go_on() {
         ("c1", ResultKind::Error, "Error: the disk is full".to_owned()),
         ("c2", ResultKind::Ok, "fine".to_owned()),
     ];
-    assert_eq!(answers(&outcome.new_items), expected);
+    assert_eq!(answers(outcome.new_items()), expected);
     for wire in Wire::ALL {
         assert!(sendable(wire, &history).to_string().contains("the disk is full"), "{wire:?}");
     }
@@ -70,8 +70,8 @@ async fn h14_no_failure_of_a_tool_ends_a_run() {
         .call_raw("c5", "says_so", "{}");
     let outcome = outcome([reply, "done".into()], tools).await;
     check(&outcome, Reason::Completed, 2);
-    assert_eq!(kinds(&outcome.new_items), [Error, Panic, Timeout, Error, Error]);
-    assert!(results(&outcome.new_items).iter().all(|result| result.is_error()));
+    assert_eq!(kinds(outcome.new_items()), [Error, Panic, Timeout, Error, Error]);
+    assert!(results(outcome.new_items()).iter().all(|result| result.is_error()));
 }
 
 // H15: a tool that panics.
@@ -104,8 +104,8 @@ async fn h15_a_panic_is_a_result_wherever_it_happens_and_nothing_else_is_touched
     let again = call_of("c5", "t");
     let outcome = outcome([reply, again, "done".into()], tools).await;
     check(&outcome, Reason::Completed, 3);
-    assert_eq!(kinds(&outcome.new_items), [Panic, Panic, Panic, Ok, Ok]);
-    for result in &results(&outcome.new_items)[..3] {
+    assert_eq!(kinds(outcome.new_items()), [Panic, Panic, Panic, Ok, Ok]);
+    for result in &results(outcome.new_items())[..3] {
         assert!(result.content.text().contains("boom"), "{result:?}");
     }
     assert_eq!((counter.began(), counter.now()), (2, 0));
@@ -133,7 +133,7 @@ async fn h16_a_timeout_is_a_result_and_its_future_is_dropped_before_it_is_seen()
     assert_eq!((counter.began(), counter.now(), slow.now()), (1, 0, 1));
     let outcome = run.outcome().await;
     check(&outcome, Reason::Completed, 2);
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Timeout, ResultKind::Ok]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout, ResultKind::Ok]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn h16_a_late_value_is_nobodys_and_blocking_work_is_told_to_end() {
     assert!(cx.is_cancelled());
     late.send("late".to_owned()).unwrap_err();
     let outcome = run.outcome().await;
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Timeout]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout]);
 }
 
 // H17: a tool that is not there.
@@ -172,8 +172,8 @@ async fn h17_an_unknown_tool_is_told_which_there_are_and_its_siblings_run() {
     let tools = vec![fine("t", &counter), fine("u", &counter)];
     let outcome = outcome([reply, "done".into()], tools).await;
     check(&outcome, Reason::Completed, 2);
-    assert_eq!(kinds(&outcome.new_items), [Ok, UnknownTool, Ok]);
-    let told = results(&outcome.new_items)[1].content.text();
+    assert_eq!(kinds(outcome.new_items()), [Ok, UnknownTool, Ok]);
+    let told = results(outcome.new_items())[1].content.text();
     assert!(told.contains("`nope`") && told.contains("`t`") && told.contains("`u`"), "{told}");
     assert_eq!(counter.began(), 2);
 }
@@ -192,8 +192,8 @@ async fn h17_a_tool_that_this_request_did_not_offer_is_unknown_in_its_turn() {
     let (agent, _) = scripted([reply("c1"), reply("c2"), "done".into()], tools);
     let outcome = agent.with_hook(only_first).run("go").outcome().await;
     check(&outcome, Reason::Completed, 3);
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::UnknownTool, ResultKind::Ok]);
-    let told = results(&outcome.new_items)[0].content.text();
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool, ResultKind::Ok]);
+    let told = results(outcome.new_items())[0].content.text();
     assert!(told.contains("The tools are: `t`."), "{told}");
     assert_eq!(counter.began(), 1);
 }
@@ -203,8 +203,8 @@ async fn h17_the_third_turn_in_a_row_without_a_known_tool_ends_the_run() {
     let wrong = || Reply::new().call("nope", json!({}));
     let outcome = outcome([wrong(), wrong(), wrong(), "never".into()], vec![]).await;
     check(&outcome, Reason::Malformed, 3);
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::UnknownTool; 3]);
-    assert!(results(&outcome.new_items)[0].content.text().contains("There are no tools."));
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool; 3]);
+    assert!(results(outcome.new_items())[0].content.text().contains("There are no tools."));
 }
 
 // H29: results that are huge.
@@ -215,7 +215,7 @@ async fn clipped(text: &str, max: usize) -> (String, String) {
     let (agent, model) = scripted([call_of("c1", "t"), "done".into()], vec![]);
     let kit = Toolkit::new([big]).clip_results(max);
     let outcome = agent.with_kit(kit).run("go").outcome().await;
-    let kept = results(&outcome.new_items)[0].content.text();
+    let kept = results(outcome.new_items())[0].content.text();
     (kept, results(&model.requests()[1].history)[0].content.text())
 }
 
@@ -248,7 +248,7 @@ async fn h29_the_default_limit_holds_for_any_result() {
     let big = answering("t", &Counter::default(), move |_| ready(long()));
     let reply = call_of("c1", "bad").call_raw("c2", "t", "{}");
     let outcome = outcome([reply, "done".into()], vec![fails, big]).await;
-    for result in results(&outcome.new_items) {
+    for result in results(outcome.new_items()) {
         let len = result.content.text().len();
         assert!((60_000..=64 * 1024).contains(&len), "{len}");
     }
@@ -267,7 +267,7 @@ async fn h29_media_in_a_result_stay_and_its_texts_are_clipped_together() {
     let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![]);
     let kit = Toolkit::new([shows]).clip_results(101);
     let outcome = agent.with_kit(kit).run("go").outcome().await;
-    let result = results(&outcome.new_items)[0];
+    let result = results(outcome.new_items())[0];
     assert!(result.content.text_len() <= 101);
     let Content::Parts(parts) = &result.content else { panic!("{result:?}") };
     assert!(parts.iter().any(|part| matches!(part, Part::Image(_))), "{parts:?}");
@@ -283,7 +283,7 @@ async fn h31_names_that_other_languages_know_are_just_unknown_tools() {
         let outcome = outcome([reply, "done".into()], vec![fine("t", &counter)]).await;
         check(&outcome, Reason::Completed, 2);
         let expected = [ResultKind::UnknownTool, ResultKind::Ok];
-        assert_eq!(kinds(&outcome.new_items), expected, "{name}");
+        assert_eq!(kinds(outcome.new_items()), expected, "{name}");
     }
 }
 
@@ -293,5 +293,5 @@ async fn h31_a_tool_may_have_such_a_name_and_such_arguments() {
     let arguments = r#"{"__proto__":{"admin":true}}"#;
     let reply = Reply::new().call_raw("c1", "constructor", arguments);
     let outcome = outcome([reply, "done".into()], vec![ctor]).await;
-    assert_eq!(answers(&outcome.new_items), [("c1", ResultKind::Ok, arguments.to_owned())]);
+    assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, arguments.to_owned())]);
 }

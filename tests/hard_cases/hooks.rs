@@ -166,7 +166,7 @@ async fn h30_results_that_are_there_are_kept_when_a_hook_fails() {
             let (events, history) = run_with(Bad::new(method, how, nth)).await;
             assert_eq!(ending(&events).reason, Reason::HookError);
             assert_eq!(kinds(&history), expected, "{method} {nth} {how:?}");
-            assert_eq!(kinds(&ending(&events).new_items), expected);
+            assert_eq!(kinds(ending(&events).new_items()), expected);
         }
     }
 }
@@ -223,7 +223,7 @@ async fn h30_a_hook_that_fails_drops_what_runs_beside_it() {
         assert_eq!((counter.began(), counter.now()), (began, 0), "{how:?}");
         let outcome = run.outcome().await;
         check(&outcome, Reason::HookError, 1);
-        let texts: Vec<_> = answers(&outcome.new_items).into_iter().map(|it| it.2).collect();
+        let texts: Vec<_> = answers(outcome.new_items()).into_iter().map(|it| it.2).collect();
         assert_eq!(texts, ["Interrupted mid-execution", "Interrupted by user"]);
     }
 }
@@ -239,7 +239,7 @@ async fn h30_a_panic_in_after_tool_drops_what_runs_beside_the_result() {
     assert_eq!((counter.began(), counter.now()), (1, 0));
     let outcome = run.outcome().await;
     check(&outcome, Reason::HookError, 1);
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Interrupted, ResultKind::Ok]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted, ResultKind::Ok]);
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn h01_a_call_that_was_cut_off_never_runs_and_is_kept_raw_and_marked() {
     let (outcome, history, ran) = cut_in_a_call().await;
     check(&outcome, STREAMING, 1);
     assert_eq!(ran, 0);
-    let [input, text, call] = &outcome.new_items[..] else { panic!("{:?}", outcome.new_items) };
+    let [input, text, call] = outcome.new_items() else { panic!("{:?}", outcome.new_items()) };
     assert_eq!((text.as_text(), text.interrupted), (Some("Let me look."), true));
     let cut = call.as_tool_call().unwrap();
     assert_eq!((&*cut.call_id, &*cut.arguments, call.interrupted), ("c1", r#"{"path":"/a"#, true));
@@ -101,10 +101,10 @@ async fn h02_a_call_that_had_not_started_never_does_and_is_answered() {
     let outcome = run.outcome().await;
     check(&outcome, TOOLS, 1);
     assert_eq!((counter.began(), model.requests().len()), (0, 1));
-    let asked = outcome.new_items.iter().find(|item| item.as_tool_call().is_some()).unwrap();
+    let asked = outcome.new_items().iter().find(|item| item.as_tool_call().is_some()).unwrap();
     assert!(!asked.interrupted, "its turn is complete");
     let expected = ("c1", ResultKind::Interrupted, "Interrupted by user".to_owned());
-    assert_eq!(answers(&outcome.new_items), [expected]);
+    assert_eq!(answers(outcome.new_items()), [expected]);
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn h03_the_finished_result_is_kept_and_the_other_is_interrupted_in_call_or
         ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned()),
         ("c2", ResultKind::Ok, "fine".to_owned()),
     ];
-    assert_eq!(answers(&outcome.new_items), expected);
+    assert_eq!(answers(outcome.new_items()), expected);
     assert!(handle.history().is_lawful());
     assert_eq!(handle.history().settled(), handle.history());
 }
@@ -197,7 +197,7 @@ async fn h03_what_an_unfinished_tool_has_put_on_record_is_kept() {
             run.interrupt();
         }
         let outcome = run.outcome().await;
-        let results = results(&outcome.new_items);
+        let results = results(outcome.new_items());
         let report = results[0].report.as_deref().unwrap();
         assert_eq!(report.side_effects, [SideEffect::changed("notes")]);
         assert_eq!((outcome.evidence.len(), &results[1].report), (1, &None));
@@ -216,7 +216,7 @@ async fn h04_an_interrupt_before_the_first_poll_sends_nothing_and_runs_nothing()
     assert!(matches!(&events[0], Event::Appended { why: AppendedWhy::Input, .. }));
     assert_eq!(types(&events), ["appended", "finished"]);
     check(ending(&events), STREAMING, 0);
-    assert_eq!(ending(&events).new_items, [Item::user("go")]);
+    assert_eq!(ending(&events).new_items(), [Item::user("go")]);
     assert_eq!((model.requests().len(), counter.began()), (0, 0));
 }
 
@@ -232,7 +232,7 @@ async fn h04_a_resumed_run_that_is_interrupted_first_runs_no_pending_call() {
     run.interrupt();
     let events = rest(&mut run).await;
     check(ending(&events), TOOLS, 0);
-    assert_eq!(kinds(&ending(&events).new_items), [ResultKind::Interrupted]);
+    assert_eq!(kinds(ending(&events).new_items()), [ResultKind::Interrupted]);
     assert_eq!((model.requests().len(), counter.began()), (1, 0));
 }
 

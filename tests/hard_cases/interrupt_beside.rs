@@ -68,7 +68,7 @@ async fn h09_a_tool_that_says_it_was_cancelled_has_failed_and_nothing_else() {
     let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![cancelled]);
     let outcome = agent.run("go").outcome().await;
     check(&outcome, Reason::Completed, 2);
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Error]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Error]);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn h09_a_tool_that_interrupts_its_run_and_answers_keeps_its_answer() {
     *handle.lock().unwrap() = Some(run.handle());
     let events = rest(&mut run).await;
     check(ending(&events), TOOLS, 1);
-    assert_eq!(kinds(&ending(&events).new_items).len(), 2);
+    assert_eq!(kinds(ending(&events).new_items()).len(), 2);
     assert_eq!(model.requests().len(), 1);
 }
 
@@ -110,7 +110,7 @@ async fn h10_a_child_that_is_interrupted_is_one_failed_result_for_its_parent() {
     let events = rest(&mut run).await;
     let outcome = ending(&events);
     check(outcome, Reason::Completed, 2);
-    let [(id, kind, text)] = &answers(&outcome.new_items)[..] else { panic!("{outcome:?}") };
+    let [(id, kind, text)] = &answers(outcome.new_items())[..] else { panic!("{outcome:?}") };
     assert_eq!((*id, *kind), ("c1", ResultKind::Error));
     assert!(text.contains("half of it") && text.contains("interrupted"), "{text}");
     assert_eq!(child.in_flight(), 0);
@@ -131,7 +131,7 @@ async fn h10_a_parent_that_is_interrupted_drops_its_child_and_keeps_its_story() 
     let outcome = run.outcome().await;
     check(&outcome, TOOLS, 1);
     let expected = ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned());
-    assert_eq!(answers(&outcome.new_items), [expected]);
+    assert_eq!(answers(outcome.new_items()), [expected]);
     assert_eq!(model.requests().len(), 1);
     assert_eq!(story.len(), 2);
     let last = story.last().unwrap();
@@ -163,7 +163,7 @@ async fn h11_a_call_that_waits_for_an_approval_is_answered_as_interrupted() {
     let events = rest(&mut run).await;
     check(ending(&events), TOOLS, 1);
     let expected = ("c1", ResultKind::Interrupted, "Interrupted by user".to_owned());
-    assert_eq!(answers(&ending(&events).new_items), [expected]);
+    assert_eq!(answers(ending(&events).new_items()), [expected]);
     assert!(ending(&events).pending.is_empty());
     refused(handle.approve(&asked));
     refused(handle.deny(&asked, "too late"));
@@ -209,7 +209,7 @@ async fn h11_a_verdict_counts_until_the_last_sibling_has_ended() {
         let outcome = run.outcome().await;
         if in_time {
             check(&outcome, Reason::Completed, 2);
-            assert_eq!(kinds(&outcome.new_items), [ResultKind::Ok; 2]);
+            assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2]);
         } else {
             check(&outcome, Reason::Pending, 1);
             assert_eq!(outcome.pending, [asked.approval().unwrap().clone()]);

@@ -112,8 +112,8 @@ async fn h12_an_interrupt_in_any_hook_ends_at_once() {
         let outcome = ends_at_once(run, reason).await;
         assert_eq!((counter.began(), counter.now()), (1, 0), "{method}");
         let result = if ran.began() == 0 { ResultKind::Interrupted } else { ResultKind::Ok };
-        let called = usize::from(!calls(&outcome.new_items).is_empty());
-        assert_eq!(kinds(&outcome.new_items), vec![result; called], "{method}");
+        let called = usize::from(!calls(outcome.new_items()).is_empty());
+        assert_eq!(kinds(outcome.new_items()), vec![result; called], "{method}");
     }
 }
 
@@ -136,7 +136,7 @@ async fn h12_an_interrupt_in_a_compaction_ends_at_once_and_rewrites_nothing() {
     let run = agent.with_compactor(Endless(counter.clone())).run("go");
     let outcome = ends_at_once(run, STREAMING).await;
     assert_eq!((counter.began(), counter.now(), model.requests().len()), (1, 0, 1));
-    assert_eq!(outcome.new_items, [Item::user("go")]);
+    assert_eq!(outcome.new_items(), [Item::user("go")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +145,7 @@ async fn h12_an_interrupt_in_an_approval_ends_at_once() {
     let tools = vec![fine("t", &counter).needs_approval()];
     let run = scripted([call_of("c1", "t")], tools).0.interactive().run("go");
     let outcome = ends_at_once(run, TOOLS).await;
-    assert_eq!(kinds(&outcome.new_items), [ResultKind::Interrupted]);
+    assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted]);
     assert_eq!(counter.began(), 0);
 }
 

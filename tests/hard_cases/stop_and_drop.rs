@@ -48,7 +48,7 @@ async fn h06_a_stop_finishes_the_turn_and_its_tools_and_sends_nothing_more() {
         let (outcome, model, counter, usage) = stopped_when(fits).await;
         check(&outcome, Reason::Stopped, 1);
         assert!(outcome.partial);
-        assert_eq!(kinds(&outcome.new_items), [ResultKind::Ok; 2], "moment {at}");
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2], "moment {at}");
         assert_eq!((outcome.usage, counter.began()), (usage, 2), "moment {at}");
         assert_eq!(model.requests().len(), 1, "moment {at}");
     }

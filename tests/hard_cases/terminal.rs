@@ -80,7 +80,7 @@ async fn h34_a_run_whose_turn_broke_off_is_incomplete_and_keeps_the_words_marked
     told.check(Reason::Incomplete, 1);
     assert_eq!((told.text(), told.outcome.partial), ("half a", true));
     assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
-    let last = told.outcome.new_items.last().unwrap();
+    let last = told.outcome.new_items().last().unwrap();
     assert!(last.interrupted && last.as_text() == Some("half a"));
 }
 
@@ -88,7 +88,7 @@ async fn h34_a_run_whose_turn_broke_off_is_incomplete_and_keeps_the_words_marked
 async fn h34_a_turn_of_nothing_at_all_is_incomplete_too() {
     let told = World::new([Reply::new().cut()]).run().await;
     told.check(Reason::Incomplete, 1);
-    assert_eq!(told.outcome.new_items.len(), 1);
+    assert_eq!(told.outcome.new_items().len(), 1);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn h36_without_a_retry_it_is_the_error_of_the_run() {
     let told = world.run().await;
     told.check(Reason::ProviderError, 1);
     assert_eq!(told.outcome.error, Some(overloaded()));
-    assert_eq!(told.outcome.new_items.len(), 1, "only the input");
+    assert_eq!(told.outcome.new_items().len(), 1, "only the input");
     // The agent's own retries are for turns that broke off in the middle.
     let world =
         World::new([Reply::error(overloaded())]).with(|agent| agent.with_limits(retries(2)));
@@ -173,7 +173,7 @@ async fn h37_an_error_midway_ends_the_run_and_no_complete_call_runs() {
     assert_eq!(PartialTurn::of(error).unwrap().text(), "void", "the partial turn is there");
     assert_eq!(told.retractions(), []);
     assert_eq!(told.outcome.usage, tokens(30, 3));
-    assert!(told.outcome.new_items[1..].iter().all(|item| item.interrupted));
+    assert!(told.outcome.new_items()[1..].iter().all(|item| item.interrupted));
 }
 
 #[tokio::test]

@@ -133,7 +133,7 @@ fn a_panic_in_the_drop_of_a_tool_costs_neither_the_ending_nor_a_sibling() {
     run.interrupt();
     let outcome = block_on(run.outcome());
     assert!(matches!(outcome.reason, Reason::Interrupted(_)));
-    let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
+    let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     assert_eq!(results.count(), 2);
 }
 
@@ -278,7 +278,7 @@ fn an_id_of_a_turn_that_was_cut_is_not_given_again() {
     let agent = Agent::new(model).with_limits(Limits { retries: 0, ..Limits::default() });
     let mut kept = History::with_id("h");
     for _ in 0..2 {
-        kept.extend(block_on(agent.run_from(kept.clone(), "go").outcome()).new_items);
+        kept.extend(block_on(agent.run_from(kept.clone(), "go").outcome()).new_items().to_vec());
     }
     let ids: Vec<_> = kept.iter().filter_map(Item::as_tool_call).map(|c| &c.call_id).collect();
     assert_eq!(ids, ["a", "a_dup1"]);

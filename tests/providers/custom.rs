@@ -62,7 +62,7 @@ async fn its_calls_run_in_an_agent_and_ids_that_are_missing_or_doubled_are_made_
     let outcome = Agent::new(model).with_tool(fine("t", &ran)).run("go").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "done"));
     assert_eq!(ran.began(), 3);
-    let ids = outcome.new_items.iter().filter_map(Item::as_tool_call).map(|call| &call.call_id);
+    let ids = outcome.new_items().iter().filter_map(Item::as_tool_call).map(|call| &call.call_id);
     let ids: std::collections::HashSet<_> = ids.collect();
     assert_eq!(ids.len(), 3);
 }

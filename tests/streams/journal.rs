@@ -3,8 +3,8 @@
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use turnstream::env::CountingIds;
-use turnstream::event::{AppendedWhy, Outcome, Phase, Reason, ToolEvent, Transition};
-use turnstream::item::{Json, Report, ResultKind, ToolCall, ToolResult};
+use turnstream::event::{AppendedWhy, Outcome, Phase, Reason, RewrittenWhy, ToolEvent, Transition};
+use turnstream::item::{Json, Mark, Report, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{
@@ -196,10 +196,35 @@ fn evidence_is_collected_in_the_order_of_the_calls() {
 fn evidence_outlives_a_compaction() {
     let events = [calls(&["a"], 1), vec![output("a", "1")]].concat();
     let journal = fold(&empty(), &events);
-    let (why, items) = (turnstream::event::RewrittenWhy::Compacted, vec![Item::user("short")]);
+    let (why, items) = (RewrittenWhy::Compacted, vec![Item::user("short")]);
     journal.observe(&Event::Rewritten { why, from: 0, to: 3, items, usage: Usage::default() });
     assert_eq!(journal.history().len(), 1);
     assert_eq!(proofs(&journal.outcome(Reason::Stopped, None)), ["1"]);
+}
+
+#[test]
+fn new_items_are_as_they_were_appended_whatever_replaces_or_marks_them_later() {
+    let known = History::from_items("h", [Item::user("known")]);
+    let journal =
+        fold(&known, &[vec![said("go")], calls(&["a"], 1), vec![output("a", "1")]].concat());
+    let first = journal.new_items();
+    assert_eq!(first.len(), 4, "the input, the words, the call, its result");
+    let rewritten = |why, from, to, items| {
+        journal.observe(&Event::Rewritten { why, from, to, items, usage: Usage::default() });
+    };
+    rewritten(RewrittenWhy::Compacted, 0, 2, vec![Item::user("in short")]);
+    assert_eq!(journal.new_items(), first, "a note is not something that was appended");
+    let words = journal.history().iter().nth(1).unwrap().clone();
+    rewritten(RewrittenWhy::Tombstoned, 1, 2, vec![words.marked(Mark::Tombstone)]);
+    assert_eq!(journal.new_items(), first, "nor is a mark");
+    journal.observe(&TurnEvent::TextDelta { index: 0, text: "ha".into() }.into());
+    let why = "it broke off".to_owned();
+    journal.observe(&TurnEvent::Retracted { why, usage: Usage::default() }.into());
+    journal.observe(&said("and then?"));
+    assert_eq!(journal.new_items(), [first, vec![Item::user("and then?")]].concat());
+    rewritten(RewrittenWhy::Compacted, 0, journal.history().len(), Vec::new());
+    assert_eq!(journal.new_items().len(), 5);
+    assert!(journal.history().is_empty());
 }
 
 #[test]
@@ -252,7 +277,7 @@ fn ending(events: Vec<Result<Event, Error>>) -> (Outcome, Vec<String>) {
     let told = block_on(rest(&mut std::pin::pin!(loops)));
     let outcome = told.last().and_then(Event::finished).unwrap().clone();
     assert!(journal.history().is_lawful());
-    let results = outcome.new_items.iter().filter_map(Item::as_tool_result);
+    let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     let texts = results.map(|result| result.content.text()).collect();
     (outcome, texts)
 }

@@ -86,7 +86,7 @@ async fn what_was_stopped_goes_on_from_a_file_without_a_word() {
     let loaded: History = serde_json::from_str(&file).unwrap();
     let outcome = agent(&model()).run_from(loaded, Input::default()).outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "It is 6."));
-    assert_eq!((outcome.turns, outcome.new_items.len()), (1, 1));
+    assert_eq!((outcome.turns, outcome.new_items().len()), (1, 1));
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ async fn run(tool: Tool, reply: Reply) -> Outcome {
 }
 
 fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
-    outcome.new_items.iter().filter_map(Item::as_tool_result).map(|result| result.kind).collect()
+    outcome.new_items().iter().filter_map(Item::as_tool_result).map(|result| result.kind).collect()
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn no_tool_sees_why_and_the_history_keeps_what_was_written() {
         let outcome = run(make(&given), put(WHY)).await;
         assert_eq!(*given.lock().unwrap(), [json!({ "text": "x" })]);
         assert_eq!(kinds(&outcome), [ResultKind::Ok]);
-        let call = outcome.new_items.iter().find_map(Item::as_tool_call).unwrap();
+        let call = outcome.new_items().iter().find_map(Item::as_tool_call).unwrap();
         assert!(call.arguments.contains("it is there"));
     }
 }

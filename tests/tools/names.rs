@@ -56,7 +56,7 @@ async fn a_tool_is_replaced_on_purpose_and_keeps_its_place() {
     assert_eq!(names, ["a", "t", "z"]);
     let model = Scripted::new([call_of("c", "t"), "fine".into()]);
     let outcome = Agent::new(model).with_kit(kit).run("go").outcome().await;
-    let result = outcome.new_items.iter().find_map(|item| item.as_tool_result()).unwrap();
+    let result = outcome.new_items().iter().find_map(|item| item.as_tool_result()).unwrap();
     assert_eq!(result.content.text(), "new");
 }
 

@@ -16,7 +16,7 @@ use crate::support::runs::pull;
 use crate::support::tools::spec;
 
 fn results(outcome: &Outcome) -> Vec<&ToolResult> {
-    outcome.new_items.iter().filter_map(Item::as_tool_result).collect()
+    outcome.new_items().iter().filter_map(Item::as_tool_result).collect()
 }
 
 #[tokio::test]

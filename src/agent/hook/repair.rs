@@ -40,7 +40,7 @@ use crate::item::ToolCall;
 /// let outcome = Agent::new(model).with_tools([light]).with_hook(python).run("On").outcome().await;
 ///
 /// // The tool ran with the repaired arguments; the history has what the model wrote.
-/// let [_, call, result, _] = &outcome.new_items[..] else { panic!() };
+/// let [_, call, result, _] = outcome.new_items() else { panic!() };
 /// assert_eq!(call.as_tool_call().unwrap().arguments, r#"{"on": True}"#);
 /// assert_eq!(result.as_tool_result().unwrap().content.text(), "true");
 /// # Ok(())

@@ -89,7 +89,7 @@ impl Mix {
         assert_eq!(outcome.history, history);
         assert_eq!(outcome.usage, handle.usage());
         assert_eq!(outcome.nested_usage, folded.nested_usage());
-        assert_eq!(outcome.new_items, folded.new_items());
+        assert_eq!(outcome.new_items(), folded.new_items());
         let read = folded.outcome(outcome.reason, None);
         assert_eq!((&outcome.text, outcome.turns), (&read.text, read.turns));
         assert_eq!(outcome.evidence, read.evidence);
@@ -131,7 +131,7 @@ impl Mix {
         assert_eq!(serde_json::to_string(&read).unwrap(), line);
         let told = |text: &str| {
             let is_it = |item: &&Item| item.as_user().is_some_and(|it| it.text() == text);
-            outcome.new_items.iter().filter(is_it).count()
+            outcome.new_items().iter().filter(is_it).count()
         };
         if !history.iter().any(|item| item.as_user().is_some_and(|it| it.text() == "in short")) {
             let heard = told("Look here.") + told("And then?");

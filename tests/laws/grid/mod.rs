@@ -135,7 +135,7 @@ impl World {
         );
         assert_eq!(outcome.usage, self.run.usage());
         let history = self.run.history();
-        assert_eq!(outcome.new_items, history.iter().cloned().collect::<Vec<_>>());
+        assert_eq!(outcome.new_items(), history.iter().cloned().collect::<Vec<_>>());
         assert!(history.unanswered_calls().is_empty(), "law 3: paired at the end");
         for _ in 0..3 {
             assert!(self.run.next().now_or_never().unwrap().is_none(), "law 6: None for ever");

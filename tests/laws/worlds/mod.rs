@@ -13,6 +13,7 @@
 //! TURNSTREAM_WORLDS=all cargo test --test laws worlds -- --nocapture
 //! ```
 
+mod compactions;
 mod laws;
 mod oracle;
 mod script;
@@ -173,7 +174,7 @@ async fn undisturbed<'a>(stage: &Stage, script: &'a Script) -> World<'a> {
     world.equal(&outcome.reason, &reason, "the ending is another than what is asked for");
     let turns = script.0.len() + usize::from(fortune.reason.is_none());
     world.equal(&(outcome.turns as usize), &turns, "it takes another number of turns");
-    let results = outcome.new_items.iter().filter_map(|item| Some(item.as_tool_result()?.kind));
+    let results = outcome.new_items().iter().filter_map(|item| Some(item.as_tool_result()?.kind));
     world.equal(&results.collect::<Vec<_>>(), &fortune.results, "the results are others");
     world
 }

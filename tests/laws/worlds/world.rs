@@ -140,7 +140,12 @@ impl<'a> World<'a> {
 
     /// The same for two values.
     #[track_caller]
-    pub(crate) fn equal<T: PartialEq + fmt::Debug>(&self, found: &T, wanted: &T, law: &str) {
+    pub(crate) fn equal<T: PartialEq + fmt::Debug + ?Sized>(
+        &self,
+        found: &T,
+        wanted: &T,
+        law: &str,
+    ) {
         assert!(
             found == wanted,
             "{law}, behind {} polls, in the world of {self:?}\n found: {found:?}\nwanted: \

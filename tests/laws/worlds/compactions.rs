@@ -1,0 +1,180 @@
+//! The items that a run has added, compared with what its provider, its compactor and its tools
+//! saw, with a compaction of every range before every request.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use turnstream::agent::hook;
+use turnstream::context::{Compaction, Window, compact_with};
+use turnstream::item::{ItemKind, Mark, ToolResult};
+use turnstream::{Event, History, Item, Request};
+
+use super::oracle::wants_more;
+use super::script::{self, Ending, Script};
+use super::stage::{Stage, before};
+use super::world::{Disturbance, World};
+use crate::support::clock;
+
+/// The range that is replaced, when that many requests were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    sent: usize,
+    from: usize,
+    to: usize,
+}
+
+/// What those saw who take part in a run, in their own words.
+#[derive(Default)]
+struct Witnesses {
+    /// The histories that the compactor saw, each with the place of what it wanted to replace there.
+    compacted: Mutex<Vec<(Place, Vec<Item>)>>,
+    /// The results that the tools' side let pass.
+    results: Mutex<Vec<ToolResult>>,
+}
+
+#[test]
+fn new_items_are_what_provider_and_tools_saw_and_said_wherever_the_history_is_compacted() {
+    let lists = [script::of_one_turn(), script::of_two_turns(wants_more), {
+        script::of_three_turns(wants_more).into_iter().step_by(STEP).collect()
+    }];
+    let runtime = clock::paused();
+    let stage = Stage::new();
+    let (mut worlds, mut rewritten) = (0, 0);
+    for script in lists.iter().flatten().step_by(super::step()) {
+        let requests = runtime.block_on(compacted(&stage, script, None)).requests;
+        worlds += 1;
+        for (sent, seen) in requests.iter().enumerate() {
+            // One entry more than the request of the plain run has is never there.
+            for to in 1..=seen.history.len() {
+                for from in 0..to {
+                    let place = Place { sent, from, to };
+                    let world = runtime.block_on(compacted(&stage, script, Some(place)));
+                    worlds += 1;
+                    rewritten += usize::from(world.rewritten);
+                }
+            }
+        }
+    }
+    println!("{worlds} worlds, in {rewritten} of which a compaction replaced items");
+    assert!(rewritten * 4 > worlds, "{rewritten} of {worlds} were compacted");
+}
+
+/// Of the longest scripts, which take most of the time.
+const STEP: usize = 20;
+
+struct Seen {
+    requests: Vec<Request>,
+    rewritten: bool,
+}
+
+/// Runs a script and compares what the run says it has added with what was seen.
+async fn compacted(stage: &Stage, script: &Script, place: Option<Place>) -> Seen {
+    let (agent, model) = stage.agent(script, Disturbance::Nothing);
+    let witnesses = Arc::new(Witnesses::default());
+    let (seen, asked) = (Arc::clone(&witnesses), model.clone());
+    let overflows: Vec<bool> =
+        script.0.iter().map(|turn| turn.stop == Ending::ContextWindow).collect();
+    let reacted = Mutex::new(vec![false; overflows.len()]);
+    let replaced = AtomicBool::new(false);
+    let compactor = compact_with(move |history: &History| {
+        let sent = asked.requests().len();
+        // The first question after a turn that did not fit is how the run reacts to that.
+        let reacts = sent.checked_sub(1).is_some_and(|turn| {
+            overflows.get(turn) == Some(&true)
+                && !std::mem::replace(&mut reacted.lock().unwrap()[turn], true)
+        });
+        let here = place.filter(|place| {
+            place.sent == sent
+                && place.to <= history.len()
+                && (reacts || !replaced.swap(true, Ordering::Relaxed))
+        });
+        let (from, to) = match (reacts, here) {
+            (true, _) => (0, 1),
+            (false, Some(place)) => (place.from, place.to),
+            (false, None) => return Ok(None),
+        };
+        let compaction = Compaction::new(from, to, vec![Item::user("n").marked(Mark::Compacted)]);
+        // A note alone gets no shorter.
+        let is_note = to - from == 1 && history.iter().nth(from).is_some_and(|item| item.compacted);
+        if is_note || compaction.check(history).is_err() {
+            return Ok(None);
+        }
+        let place = Place { sent, from, to };
+        seen.compacted.lock().unwrap().push((place, history.iter().cloned().collect()));
+        Ok(Some(compaction))
+    });
+    let seen = Arc::clone(&witnesses);
+    let results = hook::after_tool(move |_, result| {
+        seen.results.lock().unwrap().push(result.clone());
+    });
+    let bytes = |text: &str| 1_000 * text.len() as u64;
+    let agent = agent
+        .with_window(Window::new(1).percent(0).counting(bytes))
+        .with_compactor(compactor)
+        .with_hook(results);
+    let run = agent.run_from(before(), "go");
+    let parts = (run, model.clone(), before());
+    let mut world = World::of(stage, script, Disturbance::Nothing, parts);
+    while world.poll(None).await {}
+    let requests = model.requests();
+    let rewritten = added(&world, &requests, &witnesses, place);
+    Seen { requests, rewritten }
+}
+
+/// Puts together what was added from what was seen, and compares. Returns whether items were
+/// replaced.
+fn added(world: &World, requests: &[Request], witnesses: &Witnesses, place: Option<Place>) -> bool {
+    let mut requests = requests.iter();
+    let compacted = witnesses.compacted.lock().unwrap();
+    let mut record: Vec<Item> = Vec::new();
+    let mut shown: Vec<Item> = before().iter().cloned().collect();
+    let see = |record: &mut Vec<Item>, shown: &mut Vec<Item>, items: Vec<Item>| {
+        let begins = items.len() >= shown.len()
+            && shown.iter().zip(&items).all(|(shown, item)| shown.kind == item.kind);
+        world.check(begins, format!("{place:?}: {items:?} does not begin with {shown:?}"));
+        record.extend_from_slice(&items[shown.len()..]);
+        *shown = items;
+    };
+    let (mut sent, mut rewritten, mut last) = (0, false, None);
+    for event in &world.events {
+        match event {
+            Event::TurnStarted { .. } => {
+                let request = requests.next().expect("a request of each turn");
+                see(&mut record, &mut shown, request.history.iter().cloned().collect());
+                (sent, last) = (sent + 1, None);
+            }
+            Event::Rewritten { from, to, items, .. } => {
+                // A range may be made longer, up to where a note may be put.
+                let is_it = |it: &Place| it.sent == sent && it.from == *from && it.to <= *to;
+                let (_, history) = compacted.iter().find(|(at, _)| is_it(at)).expect("it asked");
+                see(&mut record, &mut shown, history.clone());
+                last = None;
+                shown.splice(*from..*to, items.iter().cloned());
+                rewritten = true;
+            }
+            Event::Turn(_) => last = event.turn_complete().or(last),
+            _ => {}
+        }
+    }
+    // No request shows the last turn, nor the results of its calls.
+    let outcome = world.events.last().and_then(Event::finished).expect("the run has ended");
+    if let Some(last) = last {
+        record.extend(last.to_history_items());
+        let passed = witnesses.results.lock().unwrap();
+        let tail = outcome.new_items().iter().skip(record.len());
+        let mut calls = last.tool_calls();
+        for item in tail {
+            let ItemKind::ToolResult(result) = &item.kind else {
+                world.check(false, format!("{place:?}: {item:?} was added by no one"));
+                continue;
+            };
+            let mine = calls.any(|call| call.call_id == result.call_id);
+            world.check(mine, format!("{place:?}: {result:?} answers no call in its order"));
+            let seen = passed.iter().find(|seen| seen.call_id == result.call_id);
+            world.check(seen.is_none_or(|seen| seen == result), "a result is as the tool gave it");
+            record.push(item.clone());
+        }
+    }
+    world.equal(outcome.new_items(), &record[..], &format!("what was added, {place:?}"));
+    rewritten
+}
