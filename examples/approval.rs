@@ -71,7 +71,7 @@ async fn suspended(agent: Agent, store: &Path) -> Result<Outcome> {
 
     // From here on nothing is known but what stands in the file.
     let history: History = serde_json::from_str(&fs::read_to_string(store)?)?;
-    let verdicts = history.unanswered_calls().into_iter().map(|call| match is_allowed(&call) {
+    let verdicts = history.pending_calls().into_iter().map(|call| match is_allowed(&call.call()) {
         true => (call, Verdict::Approve),
         false => (call, Verdict::Deny("the user wants to keep it".into())),
     });

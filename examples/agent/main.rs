@@ -26,7 +26,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use tokio::time::Instant;
 use turnstream::event::Reason;
-use turnstream::item::{Content, ToolCall};
+use turnstream::item::{Content, PendingCall, ToolCall};
 use turnstream::session::{Session, SessionRun, SessionState};
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
@@ -174,9 +174,10 @@ async fn take_up(
     }
     match &state {
         SessionState::Idle => {}
-        SessionState::Pending { calls } | SessionState::Unfinished { open: calls } => {
-            user.screen.expect(calls);
+        SessionState::Pending { calls } => {
+            user.screen.expect(calls.iter().map(PendingCall::call).collect());
         }
+        SessionState::Unfinished { open } => user.screen.expect(open.clone()),
     }
     let verdicts = match state {
         SessionState::Idle => return Ok(None),
@@ -187,10 +188,11 @@ async fn take_up(
         SessionState::Pending { calls } => {
             let mut verdicts = Vec::new();
             for call in &calls {
-                let approved = |(_, verdict): &&(ToolCall, Verdict)| *verdict == Verdict::Approve;
-                let allowed = verdicts.iter().filter(approved).map(|(call, _)| call.clone());
+                let approved =
+                    |(_, verdict): &&(PendingCall, Verdict)| *verdict == Verdict::Approve;
+                let allowed = verdicts.iter().filter(approved).map(|(call, _)| call.call());
                 let allowed: Vec<ToolCall> = allowed.collect();
-                let shown = tools::describe(&user.root, call, &allowed);
+                let shown = tools::describe(&user.root, &call.call(), &allowed);
                 let verdict = tokio::select! {
                     biased;
                     () = user.ctrl_c.pressed() => {

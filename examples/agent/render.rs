@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use turnstream::event::{Reason, ToolEvent};
-use turnstream::item::ToolCall;
+use turnstream::item::{PendingCall, ToolCall};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
 
@@ -30,10 +30,10 @@ pub(crate) enum Screen {
 
 impl Screen {
     /// Tells of calls that run again without a turn of the model.
-    pub(crate) fn expect(&mut self, calls: &[ToolCall]) {
+    pub(crate) fn expect(&mut self, calls: Vec<ToolCall>) {
         match self {
             Self::Json => {}
-            Self::Human(human) => human.calls = calls.to_vec(),
+            Self::Human(human) => human.calls = calls,
         }
     }
 
@@ -220,7 +220,7 @@ impl Human {
             outcome.turns
         );
         for call in &outcome.pending {
-            summary.extend(["\n   waiting: ", &shown(call)]);
+            summary.extend(["\n   waiting: ", &shown(&call.call())]);
         }
         summary
     }
@@ -342,7 +342,7 @@ pub(crate) fn undelivered(text: &str) {
 }
 
 /// A run that ended because it could not ask for approval.
-pub(crate) fn pending(calls: &[ToolCall]) {
+pub(crate) fn pending(calls: &[PendingCall]) {
     let names: Vec<_> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
     error(&format!(
         "nothing was written: {} must be allowed, by --yes or on a terminal",

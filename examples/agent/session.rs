@@ -4,7 +4,6 @@ use std::path::Path;
 
 use turnstream::Error;
 use turnstream::env::{Ids, SystemIds};
-use turnstream::item::ToolCall;
 use turnstream::session::{Conflict, JsonLinesStore, MemoryStore, Session, SessionState};
 
 /// Whether a file can be used as far as its name tells. An error is one line for a person.
@@ -45,22 +44,23 @@ pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
 
 /// What is to be said about a session that is gone on with; `None` if the last run came to its end.
 pub(crate) fn left(state: &SessionState) -> Option<String> {
-    let names = |calls: &[ToolCall]| {
-        let names: Vec<String> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
+    let names = |names: Vec<&str>| {
+        let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
         names.join(", ")
     };
     match state {
         SessionState::Idle => None,
-        SessionState::Pending { calls } => {
-            Some(format!("the last run waits for {} to be allowed", names(calls)))
-        }
+        SessionState::Pending { calls } => Some(format!(
+            "the last run waits for {} to be allowed",
+            names(calls.iter().map(|call| &*call.name).collect())
+        )),
         SessionState::Unfinished { open } if open.is_empty() => {
             Some("the last run was broken off before its answer".to_owned())
         }
         SessionState::Unfinished { open } => Some(format!(
             "the last run was broken off before {} had a result: waiting to be allowed, or running; \
              what only reads runs again",
-            names(open)
+            names(open.iter().map(|call| &*call.name).collect())
         )),
     }
 }

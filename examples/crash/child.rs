@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::context::{Compaction, compact_with};
 use turnstream::event::ToolEvent;
-use turnstream::item::{Mark, ToolCall};
+use turnstream::item::{Mark, PendingCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, Session, SessionRun, SessionState};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
@@ -28,7 +28,7 @@ pub(crate) async fn run(place: Place, seed: u64) -> Result<Infallible, Error> {
         let input = format!("Go on, at {}.", session.version());
         let run = match session.state() {
             SessionState::Pending { calls } if dice.roll(4) > 0 => {
-                let verdict = |call: ToolCall| match &*call.name {
+                let verdict = |call: PendingCall| match &*call.name {
                     "outside" => (call, Verdict::output("from outside")),
                     _ => (call, Verdict::Approve),
                 };
@@ -72,13 +72,30 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
 
 fn agent(place: &Place) -> Result<Agent, Error> {
     let model = Scripted::function(|request, _| reply(next(&request.history)));
+    let inner = Agent::new(asking("asked")).with_tools([tool(place, "asked")?.needs_approval()]);
     let tools = [
         tool(place, "once")?,
         tool(place, "again")?.idempotent(),
         tool(place, "asked")?.needs_approval(),
         Tool::external(spec("outside"))?,
+        delegate(&inner, "sub")?,
+        delegate(&Agent::new(asking("sub")).with_tools([delegate(&inner, "sub")?]), "deep")?,
     ];
     Ok(Agent::new(model).with_tools(tools))
+}
+
+/// A model that makes one call, and is done when it has its result.
+fn asking(name: &'static str) -> Scripted {
+    Scripted::function(move |request, _| {
+        match request.history.iter().any(|item| item.as_tool_result().is_some()) {
+            true => Reply::text("Done."),
+            false => Reply::new().call_raw("inner", name, r#"{"prompt":"go"}"#),
+        }
+    })
+}
+
+fn delegate(agent: &Agent, name: &str) -> Result<Tool, Error> {
+    agent.as_tool(name, "It asks first, and then leaves a trace")
 }
 
 fn spec(name: &str) -> ToolSpec {
@@ -107,19 +124,19 @@ fn next(history: &History) -> u64 {
 }
 
 fn reply(number: u64) -> Reply {
-    let calls: &[&str] = match number % 6 {
+    let calls: &[&str] = match number % 7 {
         0 => &["once", "again"],
         1 => &["once", "again", "once", "again"],
         2 => &["again"],
         3 => &["asked", "once", "outside"],
         4 => &["once"],
+        5 => &["sub", "once", "deep"],
         _ => &[],
     };
     let said = Reply::text(&format!("Turn {number}."));
-    calls
-        .iter()
-        .enumerate()
-        .fold(said, |reply, (at, name)| reply.call_raw(&format!("call-{number}-{at}"), name, "{}"))
+    calls.iter().enumerate().fold(said, |reply, (at, name)| {
+        reply.call_raw(&format!("call-{number}-{at}"), name, r#"{"prompt":"go"}"#)
+    })
 }
 
 /// Folds the older half, up to something that the user said.

@@ -1,16 +1,16 @@
 //! The cell that a run and its handles share.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use futures::task::AtomicWaker;
 use tokio::time::Instant;
 
-use crate::agent::RunHandle;
 use crate::agent::admission::Admission;
 use crate::agent::budget::Spent;
+use crate::agent::{RunHandle, Verdicts};
 use crate::event::Undelivered;
 use crate::item::{Item, ToolCall};
 use crate::tool::{RunData, ToolContext, Verdict};
@@ -30,7 +30,15 @@ pub(super) struct Control {
     /// The contexts of the calls of this turn that have started, in that order.
     started_calls: Mutex<Vec<ToolContext>>,
     charged: Mutex<Charged>,
-    children: Mutex<HashMap<String, RunHandle>>,
+    children: Mutex<HashMap<String, Arc<RunHandle>>>,
+    /// The run that this one is a sub-agent of, if it is one.
+    parent: OnceLock<Weak<Self>>,
+    /// How many handles there are outside the run.
+    handles: AtomicUsize,
+    /// Nothing can be done to the run between two polls, but by handles.
+    unattended: AtomicBool,
+    /// The verdicts on calls of sub-agents that were suspended, until these continue.
+    verdicts: Mutex<Verdicts>,
     /// What hooks want said next, while it is not said.
     notes: Mutex<Vec<Item>>,
     /// A request was handed to a provider, and what it used is not counted yet.
@@ -268,12 +276,58 @@ impl Control {
         &self.admission
     }
 
-    pub(super) fn adopt(&self, call_id: &str, child: RunHandle) {
-        lock(&self.children).insert(call_id.to_owned(), child);
+    /// Takes a run as that of a sub-agent. Whoever can answer this one can answer it, too.
+    pub(super) fn adopt(self: &Arc<Self>, call_id: &str, child: Arc<RunHandle>) {
+        child.is_unattended();
+        let _ = child.control.parent.set(Arc::downgrade(self));
+        let before = lock(&self.children).insert(call_id.to_owned(), child);
+        drop(before);
     }
 
-    pub(super) fn child(&self, call_id: &str) -> Option<RunHandle> {
+    pub(super) fn child(&self, call_id: &str) -> Option<Arc<RunHandle>> {
         lock(&self.children).get(call_id).cloned()
+    }
+
+    pub(super) fn keep_verdicts(&self, verdicts: Verdicts) {
+        let before = std::mem::replace(&mut *lock(&self.verdicts), verdicts);
+        drop(before);
+    }
+
+    /// The verdicts on the calls of a sub-agent that was suspended.
+    pub(super) fn verdicts_in(&self, call_id: &str) -> Verdicts {
+        lock(&self.verdicts).nested(call_id).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn handle_is_made(&self) {
+        self.handles.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Without a handle a run that waits may wait in vain.
+    pub(super) fn handle_is_dropped(&self) {
+        if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.wake();
+        }
+    }
+
+    pub(super) fn is_unattended(&self) {
+        self.unattended.store(true, Ordering::Release);
+    }
+
+    /// Whether a verdict can come: from whoever polls the run, from a handle, or from where the run of
+    /// the parent can be answered.
+    pub(super) fn can_be_answered(&self) -> bool {
+        !self.unattended.load(Ordering::Acquire)
+            || self.handles.load(Ordering::Acquire) > 0
+            || self.parent.get().and_then(Weak::upgrade).is_some_and(|it| it.can_be_answered())
+    }
+
+    /// Wakes the run and those of its sub-agents.
+    fn wake(&self) {
+        self.waker.wake();
+        let children: Vec<_> = lock(&self.children).values().cloned().collect();
+        for child in children {
+            child.control.wake();
+        }
     }
 
     /// Nothing is taken any more; gives back what waits.

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 
 use crate::agent::hook::Permitted;
-use crate::agent::{Parts, State};
+use crate::agent::{Parts, RunHandle, State};
 use crate::error::Error;
 use crate::item::{Json, Report, ToolCall, ToolResult};
 use crate::tool::{Answer, Gate, Permit, Tool, ToolContext, Verdict, redact_all};
@@ -85,7 +85,9 @@ impl Gate for RunGate {
 
     fn waits(&self) -> bool {
         // Nothing runs any more. A verdict that came since they were looked at has woken the task.
-        self.parts.agent().interactive || self.parts.control().holds_verdict_or_closes()
+        let control = self.parts.control();
+        let waits = self.parts.agent().interactive && control.can_be_answered();
+        waits || control.holds_verdict_or_closes()
     }
 
     fn slot(&mut self, _call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
@@ -110,6 +112,7 @@ impl Gate for RunGate {
     }
 
     fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(Arc::new(self.parts.handle().clone()))
+        let handle: Arc<RunHandle> = self.parts.shared_handle();
+        Some(handle)
     }
 }

@@ -9,7 +9,7 @@ use crate::agent::control::{Control, When};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::Undelivered;
-use crate::item::{History, ToolCall};
+use crate::item::{History, PendingCall};
 use crate::story::Journal;
 use crate::tool::Verdict;
 use crate::usage::Usage;
@@ -24,15 +24,55 @@ pub struct Receipt {
 
 /// Does to a run from elsewhere what its holder can do between two pulls. Cheap to clone.
 ///
-/// It holds nothing that runs: dropping it cancels nothing, and a run does not wait for it.
-#[derive(Clone)]
+/// It holds nothing that runs: dropping it cancels nothing. Only an
+/// [interactive](crate::Agent::interactive) run that waits for a verdict ends as `pending` if the last
+/// handle is dropped and nothing else can answer it: see [`Run::outcome`](crate::Run::outcome).
 pub struct RunHandle {
     pub(super) control: Arc<Control>,
     pub(super) journal: Journal,
     pub(super) ids: Arc<dyn Ids>,
+    /// `None` in the run's own handle, which does not count as one from which it can be answered.
+    _outside: Option<Outside>,
+}
+
+/// Counts a handle outside the run.
+struct Outside(Arc<Control>);
+
+impl Outside {
+    fn new(control: &Arc<Control>) -> Self {
+        control.handle_is_made();
+        Self(Arc::clone(control))
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        self.0.handle_is_dropped();
+    }
+}
+
+impl Clone for RunHandle {
+    fn clone(&self) -> Self {
+        Self {
+            control: Arc::clone(&self.control),
+            journal: self.journal.clone(),
+            ids: Arc::clone(&self.ids),
+            _outside: Some(Outside::new(&self.control)),
+        }
+    }
 }
 
 impl RunHandle {
+    /// The run's own handle.
+    pub(super) fn new(journal: Journal, ids: Arc<dyn Ids>) -> Self {
+        Self { control: Arc::default(), journal, ids, _outside: None }
+    }
+
+    /// From here on nothing can be done to the run between two polls, but by handles.
+    pub(crate) fn is_unattended(&self) {
+        self.control.is_unattended();
+    }
+
     /// Ends the run: with its next poll it drops what streams or runs, answers the open calls as
     /// interrupted and finishes. A backoff, a hook, a compaction and a wait for a verdict are
     /// dropped like everything else. Done twice, or too late, it changes nothing.
@@ -111,14 +151,15 @@ impl RunHandle {
     /// Lets a call run that waits for a verdict.
     ///
     /// `call` is what `approval_requested` showed. The verdict holds for exactly this call, its
-    /// arguments included.
+    /// arguments included. A call of a sub-agent needs the path to it:
+    /// [`Event::approval_requested`](crate::Event::approval_requested) returns it with the path.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if no call like this waits: it has its verdict,
     /// or its siblings have ended, or the run is over; also if the call is one of an
     /// [external](crate::Tool::external) tool, which nothing here can run.
-    pub fn approve(&self, call: &ToolCall) -> Result<(), Error> {
+    pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
         self.decide(call, Verdict::Approve)
     }
 
@@ -127,7 +168,7 @@ impl RunHandle {
     /// # Errors
     ///
     /// As [`approve`](Self::approve).
-    pub fn deny(&self, call: &ToolCall, why: impl Into<String>) -> Result<(), Error> {
+    pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
         self.decide(call, Verdict::Deny(why.into()))
     }
 
@@ -136,23 +177,27 @@ impl RunHandle {
     /// # Errors
     ///
     /// As [`approve`](Self::approve).
-    pub fn decide(&self, call: &ToolCall, verdict: Verdict) -> Result<(), Error> {
-        match self.control.decide(call, verdict) {
+    pub fn decide(&self, call: impl Into<PendingCall>, verdict: Verdict) -> Result<(), Error> {
+        let call = call.into();
+        let decided = match call.split() {
+            None => self.control.decide(&call.call(), verdict),
+            Some((parent, inner)) => {
+                let child = self.control.child(parent);
+                child.is_some_and(|child| child.decide(inner, verdict).is_ok())
+            }
+        };
+        match decided {
             true => Ok(()),
             false => {
                 let message = "no call like this waits for a verdict";
-                Err(Error::new(ErrorKind::InvalidRequest, message)
-                    .with_parameter(call.call_id.clone()))
+                Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call.call_id))
             }
         }
     }
 
     /// The handle of the sub-agent that runs, or ran, as the call `call_id`.
-    ///
-    /// A verdict for a call of a sub-agent is given here: one for the parent's calls never counts
-    /// for a child's.
     pub fn nested(&self, call_id: &str) -> Option<Self> {
-        self.control.child(call_id)
+        self.control.child(call_id).map(|child| (*child).clone())
     }
 
     /// The history as it is now; see [`Journal::history`].

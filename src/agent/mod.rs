@@ -28,6 +28,7 @@ mod settings;
 mod state;
 mod subagent;
 mod validate;
+mod verdicts;
 mod within;
 mod words;
 
@@ -46,7 +47,8 @@ pub use limits::Limits;
 pub use parts::Parts;
 pub use room::Room;
 pub use run::Run;
-pub use state::{Repeats, State, Verdicts};
+pub use state::{Repeats, State};
+pub use verdicts::Verdicts;
 
 use futures::Stream;
 

@@ -28,13 +28,13 @@ use crate::usage::Usage;
 #[derive(Clone, Debug)]
 pub struct Parts {
     agent: Arc<Agent>,
-    handle: RunHandle,
+    handle: Arc<RunHandle>,
     tape: Tape,
 }
 
 impl Parts {
     pub(super) fn new(agent: Arc<Agent>, handle: RunHandle, tape: Tape) -> Self {
-        Self { agent, handle, tape }
+        Self { agent, handle: Arc::new(handle), tape }
     }
 
     /// The agent.
@@ -45,6 +45,11 @@ impl Parts {
     /// What the holders of the run hold.
     pub fn handle(&self) -> &RunHandle {
         &self.handle
+    }
+
+    /// The run's own handle, which does not count as one outside the run.
+    pub(super) fn shared_handle(&self) -> Arc<RunHandle> {
+        Arc::clone(&self.handle)
     }
 
     pub(super) fn control(&self) -> &Control {
@@ -290,7 +295,7 @@ impl Parts {
     fn asks_again(&self, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
         let (budget, limits) = (self.agent.budget.clone(), self.agent.limits);
         let (calls, wraps_up) = (state.model_calls, state.wrapping_up.is_some());
-        let (handle, tool_calls) = (self.handle.clone(), state.tool_calls);
+        let (handle, tool_calls) = (self.shared_handle(), state.tool_calls);
         move || {
             let control = &handle.control;
             let spent = control.would_have_spent(handle.usage(), tool_calls);

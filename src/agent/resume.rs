@@ -1,24 +1,25 @@
 //! Going on with calls that were left pending.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use futures::Stream;
 
 use crate::agent::run::Begin;
 use crate::agent::{Agent, Input, Parts, Run, State, Verdicts, body};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::event::Event;
-use crate::item::{History, ToolCall};
+use crate::item::{History, PendingCall};
 use crate::stream::Step;
-use crate::tool::{Tool, Verdict};
+use crate::tool::Verdict;
 
 impl Agent {
     /// Goes on with a run that ended as `pending`: runs exactly the calls that were left open, each
     /// with its verdict, and then asks the model.
     ///
     /// `verdicts` has one verdict for each call that no result answers, together with the call
-    /// itself: [`Outcome::pending`](crate::Outcome::pending) has them. A verdict holds for exactly
+    /// itself: [`Outcome::pending`](crate::Outcome::pending) has them. In the place of a call whose
+    /// sub-agent was suspended it has those on the calls that the sub-agent waits for, with the path to
+    /// them; the sub-agent then continues with the history that `history` keeps beside the call, and no
+    /// hook or limit is asked about the call again. Its counters and budgets begin anew, as the run's
+    /// own do. A verdict holds for exactly
     /// this call, its arguments included; if a hook rewrites or repairs them to something else, the
     /// call is denied. Hooks are asked again, since they may have reasons of their own; a call that one
     /// denies stays denied. An external tool takes [`Verdict::Output`], its result, or a denial; a
@@ -69,13 +70,14 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), before anything runs, if no call is open, if a
-    /// verdict is missing, doubled or for a call that is not open, or if an external call would have
-    /// to run here.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), before anything runs, if no call is open, if a
+    /// verdict is missing, doubled or for a call that is not open, if an external call would have
+    /// to run here, or if the tool of an approved call, or the sub-agent of a suspended one, is
+    /// missing.
     pub fn resume(
         &self,
         history: impl Into<History>,
-        verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>,
+        verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<Run, Error> {
         self.resume_by(body, history, verdicts)
     }
@@ -89,7 +91,7 @@ impl Agent {
         &self,
         body: B,
         history: impl Into<History>,
-        verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>,
+        verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<Run, Error>
     where
         B: FnMut(Parts, State) -> St + Send + 'static,
@@ -98,35 +100,7 @@ impl Agent {
         let history = history.into();
         // Finds what cannot be resumed at all.
         drop(self.kit.resume(&history)?);
-        let mut given = HashMap::new();
-        for (call, verdict) in verdicts {
-            let is_external = self.kit.get(&call.name).is_some_and(Tool::is_external);
-            if is_external && verdict == Verdict::Approve {
-                return refused("an external tool cannot run here: its result is needed", &call);
-            }
-            let id = call.call_id.clone();
-            if let Some((call, _)) = given.insert(id, (call, verdict)) {
-                return refused("a call has two verdicts", &call);
-            }
-        }
-        let open = history.unanswered_calls();
-        for call in &open {
-            let Some((judged, _)) = given.get(&call.call_id) else {
-                return refused("a call has no verdict", call);
-            };
-            // Only a hook can have made other arguments of them.
-            if judged.name != call.name || (self.hooks.is_empty() && judged != call) {
-                return refused("a verdict was given for another call", call);
-            }
-        }
-        let closed = |call: &&ToolCall| open.iter().all(|it| it.call_id != call.call_id);
-        // Which one is told does not depend on how a map is laid out.
-        if let Some(call) = (given.values().map(|(call, _)| call).filter(closed))
-            .min_by(|a, b| a.call_id.cmp(&b.call_id))
-        {
-            return refused("a verdict is for a call that is not open", call);
-        }
-        let resuming = Some(Arc::new(given));
+        let resuming = Some(self.judged(&history, verdicts)?);
         let begin = Begin { history, input: Input::default(), resuming };
         Ok(Run::new(self.clone(), begin, body))
     }
@@ -137,9 +111,4 @@ impl Agent {
         let begin = Begin { history, input: Input::default(), resuming: Some(verdicts) };
         Run::new(self.clone(), begin, body)
     }
-}
-
-fn refused<T>(why: &str, call: &ToolCall) -> Result<T, Error> {
-    let message = format!("{why} (`{}`)", call.call_id);
-    Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call.call_id.clone()))
 }

@@ -12,11 +12,10 @@ use futures::stream::{FusedStream, StreamExt};
 use crate::agent::deadline::{Due, RunDeadline};
 use crate::agent::evidence::Standing;
 use crate::agent::replay::{Ending, Tape, TimeUp};
-use crate::agent::state::Verdicts;
-use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, State};
+use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, State, Verdicts};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Reason, Undelivered};
-use crate::item::{History, ToolCall, ToolResult};
+use crate::item::{History, PendingCall, ToolResult};
 use crate::story::{Cut, Journal};
 use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
 use crate::tool::RunData;
@@ -127,7 +126,10 @@ impl Run {
             id: tape.id().unwrap_or_else(|| ids.draw()),
             items,
         });
-        let handle = RunHandle { control: Arc::default(), journal, ids };
+        let handle = RunHandle::new(journal, ids);
+        if let Some(verdicts) = &resuming {
+            handle.control.keep_verdicts(verdicts.clone());
+        }
         let parts = Parts::new(Arc::new(agent), handle, tape);
         let state = State { standing, resuming, ..State::new(history) };
         let given = parts.clone();
@@ -198,7 +200,12 @@ impl Run {
     ///
     /// A failed run has an outcome as well, with [`error`](Outcome::error) set:
     /// [`into_result`](Outcome::into_result) makes an `Err` of it.
+    ///
+    /// Nothing can be done to the run between two pulls any more. So an
+    /// [interactive](crate::Agent::interactive) run waits for a verdict only while there is a
+    /// [handle](Self::handle) to give it; without one it ends as `pending`.
     pub async fn outcome(mut self) -> Outcome {
+        self.parts.handle().is_unattended();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return *outcome;
@@ -255,7 +262,7 @@ impl Run {
     /// # Errors
     ///
     /// If no call like this waits.
-    pub fn approve(&self, call: &ToolCall) -> Result<(), Error> {
+    pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
         self.parts.handle().approve(call)
     }
 
@@ -264,13 +271,18 @@ impl Run {
     /// # Errors
     ///
     /// If no call like this waits.
-    pub fn deny(&self, call: &ToolCall, why: impl Into<String>) -> Result<(), Error> {
+    pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
         self.parts.handle().deny(call, why)
     }
 
     /// Does the same from elsewhere, also when an adapter has swallowed the run.
     pub fn handle(&self) -> RunHandle {
         self.parts.handle().clone()
+    }
+
+    /// The run's own handle.
+    pub(crate) fn own_handle(&self) -> Arc<RunHandle> {
+        self.parts.shared_handle()
     }
 
     /// The journal that the run writes.
@@ -292,7 +304,9 @@ impl Run {
     fn end(&mut self, reason: Reason, error: Option<Error>, time_up: Option<Exceeded>) {
         if reason == Reason::Pending {
             // No event tells with what an external call would run.
-            self.parts.handle().journal.ask(&self.state.get().pending);
+            let pending = self.state.get().pending;
+            let own = pending.iter().filter(|call| call.path.is_empty());
+            self.parts.handle().journal.ask(own.map(PendingCall::call));
         }
         if error.is_some() || time_up.is_some() || matches!(reason, Reason::Interrupted(_)) {
             self.parts.tape().ended(error.as_ref(), time_up.map(TimeUp::End));

@@ -1,18 +1,17 @@
 //! What the agent's loop goes over.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::agent::budget::Tracker;
 use crate::agent::evidence::Standing;
-use crate::agent::{Next, Room, words};
+use crate::agent::{Next, Room, Verdicts, words};
 use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
-use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
+use crate::item::{History, Item, PendingCall, ResultKind, ToolResult};
 use crate::request::ToolSpec;
 use crate::stream::Step;
-use crate::tool::{Answered, Verdict, Why};
+use crate::tool::{Answered, Why};
 use crate::turn::Turn;
 
 /// The state between two turns: a plain value, replaced whole.
@@ -58,10 +57,10 @@ pub struct State {
     pub follow_up: bool,
     /// The model that was asked last; empty before the first request.
     pub model: Arc<str>,
-    /// The verdicts on the calls that were pending, when the run begins with these.
+    /// The verdicts on the calls that were pending, if the run begins with these.
     pub resuming: Option<Verdicts>,
-    /// The calls that wait for somebody outside, with the arguments that would run.
-    pub pending: Vec<ToolCall>,
+    /// The calls that wait for a verdict or a result from outside, with the arguments that would run.
+    pub pending: Vec<PendingCall>,
     /// What is remembered of the requests that near the window.
     pub room: Room,
     /// What the last request offered, where a hook has changed the tools.
@@ -75,10 +74,6 @@ pub struct State {
     /// Which budget was spent.
     pub exceeded: Option<Exceeded>,
 }
-
-/// What calls that were pending are resumed with, by call id. Each verdict holds for exactly the
-/// call it was given for.
-pub type Verdicts = Arc<HashMap<String, (ToolCall, Verdict)>>;
 
 /// The same calls with the same results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,17 +1,19 @@
 //! An agent as a tool of another.
 
+use std::sync::Arc;
+
 use async_stream::stream;
 use futures::StreamExt;
 use serde_json::json;
 
 use crate::agent::evidence::{RequireEvidence, is_cut_short};
-use crate::agent::{Agent, RunHandle};
+use crate::agent::{Agent, Input, RunHandle};
 use crate::error::Error;
 use crate::event::{Event, Outcome, Reason, ToolEvent};
 use crate::http::Timeouts;
-use crate::item::{History, SideEffect, ToolResult};
+use crate::item::{History, Item, SideEffect, ToolResult};
 use crate::tool::{
-    Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Update, Updates, checked_spec,
+    Suspension, Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Update, Updates, checked_spec,
 };
 
 /// The cap of a sub-agent, unless one is set.
@@ -25,7 +27,9 @@ impl Agent {
     /// out of the parent's run as [`Nested`](crate::Event::Nested), one by one as they are pulled,
     /// and dropping or interrupting the parent drops it. The parent's journal keeps its story, see
     /// [`Journal::nested`](crate::Journal::nested), and [`RunHandle::nested`] reaches it while it
-    /// runs. A result that stopped early says so. What its calls changed is on record as the result's
+    /// runs. A result that stopped early says so. If a call of its own waits for a verdict, the run of the
+    /// parent ends as `pending`, too: its [`pending`](crate::Outcome::pending) calls have the path to
+    /// it, and [`resume`](Self::resume) lets the sub-agent continue. What its calls changed is on record as the result's
     /// own, as it happens; a call of its that was cut short and told nothing may have changed something, and
     /// is there as `cut_short` with the tool's name. Of its evidence it is what holds at its end: checks that passed behind its
     /// last change, and those that failed and have not passed since. Several run beside each other, and each brings
@@ -75,8 +79,9 @@ impl Agent {
             agent = agent.with_max_turns(MAX_TURNS);
         }
         // It hands a dry run on.
+        let own = Arc::new(agent.clone());
         let tool = Tool::from_handler(SubAgent { agent, spec: checked_spec(spec)? });
-        Ok(tool.running_agents().knows_dry_runs().with_timeout(Timeouts::NEVER))
+        Ok(tool.with_agent(own).running_agents().knows_dry_runs().with_timeout(Timeouts::NEVER))
     }
 }
 
@@ -111,11 +116,26 @@ impl ToolHandler for SubAgent {
             agent.kit = agent.kit.dry_run(true);
         }
         let policy = agent.evidence.clone();
-        // The same call has the same history, and its calls the same keys.
-        let run = agent.run_from(History::with_id(cx.idempotency_key()), prompt);
+        let parent = cx.extension::<RunHandle>();
+        let suspended = parent.as_ref().and_then(|it| it.history().nested(cx.call_id()).cloned());
+        let run = match (suspended, &parent) {
+            (Some(history), Some(parent)) => {
+                // The record of a call that was suspended went with it.
+                for result in history.iter().filter_map(Item::as_tool_result) {
+                    pass_up_changes(&cx, result, policy.as_ref());
+                }
+                match history.unanswered_calls().is_empty() {
+                    // It was dropped after its calls had their results.
+                    true => agent.run_from(history, Input::default()),
+                    false => agent.rerun(history, parent.control.verdicts_in(cx.call_id())),
+                }
+            }
+            // The same call has the same history, and its calls the same keys.
+            _ => agent.run_from(History::with_id(cx.idempotency_key()), prompt),
+        };
         let mut run = run.inheriting(cx.run_data().clone());
-        if let Some(parent) = cx.extension::<RunHandle>() {
-            parent.control.adopt(cx.call_id(), run.handle());
+        if let Some(parent) = &parent {
+            parent.control.adopt(cx.call_id(), run.own_handle());
         }
         Ok(stream! {
             while let Some(Ok(event)) = run.next().await {
@@ -123,15 +143,15 @@ impl ToolHandler for SubAgent {
                     // At once, so that it is on record also if the child never ends.
                     pass_up_changes(&cx, result, policy.as_ref());
                 }
-                let output = event.finished().map(output);
-                if let Some(output) = &output {
+                let end = event.finished().map(|outcome| end(outcome, parent.is_some()));
+                if let Some(Update::Output(output)) = &end {
                     for evidence in run.standing().left(output.failed) {
                         cx.evidence(evidence);
                     }
                 }
                 yield Update::Nested(Box::new(event));
-                if let Some(output) = output {
-                    yield Update::Output(output);
+                if let Some(end) = end {
+                    yield end;
                 }
             }
         }
@@ -148,6 +168,17 @@ fn pass_up_changes(cx: &ToolContext, result: &ToolResult, policy: Option<&Requir
     let is_harmless = || policy.is_some_and(|policy| policy.is_harmless(&result.name));
     if told.is_empty() && is_cut_short(result.kind) && !is_harmless() {
         cx.side_effect(SideEffect { kind: "cut_short".into(), target: result.name.clone() });
+    }
+}
+
+/// How the call ends: it stays open if the child waits for a verdict and its parent can wait, too.
+fn end(outcome: &Outcome, can_wait: bool) -> Update {
+    match outcome.reason == Reason::Pending && can_wait {
+        true => Update::Suspended(Box::new(Suspension {
+            pending: outcome.pending.clone(),
+            nested: outcome.history.clone(),
+        })),
+        false => Update::Output(output(outcome)),
     }
 }
 

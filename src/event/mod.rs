@@ -15,7 +15,7 @@ pub use outcome::{Outcome, Undelivered};
 pub use reason::{Phase, Reason};
 pub use transition::{AppendedWhy, RewrittenWhy, Transition};
 
-use crate::item::{Item, Json, ToolCall, ToolResult};
+use crate::item::{History, Item, Json, PendingCall, ToolCall, ToolResult};
 use crate::turn::{Text, Turn, TurnEvent};
 use crate::usage::Usage;
 
@@ -117,6 +117,20 @@ pub enum ToolEvent {
         /// Whatever the tool says.
         data: Json,
     },
+    /// The sub-agent that runs as this call was suspended, since calls of its own wait for a verdict
+    /// or a result from outside. The call is open until the run is
+    /// [resumed](crate::Agent::resume); then it starts once more and its sub-agent continues.
+    #[serde(rename = "tool_suspended")]
+    Suspended {
+        /// The call.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// The calls that wait, as the sub-agent sees them.
+        pending: Vec<PendingCall>,
+        /// What the sub-agent did until here. The run's history keeps it beside the call.
+        nested: Box<History>,
+    },
     /// The call has its result. The last event of each call.
     #[serde(rename = "tool_output")]
     Output(ToolResult),
@@ -157,13 +171,37 @@ impl Event {
         }
     }
 
-    /// The call that somebody has to approve, where this asks for it. One of a sub-agent comes in
-    /// `Nested`, and is not given here.
+    /// The call that waits for an approval, if this event asks for one. A call of a sub-agent comes in
+    /// `Nested`, and is not returned here: see [`approval_requested`](Self::approval_requested).
     pub fn approval(&self) -> Option<&ToolCall> {
         match self {
             Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),
             _ => None,
         }
+    }
+
+    /// The call that waits for an approval, if this event asks for one, with the path to it if it is a
+    /// sub-agent's. [`RunHandle::approve`](crate::RunHandle::approve) takes it.
+    ///
+    /// ```
+    /// use turnstream::event::{Event, ToolEvent};
+    /// use turnstream::item::ToolCall;
+    ///
+    /// let call = ToolCall { call_id: "c2".into(), name: "delete".into(), arguments: "{}".into() };
+    /// let asks = Event::from(ToolEvent::ApprovalRequested(call));
+    /// let (call_id, name) = ("c1".to_owned(), "cleaner".to_owned());
+    /// let nested = Event::Nested { call_id, name, event: Box::new(asks) };
+    /// assert_eq!(nested.approval_requested().unwrap().path, ["c1"]);
+    /// ```
+    pub fn approval_requested(&self) -> Option<PendingCall> {
+        let mut path = Vec::new();
+        let mut event = self;
+        while let Self::Nested { call_id, event: inner, .. } = event {
+            path.push(call_id.clone());
+            event = inner;
+        }
+        let call = event.approval()?;
+        Some(PendingCall { path, ..call.into() })
     }
 
     /// The event itself, taken out of all sub-agents that it is nested in.
@@ -204,6 +242,7 @@ impl ToolEvent {
             Self::ApprovalRequested(call) => &call.call_id,
             Self::Started { call_id, .. }
             | Self::Progress { call_id, .. }
+            | Self::Suspended { call_id, .. }
             | Self::Nested { call_id, .. } => call_id,
             Self::Output(result) => &result.call_id,
         }
@@ -369,9 +408,8 @@ impl<'de> Deserialize<'de> for Event {
             | "retrying"
             | "retracted"
             | "turn_complete" => json.get().map(Self::Turn),
-            "approval_requested" | "tool_started" | "tool_progress" | "tool_output" => {
-                json.get().map(Self::Tool)
-            }
+            "approval_requested" | "tool_started" | "tool_progress" | "tool_suspended"
+            | "tool_output" => json.get().map(Self::Tool),
             "appended" | "rewritten" | "turn_started" | "nested" | "continued" | "finished" => {
                 json.get::<Read>().map(Self::from)
             }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{Exceeded, Phase, Reason};
-use crate::item::{Evidence, History, Item, Json, ToolCall};
+use crate::item::{Evidence, History, Item, Json, PendingCall};
 use crate::turn::ParseError;
 use crate::usage::Usage;
 
@@ -39,8 +39,9 @@ pub struct Outcome {
     pub(crate) new_items: Vec<Item>,
     /// Set exactly when the run failed. The stream of the run yields it as `Err` after `Finished`.
     pub error: Option<Error>,
-    /// Calls that wait for a verdict or a result from outside.
-    pub pending: Vec<ToolCall>,
+    /// The calls that wait for a verdict or a result from outside, those of sub-agents with the path
+    /// to them.
+    pub pending: Vec<PendingCall>,
     /// What was handed in and came too late.
     pub undelivered: Vec<Undelivered>,
     /// What tools have put on record.
@@ -244,7 +245,7 @@ struct OutcomeOnWire {
     #[serde(default)]
     error: Option<Error>,
     #[serde(default)]
-    pending: Vec<ToolCall>,
+    pending: Vec<PendingCall>,
     #[serde(default)]
     undelivered: Vec<Undelivered>,
     #[serde(default)]

@@ -11,6 +11,7 @@ mod history;
 pub(crate) mod json;
 mod known_ids;
 mod number_set;
+mod pending_call;
 mod report;
 mod settle;
 mod tool_item;
@@ -24,6 +25,7 @@ pub use history::{History, Items};
 pub use json::Json;
 pub(crate) use json::depth;
 pub(crate) use number_set::NumberSet;
+pub use pending_call::PendingCall;
 pub use report::{Evidence, Report, SideEffect};
 pub(crate) use settle::free_id;
 pub use settle::{

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::RewrittenWhy;
-use crate::item::{Item, Json, ToolCall};
+use crate::item::{History, Item, Json, PendingCall};
 
 /// One entry of a session, in the order in which it happened.
 ///
@@ -41,8 +41,15 @@ pub enum Entry {
     /// A run ended with calls that wait for somebody outside. None of them has begun, unless a crash
     /// left it open before and its tool is [idempotent](crate::Tool::idempotent).
     Pending {
-        /// The calls, as they would run.
-        calls: Vec<ToolCall>,
+        /// The calls, as they would run, those of sub-agents with the path to them.
+        calls: Vec<PendingCall>,
+    },
+    /// The sub-agent that ran as an open call was suspended.
+    Nested {
+        /// The call.
+        call_id: String,
+        /// What the sub-agent did until here.
+        history: History,
     },
     /// The calls that are open go on: from here on each of them may have begun, also one that was
     /// [pending](Self::Pending) or that a crash has left open.
@@ -57,7 +64,8 @@ pub enum Entry {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Written<'a> {
     Rewritten { why: RewrittenWhy, from: usize, to: usize, items: Cow<'a, [Item]> },
-    Pending { calls: Cow<'a, [ToolCall]> },
+    Pending { calls: Cow<'a, [PendingCall]> },
+    Nested { call_id: Cow<'a, str>, history: Cow<'a, History> },
     Resumed,
 }
 
@@ -70,6 +78,10 @@ impl Serialize for Entry {
                 Written::Rewritten { why: *why, from: *from, to: *to, items }
             }
             Self::Pending { calls } => Written::Pending { calls: Cow::Borrowed(calls) },
+            Self::Nested { call_id, history } => {
+                let (call_id, history) = (Cow::Borrowed(&**call_id), Cow::Borrowed(history));
+                Written::Nested { call_id, history }
+            }
             Self::Resumed => Written::Resumed,
         };
         written.serialize(serializer)
@@ -88,13 +100,19 @@ impl<'de> Deserialize<'de> for Entry {
         let json = Json::deserialize(deserializer)?;
         let Tag { r#type } = json.get().map_err(D::Error::custom)?;
         let entry = match r#type.as_str() {
-            "rewritten" | "pending" | "resumed" => json.get().map(|written| match written {
-                Written::Rewritten { why, from, to, items } => {
-                    Self::Rewritten { why, from, to, items: items.into_owned() }
-                }
-                Written::Pending { calls } => Self::Pending { calls: calls.into_owned() },
-                Written::Resumed => Self::Resumed,
-            }),
+            "rewritten" | "pending" | "nested" | "resumed" => {
+                json.get().map(|written| match written {
+                    Written::Rewritten { why, from, to, items } => {
+                        Self::Rewritten { why, from, to, items: items.into_owned() }
+                    }
+                    Written::Pending { calls } => Self::Pending { calls: calls.into_owned() },
+                    Written::Nested { call_id, history } => {
+                        let (call_id, history) = (call_id.into_owned(), history.into_owned());
+                        Self::Nested { call_id, history }
+                    }
+                    Written::Resumed => Self::Resumed,
+                })
+            }
             _ => json.get().map(Self::Item),
         };
         entry.map_err(D::Error::custom)

@@ -56,6 +56,12 @@ impl Recorder {
                 self.begin(&mut entries);
             }
             Event::Tool(ToolEvent::Output(result)) => self.take(result, &mut entries),
+            Event::Tool(ToolEvent::Suspended { call_id, nested, .. })
+                if self.open.contains(call_id) =>
+            {
+                let (call_id, history) = (call_id.clone(), (**nested).clone());
+                self.write(Entry::Nested { call_id, history }, &mut entries);
+            }
             Event::Appended { items, .. } => {
                 self.flush(&mut entries);
                 for item in items {
@@ -89,6 +95,7 @@ impl Recorder {
                 ToolEvent::Started { .. }
                 | ToolEvent::ApprovalRequested(_)
                 | ToolEvent::Progress { .. }
+                | ToolEvent::Suspended { .. }
                 | ToolEvent::Nested { .. },
             )
             | Event::Nested { .. }
@@ -152,7 +159,10 @@ impl Recorder {
             Entry::Item(item) => item.as_tool_result().is_some_and(|result| {
                 !item.tombstone && self.restored.batch().place(&result.call_id).is_some()
             }),
-            Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Resumed => false,
+            Entry::Rewritten { .. }
+            | Entry::Pending { .. }
+            | Entry::Nested { .. }
+            | Entry::Resumed => false,
         };
         if is_held && self.flushed && holds(self) {
             // Otherwise it would be read back in call order.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::item::{History, Item, ItemKind, ToolCall};
+use crate::item::{History, Item, ItemKind, PendingCall, ToolCall};
 use crate::session::Entry;
 use crate::session::batch::Batch;
 
@@ -36,8 +36,8 @@ pub enum SessionState {
     /// left it open before and its tool is [idempotent](crate::Tool::idempotent).
     /// [`Session::resume`](crate::session::Session::resume) takes the verdicts.
     Pending {
-        /// The calls, as they would run.
-        calls: Vec<ToolCall>,
+        /// The calls, as they would run, those of sub-agents with the path to them.
+        calls: Vec<PendingCall>,
     },
     /// A run was broken off, or ended before the model had answered.
     Unfinished {
@@ -53,7 +53,7 @@ pub(super) struct Restored {
     history: History,
     batch: Batch,
     /// What the last entry of that kind says, unless calls were resumed since.
-    pending: Arc<[ToolCall]>,
+    pending: Arc<[PendingCall]>,
 }
 
 impl Restored {
@@ -97,6 +97,7 @@ impl Restored {
                 self.begin_batch();
                 self.pending = calls.into();
             }
+            Entry::Nested { call_id, history } => self.history.set_nested(&call_id, history),
             Entry::Resumed => {
                 self.begin_batch();
                 self.pending = Arc::default();
@@ -131,9 +132,11 @@ impl Restored {
 
     pub(super) fn state(&self) -> SessionState {
         let open = self.open();
-        let is_open = |call: &&ToolCall| open.iter().any(|it| it.call_id == call.call_id);
-        let calls: Vec<ToolCall> = self.pending.iter().filter(is_open).cloned().collect();
-        if !calls.is_empty() && calls.len() == open.len() {
+        let is_of = |call: &PendingCall, open: &ToolCall| call.own_call_id() == open.call_id;
+        let is_open = |call: &&PendingCall| open.iter().any(|open| is_of(call, open));
+        let calls: Vec<PendingCall> = self.pending.iter().filter(is_open).cloned().collect();
+        let is_pending = |open: &ToolCall| calls.iter().any(|call| is_of(call, open));
+        if !open.is_empty() && open.iter().all(is_pending) {
             return SessionState::Pending { calls };
         }
         match open.is_empty() && !awaits_answer(&self.history()) {

@@ -1,11 +1,10 @@
 //! Going on with a session.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::agent::{Agent, Input, Verdicts};
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, ToolCall};
+use crate::item::{History, PendingCall, ToolCall};
 use crate::session::restore::Restored;
 use crate::session::settle::Settling;
 use crate::session::{Session, SessionRun, SessionState};
@@ -94,9 +93,9 @@ impl Session {
     pub async fn resume(
         &self,
         agent: &Agent,
-        verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>,
+        verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<SessionRun, Error> {
-        let verdicts: Vec<(ToolCall, Verdict)> = verdicts.into_iter().collect();
+        let verdicts: Vec<(PendingCall, Verdict)> = verdicts.into_iter().collect();
         let (version, restored) = self.current().await?;
         match restored.state() {
             SessionState::Idle => {
@@ -141,8 +140,8 @@ impl Session {
         let run = match reruns.is_empty() {
             true => agent.run_from(history, input),
             false => {
-                let judged = |(id, (call, verdict))| Some((id, (call, verdict?)));
-                let verdicts: Verdicts = Arc::new(reruns.into_iter().filter_map(judged).collect());
+                let judged = |(call, verdict)| Some((call, verdict?));
+                let verdicts = Verdicts::on_own(reruns.into_values().filter_map(judged));
                 let run = agent.rerun(history, verdicts);
                 // A run that was not polled yet takes it.
                 let _ = run.steer(input);
@@ -186,13 +185,14 @@ impl Session {
 /// Verdicts by call, each for one that is open.
 fn by_call(
     open: &[ToolCall],
-    verdicts: Vec<(ToolCall, Verdict)>,
+    verdicts: Vec<(PendingCall, Verdict)>,
 ) -> Result<HashMap<String, (ToolCall, Verdict)>, Error> {
     let mut given = HashMap::new();
     for (call, verdict) in verdicts {
         let call_id = call.call_id.clone();
-        let is_open = open.iter().any(|it| it.call_id == call_id && it.name == call.name);
-        if !is_open || given.insert(call_id.clone(), (call, verdict)).is_some() {
+        let is_it = |it: &ToolCall| it.call_id == call_id && it.name == call.name;
+        let is_open = call.path.is_empty() && open.iter().any(is_it);
+        if !is_open || given.insert(call_id.clone(), (call.call(), verdict)).is_some() {
             let message =
                 format!("a verdict is doubled or for a call that is not open (`{call_id}`)");
             return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id));

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::stream::FusedStream;
@@ -12,7 +13,7 @@ use futures::{Stream, StreamExt};
 use crate::agent::{Input, Receipt, Run, RunHandle};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, Outcome, Undelivered};
-use crate::item::{History, ToolCall};
+use crate::item::{History, PendingCall};
 use crate::session::Session;
 use crate::session::recorded::Recorded;
 use crate::session::restore::Restored;
@@ -36,7 +37,7 @@ pub struct SessionRun {
     /// What was settled; it is written.
     settled: VecDeque<Event>,
     run: Recorded<Run>,
-    handle: RunHandle,
+    handle: Arc<RunHandle>,
     journal: Journal,
     outcome: Option<Box<Outcome>>,
 }
@@ -49,7 +50,7 @@ impl SessionRun {
         settled: Vec<Event>,
         run: Run,
     ) -> Self {
-        let (handle, journal) = (run.handle(), run.journal().clone());
+        let (handle, journal) = (run.own_handle(), run.journal().clone());
         let run = Recorded::new(run, session, version, restored);
         Self { settled: settled.into(), run, handle, journal, outcome: None }
     }
@@ -60,13 +61,15 @@ impl SessionRun {
         self
     }
 
-    /// Drives the run to its end. Dropping the future cancels the run.
+    /// Drives the run to its end. Dropping the future cancels the run. An interactive run waits for a
+    /// verdict only while there is a handle to give it, as with [`Run::outcome`].
     ///
     /// # Errors
     ///
     /// What the store fails with. A failure of the run itself is in its outcome:
     /// [`into_result`](Outcome::into_result) makes an error of it.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
+        self.handle.is_unattended();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return Ok(*outcome);
@@ -125,7 +128,7 @@ impl SessionRun {
     /// # Errors
     ///
     /// If no call like this waits.
-    pub fn approve(&self, call: &ToolCall) -> Result<(), Error> {
+    pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
         self.handle.approve(call)
     }
 
@@ -134,13 +137,13 @@ impl SessionRun {
     /// # Errors
     ///
     /// If no call like this waits.
-    pub fn deny(&self, call: &ToolCall, why: impl Into<String>) -> Result<(), Error> {
+    pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
         self.handle.deny(call, why)
     }
 
     /// Does the same from elsewhere, also when an adapter has swallowed the run.
     pub fn handle(&self) -> RunHandle {
-        self.handle.clone()
+        (*self.handle).clone()
     }
 
     /// The journal that the run writes. It may be an event ahead of what was given out.

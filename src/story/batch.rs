@@ -2,7 +2,7 @@
 
 use crate::event::ToolEvent;
 use crate::item::{
-    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, Item, Report, ResultKind,
+    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, Item, PendingCall, Report, ResultKind,
     TIME_UP_BEFORE_START, TIME_UP_MID_EXECUTION, ToolCall, ToolResult,
 };
 
@@ -26,6 +26,8 @@ struct Open {
     /// As it was shown to whoever has to allow it: a rule may have written it anew.
     asked: Option<ToolCall>,
     started: bool,
+    /// What its sub-agent waits for, if that was suspended.
+    suspended: Vec<PendingCall>,
     /// What it put on record, where it was dropped.
     report: Report,
     result: Option<ToolResult>,
@@ -43,6 +45,7 @@ impl Batch {
             call,
             asked: None,
             started: false,
+            suspended: Vec::new(),
             report: Report::default(),
             result: None,
         };
@@ -53,6 +56,14 @@ impl Batch {
     pub(super) fn start(&mut self, call_id: &str) {
         if let Some(open) = self.find(call_id) {
             open.started = true;
+            open.suspended.clear();
+        }
+    }
+
+    /// Notes what the sub-agent waits for that was suspended as this call.
+    pub(super) fn suspend(&mut self, call_id: &str, pending: &[PendingCall]) {
+        if let Some(open) = self.find(call_id) {
+            open.suspended = pending.to_vec();
         }
     }
 
@@ -121,9 +132,19 @@ impl Batch {
         Some(ToolEvent::Output(result.with_report(open.report.clone())))
     }
 
-    /// The calls that have no result, as they would run.
-    pub(super) fn pending(&self) -> Vec<ToolCall> {
-        self.unanswered().map(|open| open.asked.as_ref().unwrap_or(&open.call).clone()).collect()
+    /// The calls that have no result, as they would run, or what their sub-agents wait for.
+    pub(super) fn pending(&self) -> Vec<PendingCall> {
+        let mut pending = Vec::new();
+        for open in self.unanswered() {
+            match open.suspended.is_empty() {
+                true => pending.push(open.asked.as_ref().unwrap_or(&open.call).into()),
+                false => {
+                    let calls = open.suspended.iter().cloned();
+                    pending.extend(calls.map(|call| call.nested_in(&open.call.call_id)));
+                }
+            }
+        }
+        pending
     }
 
     fn unanswered(&self) -> impl Iterator<Item = &Open> {

@@ -68,10 +68,14 @@ impl Fold {
             Event::Tool(ToolEvent::Output(result)) => self.hold(result),
             Event::Tool(ToolEvent::Started { call_id, .. }) => self.batch.start(call_id),
             Event::Tool(ToolEvent::ApprovalRequested(call)) => self.batch.ask(call),
+            Event::Tool(ToolEvent::Suspended { call_id, name: _, pending, nested }) => {
+                self.batch.suspend(call_id, pending);
+                self.history.set_nested(call_id, (**nested).clone());
+            }
             // A child's story is its own: nothing of it changes ours.
             Event::Tool(ToolEvent::Nested { call_id, event, .. })
             | Event::Nested { call_id, event, .. } => {
-                self.nested.observe(self.history.id(), call_id, event);
+                self.nested.observe(&self.history, call_id, event);
             }
             Event::Appended { why, items, .. } => {
                 self.flush();
@@ -159,9 +163,9 @@ impl Fold {
         }
     }
 
-    pub(super) fn ask(&mut self, calls: &[ToolCall]) {
+    pub(super) fn ask(&mut self, calls: impl IntoIterator<Item = ToolCall>) {
         for call in calls {
-            self.batch.ask(call);
+            self.batch.ask(&call);
         }
     }
 
@@ -171,6 +175,12 @@ impl Fold {
 
     pub(super) fn history(&self) -> History {
         let mut history = self.history.clone();
+        for call_id in self.history.suspended_calls() {
+            // It may have continued since.
+            if let Some(child) = self.nested.find(call_id) {
+                history.set_nested(call_id, child.history());
+            }
+        }
         history.extend(batch::items(self.batch.results()));
         history.extend(self.open.items());
         history

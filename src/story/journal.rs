@@ -116,7 +116,7 @@ impl Journal {
     }
 
     /// Notes with what arguments calls are pending.
-    pub(crate) fn ask(&self, calls: &[ToolCall]) {
+    pub(crate) fn ask(&self, calls: impl IntoIterator<Item = ToolCall>) {
         self.with(|fold| fold.ask(calls));
     }
 

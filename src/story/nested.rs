@@ -12,15 +12,17 @@ use crate::usage::Usage;
 pub(super) struct Nested(Vec<(String, Journal)>);
 
 impl Nested {
-    /// Takes the next event of the child that runs as `call_id` in the run of `parent`.
-    pub(super) fn observe(&mut self, parent: &str, call_id: &str, event: &Event) {
+    /// Takes the next event of the child that runs as `call_id` in the run of `parent`. A child that
+    /// was suspended continues with its history.
+    pub(super) fn observe(&mut self, parent: &History, call_id: &str, event: &Event) {
         if says_nothing(event) {
             return;
         }
         if let Some(child) = self.find(call_id) {
             return child.observe(event);
         }
-        let child = Journal::new(History::with_id(format!("{parent}/{call_id}")));
+        let begins = || History::with_id(format!("{}/{call_id}", parent.id()));
+        let child = Journal::new(parent.nested(call_id).cloned().unwrap_or_else(begins));
         child.observe(event);
         self.0.push((call_id.to_owned(), child));
     }

@@ -33,8 +33,8 @@ impl Tool {
     /// ```
     pub fn audited(self) -> Self {
         let Some(spec) = with_why(self.spec()) else { return self };
-        let settings = self.settings;
-        Self { settings, ..Self::from_handler(Audited { spec, tool: self }) }
+        let (settings, agent) = (self.settings, self.agent.clone());
+        Self { settings, agent, ..Self::from_handler(Audited { spec, tool: self }) }
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Candidate {
     pub(super) at: usize,
     pub(super) call: ToolCall,
     pub(super) tool: Tool,
+    /// Its sub-agent was suspended, and continues.
+    pub(super) continues: bool,
 }
 
 /// How much the model is told of its own arguments. They are in its context already.

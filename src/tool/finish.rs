@@ -1,7 +1,7 @@
 //! What the calls of a turn came to.
 
 use crate::error::Error;
-use crate::item::{History, Item, ToolCall, ToolResult};
+use crate::item::{History, Item, PendingCall, ToolResult};
 use crate::tool::ToolRun;
 
 /// What the calls of a turn came to.
@@ -11,8 +11,10 @@ pub struct Answered {
     pub history: History,
     /// The results, in call order.
     pub results: Vec<ToolResult>,
-    /// The calls that wait for somebody, in call order, with the arguments that would run.
-    pub pending: Vec<ToolCall>,
+    /// The calls that wait for a verdict or a result from outside, in call order, with the arguments
+    /// that would run; in the place of a call whose sub-agent was suspended, those that this one waits
+    /// for.
+    pub pending: Vec<PendingCall>,
     /// How many of the results are those of calls beyond the [limit](ToolRun::limited).
     pub limited: usize,
 }
@@ -41,7 +43,8 @@ impl ToolRun {
     /// What the [`Gate`](crate::tool::Gate) ended it with.
     pub fn finish(self) -> Result<Answered, Error> {
         let limited = self.limit.as_ref().map_or(0, |limit| limit.answered);
-        let Self { mut history, turn, resumed, mut waiting, mut results, error, played, .. } = self;
+        let Self { mut history, turn, resumed, waiting, mut results, error, played, .. } = self;
+        let suspended = self.suspended;
         if let Some(error) = error {
             return Err(error);
         }
@@ -49,18 +52,27 @@ impl ToolRun {
             history.extend(turn.to_history_items());
         }
         results.sort_by_key(|(at, _)| *at);
-        waiting.sort_by_key(|candidate| candidate.at);
         let results: Vec<_> = results.into_iter().map(|(_, result)| result).collect();
         history.extend(results.iter().cloned().map(Item::tool_result));
         let pending = match played {
             Some(played) => {
                 let mut pending = played.pending;
-                let is_open = |call: &ToolCall| results.iter().all(|it| it.call_id != call.call_id);
-                pending.retain(is_open);
+                let has_result = |id: &str| results.iter().any(|it| it.call_id == id);
+                pending.retain(|call| !has_result(call.own_call_id()));
                 pending
             }
-            None => waiting.into_iter().map(|candidate| candidate.call).collect(),
+            None => {
+                let waiting = waiting.into_iter().map(|it| (it.at, vec![it.call.into()]));
+                let suspended = suspended.iter().map(|it| (it.at, it.pending().collect()));
+                let mut pending: Vec<(usize, Vec<PendingCall>)> =
+                    waiting.chain(suspended).collect();
+                pending.sort_by_key(|(at, _)| *at);
+                pending.into_iter().flat_map(|(_, calls)| calls).collect()
+            }
         };
+        for call in suspended {
+            call.write(&mut history);
+        }
         Ok(Answered { history, results, pending, limited })
     }
 }

@@ -18,12 +18,14 @@ mod resume;
 mod run;
 mod running;
 mod settings;
+mod suspended;
 mod then_next;
 mod timer;
 mod toolkit;
 mod typed;
 mod why;
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -40,6 +42,7 @@ pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, Update};
 pub(crate) use pass::redact_all;
 pub use run::ToolRun;
 pub use settings::DEFAULT_TIMEOUT;
+pub use suspended::Suspension;
 pub use toolkit::Toolkit;
 pub use why::{Risk, Why};
 
@@ -73,9 +76,11 @@ use crate::tool::settings::Settings;
 pub struct Tool {
     handler: Arc<dyn ToolHandler>,
     settings: Settings,
+    /// `Some` if it was made of an agent.
+    agent: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What a running tool streams. It is dropped behind its first [`Update::Output`].
+/// What a running tool streams. It is dropped after its first [`Update::Output`].
 pub type Updates = BoxStream<'static, Update>;
 
 /// What a tool is underneath, for those who cannot say it with a closure.
@@ -112,7 +117,7 @@ impl Tool {
     /// Makes a tool of a handler. Name and schema are the handler's own business; they are not
     /// checked here.
     pub fn from_handler(handler: impl ToolHandler + 'static) -> Self {
-        Self { handler: Arc::new(handler), settings: Settings::default() }
+        Self { handler: Arc::new(handler), settings: Settings::default(), agent: None }
     }
 
     /// What the model is told of it.

@@ -5,9 +5,11 @@ use std::error::Error as StdError;
 use crate::error::{Error, ErrorKind, chain};
 use crate::event::Event;
 use crate::item::{self, Content, Part};
+use crate::tool::Suspension;
 
 /// What a running tool streams: any number of `Progress`, then one `Output`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Update {
     /// How far it is, for whoever watches. The model does not see it.
     Progress(item::Json),
@@ -15,6 +17,9 @@ pub enum Update {
     Nested(Box<Event>),
     /// The result. What would come after it never runs.
     Output(ToolOutput),
+    /// The end without a result: the call stays open until its run is resumed. What would come after it
+    /// never runs.
+    Suspended(Box<Suspension>),
 }
 
 /// The result of a tool: what the model reads, and whether it failed.

@@ -43,6 +43,10 @@ impl ToolRun {
             return self.permitted(candidate, permit?);
         }
         let Some((at, mut call)) = self.take_queued() else { return Ok(Passed::Nothing) };
+        if let Some(candidate) = self.continued(at, &call) {
+            self.allow(candidate);
+            return Ok(Passed::Call);
+        }
         let tool = match self.examine(at, &mut call)? {
             Ok(tool) => tool,
             Err((kind, why)) => {
@@ -59,7 +63,7 @@ impl ToolRun {
             }
             return Ok(self.beyond_limit(at, &call).map_or(Passed::Call, Passed::Event));
         }
-        let candidate = Candidate { at, call, tool };
+        let candidate = Candidate { at, call, tool, continues: false };
         let Some(gate) = &mut self.gate else { return self.permitted(candidate, Permit::run()) };
         let permit = guarded(|| gate.before(&candidate.call))?;
         self.asking = Some(Box::new(Asking { candidate, permit }));

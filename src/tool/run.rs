@@ -20,6 +20,7 @@ use crate::tool::pass::{Asking, Passed, guarded};
 use crate::tool::places::Places;
 use crate::tool::played::Played;
 use crate::tool::running::{Running, Said};
+use crate::tool::suspended::Suspended;
 use crate::tool::{Gate, RunData, Tool, ToolContext, Toolkit};
 use crate::turn::Turn;
 
@@ -84,6 +85,8 @@ pub struct ToolRun {
     is_timed: bool,
     /// What was given out, in the order in which it came, with the places of the calls.
     pub(super) results: Vec<(usize, ToolResult)>,
+    /// The calls that stay open since their sub-agents were suspended.
+    pub(super) suspended: Vec<Suspended>,
     /// What the gate ended it with.
     pub(super) error: Option<Error>,
     /// What it gives out instead of running anything, and the calls that stay pending.
@@ -118,6 +121,7 @@ impl ToolRun {
             gave_out: None,
             is_timed: false,
             results: Vec::new(),
+            suspended: Vec::new(),
             error: None,
             played: None,
             over: false,
@@ -183,6 +187,10 @@ impl ToolRun {
                 self.places.give_back();
                 Poll::Ready(Some(self.give_out(at, &call, result)))
             }
+            Poll::Ready(Some(Said::Suspended { at, call, suspension })) => {
+                self.places.give_back();
+                Poll::Ready(Some(self.suspend(at, &call, *suspension)))
+            }
             Poll::Pending => Poll::Pending,
             // One that is allowed and has not begun waits for a slot.
             Poll::Ready(None) if self.asking.is_some() || !self.allowed.is_empty() => Poll::Pending,
@@ -200,7 +208,7 @@ impl ToolRun {
             self.give_up_slot()?;
             return Ok(None);
         };
-        if self.limit.as_ref().is_some_and(|limit| limit.left == 0) {
+        if !first.continues && self.limit.as_ref().is_some_and(|limit| limit.left == 0) {
             let Some(candidate) = self.allowed.pop_front() else { return Ok(None) };
             return Ok(self.beyond_limit(candidate.at, &candidate.call));
         }
@@ -237,7 +245,7 @@ impl ToolRun {
             Ok(running) => {
                 let running = running.holding(slot);
                 let started = running.started();
-                if let Some(limit) = &mut self.limit {
+                if let Some(limit) = self.limit.as_mut().filter(|_| !candidate.continues) {
                     limit.left = limit.left.saturating_sub(1);
                 }
                 self.is_timed |= is_timed;

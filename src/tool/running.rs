@@ -16,7 +16,7 @@ use crate::item::{Content, ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, reason};
 use crate::tool::context::Record;
 use crate::tool::timer::Timer;
-use crate::tool::{ToolContext, ToolOutput, Update, Updates};
+use crate::tool::{Suspension, ToolContext, ToolOutput, Update, Updates};
 
 /// One call while it runs: any progress, then its end.
 pub(super) struct Running {
@@ -34,6 +34,7 @@ pub(super) struct Running {
 pub(super) enum Said {
     Event(ToolEvent),
     Ended { at: usize, call: ToolCall, result: ToolResult },
+    Suspended { at: usize, call: ToolCall, suspension: Box<Suspension> },
 }
 
 impl Running {
@@ -47,7 +48,7 @@ impl Running {
         limit: Option<TimeLimit>,
         context: ToolContext,
     ) -> Result<Self, ToolResult> {
-        let Candidate { at, call, tool } = candidate;
+        let Candidate { at, call, tool, continues: _ } = candidate;
         let record = context.record();
         let handler = tool.handler();
         let called = catch_panic(|| handler.call(call.arguments_or_empty(), context));
@@ -124,6 +125,11 @@ impl Running {
                 return Poll::Ready(Some(Said::Event(event)));
             }
             Ok(Poll::Ready(Some(Update::Output(output)))) => output.into_kind(),
+            Ok(Poll::Ready(Some(Update::Suspended(suspension)))) => {
+                self.drop_updates();
+                let (at, call) = (self.at, self.call.clone());
+                return Poll::Ready(Some(Said::Suspended { at, call, suspension }));
+            }
             Ok(Poll::Ready(None)) => {
                 (ResultKind::Error, "Error: the tool ended without a result.".into())
             }

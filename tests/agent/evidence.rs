@@ -304,7 +304,7 @@ async fn what_was_checked_is_known_behind_a_compaction() {
 
     let proven = [changes(), checks("test", 0), full(), "done".into()];
     let outcome = forgetful(proven.into()).run("go").outcome().await;
-    assert!(outcome.new_items().iter().all(|item| item.as_tool_result().is_none()));
+    assert!(outcome.history.iter().all(|item| item.as_tool_result().is_none()));
     assert_eq!((outcome.reason, outcome.evidence.len()), (Reason::Completed, 1));
     assert_eq!(outcome.proof.as_deref(), Some(&Evidence::of_command("test", 0)));
 

@@ -14,6 +14,7 @@
 //! | `retries` | which turns are asked for again by the agent itself |
 //! | `large_turns` | a turn has no more bytes than its limit, whatever the provider |
 //! | `nesting` | how deep sub-agents run inside one another |
+//! | `suspended` | calls of sub-agents that wait suspend the run, and continue with it |
 //! | `time` | the time that a run and a tool may take |
 //! | `defaults` | the table of defaults in the guide |
 //! | `pools` | what a tree of agents shares: tokens, and a limit on concurrency |
@@ -49,5 +50,6 @@ mod run_data;
 mod structured_output;
 #[path = "../support/mod.rs"]
 mod support;
+mod suspended;
 mod time;
 mod trace;

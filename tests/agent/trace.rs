@@ -315,7 +315,7 @@ async fn resumed(same_trace: bool) -> Vec<TraceEvent> {
     let history = handle.history();
     let trace = if same_trace { first } else { agent.trace().continuing(&history) };
     let verdicts: Vec<_> = history
-        .unanswered_calls()
+        .pending_calls()
         .into_iter()
         .map(|call| (call, turnstream::tool::Verdict::Approve))
         .collect();

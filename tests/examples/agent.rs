@@ -306,7 +306,8 @@ fn with_json_the_outcome_has_the_call_that_waits() {
     assert_eq!((error, outcome.reason), (None, Reason::Pending));
     let [call] = outcome.pending.as_slice() else { panic!("{:?}", outcome.pending) };
     assert_eq!(call.name, "write_file");
-    assert_eq!(events.iter().find_map(Event::approval), Some(call));
+    let asked = events.iter().find_map(Event::approval_requested);
+    assert_eq!(asked.as_ref(), Some(call));
     assert!(!temp.0.join("notes.txt").exists());
 }
 

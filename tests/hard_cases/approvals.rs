@@ -6,7 +6,7 @@ use futures::future::ready;
 use serde_json::json;
 use turnstream::agent::hook::{self, BeforeTool};
 use turnstream::event::Reason;
-use turnstream::item::{ItemKind, ResultKind, ToolCall};
+use turnstream::item::{ItemKind, PendingCall, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
@@ -107,7 +107,7 @@ async fn h26_a_resumed_call_is_judged_again_by_schema_and_rules() {
     let (handle, outcome) = (run.handle(), run.outcome().await);
     let history = handle.history();
     let approved = |arguments: &str| {
-        let call = ToolCall { arguments: arguments.into(), ..outcome.pending[0].clone() };
+        let call = PendingCall { arguments: arguments.into(), ..outcome.pending[0].clone() };
         [(call, Verdict::Approve)]
     };
     // Other arguments than those that were shown.
@@ -184,7 +184,7 @@ async fn h27_an_external_call_ends_the_run_as_pending_behind_its_siblings() {
     let pending: Vec<_> = outcome.pending.iter().map(|call| &*call.call_id).collect();
     assert_eq!(pending, ["c1"]);
     assert_eq!(answers(outcome.new_items()), [("c2", ResultKind::Ok, "fine".to_owned())]);
-    assert_eq!(history.unanswered_calls(), outcome.pending);
+    assert_eq!(history.pending_calls(), outcome.pending);
     assert_eq!((model.requests().len(), counter.began()), (1, 1));
 }
 
@@ -201,9 +201,9 @@ async fn h27_an_interactive_run_does_not_wait_for_somebody_outside() {
 async fn h27_a_resume_takes_exactly_the_calls_that_wait() {
     let (agent, model, outcome, history, _) = with_external().await;
     let waits = outcome.pending[0].clone();
-    let answered = |call: &ToolCall| (call.clone(), Verdict::Output(ToolOutput::ok("Oslo")));
-    let extra = ToolCall { call_id: "c9".into(), ..waits.clone() };
-    let done = calls(&history)[1].clone();
+    let answered = |call: &PendingCall| (call.clone(), Verdict::Output(ToolOutput::ok("Oslo")));
+    let extra = PendingCall { call_id: "c9".into(), ..waits.clone() };
+    let done = PendingCall::from(calls(&history)[1]);
     for verdicts in [
         vec![],
         vec![answered(&extra)],

@@ -96,7 +96,7 @@ async fn h18_the_repaired_arguments_are_approved_and_a_resume_repairs_again() {
     let asked = events.iter().find_map(Event::approval).unwrap();
     assert_eq!(asked.arguments, r#"{"n":1}"#);
     let pending = &ending(&events).pending;
-    assert_eq!(pending, std::slice::from_ref(asked));
+    assert_eq!(pending[..], [asked.into()]);
 
     let otherwise = || hook::repair(|_, _| Some("{}".to_owned()));
     let hooks: [(Box<dyn Hook>, ResultKind); 2] =

@@ -341,7 +341,7 @@ async fn h60_whoever_knows_that_it_may_run_again_resumes_it_under_the_same_key()
     let keys = Arc::default();
     let agent = agent(Scripted::new([call("c"), "good".into()])).with_tools([hanging(&keys)]);
     let history = crashed(&agent).await;
-    let verdicts = history.unanswered_calls().into_iter().map(|call| (call, Verdict::Approve));
+    let verdicts = history.pending_calls().into_iter().map(|call| (call, Verdict::Approve));
     let told = told(agent.resume(history, verdicts).unwrap()).await;
     told.check(Reason::Completed, 1);
     assert_eq!(told.results(), ["applied"]);

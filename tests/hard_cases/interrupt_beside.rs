@@ -212,7 +212,7 @@ async fn h11_a_verdict_counts_until_the_last_sibling_has_ended() {
             assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2]);
         } else {
             check(&outcome, Reason::Pending, 1);
-            assert_eq!(outcome.pending, [asked.approval().unwrap().clone()]);
+            assert_eq!(outcome.pending, [asked.approval_requested().unwrap()]);
             refused(handle.approve(asked.approval().unwrap()));
         }
         assert_eq!(counter.began(), usize::from(in_time));

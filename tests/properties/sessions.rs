@@ -125,7 +125,7 @@ proptest! {
             };
             match mark {
                 0 => entries.push(Entry::Resumed),
-                1 => entries.push(Entry::Pending { calls: vec![call(1)] }),
+                1 => entries.push(Entry::Pending { calls: vec![call(1).into()] }),
                 _ => {}
             }
             entries

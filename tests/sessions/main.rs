@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `session` | when entries are written, what is read back, and what survives a crash |
 //! | `stores` | the contract of every store, and the failures that the durable ones survive |
+//! | `suspended` | sub-agents that wait for a verdict, whose process is killed meanwhile |
 //! | `growth` | a stored session grows in proportion to its content |
 
 mod growth;
@@ -11,3 +12,4 @@ mod session;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;
+mod suspended;

@@ -241,7 +241,7 @@ fn a_result_that_was_appended_answers_its_call() {
     let (why, items) = (AppendedWhy::Input, vec![Item::tool_result(result("a", "1"))]);
     journal.observe(&Event::Appended { why, id: "i".into(), items });
     let pending = journal.outcome(Reason::Pending, None);
-    assert_eq!(pending.pending, [call("b", "{}")]);
+    assert_eq!(pending.pending, [call("b", "{}").into()]);
     assert_eq!(proofs(&pending), ["1"]);
 }
 
@@ -250,7 +250,7 @@ fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
     let events = [calls(&["a", "b", "c"], 1), vec![asked("b", r#"{"dry":true}"#)]].concat();
     let journal = fold(&empty(), &[events, vec![started("a"), output("a", "1")]].concat());
     let outcome = journal.outcome(Reason::Pending, None);
-    assert_eq!(outcome.pending, [call("b", r#"{"dry":true}"#), call("c", "{}")]);
+    assert_eq!(outcome.pending, [call("b", r#"{"dry":true}"#).into(), call("c", "{}").into()]);
     assert!(journal.outcome(Reason::Stopped, None).pending.is_empty());
 
     // The end changes nothing: they wait, and what settles the history answers them.

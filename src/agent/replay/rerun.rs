@@ -13,7 +13,7 @@ use crate::agent::replay::playing::Playing;
 use crate::agent::replay::recording::{Recording, is_step};
 use crate::agent::replay::{Moment, Watch};
 use crate::agent::run::Begin;
-use crate::agent::{Agent, Input, Parts, Run, State};
+use crate::agent::{Agent, Input, Parts, Run, State, Verdicts};
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event};
 use crate::item::History;
@@ -87,7 +87,7 @@ impl Rerun {
         let begin = Begin {
             history: recording.history().clone(),
             input: Input(input),
-            resuming: recording.0.resuming.then(Arc::default),
+            resuming: recording.0.resuming.then(Verdicts::default),
         };
         let run = Run::new(agent, begin, body);
         Self { recording: recording.clone(), run, playing, steps: 0, over: false }

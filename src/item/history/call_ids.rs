@@ -1,8 +1,9 @@
-//! The ids of calls, beside the entries.
+//! What is known of calls, beside the entries.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::item::history::nested::Nested;
 use crate::item::known_ids::KnownIds;
 
 /// The ids of the calls of a history.
@@ -14,6 +15,7 @@ pub(super) struct CallIds {
     pub(super) known: KnownIds,
     /// Those without a result; empty where they were not asked for.
     pub(super) open: HashSet<String>,
+    pub(super) nested: Nested,
 }
 
 /// Call ids that were rewritten away, newest first.

@@ -4,6 +4,7 @@ mod call_ids;
 mod encoded;
 mod items;
 mod law;
+mod nested;
 mod stored;
 
 use std::collections::HashSet;
@@ -17,6 +18,7 @@ pub use items::Items;
 use self::call_ids::CallIds;
 use self::encoded::Encoded;
 use self::law::{Law, Seen};
+use self::nested::Nested;
 
 use crate::env::Ids;
 use crate::item::{Item, ItemKind, ToolCall, settle};
@@ -99,7 +101,7 @@ impl History {
     /// The same entries under a new id, so that what follows is told apart from the original's.
     pub fn fork(&self, ids: &(impl Ids + ?Sized)) -> Self {
         let encoded = Arc::new(self.encoded.fork());
-        Self { id: ids.draw().into(), encoded, ..self.clone() }
+        Self { encoded, ..self.clone() }.renamed(ids.draw().into())
     }
 
     /// How many entries there are.
@@ -130,8 +132,12 @@ impl History {
 
     fn append(&mut self, item: Item, seen: &mut Seen) {
         let law = self.law_with(&item, seen);
-        if let ItemKind::ToolCall(call) = &item.kind {
-            self.ids_mut().known.insert(&call.call_id);
+        match &item.kind {
+            ItemKind::ToolCall(call) => self.ids_mut().known.insert(&call.call_id),
+            ItemKind::ToolResult(result) if !item.tombstone => {
+                self.forget_nested(&result.call_id);
+            }
+            _ => {}
         }
         let len = self.len() + 1;
         let turns = self.completed_turns() + usize::from(item.turn.is_some());
@@ -198,9 +204,11 @@ impl History {
             self.tip.clone_from(&node.parent);
         }
         self.forget_open();
+        let nested = self.ids.nested.clone();
         *self = self.truncated(from);
         self.extend(items);
         self.extend(behind);
+        self.restore_nested(nested);
     }
 
     /// Whether an entry with this call id is here, or ever was.
@@ -274,6 +282,7 @@ impl History {
         let Some(node) = self.tip.take() else { return };
         if let ItemKind::ToolCall(call) = &node.item.kind {
             self.retire(call.call_id.clone());
+            self.forget_nested(&call.call_id);
         }
         self.tip.clone_from(&node.parent);
         self.forget_open();
@@ -294,21 +303,25 @@ impl Extend<Item> for History {
     }
 }
 
-/// Equal entries in the same order under the same id; what was rewritten away does not count.
+/// Equal entries in the same order under the same id, and equal histories of suspended sub-agents;
+/// what was rewritten away does not count.
 impl PartialEq for History {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
             && self.len() == other.len()
             && self.newest_first().eq(other.newest_first())
+            && self.ids.nested == other.ids.nested
     }
 }
 
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("History")
-            .field("id", &self.id)
-            .field("items", &self.iter().collect::<Vec<_>>())
-            .finish_non_exhaustive()
+        let mut shown = f.debug_struct("History");
+        shown.field("id", &self.id).field("items", &self.iter().collect::<Vec<_>>());
+        if self.ids.nested != Nested::default() {
+            shown.field("nested", &self.ids.nested);
+        }
+        shown.finish_non_exhaustive()
     }
 }
 

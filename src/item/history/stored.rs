@@ -1,5 +1,6 @@
 //! A history as it is stored.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -13,6 +14,8 @@ struct Written<'a> {
     items: Vec<&'a Item>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     retired_call_ids: Vec<&'a str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    nested: BTreeMap<&'a str, &'a History>,
 }
 
 #[derive(Deserialize)]
@@ -22,6 +25,8 @@ struct Read {
     items: Vec<Item>,
     #[serde(default)]
     retired_call_ids: Vec<String>,
+    #[serde(default)]
+    nested: BTreeMap<String, History>,
 }
 
 impl Serialize for History {
@@ -30,6 +35,7 @@ impl Serialize for History {
             id: &self.id,
             items: self.iter().collect(),
             retired_call_ids: self.ids.retired().collect(),
+            nested: self.ids.nested.iter().collect(),
         }
         .serialize(serializer)
     }
@@ -41,6 +47,9 @@ impl<'de> Deserialize<'de> for History {
         let mut history = Self::from_items(read.id, read.items);
         for call_id in read.retired_call_ids.into_iter().rev() {
             history.retire(call_id);
+        }
+        for (call_id, nested) in read.nested {
+            history.set_nested(&call_id, nested);
         }
         Ok(history)
     }

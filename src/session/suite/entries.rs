@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::event::RewrittenWhy;
 use crate::item::{
-    Item, Json, Mark, Part, ProviderData, Report, ResultKind, SideEffect, StopReason, ToolCall,
-    ToolResult, TurnInfo,
+    History, Item, Json, Mark, Part, PendingCall, ProviderData, Report, ResultKind, SideEffect,
+    StopReason, ToolCall, ToolResult, TurnInfo,
 };
 use crate::session::Entry;
 use crate::usage::Usage;
@@ -51,9 +51,14 @@ pub fn every_kind() -> Vec<Entry> {
         Item::tool_call("c", "read", "{not json"),
         Item::tool_result(result),
     ];
-    let mut entries: Vec<Entry> = items.iter().cloned().map(Entry::Item).collect();
+    let (first, others) = items.split_at(1);
+    let mut entries: Vec<Entry> = others.iter().cloned().map(Entry::Item).collect();
+    let history = History::from_items("s/d", first.to_vec());
+    entries.push(Entry::Nested { call_id: "d".into(), history });
     entries.push(Entry::Rewritten { why: RewrittenWhy::Compacted, from: 1, to: 3, items });
-    entries.push(Entry::Pending { calls: vec![call("c"), call("d")] });
+    entries.push(Entry::Pending {
+        calls: vec![call("c").into(), PendingCall::from(call("e")).nested_in("d")],
+    });
     entries.push(Entry::Resumed);
     entries
 }

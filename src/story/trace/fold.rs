@@ -96,7 +96,11 @@ impl Fold {
             }
             // A retry opens no turn.
             Event::Turn(TurnEvent::Retrying { .. })
-            | Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
+            | Event::Tool(
+                ToolEvent::Started { .. }
+                | ToolEvent::Progress { .. }
+                | ToolEvent::Suspended { .. },
+            )
             | Event::Unknown => {}
             Event::Turn(_) | Event::Continued { .. } => self.say(elapsed, steps),
             Event::Tool(ToolEvent::Output(result)) => {

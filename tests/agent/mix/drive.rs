@@ -11,7 +11,7 @@ use futures::{Stream, StreamExt};
 use turnstream::agent::replay::Recorder;
 use turnstream::agent::{Parts, Pool, RunHandle, State, body};
 use turnstream::event::AppendedWhy;
-use turnstream::item::ToolCall;
+use turnstream::item::{PendingCall, ToolCall};
 use turnstream::stream::Step;
 use turnstream::task::InTaskExt;
 use turnstream::tool::Verdict;
@@ -35,7 +35,7 @@ pub(crate) struct Mix {
     pub(crate) allowed: HashSet<String>,
     pub(crate) started: HashSet<String>,
     pub(crate) answered: HashMap<String, usize>,
-    pub(crate) verdicts: HashMap<String, (ToolCall, Verdict)>,
+    pub(crate) verdicts: HashMap<String, (PendingCall, Verdict)>,
     /// Who waits for a verdict, by the ids of the calls that lead there.
     pub(crate) asked: Vec<(Vec<String>, String, ToolCall)>,
 }
@@ -116,7 +116,7 @@ async fn runs(seed: u64) -> Vec<String> {
                     .is_err_and(|it| it.to_string().contains("no verdict")) =>
             {
                 mix.forget(&history);
-                history.unanswered_calls()
+                history.pending_calls()
             }
             None => Vec::new(),
         };
@@ -182,7 +182,7 @@ impl Mix {
         }
     }
 
-    fn resumed(&mut self, history: &History, pending: &[ToolCall]) -> Run {
+    fn resumed(&mut self, history: &History, pending: &[PendingCall]) -> Run {
         let mut given: Vec<_> = pending
             .iter()
             .map(|call| {
@@ -210,7 +210,7 @@ impl Mix {
             given.reverse();
         }
         for (call, verdict) in &given {
-            let key = format!("{}/{}", history.id(), call.call_id);
+            let key = key_of(history.id(), call);
             self.verdicts.insert(key, (call.clone(), verdict.clone()));
         }
         let run = match self.dice.roll(3) {
@@ -380,7 +380,7 @@ impl Mix {
         let Some(run) = at(handle, path) else { panic!("no child at {path:?}") };
         if run.decide(call, verdict.clone()).is_ok() {
             assert!(run.approve(call).is_err(), "twice");
-            self.verdicts.insert(key.to_owned(), (call.clone(), verdict));
+            self.verdicts.insert(key.to_owned(), (call.into(), verdict));
         }
     }
 
@@ -402,4 +402,10 @@ fn at(handle: &RunHandle, path: &[String]) -> Option<RunHandle> {
 fn check_error_of(outcome: Option<&Outcome>, error: &Error) {
     let own = outcome.and_then(|outcome| outcome.error.as_ref());
     assert_eq!(own, Some(error), "law 6: the error of a failed run");
+}
+
+/// The idempotency key of a call of the run on the history `id`, or of a sub-agent of it.
+pub(crate) fn key_of(id: &str, call: &PendingCall) -> String {
+    let path = [&[id.to_owned()], &call.path[..], std::slice::from_ref(&call.call_id)].concat();
+    path.join("/")
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 use turnstream::agent::RunHandle;
 use turnstream::event::{Reason, ToolEvent};
-use turnstream::item::ToolCall;
+use turnstream::item::PendingCall;
 use turnstream::tool::Verdict;
 use turnstream::turn::StopReason;
 use turnstream::{Event, Item, Journal, Outcome};
@@ -25,6 +25,10 @@ impl Mix {
             }
             Event::Tool(ToolEvent::Started { call_id, .. }) => {
                 assert!(self.started.insert(key(call_id)), "{call_id} started twice");
+            }
+            // It starts again when its sub-agent continues.
+            Event::Tool(ToolEvent::Suspended { call_id, .. }) => {
+                assert!(self.started.remove(&key(call_id)), "{call_id} did not start");
             }
             Event::Tool(ToolEvent::Output(result)) => {
                 *self.answered.entry(key(&result.call_id)).or_default() += 1;
@@ -94,18 +98,19 @@ impl Mix {
         assert_eq!((&outcome.text, outcome.turns), (&read.text, read.turns));
         assert_eq!(outcome.evidence, read.evidence);
         assert_eq!(outcome.partial, read.partial);
-        let ids = |calls: &[ToolCall]| {
-            let mut ids: Vec<_> = calls.iter().map(|call| call.call_id.clone()).collect();
+        let ids = |calls: &[PendingCall]| {
+            let at = |call: &PendingCall| (call.path.clone(), call.call_id.clone());
+            let mut ids: Vec<_> = calls.iter().map(at).collect();
             ids.sort();
             ids
         };
-        assert_eq!(ids(&outcome.pending), ids(&history.unanswered_calls()), "{:?}", outcome.reason);
+        assert_eq!(ids(&outcome.pending), ids(&history.pending_calls()), "{:?}", outcome.reason);
         assert_eq!(outcome.reason == Reason::Pending, !outcome.pending.is_empty());
         if history.iter().all(|item| !item.interrupted) {
             assert_eq!(history.is_lawful(), outcome.pending.is_empty(), "{:?}", outcome.reason);
         }
         for call in &outcome.pending {
-            let key = format!("{}/{}", history.id(), call.call_id);
+            let key = super::drive::key_of(history.id(), call);
             let is_new = self.verdicts.get(&key).filter(|(judged, _)| judged == call);
             assert!(is_new.is_none(), "{key} has its verdict and is pending");
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use turnstream::event::ToolEvent;
-use turnstream::item::ToolCall;
+use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, Listed, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::{Tool, Verdict};
@@ -104,7 +104,7 @@ async fn go_on(session: &Session, agent: &Agent, polls: &mut usize, told: &mut V
     while session.history().last().and_then(Item::as_text) != Some("The end.") {
         let run = match session.state() {
             SessionState::Pending { calls } => {
-                let verdicts = calls.into_iter().map(|call: ToolCall| (call, Verdict::Approve));
+                let verdicts = calls.into_iter().map(|call: PendingCall| (call, Verdict::Approve));
                 session.resume(agent, verdicts).await
             }
             SessionState::Unfinished { .. } if polls.is_multiple_of(2) => {
@@ -157,7 +157,9 @@ async fn check_dropped(first: usize, second: usize) -> bool {
     let entries = session.entries().await.unwrap();
     let mut items = entries.iter().filter_map(|entry| match entry {
         Entry::Item(item) => Some(item),
-        Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Resumed => None,
+        Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Nested { .. } | Entry::Resumed => {
+            None
+        }
     });
     for told in &told {
         assert!(items.any(|item| item == told), "{wrong}: {told:?} is lost");

@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, FutureExt, pending};
 use tokio::sync::Notify;
 use turnstream::context::{Compaction, compact_with};
 use turnstream::event::ToolEvent;
-use turnstream::item::ToolCall;
+use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store, restore};
 use turnstream::tool::{Tool, Verdict};
@@ -189,7 +189,7 @@ impl World {
                 }
                 SessionState::Idle => break,
                 SessionState::Pending { calls } => {
-                    let verdict = |call: ToolCall| match &*call.name {
+                    let verdict = |call: PendingCall| match &*call.name {
                         "out" => (call, Verdict::output("from elsewhere")),
                         _ => (call, Verdict::Approve),
                     };
@@ -226,7 +226,10 @@ impl World {
         let entries = self.entries().await;
         let mut items = entries.iter().filter_map(|entry| match entry {
             Entry::Item(item) => Some(item),
-            Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Resumed => None,
+            Entry::Rewritten { .. }
+            | Entry::Pending { .. }
+            | Entry::Nested { .. }
+            | Entry::Resumed => None,
         });
         for told in self.told.lock().unwrap().iter() {
             assert!(items.any(|item| item == told), "{deaths:?}: {told:?} was told and is lost");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use turnstream::agent::Pool;
-use turnstream::item::ToolCall;
+use turnstream::item::PendingCall;
 use turnstream::session::{MemoryStore, Session, SessionRun, SessionState, Store, restore};
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Event, Item, Journal, Outcome};
@@ -80,7 +80,7 @@ async fn begin(session: &Session, agent: &Agent, dice: &Dice) -> (SessionRun, bo
         SessionState::Idle => (session.run(agent, "go").await.unwrap(), false),
         SessionState::Unfinished { .. } => (session.resume(agent, []).await.unwrap(), true),
         SessionState::Pending { calls } => {
-            let verdict = |call: ToolCall| {
+            let verdict = |call: PendingCall| {
                 let verdict = match dice.roll(4) {
                     0 => Verdict::deny("no"),
                     1 => Verdict::Output(cast::output(dice)),

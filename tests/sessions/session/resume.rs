@@ -127,12 +127,14 @@ async fn a_result_from_elsewhere_answers_what_was_broken_off() {
     let agent = Agent::new(calls_then("Done.")).with_tools([tool("once", &keys, false)]);
     let other = ToolCall { call_id: "z".into(), ..calls[0].clone() };
     for wrong in [vec![other.clone()], vec![calls[0].clone(), calls[0].clone()]] {
-        let verdicts = wrong.into_iter().map(|call| (call, Verdict::Approve));
+        let verdicts = wrong.into_iter().map(|call| (call.into(), Verdict::Approve));
         let error = session.resume(&agent, verdicts).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     }
-    let verdicts =
-        [(calls[0].clone(), Verdict::output("it is paid")), (calls[1].clone(), Verdict::Approve)];
+    let verdicts = [
+        (calls[0].clone().into(), Verdict::output("it is paid")),
+        (calls[1].clone().into(), Verdict::Approve),
+    ];
     session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
     let kinds = kinds(&session);
     // `again` is no idempotent tool of this agent, so an approval does not run it.

@@ -5,7 +5,7 @@ mod json_lines;
 mod processes;
 mod removal;
 mod salvage;
-mod sample;
+pub(crate) mod sample;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 

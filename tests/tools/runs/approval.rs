@@ -2,7 +2,7 @@
 
 use futures::FutureExt;
 use futures::stream::{FusedStream, StreamExt};
-use turnstream::item::{ResultKind, ToolCall};
+use turnstream::item::ResultKind;
 use turnstream::provider::Reply;
 use turnstream::tool::{Permit, Tool, ToolOutput, ToolRun, Verdict};
 use turnstream::{Step, Toolkit};
@@ -19,7 +19,7 @@ fn kit() -> Toolkit {
 }
 
 fn pending(run: ToolRun) -> Vec<String> {
-    run.finish().unwrap().pending.into_iter().map(|call: ToolCall| call.call_id).collect()
+    run.finish().unwrap().pending.into_iter().map(|call| call.call_id).collect()
 }
 
 #[tokio::test]
@@ -44,8 +44,7 @@ async fn a_call_without_a_verdict_is_left_pending_when_its_siblings_have_ended()
     let answered = tools.finish().unwrap();
     let ids: Vec<_> = answered.pending.iter().map(|call| &*call.call_id).collect();
     assert_eq!(ids, ["ask", "out"]);
-    let open: Vec<_> = answered.history.unanswered_calls();
-    assert_eq!(open, answered.pending);
+    assert_eq!(answered.history.pending_calls(), answered.pending);
 }
 
 #[tokio::test]

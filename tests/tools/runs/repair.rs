@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::StreamExt;
 use serde_json::json;
-use turnstream::item::{ResultKind, ToolCall, ToolResult};
+use turnstream::item::{ResultKind, ToolResult};
 use turnstream::provider::Reply;
 use turnstream::tool::{
     Answered, Permit, Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Updates, Verdict,
@@ -144,7 +144,7 @@ async fn what_is_left_pending_has_the_repaired_arguments_and_a_resume_repairs_ag
     let mut tools = run(&kit, &turn(reply).await).gated(rules.clone());
     shapes(&mut tools).await;
     let Answered { history, pending, .. } = tools.finish().unwrap();
-    assert!(pending.iter().all(|call: &ToolCall| call.arguments == FIVE), "{pending:?}");
+    assert!(pending.iter().all(|call| call.arguments == FIVE), "{pending:?}");
     assert!(history.unanswered_calls().iter().all(|call| call.arguments == "[]"));
 
     rules.book().log.clear();

@@ -1,0 +1,93 @@
+//! The histories of suspended sub-agents, beside the calls that they run as.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::item::history::History;
+use crate::item::{PendingCall, ToolCall};
+
+/// By call id.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Nested(BTreeMap<String, History>);
+
+impl Nested {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &History)> {
+        self.0.iter().map(|(call_id, history)| (&**call_id, history))
+    }
+}
+
+impl History {
+    /// The history of the sub-agent that was suspended as the call `call_id`: a call of its own
+    /// waits for a verdict. Its id is this one's, a slash and the call id.
+    ///
+    /// It goes with this history until the call has its result, and is stored with it as `nested`.
+    /// It is never sent to a model.
+    pub fn nested(&self, call_id: &str) -> Option<&Self> {
+        self.ids.nested.0.get(call_id)
+    }
+
+    /// The calls that wait for a verdict or a result from outside: those of completed turns that no
+    /// result answers. In the place of a call whose sub-agent was suspended, the calls that this one
+    /// waits for.
+    ///
+    /// The arguments are the model's; if a hook has rewritten them,
+    /// [`Outcome::pending`](crate::Outcome::pending) has those that would run.
+    pub fn pending_calls(&self) -> Vec<PendingCall> {
+        let mut pending = Vec::new();
+        for call in self.unanswered_calls() {
+            match self.nested(&call.call_id) {
+                Some(nested) => {
+                    let calls = nested.pending_calls().into_iter();
+                    pending.extend(calls.map(|inner| inner.nested_in(&call.call_id)));
+                }
+                None => pending.push(call.into()),
+            }
+        }
+        pending
+    }
+
+    /// Keeps the history of the sub-agent that was suspended as an open call. Does nothing if no
+    /// such call is open.
+    pub(crate) fn set_nested(&mut self, call_id: &str, nested: Self) {
+        let is_it = |call: &ToolCall| call.call_id == call_id;
+        if !self.unanswered_calls().iter().any(is_it) {
+            return;
+        }
+        let nested = nested.renamed(format!("{}/{call_id}", self.id).into());
+        self.ids_mut().nested.0.insert(call_id.to_owned(), nested);
+    }
+
+    /// The calls that a suspended sub-agent runs as.
+    pub(crate) fn suspended_calls(&self) -> impl Iterator<Item = &str> {
+        self.ids.nested.iter().map(|(call_id, _)| call_id)
+    }
+
+    /// Drops the history of the sub-agent that was suspended as a call.
+    pub(super) fn forget_nested(&mut self, call_id: &str) {
+        if self.ids.nested.0.contains_key(call_id) {
+            self.ids_mut().nested.0.remove(call_id);
+        }
+    }
+
+    /// Puts back those of these histories whose calls are still open.
+    pub(super) fn restore_nested(&mut self, nested: Nested) {
+        if nested.0.is_empty() {
+            return;
+        }
+        let open = self.unanswered_calls();
+        let is_open = |call_id: &str| open.iter().any(|call| call.call_id == call_id);
+        let nested = nested.0.into_iter().filter(|(call_id, _)| is_open(call_id)).collect();
+        self.ids_mut().nested = Nested(nested);
+    }
+
+    /// The same under another id, which the ids of nested histories begin with.
+    pub(super) fn renamed(mut self, id: Arc<str>) -> Self {
+        if !self.ids.nested.0.is_empty() {
+            for (call_id, history) in &mut self.ids_mut().nested.0 {
+                *history = history.clone().renamed(format!("{id}/{call_id}").into());
+            }
+        }
+        self.id = id;
+        self
+    }
+}

@@ -1,0 +1,81 @@
+//! A call that waits, and where it waits.
+
+use serde::{Deserialize, Serialize};
+
+use crate::item::ToolCall;
+
+/// A call that waits for a verdict, or for a result from outside: one of the run's own, or one of a
+/// sub-agent.
+///
+/// ```
+/// use turnstream::item::{PendingCall, ToolCall};
+///
+/// let call = ToolCall { call_id: "c2".into(), name: "delete".into(), arguments: "{}".into() };
+/// let own = PendingCall::from(call);
+/// assert!(own.path.is_empty());
+/// // The same call, made by the sub-agent that runs as the call `c1`.
+/// let nested = own.nested_in("c1");
+/// assert_eq!(
+///     serde_json::to_string(&nested)?,
+///     r#"{"path":["c1"],"call_id":"c2","name":"delete","arguments":"{}"}"#
+/// );
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingCall {
+    /// The calls that the sub-agents run as, from the outermost to the one that made this call. Empty
+    /// for a call of the run itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
+    /// The call's id, unique in the history of the agent that made it.
+    pub call_id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments that would run, as JSON text.
+    pub arguments: String,
+}
+
+impl PendingCall {
+    /// The call without its path.
+    pub fn call(&self) -> ToolCall {
+        let Self { path: _, call_id, name, arguments } = self.clone();
+        ToolCall { call_id, name, arguments }
+    }
+
+    /// The same call, seen from the agent whose call `parent` runs the sub-agent.
+    pub fn nested_in(mut self, parent: &str) -> Self {
+        self.path.insert(0, parent.to_owned());
+        self
+    }
+
+    /// The run's own call that waits with it: the outermost of the path, or the call itself.
+    pub fn own_call_id(&self) -> &str {
+        self.path.first().unwrap_or(&self.call_id)
+    }
+
+    /// The call of the run's own that its sub-agent runs as, and the same call seen from there. `None`
+    /// if it is a call of the run itself.
+    pub(crate) fn split(&self) -> Option<(&str, Self)> {
+        let (parent, path) = self.path.split_first()?;
+        Some((parent, Self { path: path.to_vec(), ..self.clone() }))
+    }
+}
+
+impl From<ToolCall> for PendingCall {
+    fn from(call: ToolCall) -> Self {
+        let ToolCall { call_id, name, arguments } = call;
+        Self { path: Vec::new(), call_id, name, arguments }
+    }
+}
+
+impl From<&ToolCall> for PendingCall {
+    fn from(call: &ToolCall) -> Self {
+        call.clone().into()
+    }
+}
+
+impl From<&Self> for PendingCall {
+    fn from(call: &Self) -> Self {
+        call.clone()
+    }
+}

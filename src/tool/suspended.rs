@@ -1,0 +1,80 @@
+//! Calls whose sub-agent was suspended, and how they continue.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::event::ToolEvent;
+use crate::item::{History, PendingCall, ToolCall};
+use crate::tool::begin::Candidate;
+use crate::tool::{Tool, ToolRun};
+
+/// Why a call ends without a result: calls of its sub-agent wait for a verdict. Only sub-agents
+/// make one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suspension {
+    pub(crate) pending: Vec<PendingCall>,
+    pub(crate) nested: History,
+}
+
+/// A call that stays open since its sub-agent was suspended.
+#[derive(Debug)]
+pub(super) struct Suspended {
+    /// Its place among the calls of the turn.
+    pub(super) at: usize,
+    call_id: String,
+    suspension: Suspension,
+}
+
+impl Suspended {
+    pub(super) fn new(at: usize, call_id: &str, suspension: Suspension) -> Self {
+        Self { at, call_id: call_id.to_owned(), suspension }
+    }
+
+    /// The calls that it waits for.
+    pub(super) fn pending(&self) -> impl Iterator<Item = PendingCall> {
+        let calls = self.suspension.pending.iter().cloned();
+        calls.map(|call| call.nested_in(&self.call_id))
+    }
+
+    /// Keeps what its sub-agent did beside the call.
+    pub(super) fn write(self, history: &mut History) {
+        history.set_nested(&self.call_id, self.suspension.nested);
+    }
+}
+
+impl ToolRun {
+    /// The call as a candidate, if it continues a sub-agent that was suspended: neither rules nor
+    /// limits are asked about it again.
+    pub(super) fn continued(&self, at: usize, call: &ToolCall) -> Option<Candidate> {
+        if !self.resumed || self.refusal.is_some() {
+            return None;
+        }
+        self.history.nested(&call.call_id)?;
+        let tool = self.kit.get(&call.name)?.clone();
+        Some(Candidate { at, call: call.clone(), tool, continues: true })
+    }
+
+    /// Leaves a call open.
+    pub(super) fn suspend(&mut self, at: usize, call: &ToolCall, it: Suspension) -> ToolEvent {
+        let event = ToolEvent::Suspended {
+            call_id: call.call_id.clone(),
+            name: call.name.clone(),
+            pending: it.pending.clone(),
+            nested: Box::new(it.nested.clone()),
+        };
+        self.suspended.push(Suspended::new(at, &call.call_id, it));
+        event
+    }
+}
+
+impl Tool {
+    /// The agent that its calls run, if it was made of one.
+    pub(crate) fn agent<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.agent.clone()?.downcast().ok()
+    }
+
+    /// Names the agent that its calls run.
+    pub(crate) fn with_agent(self, agent: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { agent: Some(agent), ..self }
+    }
+}

@@ -1,0 +1,472 @@
+//! Calls of sub-agents that wait for a verdict: the run is suspended with them, and continues.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use turnstream::agent::{Budget, hook};
+use turnstream::event::{Reason, ToolEvent};
+use turnstream::item::{PendingCall, ResultKind};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, Verdict};
+use turnstream::{Agent, ErrorKind, Event, History, Item, Journal, Outcome, Run};
+
+use crate::support::runs::{answers, ending, kinds, pull, rest};
+use crate::support::tools::{constant, spec};
+
+/// The idempotency keys of the calls that ran, in order.
+#[derive(Clone, Default)]
+struct Ran(Arc<Mutex<Vec<String>>>);
+
+impl Ran {
+    fn keys(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// A tool that notes its key.
+    fn tool(&self, name: &'static str) -> Tool {
+        let ran = self.clone();
+        let run = move |_, cx: turnstream::tool::ToolContext| {
+            ran.0.lock().unwrap().push(cx.idempotency_key().to_owned());
+            cx.changed(name);
+            async move { format!("{name} ran") }
+        };
+        Tool::raw(spec(name), run).unwrap()
+    }
+}
+
+/// A model that makes these calls, and then answers with their results.
+fn calling(calls: &'static [(&'static str, &'static str)]) -> Scripted {
+    Scripted::function(move |request, _| {
+        let results = request.history.iter().filter_map(Item::as_tool_result);
+        let texts: Vec<String> = results.map(|result| result.content.text()).collect();
+        match texts.is_empty() {
+            false => Reply::text(&texts.join(", ")),
+            true => calls.iter().fold(Reply::new(), |reply, (id, name)| {
+                reply.call_raw(id, name, r#"{"prompt":"go"}"#)
+            }),
+        }
+    })
+}
+
+/// An agent that wants to delete something, which needs an approval.
+fn cleaner(ran: &Ran) -> Agent {
+    let tools = [ran.tool("look"), ran.tool("delete").needs_approval()];
+    Agent::new(calling(&[("look_1", "look"), ("delete_1", "delete")])).with_tools(tools)
+}
+
+fn sub(name: &str, agent: &Agent) -> Tool {
+    agent.as_tool(name, "").unwrap()
+}
+
+/// An agent whose sub-agent is the cleaner.
+fn boss(ran: &Ran) -> Agent {
+    Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &cleaner(ran))])
+}
+
+/// An agent above the boss.
+fn chief(ran: &Ran) -> Agent {
+    Agent::new(calling(&[("boss_1", "boss")])).with_tools([sub("boss", &boss(ran))])
+}
+
+async fn suspended(agent: &Agent) -> Outcome {
+    let outcome = agent.run_from(History::with_id("h"), "go").outcome().await;
+    assert_eq!(outcome.reason, Reason::Pending, "{outcome:?}");
+    outcome
+}
+
+/// The history as another process reads it.
+fn stored(history: &History) -> History {
+    let read: History = serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap();
+    assert_eq!(&read, history);
+    read
+}
+
+fn approved(pending: &[PendingCall]) -> Vec<(PendingCall, Verdict)> {
+    pending.iter().map(|call| (call.clone(), Verdict::Approve)).collect()
+}
+
+fn pending(path: &[&str], call_id: &str, name: &str) -> PendingCall {
+    let path = path.iter().map(|id| (*id).to_owned()).collect();
+    let arguments = r#"{"prompt":"go"}"#.to_owned();
+    PendingCall { path, call_id: call_id.into(), name: name.into(), arguments }
+}
+
+#[tokio::test]
+async fn a_call_of_a_sub_agent_that_waits_suspends_the_run_with_the_path_to_it() {
+    let ran = Ran::default();
+    let outcome = suspended(&boss(&ran)).await;
+    let waits = pending(&["sub_1"], "delete_1", "delete");
+    assert_eq!(outcome.pending, std::slice::from_ref(&waits));
+    let json = serde_json::to_value(&outcome.pending).unwrap();
+    assert_eq!(json[0]["path"], json!(["sub_1"]));
+    assert_eq!(outcome.history.pending_calls(), [waits]);
+    assert_eq!(ran.keys(), ["h/sub_1/look_1"], "its sibling ran");
+    let nested = outcome.history.nested("sub_1").expect("what the sub-agent did");
+    assert_eq!(nested.id(), "h/sub_1");
+    assert_eq!(kinds(nested), [ResultKind::Ok]);
+    assert!(!outcome.history.is_lawful(), "the call of the sub-agent is open");
+    let json = serde_json::to_value(&outcome.history).unwrap();
+    assert_eq!(json["nested"]["sub_1"]["id"], "h/sub_1");
+}
+
+#[tokio::test]
+async fn own_pending_calls_have_no_path_in_json() {
+    let outcome = suspended(&cleaner(&Ran::default())).await;
+    let json = serde_json::to_string(&outcome.pending).unwrap();
+    let expected = r#"[{"call_id":"delete_1","name":"delete","arguments":"{\"prompt\":\"go\"}"}]"#;
+    assert_eq!(json, expected);
+    let json = serde_json::to_value(&outcome.history).unwrap();
+    assert!(json.get("nested").is_none());
+}
+
+#[tokio::test]
+async fn an_approved_call_of_a_sub_agent_runs_once_in_another_process() {
+    for levels in [1, 2] {
+        let agent = |ran: &Ran| if levels == 1 { boss(ran) } else { chief(ran) };
+        let outcome = suspended(&agent(&Ran::default())).await;
+        let (history, ran) = (stored(&outcome.history), Ran::default());
+        let resumed = agent(&ran).resume(history.clone(), approved(&outcome.pending)).unwrap();
+        let journal = Journal::new(history);
+        let mut events = Vec::new();
+        let end = {
+            let mut run = resumed;
+            while let Some(event) = run.next().await {
+                events.push(event.unwrap());
+                journal.observe(events.last().unwrap());
+                assert_eq!(run.history(), journal.history(), "{levels} levels");
+            }
+            ending(&events).clone()
+        };
+        assert_eq!(end.reason, Reason::Completed);
+        assert_eq!(end.text, "look ran, delete ran", "the sub-agent knows what it saw before");
+        let path = if levels == 1 { "h/sub_1" } else { "h/boss_1/sub_1" };
+        assert_eq!(ran.keys(), [format!("{path}/delete_1")], "only this, under its old key");
+        assert!(end.history.is_lawful());
+        let json = serde_json::to_value(&end.history).unwrap();
+        assert!(json.get("nested").is_none(), "the result is there");
+    }
+}
+
+#[tokio::test]
+async fn a_denied_call_of_a_sub_agent_is_answered_and_the_sub_agent_continues() {
+    let ran = Ran::default();
+    let outcome = suspended(&chief(&ran)).await;
+    assert_eq!(outcome.pending, [pending(&["boss_1", "sub_1"], "delete_1", "delete")]);
+    let verdicts = [(outcome.pending[0].clone(), Verdict::deny("keep it"))];
+    let resumed = chief(&ran).resume(stored(&outcome.history), verdicts).unwrap();
+    let end = resumed.outcome().await;
+    assert_eq!(end.reason, Reason::Completed);
+    assert_eq!(end.text, "look ran, Denied: keep it");
+    assert_eq!(ran.keys().len(), 1);
+}
+
+/// Two cleaners, a slow tool and a call of its own that waits.
+fn busy(ran: &Ran) -> Agent {
+    let slow = Tool::raw(spec("slow"), |_, _| async {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        "slow ran"
+    });
+    let calls = &[("a", "clean"), ("own", "delete"), ("b", "clean"), ("c", "slow")];
+    let delete = ran.tool("delete").needs_approval();
+    Agent::new(calling(calls)).with_tools([sub("clean", &cleaner(ran)), delete, slow.unwrap()])
+}
+
+#[tokio::test(start_paused = true)]
+async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue() {
+    let ran = Ran::default();
+    let outcome = suspended(&busy(&ran)).await;
+    let waits = [
+        pending(&["a"], "delete_1", "delete"),
+        pending(&[], "own", "delete"),
+        pending(&["b"], "delete_1", "delete"),
+    ];
+    assert_eq!(outcome.pending, waits, "in the order of the calls");
+    assert_eq!(answers(&outcome.history), [("c", ResultKind::Ok, "slow ran".to_owned())]);
+    let ran = Ran::default();
+    let mut verdicts = approved(&waits);
+    verdicts[2].1 = Verdict::deny("one is enough");
+    let resumed = busy(&ran).resume(stored(&outcome.history), verdicts).unwrap();
+    let end = resumed.outcome().await;
+    assert_eq!(end.reason, Reason::Completed, "{end:?}");
+    let mut keys = ran.keys();
+    keys.sort();
+    assert_eq!(keys, ["h/a/delete_1", "h/own"]);
+    let texts: Vec<_> = answers(&end.history).into_iter().map(|(id, _, text)| (id, text)).collect();
+    let text = |id: &str| &texts.iter().find(|(it, _)| *it == id).unwrap().1;
+    assert_eq!(text("a"), "look ran, delete ran");
+    assert_eq!(text("b"), "look ran, Denied: one is enough");
+}
+
+#[tokio::test]
+async fn a_sub_agent_may_be_suspended_again() {
+    let ran = Ran::default();
+    let twice = Scripted::function(|request, _| {
+        match request.history.iter().filter_map(Item::as_tool_result).count() {
+            n @ 0..=1 => Reply::new().call_raw(&format!("d{n}"), "delete", "{}"),
+            _ => Reply::text("both are gone"),
+        }
+    });
+    let child = Agent::new(twice).with_tools([ran.tool("delete").needs_approval()]);
+    let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
+    let mut outcome = suspended(&agent).await;
+    for (at, expected) in ["d0", "d1"].into_iter().enumerate() {
+        assert_eq!((outcome.reason, &*outcome.pending[0].call_id), (Reason::Pending, expected));
+        assert_eq!(ran.keys().len(), at);
+        let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+        outcome = resumed.outcome().await;
+    }
+    assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "both are gone"));
+    assert_eq!(ran.keys(), ["h/sub_1/d0", "h/sub_1/d1"]);
+    let result = outcome.history.iter().find_map(Item::as_tool_result).unwrap();
+    let report = result.report.as_ref().expect("the record of all of its parts");
+    assert_eq!(report.side_effects.len(), 2, "{report:?}");
+}
+
+#[tokio::test]
+async fn a_run_on_the_history_of_a_suspended_one_answers_the_call_as_interrupted() {
+    let ran = Ran::default();
+    let outcome = suspended(&boss(&ran)).await;
+    let end = boss(&ran).run_from(stored(&outcome.history), "never mind").outcome().await;
+    assert_eq!(kinds(&end.history), [ResultKind::Interrupted]);
+    assert!(end.history.nested("sub_1").is_none(), "{:?}", end.history);
+    assert_eq!(ran.keys().len(), 1, "nothing more ran");
+}
+
+#[tokio::test]
+async fn what_cannot_be_resumed_is_refused_before_anything_runs() {
+    let ran = Ran::default();
+    let outcome = suspended(&chief(&ran)).await;
+    let (history, call) = (stored(&outcome.history), outcome.pending[0].clone());
+    let before = ran.keys();
+    let (yes, no) = (Verdict::Approve, Verdict::deny("no"));
+    let other = |path: &[&str], call_id| pending(path, call_id, "delete");
+    let agent = chief(&ran);
+    for verdicts in [
+        vec![],
+        vec![(call.clone(), yes.clone()), (call.clone(), no.clone())],
+        vec![(call.clone(), yes.clone()), (other(&["boss_1", "sub_1"], "x"), no.clone())],
+        vec![(call.clone(), yes.clone()), (other(&["boss_1", "sub_2"], "delete_1"), no.clone())],
+        vec![(call.clone(), yes.clone()), (other(&["x"], "delete_1"), no.clone())],
+        vec![(call.clone(), yes.clone()), (pending(&[], "boss_1", "boss"), no.clone())],
+        vec![(other(&["boss_1"], "delete_1"), yes.clone())],
+        vec![(other(&[], "delete_1"), yes.clone())],
+        vec![(PendingCall { arguments: "{}".into(), ..call.clone() }, yes.clone())],
+    ] {
+        let error = agent.resume(history.clone(), verdicts.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{verdicts:?}");
+    }
+    let answers = || Scripted::new(["never asked"]);
+    let bare = |name: &str, agent: &Agent| Agent::new(answers()).with_tools([sub(name, agent)]);
+    let no_delete = bare("boss", &bare("clean", &Agent::new(answers())));
+    for (agent, what) in [
+        (Agent::new(answers()), "there is no tool `boss`"),
+        (Agent::new(answers()).with_tools([constant("boss", "I am not")]), "is not an agent"),
+        (bare("boss", &Agent::new(answers())), "there is no tool `clean`"),
+        (no_delete, "there is no tool `delete`"),
+    ] {
+        let error = agent.resume(history.clone(), approved(&outcome.pending)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+        assert!(error.message().contains(what), "{error}");
+    }
+    assert_eq!(ran.keys(), before);
+}
+
+#[tokio::test]
+async fn a_call_of_a_sub_agent_is_approved_between_two_pulls_by_its_path() {
+    let ran = Ran::default();
+    let mut run = chief(&ran).run_from(History::with_id("h"), "go");
+    let mut asked = 0;
+    while let Some(event) = run.next().await {
+        let event = event.unwrap();
+        if let Some(call) = event.approval_requested() {
+            asked += 1;
+            assert_eq!(call, pending(&["boss_1", "sub_1"], "delete_1", "delete"));
+            let short = PendingCall { path: vec!["boss_1".into()], ..call.clone() };
+            assert!(run.approve(short).is_err(), "the boss has no such call");
+            assert!(run.approve(call.call()).is_err(), "nor has the chief");
+            run.approve(call.clone()).unwrap();
+            assert!(run.deny(call, "too late").is_err(), "it has its verdict");
+        }
+        if let Some(outcome) = event.finished() {
+            assert_eq!(outcome.reason, Reason::Completed, "{outcome:?}");
+        }
+    }
+    assert_eq!((asked, ran.keys().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn neither_rules_nor_limits_are_asked_again_about_the_call_of_a_suspended_sub_agent() {
+    let ran = Ran::default();
+    let outcome = suspended(&boss(&ran)).await;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let deny = hook::before_tool(move |_, call| {
+        log.lock().unwrap().push(call.call_id.clone());
+        async { turnstream::agent::hook::BeforeTool::Deny("not again".into()) }
+    });
+    let agent = boss(&ran).with_hook(deny).with_budget(Budget::new().tool_calls(0));
+    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    let end = resumed.outcome().await;
+    assert!(asked.lock().unwrap().is_empty());
+    assert_eq!(answers(&end.history)[0].2, "look ran, delete ran", "{end:?}");
+}
+
+/// Drops a resumed run after each of its events, resumes what is left, and counts what ran.
+#[tokio::test]
+async fn a_resumed_run_that_is_dropped_anywhere_continues_with_what_its_sub_agent_has_done() {
+    let outcome = suspended(&boss(&Ran::default())).await;
+    let resumed = |ran: &Ran, history: &History| -> Run {
+        let verdicts = approved(&history.pending_calls());
+        boss(ran).resume(stored(history), verdicts).unwrap()
+    };
+    let all = rest(&mut resumed(&Ran::default(), &outcome.history)).await.len();
+    for at in 0..all {
+        let ran = Ran::default();
+        let mut run = resumed(&ran, &outcome.history);
+        for _ in 0..at {
+            run.next().await.unwrap().unwrap();
+        }
+        let left = run.history();
+        drop(run);
+        let has_result = left.nested("sub_1").is_some_and(|nested| kinds(nested).len() == 2);
+        let was_answered = left.unanswered_calls().is_empty();
+        if !was_answered {
+            assert_eq!(left.pending_calls().len(), usize::from(!has_result), "after {at} events");
+            let end = resumed(&ran, &left).outcome().await;
+            assert_eq!(end.reason, Reason::Completed, "after {at} events: {end:?}");
+        }
+        let runs = if has_result || was_answered { 1 } else { ran.keys().len() };
+        assert_eq!(ran.keys().len(), runs, "after {at} events");
+        assert!(!ran.keys().is_empty() && ran.keys().iter().all(|key| key == "h/sub_1/delete_1"));
+    }
+}
+
+#[tokio::test]
+async fn the_events_of_a_suspended_run_are_its_history_also_when_they_were_written_and_read() {
+    let ran = Ran::default();
+    let mut run = chief(&ran).run_from(History::with_id("h"), "go");
+    let journal = Journal::new(History::with_id("h"));
+    let mut told = Vec::new();
+    while let Some(event) = run.next().await {
+        let line = serde_json::to_string(&event.unwrap()).unwrap();
+        let event: Event = serde_json::from_str(&line).unwrap();
+        journal.observe(&event);
+        assert_eq!(journal.history(), run.history());
+        if let Event::Tool(ToolEvent::Suspended { call_id, pending, nested, .. }) = &event {
+            assert_eq!((&**call_id, nested.id()), ("boss_1", "h/boss_1"));
+            told.extend(pending.clone());
+            assert!(line.starts_with(r#"{"type":"tool_suspended","call_id":"boss_1","#));
+        }
+    }
+    assert_eq!(told, [pending(&["sub_1"], "delete_1", "delete")]);
+}
+
+#[tokio::test]
+async fn a_fork_of_a_suspended_run_has_keys_of_its_own() {
+    let ran = Ran::default();
+    let outcome = suspended(&chief(&ran)).await;
+    let forked = outcome.history.fork(&turnstream::env::CountingIds::new("f"));
+    let nested = forked.nested("boss_1").unwrap();
+    assert_eq!(nested.id(), format!("{}/boss_1", forked.id()));
+    assert_eq!(nested.nested("sub_1").unwrap().id(), format!("{}/boss_1/sub_1", forked.id()));
+}
+
+#[tokio::test]
+async fn what_a_suspended_sub_agent_did_is_not_sent() {
+    let ran = Ran::default();
+    let outcome = suspended(&boss(&ran)).await;
+    let request = turnstream::Request::new(stored(&outcome.history));
+    let bodies = [
+        turnstream::provider::anthropic::encode(&request, "m").unwrap(),
+        turnstream::provider::openai_chat::encode(
+            &request,
+            "m",
+            &turnstream::provider::openai_chat::Dialect::default(),
+        )
+        .unwrap(),
+        turnstream::provider::openai_responses::encode(&request, "m").unwrap(),
+        turnstream::provider::gemini::encode(&request, "m").unwrap(),
+    ];
+    for body in bodies {
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.contains("sub_1") || body.contains("clean"), "{body}");
+        assert!(!body.contains("delete") && !body.contains("nested"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn without_an_agent_above_it_a_sub_agent_that_waits_ends_with_an_error_result() {
+    let ran = Ran::default();
+    let kit = turnstream::Toolkit::new([sub("clean", &cleaner(&ran))]);
+    let model = calling(&[("sub_1", "clean")]);
+    let history = History::from_items("h", [Item::user("go")]);
+    let request = turnstream::Request::new(history.clone()).with_tools(kit.specs());
+    let turn = turnstream::TurnEvents::into_turn(turnstream::provider::Provider::stream_turn(
+        &model, request,
+    ));
+    let turn = Arc::new(turn.await.unwrap());
+    let mut tools = kit.run(&history, &turn);
+    while tools.next().await.is_some() {}
+    let answered = tools.finish().unwrap();
+    assert_eq!(kinds(&answered.history), [ResultKind::Error]);
+    assert!(answered.pending.is_empty());
+}
+
+/// An interactive run that only its outcome is awaited of.
+fn interactive(agent: &Agent) -> Run {
+    agent.clone().interactive().run_from(History::with_id("h"), "go")
+}
+
+#[tokio::test]
+async fn an_interactive_run_that_nothing_can_answer_is_suspended() {
+    let ran = Ran::default();
+    let outcome = interactive(&cleaner(&ran)).outcome().await;
+    assert_eq!((outcome.reason, outcome.pending.len()), (Reason::Pending, 1));
+    // The same for an interactive sub-agent, whose handle its parent keeps.
+    let child = cleaner(&ran).interactive();
+    let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
+    let outcome = agent.run_from(History::with_id("h"), "go").outcome().await;
+    assert_eq!((outcome.reason, outcome.pending.len()), (Reason::Pending, 1));
+}
+
+#[tokio::test]
+async fn an_interactive_run_waits_while_there_is_a_handle_and_ends_when_the_last_is_dropped() {
+    let ran = Ran::default();
+    let child = cleaner(&ran).interactive();
+    let parent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
+    for agent in [cleaner(&ran), parent] {
+        let run = interactive(&agent);
+        let (handle, other) = (run.handle(), run.handle());
+        let mut outcome = Box::pin(run.outcome());
+        for _ in 0..3 {
+            assert!((&mut outcome).now_or_never().is_none(), "it waits");
+        }
+        let nested = handle.nested("sub_1");
+        drop(handle);
+        assert!((&mut outcome).now_or_never().is_none(), "another handle is left");
+        drop(other);
+        if nested.is_some() {
+            assert!((&mut outcome).now_or_never().is_none(), "one of the sub-agent is left");
+            drop(nested);
+        }
+        // It is woken: nothing polls it but this.
+        let outcome = tokio::time::timeout(Duration::from_secs(5), outcome).await.unwrap();
+        assert_eq!(outcome.reason, Reason::Pending);
+    }
+}
+
+#[tokio::test]
+async fn an_interactive_run_that_is_polled_as_a_stream_waits_for_its_owner() {
+    let ran = Ran::default();
+    let child = cleaner(&ran).interactive();
+    let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
+    let mut run = interactive(&agent);
+    let events = pull(&mut run);
+    assert!(events.iter().all(|event| event.finished().is_none()), "it waits");
+    let asked = events.iter().find_map(Event::approval_requested).unwrap();
+    run.approve(asked).unwrap();
+    assert_eq!(ending(&rest(&mut run).await).reason, Reason::Completed);
+    assert_eq!(ran.keys().len(), 2);
+}

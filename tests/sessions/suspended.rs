@@ -1,0 +1,227 @@
+//! Sub-agents that wait for a verdict, in sessions whose process is killed meanwhile. The test
+//! binary starts itself again.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::{env, fs};
+
+use turnstream::event::Reason;
+use turnstream::item::{PendingCall, ResultKind};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Session, SessionState, Store};
+use turnstream::tool::{Tool, Verdict};
+use turnstream::{Agent, ErrorKind, Item};
+
+use crate::stores::sample::Folder;
+use crate::support::tools::spec;
+
+const ROLE: &str = "TURNSTREAM_SUSPENDED_ROLE";
+const PLACE: &str = "TURNSTREAM_SUSPENDED_PLACE";
+
+/// The keys of the calls that ran in any process, a line each.
+fn ran(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join("ran")).unwrap_or_default();
+    let mut keys: Vec<String> = text.lines().map(str::to_owned).collect();
+    keys.sort();
+    keys
+}
+
+fn tool(folder: &Path, name: &str) -> Tool {
+    let file = folder.join("ran");
+    let run = move |_, cx: turnstream::tool::ToolContext| {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&file).unwrap();
+        writeln!(file, "{}", cx.idempotency_key()).unwrap();
+        async { "done" }
+    };
+    Tool::raw(spec(name), run).unwrap()
+}
+
+/// An agent that makes these calls, and then is done.
+fn calling(calls: &'static [(&'static str, &'static str)], tools: Vec<Tool>) -> Agent {
+    let model = Scripted::function(move |request, _| {
+        match request.history.iter().any(|item| item.as_tool_result().is_some()) {
+            true => Reply::text("all done"),
+            false => calls.iter().fold(Reply::new(), |reply, (id, name)| {
+                reply.call_raw(id, name, r#"{"prompt":"go"}"#)
+            }),
+        }
+    });
+    Agent::new(model).with_tools(tools)
+}
+
+/// An agent with a sub-agent that waits, one whose sub-agent waits, and siblings of all of them.
+fn agent(folder: &Path) -> Agent {
+    let own = || vec![tool(folder, "look"), tool(folder, "delete").needs_approval()];
+    let cleaner = || calling(&[("look_1", "look"), ("delete_1", "delete")], own());
+    let clean = |agent: &Agent, name| agent.as_tool(name, "").unwrap();
+    let manager = calling(
+        &[("sub_1", "clean"), ("look_2", "look")],
+        vec![clean(&cleaner(), "clean"), tool(folder, "look")],
+    );
+    let mut tools = own();
+    tools.extend([clean(&cleaner(), "clean"), clean(&manager, "manage")]);
+    calling(&[("a", "clean"), ("b", "delete"), ("c", "manage"), ("d", "look")], tools)
+}
+
+/// The paths to the calls that wait.
+const WAIT: [&str; 3] = ["a/delete_1", "b", "c/sub_1/delete_1"];
+/// The keys of those that need no approval.
+const FREE: [&str; 4] = ["s/a/look_1", "s/c/look_2", "s/c/sub_1/look_1", "s/d"];
+
+fn paths(calls: &[PendingCall]) -> Vec<String> {
+    let path = |call: &PendingCall| {
+        [&call.path[..], std::slice::from_ref(&call.call_id)].concat().join("/")
+    };
+    calls.iter().map(path).collect()
+}
+
+async fn suspend(store: impl Store + 'static, folder: &Path) {
+    let session = Session::open(store, "s").await.unwrap();
+    let outcome = session.run(&agent(folder), "go").await.unwrap().outcome().await.unwrap();
+    assert_eq!(
+        (outcome.reason, paths(&outcome.pending)),
+        (Reason::Pending, WAIT.map(String::from).to_vec())
+    );
+}
+
+async fn resume(store: impl Store + 'static, folder: &Path) {
+    let session = Session::open(store, "s").await.unwrap();
+    let SessionState::Pending { calls } = session.state() else { panic!("{:?}", session.state()) };
+    assert_eq!(paths(&calls), WAIT);
+    assert_eq!(ran(folder), FREE, "nothing has run that waits");
+    let verdict = |call: PendingCall| match call.path.len() {
+        1 => (call, Verdict::deny("not this one")),
+        _ => (call, Verdict::Approve),
+    };
+    // A verdict that is missing is refused, and changes nothing.
+    let error = session.resume(&agent(folder), []).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    let verdicts = calls.into_iter().map(verdict);
+    let outcome = session.resume(&agent(folder), verdicts).await.unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "all done"), "{outcome:?}");
+}
+
+/// What is left when all is done, whoever looks.
+async fn look(store: impl Store + 'static, folder: &Path) {
+    let mut keys: Vec<&str> = FREE.to_vec();
+    keys.extend(["s/b", "s/c/sub_1/delete_1"]);
+    keys.sort_unstable();
+    assert_eq!(ran(folder), keys, "each ran once, under its old key");
+    let session = Session::open(store, "s").await.unwrap();
+    assert_eq!(session.state(), SessionState::Idle);
+    assert!(session.history().is_lawful());
+    assert!(["a", "b", "c", "d"].iter().all(|id| session.history().nested(id).is_none()));
+    let kinds: Vec<_> =
+        session.history().iter().filter_map(|item| Some(item.as_tool_result()?.kind)).collect();
+    assert_eq!(kinds, [ResultKind::Ok; 4]);
+    let entries = session.entries().await.unwrap();
+    let nested = entries.iter().filter_map(|entry| match entry {
+        Entry::Nested { call_id, history } => Some((&**call_id, history.id())),
+        Entry::Item(_) | Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Resumed => None,
+    });
+    let mut nested: Vec<_> = nested.collect();
+    nested.sort_unstable();
+    assert_eq!(nested, [("a", "s/a"), ("c", "s/c")]);
+    assert!(session.resume(&agent(folder), []).await.is_err(), "nothing is left");
+}
+
+#[tokio::test]
+async fn a_suspended_sub_agent_continues_when_its_session_is_opened_again() {
+    let (store, folder) = (Arc::new(MemoryStore::new()), Folder::new());
+    suspend(MemoryStore::clone(&store), folder.path()).await;
+    resume(MemoryStore::clone(&store), folder.path()).await;
+    look(MemoryStore::clone(&store), folder.path()).await;
+}
+
+/// Starts a test of this module in a process of its own, with a role.
+fn again(test: &str, role: &str, folder: &Path) -> Child {
+    let (_, module) = module_path!().split_once("::").expect("a module of the binary");
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args([&*format!("{module}::{test}"), "--exact", "--nocapture"])
+        .env(ROLE, role)
+        .env(PLACE, folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+async fn check_killed<S: Store + 'static>(test: &str, open: impl Fn(PathBuf) -> S) {
+    if let (Ok(role), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
+        let folder = PathBuf::from(folder);
+        match &*role {
+            "suspend" => suspend(open(folder.clone()), &folder).await,
+            _ => resume(open(folder.clone()), &folder).await,
+        }
+        eprintln!("DONE");
+        // It is killed here.
+        return std::future::pending().await;
+    }
+    let folder = Folder::new();
+    for role in ["suspend", "resume"] {
+        let mut child = again(test, role, folder.path());
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut told = Vec::new();
+        let done = lines.map_while(Result::ok).any(|line| {
+            told.push(line);
+            told.last().is_some_and(|line| line == "DONE")
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(done, "{role}: {}", told.join("\n"));
+    }
+    look(open(folder.path().to_owned()), folder.path()).await;
+}
+
+#[tokio::test]
+async fn a_suspended_sub_agent_in_json_lines_outlives_its_process_and_its_call_runs_once() {
+    let test = "a_suspended_sub_agent_in_json_lines_outlives_its_process_and_its_call_runs_once";
+    check_killed(test, |folder| JsonLinesStore::open(folder.join("store")).unwrap()).await;
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_suspended_sub_agent_in_sqlite_outlives_its_process_and_its_call_runs_once() {
+    let test = "a_suspended_sub_agent_in_sqlite_outlives_its_process_and_its_call_runs_once";
+    let open = |folder: PathBuf| turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
+    check_killed(test, open).await;
+}
+
+/// A crash while a suspended sub-agent continues: its call may have run, so it does not run again.
+#[tokio::test]
+async fn a_sub_agent_that_was_cut_off_while_it_continued_is_answered_as_interrupted() {
+    use futures::StreamExt;
+
+    let (store, folder) = (MemoryStore::new(), Folder::new());
+    suspend(store.clone(), folder.path()).await;
+    for events in 0.. {
+        let copy = Session::open(store.clone(), "s").await.unwrap();
+        let copy = copy.fork(copy.version(), format!("s{events}")).await.unwrap();
+        let SessionState::Pending { calls } = copy.state() else { panic!("{:?}", copy.state()) };
+        let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
+        let mut run = copy.resume(&agent(folder.path()), verdicts).await.unwrap();
+        let mut over = false;
+        for _ in 0..events {
+            over |= run.next().await.is_none();
+        }
+        drop(run);
+        let before = ran(folder.path());
+        let session = Session::open(store.clone(), format!("s{events}")).await.unwrap();
+        match session.state() {
+            SessionState::Pending { .. } => assert_eq!(events, 0, "nothing had begun"),
+            SessionState::Idle | SessionState::Unfinished { .. } => {
+                let run = session.run(&agent(folder.path()), "and?").await.unwrap();
+                let outcome = run.outcome().await.unwrap();
+                assert!(outcome.history.settled().is_lawful());
+                assert!(session.history().iter().all(|item: &Item| !item.interrupted));
+            }
+        }
+        assert_eq!(ran(folder.path()), before, "after {events} events something ran again");
+        if over {
+            return;
+        }
+    }
+}
