@@ -51,12 +51,26 @@ pub enum Reason {
 }
 
 /// Where a run was interrupted.
+///
+/// | the run was | phase |
+/// |---|---|
+/// | before its first request, its input appended or not | `Streaming` |
+/// | waiting for a turn or receiving it, a retry, a retracted attempt and the time until the next attempt included | `Streaming` |
+/// | after a complete turn, none of whose calls has begun: no tool has started, no approval was requested and no result is in | `Streaming` |
+/// | after a complete turn without calls, with whatever is appended then | `Streaming` |
+/// | running the calls of a turn, or waiting for an approval of one | `Tools` |
+/// | after the results, before the next request is begun: a hook, a compaction, input that was steered | `Tools` |
+/// | resuming calls of an earlier run, from its first event on | `Tools` |
+///
+/// [`TurnStarted`](crate::Event::TurnStarted) begins a request. In either phase every call that has no
+/// result gets one before the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// While tools were due or running.
+    /// From the first tool of a turn until the next request.
     Tools,
-    /// Before or while the model spoke. A phase of a later version is read as this.
+    /// Before a turn, during it, and after it until its first tool. A phase of a later version is read
+    /// as this.
     #[serde(other)]
     Streaming,
 }

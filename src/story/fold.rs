@@ -7,7 +7,7 @@ use crate::event::{
     AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Transition,
     Undelivered,
 };
-use crate::item::{History, Item, Json, Report, ToolCall, ToolResult};
+use crate::item::{History, Item, Json, Report, ResultKind, ToolCall, ToolResult};
 use crate::story::batch::{self, Batch, Cut};
 use crate::story::nested::Nested;
 use crate::turn::{PartialTurn, TurnEvent};
@@ -26,6 +26,7 @@ pub(super) struct Fold {
     open: PartialTurn,
     /// The calls of the last completed turn.
     batch: Batch,
+    phase: Phase,
     /// What the results in the history have put on record, also those that were rewritten since.
     evidence: Vec<Json>,
     nested: Nested,
@@ -50,6 +51,7 @@ impl Fold {
             base: history.len(),
             history,
             open: PartialTurn::default(),
+            phase: if batch.is_answered() { Phase::Streaming } else { Phase::Tools },
             batch,
             evidence: Vec::new(),
             nested: Nested::default(),
@@ -63,6 +65,7 @@ impl Fold {
     }
 
     pub(super) fn observe(&mut self, event: &Event) {
+        self.phase = begun_phase(event).unwrap_or(self.phase);
         match event {
             Event::Turn(event) => self.observe_turn(event),
             Event::Tool(ToolEvent::Output(result)) => self.hold(result),
@@ -197,10 +200,7 @@ impl Fold {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        match self.is_answered() {
-            true => Phase::Streaming,
-            false => Phase::Tools,
-        }
+        self.phase
     }
 
     pub(super) fn is_answered(&self) -> bool {
@@ -274,6 +274,29 @@ impl Fold {
             proof: None,
             budget,
         }
+    }
+}
+
+/// The phase that an event begins.
+fn begun_phase(event: &Event) -> Option<Phase> {
+    match event {
+        Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
+            Some(Phase::Tools)
+        }
+        // The end of a run answers calls that never began.
+        Event::Tool(ToolEvent::Output(result)) => {
+            (result.kind != ResultKind::Interrupted).then_some(Phase::Tools)
+        }
+        // A retry opens no turn.
+        Event::Turn(TurnEvent::Retrying { .. })
+        | Event::Tool(ToolEvent::Progress { .. } | ToolEvent::Nested { .. })
+        | Event::Nested { .. }
+        | Event::Appended { .. }
+        | Event::Rewritten { .. }
+        | Event::Continued { .. }
+        | Event::Finished(_)
+        | Event::Unknown => None,
+        Event::TurnStarted { .. } | Event::Turn(_) => Some(Phase::Streaming),
     }
 }
 

@@ -60,7 +60,7 @@ impl Journal {
         self.with(|fold| fold.usage())
     }
 
-    /// Whether the model speaks or tools are due.
+    /// Where an interrupt would find the run; see [`Phase`].
     pub fn phase(&self) -> Phase {
         self.with(|fold| fold.phase())
     }

@@ -99,7 +99,7 @@ async fn h02_a_call_that_had_not_started_never_does_and_is_answered() {
     until(&mut run, |event| event.turn_complete().is_some()).await;
     run.interrupt();
     let outcome = run.outcome().await;
-    check(&outcome, TOOLS, 1);
+    check(&outcome, STREAMING, 1);
     assert_eq!((counter.began(), model.requests().len()), (0, 1));
     let asked = outcome.new_items().iter().find(|item| item.as_tool_call().is_some()).unwrap();
     assert!(!asked.interrupted, "its turn is complete");
@@ -202,6 +202,28 @@ async fn h03_what_an_unfinished_tool_has_put_on_record_is_kept() {
         assert_eq!(report.side_effects, [SideEffect::changed("notes")]);
         assert_eq!((outcome.evidence.len(), &results[1].report), (1, &None));
     }
+}
+
+#[tokio::test]
+async fn h03_an_interrupt_after_all_results_and_before_the_next_request_is_one_of_tools() {
+    let (agent, model) =
+        scripted([call_of("c1", "t"), "never".into()], vec![fine("t", &Counter::default())]);
+    let mut run = agent.run("go");
+    until(&mut run, |event| event.tool_output().is_some()).await;
+    run.interrupt();
+    let outcome = run.outcome().await;
+    check(&outcome, TOOLS, 1);
+    assert_eq!((kinds(&outcome.new_items), model.requests().len()), (vec![ResultKind::Ok], 1));
+}
+
+#[tokio::test]
+async fn h03_an_interrupt_after_the_next_request_is_begun_is_one_of_streaming() {
+    let (agent, _) =
+        scripted([call_of("c1", "t"), "done".into()], vec![fine("t", &Counter::default())]);
+    let mut run = agent.run("go");
+    until(&mut run, |event| matches!(event, Event::TurnStarted { turn: 2, .. })).await;
+    run.interrupt();
+    check(&run.outcome().await, STREAMING, 2);
 }
 
 // H04: an interrupt before the first poll.

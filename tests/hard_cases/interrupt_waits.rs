@@ -100,10 +100,10 @@ async fn h12_an_interrupt_in_any_hook_ends_at_once() {
         ("transform_context", STREAMING),
         ("prepare", STREAMING),
         ("turn_started", STREAMING),
-        ("assistant_message", TOOLS),
-        ("after_sampling", TOOLS),
-        ("before_tool", TOOLS),
-        ("should_stop", STREAMING),
+        ("assistant_message", STREAMING),
+        ("after_sampling", STREAMING),
+        ("before_tool", STREAMING),
+        ("should_stop", TOOLS),
         ("stop", STREAMING),
     ] {
         let (counter, ran) = (Counter::default(), Counter::default());

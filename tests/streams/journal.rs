@@ -367,3 +367,62 @@ fn the_report_of_a_retry_opens_no_turn_and_counts_for_nothing() {
     assert!(journal.is_answered() && !journal.is_open());
     assert_eq!(journal.history().iter().filter_map(Item::as_tool_result).count(), 2);
 }
+
+#[test]
+fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
+    use Phase::{Streaming, Tools};
+
+    let started_turn = || Event::TurnStarted { turn: 1, model: "m".into(), transition: None };
+    let retracted = || Event::from(TurnEvent::Retracted { why: "broken".into(), usage: usage(1) });
+    let steered = || Event::Appended {
+        why: AppendedWhy::Steer,
+        id: "s".into(),
+        items: vec![Item::user("by the way")],
+    };
+    let compacted = || Event::Rewritten {
+        why: RewrittenWhy::Compacted,
+        from: 0,
+        to: 1,
+        items: vec![Item::user("in short")],
+        usage: usage(0),
+    };
+    let interrupted = |call_id| {
+        let call = call(call_id, "{}");
+        ToolEvent::Output(ToolResult::answering(&call, ResultKind::Interrupted, "no")).into()
+    };
+    let half = calls(&["a"], 1)[..1].to_vec();
+
+    let check = |claim: &str, events: &[&[Event]], expected: Phase| {
+        assert_eq!(fold(&empty(), &events.concat()).phase(), expected, "{claim}");
+    };
+    let turn = [vec![said("go"), started_turn()], calls(&["a", "b"], 1)].concat();
+    let ran = [turn.clone(), vec![started("a"), output("a", "1"), output("b", "2")]].concat();
+    check("nothing has happened", &[], Streaming);
+    check("the input is appended and nothing is asked", &[&[said("go")]], Streaming);
+    check("the request is begun", &[&[said("go"), started_turn()]], Streaming);
+    check("the turn streams", &[&[said("go"), started_turn()], &half], Streaming);
+    check("the turn is complete, its tools have not begun", &[&turn], Streaming);
+    check("a call was interrupted before it began", &[&turn, &[interrupted("a")]], Streaming);
+    check("a call waits for an approval", &[&turn, &[asked("a", "{}")]], Tools);
+    check("a tool runs", &[&turn, &[started("a")]], Tools);
+    check("a call was answered without running", &[&turn, &[output("a", "1")]], Tools);
+    check("all results are in and nothing is sent", &[&ran], Tools);
+    check("something is steered then", &[&ran, &[steered()]], Tools);
+    check("the history is compacted then", &[&ran, &[compacted()]], Tools);
+    check("the next request is begun", &[&ran, &[started_turn()]], Streaming);
+    check("a loop announces no request", &[&ran, &half], Streaming);
+    check("the attempt is retracted", &[&ran, &[started_turn()], &half, &[retracted()]], Streaming);
+    check("a turn without calls, and more input", &[&calls(&[], 1), &[steered()]], Streaming);
+
+    let open = fold(&empty(), &turn).history();
+    check_from(&open, &[], Tools);
+    check_from(&open, &[output("a", "1"), output("b", "2")], Tools);
+    check_from(&open, &[output("a", "1"), output("b", "2"), started_turn()], Streaming);
+    check_from(&fold(&empty(), &ran).history(), &[], Streaming);
+}
+
+/// The phase of a run that begins with a history.
+#[track_caller]
+fn check_from(history: &History, events: &[Event], expected: Phase) {
+    assert_eq!(fold(history, events).phase(), expected, "{events:?}");
+}

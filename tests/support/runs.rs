@@ -3,7 +3,7 @@
 use futures::{FutureExt, Stream, StreamExt};
 use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::event::{Phase, Reason, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
@@ -35,6 +35,19 @@ pub(crate) fn without_retries() -> Limits {
 
 pub(crate) async fn outcome(replies: impl IntoIterator<Item = Reply>, tools: Vec<Tool>) -> Outcome {
     scripted(replies, tools).0.run("go").outcome().await
+}
+
+/// Where an interrupt finds a run that has given these events: with tools if something came of the
+/// calls since the last request was begun. `first` is the phase of a run that has begun neither.
+pub(crate) fn phase_after(events: &[Event], first: Phase) -> Phase {
+    let begun = events.iter().rev().find_map(|event| match event {
+        Event::TurnStarted { .. } => Some(Phase::Streaming),
+        Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
+            Some(Phase::Tools)
+        }
+        event => event.tool_output().map(|_| Phase::Tools),
+    });
+    begun.unwrap_or(first)
 }
 
 /// The outcome, the history, and what the model was asked.

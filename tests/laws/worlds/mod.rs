@@ -25,7 +25,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use turnstream::event::{Reason, Transition};
+use turnstream::event::{Phase, Reason, Transition};
 use turnstream::provider::anthropic;
 use turnstream::{Event, Request};
 
@@ -35,6 +35,7 @@ use self::stage::Stage;
 use self::world::{Disturbance, Fault, How, World};
 
 use crate::support::clock;
+use crate::support::runs::phase_after;
 
 /// By default one script in this number is walked. It shares no factor with the number of last turns
 /// of the longer scripts, so that each of these turns is in the sample.
@@ -203,7 +204,7 @@ async fn interrupted(stage: &Stage, script: &Script, plain: &World<'_>, at: usiz
     let mut world = World::new(stage, script, Disturbance::Interrupt(at));
     world.poll_until(at, plain).await;
     let over = world.events.last().is_some_and(|event| event.finished().is_some());
-    let (phase, cut) = (world.journal.phase(), world.events.len());
+    let (phase, cut) = (phase_after(&world.events, Phase::Streaming), world.events.len());
     let open = world.handle.history().unanswered_calls().len();
     let (sent, ran, wakes) = (world.sent(), world.tools.ran(), world.wakes());
     world.handle.interrupt();

@@ -1,7 +1,7 @@
 //! Worlds in which somebody has a say: who steers, who stops, who allows.
 
 use turnstream::agent::Receipt;
-use turnstream::event::{AppendedWhy, Reason};
+use turnstream::event::{AppendedWhy, Phase, Reason};
 use turnstream::tool::Verdict;
 use turnstream::{Event, Item};
 
@@ -9,6 +9,7 @@ use super::laws;
 use super::script::{Fate, Script};
 use super::stage::{Stage, before};
 use super::world::{Disturbance, World};
+use crate::support::runs::phase_after;
 
 /// Somebody says something behind so many polls, or wants the run to stop.
 pub(crate) async fn talked_into(
@@ -118,12 +119,15 @@ async fn resumed<'a>(
         }
         (Disturbance::Interrupt(at), Some(plain)) => {
             world.poll_until(at, plain).await;
+            let over = world.events.last().is_some_and(|event| event.finished().is_some());
+            let phase = phase_after(&world.events, Phase::Tools);
             world.handle.interrupt();
             while world.poll(None).await {
                 laws::nothing_runs(&world);
                 laws::at_any_instant(&world);
             }
-            laws::one_ending(&mut world).await;
+            let ended = laws::one_ending(&mut world).await.reason;
+            world.check(over || ended == Reason::Interrupted(phase), "an interrupt: the reason");
         }
         _ => {
             while world.poll(None).await {
