@@ -306,6 +306,7 @@ fn in_words(reason: Reason) -> &'static str {
         Reason::Refused => "the model refused to answer",
         Reason::Filtered => "a filter of the provider cut the answer off",
         Reason::Malformed => "the model's answers cannot be used",
+        Reason::Repeating => "the model kept repeating the same calls",
         Reason::Budget => "the budget is spent",
         Reason::Incomplete => "the answer broke off",
         Reason::Pending => "waiting to be allowed",

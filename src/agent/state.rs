@@ -1,17 +1,16 @@
 //! What the agent's loop goes over.
 
 use std::borrow::Cow;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::agent::budget::Tracker;
 use crate::agent::evidence::Standing;
-use crate::agent::{Next, Room, Verdicts, words};
+use crate::agent::{Next, Repeats, Room, Verdicts, words};
 use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
 use crate::item::{History, Item, PendingCall, ResultKind, ToolResult};
 use crate::request::ToolSpec;
 use crate::stream::Step;
-use crate::tool::{Answered, Why};
+use crate::tool::Answered;
 use crate::turn::Turn;
 
 /// The state between two turns: a plain value, replaced whole.
@@ -39,7 +38,7 @@ pub struct State {
     pub retries: u32,
     /// Which of the agent's providers is asked: 0 is the first, the others are its fallbacks.
     pub provider: usize,
-    /// How often in a row the same calls had the same results.
+    /// How many iterations in a row had the same calls and the same results.
     pub repeats: Repeats,
     /// What the run has changed and checked.
     pub standing: Standing,
@@ -73,15 +72,6 @@ pub struct State {
     pub why: Option<String>,
     /// Which budget was spent.
     pub exceeded: Option<Exceeded>,
-}
-
-/// The same calls with the same results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Repeats {
-    /// What they were, as a hash.
-    pub fingerprint: u64,
-    /// How often in a row.
-    pub times: u32,
 }
 
 impl State {
@@ -131,8 +121,12 @@ impl State {
             false if kinds().all(ResultKind::is_models_fault) => self.malformed + 1,
             false => 0,
         };
+        let repeats = match turn {
+            Some(turn) => self.repeats.and(turn, &answered.results, &answered.polls),
+            None => self.repeats,
+        };
         Self {
-            repeats: turn.map_or(self.repeats, |turn| self.repeats.and(turn, &answered.results)),
+            repeats,
             tool_calls: self.tool_calls.saturating_add(u32::try_from(ran).unwrap_or(u32::MAX)),
             limited_calls: answered.limited,
             malformed,
@@ -242,27 +236,6 @@ impl State {
     /// Nothing is counted in a row any more.
     fn anew(self) -> Self {
         Self { recovery_count: 0, cut_calls: 0, asked_again: false, malformed: 0, ..self }
-    }
-}
-
-impl Repeats {
-    /// Counts the calls of one more turn. A turn without calls changes nothing.
-    fn and(self, turn: &Turn, results: &[ToolResult]) -> Self {
-        if results.is_empty() {
-            return self;
-        }
-        let mut hasher = DefaultHasher::new();
-        for call in turn.tool_calls() {
-            // Other words about it make it no other call.
-            let (_, arguments) = Why::split(call.arguments_or_empty());
-            (&call.name, arguments).hash(&mut hasher);
-        }
-        for result in results {
-            (result.kind, result.content.text()).hash(&mut hasher);
-        }
-        let fingerprint = hasher.finish();
-        let times = if fingerprint == self.fingerprint { self.times + 1 } else { 1 };
-        Self { fingerprint, times }
     }
 }
 

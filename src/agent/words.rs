@@ -7,8 +7,8 @@ pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or
 pub(super) const CUT_OFF: &str = "You were cut off. Please continue from where you stopped.";
 
 /// Said when the same calls gave the same results again and again.
-pub(super) const REPEATED: &str = "You have made the same calls several times in a row, and they \
-     gave the same results each time. Try something else, or answer with what you know.";
+pub(super) const REPEATED: &str = "You keep making the same calls, and they give the same results \
+     each time. Try something else, or answer with what you know.";
 
 /// Said before the last turn, which has no tools.
 pub(super) const WRAP_UP: &str = "The limit of this run is reached, and no tool can be called any \

@@ -131,6 +131,7 @@ impl Outcome {
             | Reason::Interrupted(_)
             | Reason::Stopped
             | Reason::StopHookPrevented
+            | Reason::Repeating
             | Reason::Budget
             | Reason::Incomplete
             | Reason::Pending
@@ -171,6 +172,7 @@ impl Outcome {
             Reason::Refused => "the model refused",
             Reason::Filtered => "a content filter cut it off",
             Reason::Malformed => "the model's replies could not be used",
+            Reason::Repeating => "it kept repeating the same calls",
             Reason::Budget => "its budget was spent",
             Reason::Incomplete => "a reply broke off",
             Reason::Pending => "a call waits for somebody outside",
@@ -273,6 +275,7 @@ enum ReasonOnWire {
     Refused,
     Filtered,
     Malformed,
+    Repeating,
     Budget,
     Incomplete,
     Pending,
@@ -315,6 +318,7 @@ same_names!(
     Refused,
     Filtered,
     Malformed,
+    Repeating,
     Budget,
     Incomplete,
     Pending,

@@ -28,8 +28,11 @@ pub enum Reason {
     Refused,
     /// A content filter cut the model off.
     Filtered,
-    /// The model's replies could not be used, or it made the same calls again and again.
+    /// The model's replies could not be used.
     Malformed,
+    /// The model made the same calls again and again, with the same results; see
+    /// [`Limits::repeats_end`](crate::agent::Limits::repeats_end).
+    Repeating,
     /// A budget was spent.
     Budget,
     /// A turn ended without its terminal marker.
@@ -89,6 +92,7 @@ impl Reason {
             Self::Refused => "refused",
             Self::Filtered => "filtered",
             Self::Malformed => "malformed",
+            Self::Repeating => "repeating",
             Self::Budget => "budget",
             Self::Incomplete => "incomplete",
             Self::Pending => "pending",
@@ -123,6 +127,7 @@ impl Reason {
             | Self::ContextWindow
             | Self::Truncated
             | Self::Malformed
+            | Self::Repeating
             | Self::Budget
             | Self::Incomplete
             | Self::Pending

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::item::{History, Item, PendingCall, ToolResult};
-use crate::tool::ToolRun;
+use crate::tool::{Tool, ToolRun};
 
 /// What the calls of a turn came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Answered {
     /// that would run; in the place of a call whose sub-agent was suspended, those that this one waits
     /// for.
     pub pending: Vec<PendingCall>,
+    /// The ids of the results' calls whose tools are [pollable](crate::Tool::pollable).
+    pub polls: Vec<String>,
     /// How many of the results are those of calls beyond the [limit](ToolRun::limited).
     pub limited: usize,
 }
@@ -43,7 +45,8 @@ impl ToolRun {
     /// What the [`Gate`](crate::tool::Gate) ended it with.
     pub fn finish(self) -> Result<Answered, Error> {
         let limited = self.limit.as_ref().map_or(0, |limit| limit.answered);
-        let Self { mut history, turn, resumed, waiting, mut results, error, played, .. } = self;
+        let Self { kit, mut history, turn, resumed, waiting, mut results, error, played, .. } =
+            self;
         let suspended = self.suspended;
         if let Some(error) = error {
             return Err(error);
@@ -73,6 +76,9 @@ impl ToolRun {
         for call in suspended {
             call.write(&mut history);
         }
-        Ok(Answered { history, results, pending, limited })
+        let is_poll = |name: &str| kit.get(name).is_some_and(Tool::is_pollable);
+        let polls = results.iter().filter(|result| is_poll(&result.name));
+        let polls = polls.map(|result| result.call_id.clone()).collect();
+        Ok(Answered { history, results, pending, polls, limited })
     }
 }

@@ -19,6 +19,7 @@ pub(super) struct Settings {
     pub(super) external: bool,
     pub(super) inside: Inside,
     pub(super) rerun: Rerun,
+    pub(super) repeats: Repeats,
 }
 
 /// What a call runs.
@@ -47,6 +48,15 @@ pub(super) enum Rerun {
     #[default]
     Never,
     Allowed,
+}
+
+/// Whether the same call with the same result, again and again, says that a run gets nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Repeats {
+    #[default]
+    Count,
+    /// It is a poll.
+    Expected,
 }
 
 impl Tool {
@@ -132,6 +142,39 @@ impl Tool {
     pub fn idempotent(mut self) -> Self {
         self.settings.rerun = Rerun::Allowed;
         self
+    }
+
+    /// Says that calling it again and again is how it is meant to be used, although it answers the same
+    /// for a long time: it asks after a job that takes a while.
+    ///
+    /// An agent leaves such calls out when it counts turns that [repeat](crate::agent::Repeats), whatever
+    /// they are answered with: the model is not told to try something else, and the run does not end as
+    /// [`Repeating`](crate::event::Reason::Repeating). A turn without other calls is not counted at all, and
+    /// resets nothing: A, a poll, A is counted as A A. Polling is bounded by the cap on requests and by
+    /// [budgets](crate::Agent::with_budget) alone; a poll that waits for a while inside the tool saves both.
+    /// The detector of a [missing termination](crate::agent::detect::MissingTermination) counts such turns
+    /// like any others.
+    ///
+    /// ```
+    /// use turnstream::tool::{Tool, ToolSpec};
+    ///
+    /// let spec = ToolSpec {
+    ///     name: "job_status".into(),
+    ///     description: "Waits for up to a minute, and tells how far the job is".into(),
+    ///     parameters: serde_json::json!({ "type": "object" }),
+    /// };
+    /// let status = Tool::raw(spec, |_args, _cx| async { "still running" })?.pollable();
+    /// assert!(status.is_pollable());
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    pub fn pollable(mut self) -> Self {
+        self.settings.repeats = Repeats::Expected;
+        self
+    }
+
+    /// Whether it may be called again and again.
+    pub fn is_pollable(&self) -> bool {
+        self.settings.repeats == Repeats::Expected
     }
 
     /// Whether a call that was broken off may run again.

@@ -51,6 +51,7 @@ fn all() -> Vec<(Reason, Agent)> {
     });
     let busy = Error::new(ErrorKind::Overloaded, "busy");
     let wants_approval = tool("t").needs_approval();
+    let ends_at_two = Limits { repeats_end: 2, ..Limits::default() };
     vec![
         (Reason::Completed, agent([says("done")])),
         (Reason::Refused, agent([ends(StopReason::Refusal)])),
@@ -58,6 +59,7 @@ fn all() -> Vec<(Reason, Agent)> {
         (Reason::Truncated, agent([ends(StopReason::MaxTokens)])),
         (Reason::ContextWindow, agent([ends(StopReason::ContextWindow)])),
         (Reason::Malformed, agent([says("").stop(StopReason::ToolCalls)])),
+        (Reason::Repeating, agent([call()]).with_limits(ends_at_two)),
         (Reason::MaxTurns, agent([call()]).with_max_turns(2)),
         (Reason::Budget, agent([call()]).with_budget(Budget::new().total_tokens(20))),
         (Reason::Stopped, agent([]).with_hook(hook::should_stop(|_| async { true }))),
@@ -118,7 +120,7 @@ fn every_ending_has_the_history_what_was_added_and_what_it_cost() {
     }
     // The list of the outcome's reasons, in alphabetical order.
     let known = "blocked budget completed context_window filtered hook_error incomplete interrupted \
-                 malformed max_turns pending provider_error refused stop_hook_prevented stopped \
-                 truncated unproven";
+                 malformed max_turns pending provider_error refused repeating stop_hook_prevented \
+                 stopped truncated unproven";
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), known.split(' ').collect::<Vec<_>>());
 }

@@ -11,6 +11,7 @@
 //! | `structured_output` | answers as types: parsing, validation, correction; JSON lines |
 //! | `context`, `compaction` | compaction, token estimates, and injected context |
 //! | `budget`, `money` | limits on spending, and the price of a run |
+//! | `repeating` | a run that goes round in circles ends, and one that polls does not |
 //! | `retries` | which turns are asked for again by the agent itself |
 //! | `large_turns` | a turn has no more bytes than its limit, whatever the provider |
 //! | `nesting` | how deep sub-agents run inside one another |
@@ -44,6 +45,7 @@ mod outcomes;
 mod own_body;
 mod pools;
 mod redaction;
+mod repeating;
 mod replay;
 mod retries;
 mod run_data;

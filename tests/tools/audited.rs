@@ -242,7 +242,7 @@ async fn the_same_call_for_another_reason_is_the_same_call() {
     let agent = Agent::new(model).with_tools([raw(&Given::default())]).audited();
     let limits = turnstream::agent::Limits { repeats_end: 3, ..Default::default() };
     let outcome = agent.with_limits(limits).run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Malformed, 3));
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Repeating, 3));
 }
 
 /// What a wire makes of a request.

@@ -127,7 +127,7 @@ pub(in crate::agent) fn broke_off(error: &Error) -> bool {
 /// Decides when the calls of a turn have run. `state` has their answers.
 pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
     let limits = &facts.limits;
-    let times = state.repeats.times;
+    let times = state.repeats.times();
     let repeated = |every: u32| every > 0 && times > 0 && times.is_multiple_of(every);
     let in_vain = limits.repeats_end > 0 && times >= limits.repeats_end;
     let next = match pending {
@@ -135,7 +135,8 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
         false if facts.too_many_calls.is_some() => {
             Next::Finish(Reason::Budget).or_wrap_up(state, facts)
         }
-        false if state.malformed > limits.corrections || in_vain => Next::Finish(Reason::Malformed),
+        false if state.malformed > limits.corrections => Next::Finish(Reason::Malformed),
+        false if in_vain => Next::Finish(Reason::Repeating),
         false if repeated(limits.repeats_nudge) => Next::Say {
             transition: Transition::NextTurn,
             why: AppendedWhy::Nudge,

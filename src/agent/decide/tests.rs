@@ -1,4 +1,5 @@
 use super::*;
+use crate::agent::Repeats;
 use crate::event::BudgetKind;
 use crate::item::{History, Item, ResultKind, ToolCall, ToolResult};
 use crate::turn::{TurnBuilder, TurnEvent};
@@ -186,14 +187,15 @@ fn behind_the_tools_the_run_goes_on_unless_it_gets_nowhere() {
     assert_eq!(after(State { malformed: 2, ..state() }), next_turn);
     assert_eq!(after(State { malformed: 3, ..state() }), Next::Finish(Reason::Malformed));
     let repeated = |times| {
-        after(State { repeats: crate::agent::Repeats { fingerprint: 1, times }, ..state() })
+        let again = |repeats: Repeats, _| repeats.and_hash(1);
+        after(State { repeats: (0..times).fold(Repeats::default(), again), ..state() })
     };
     let nudge = say(Transition::NextTurn, AppendedWhy::Nudge, words::REPEATED);
     assert_eq!(repeated(3), next_turn);
     assert_eq!(repeated(4), nudge);
     assert_eq!(repeated(5), next_turn);
     assert_eq!(repeated(8), nudge);
-    assert_eq!(repeated(24), Next::Finish(Reason::Malformed));
+    assert_eq!(repeated(24), Next::Finish(Reason::Repeating));
 }
 
 #[test]

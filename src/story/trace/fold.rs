@@ -252,6 +252,7 @@ impl Fold {
             | Reason::Refused
             | Reason::Filtered
             | Reason::Malformed
+            | Reason::Repeating
             | Reason::Budget
             | Reason::Incomplete
             | Reason::ProviderError

@@ -20,6 +20,14 @@ pub(crate) const LIMITS: Limits = Limits {
     max_turn_bytes: turnstream::turn::TurnBuilder::DEFAULT_MAX_BYTES,
 };
 
+/// Numbers with which a script of more turns ends only where it repeats.
+const LONG: Limits = Limits { max_turns: 20, repeats_nudge: 4, repeats_end: 6, ..LIMITS };
+
+/// The limits of the agent that a script is tried with.
+pub(crate) fn limits(script: &Script) -> Limits {
+    if script.0.len() > LIMITS.max_turns as usize { LONG } else { LIMITS }
+}
+
 /// What must come of a script.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Fortune {
@@ -39,7 +47,8 @@ pub(crate) fn foretell(script: &Script) -> Fortune {
     // How often in a row, or at all: bad replies, texts and calls cut off, odd ends, compactions.
     let (mut bad, mut texts, mut cuts, mut odd, mut compacted) = (0, 0, 0, false, false);
     let mut behind_results = false;
-    let mut repeated: (u32, Option<&[Fate]>) = (0, None);
+    let limits = limits(script);
+    let mut rows = Vec::new();
     let mut reason = None;
     for (at, turn) in script.0.iter().enumerate() {
         assert!(reason.is_none(), "there is nothing to foretell behind the end");
@@ -52,14 +61,16 @@ pub(crate) fn foretell(script: &Script) -> Fortune {
                 (texts, cuts, odd) = (0, 0, false);
                 let all_bad = turn.calls.iter().all(|fate| *fate == Fate::Unknown);
                 bad = if all_bad { bad + 1 } else { 0 };
-                let same = repeated.1 == Some(&turn.calls[..]);
-                repeated = (if same { repeated.0 + 1 } else { 1 }, Some(&turn.calls));
-                let nudged = repeated.0.is_multiple_of(LIMITS.repeats_nudge);
+                let counted = counted(turn, &mut rows);
+                let repeated = if counted { repeating_end(&rows) } else { 0 };
+                let nudged = counted && repeated % limits.repeats_nudge as usize == 0;
                 behind_results = !nudged;
                 if turn.calls.contains(&Fate::Asks) {
                     Some(Reason::Pending)
+                } else if bad == 3 {
+                    Some(Reason::Malformed)
                 } else {
-                    (bad == 3 || repeated.0 == LIMITS.repeats_end).then_some(Reason::Malformed)
+                    (repeated >= limits.repeats_end as usize).then_some(Reason::Repeating)
                 }
             }
             (Ending::Stop | Ending::ToolCalls, false) if turn.words => Some(Reason::Completed),
@@ -95,13 +106,36 @@ pub(crate) fn foretell(script: &Script) -> Fortune {
         };
         if vetoed(turn) {
             // Its calls are always answered, and in another way than those that run.
-            repeated = (0, None);
+            counted(turn, &mut rows);
         }
-        if reason.is_none() && at + 1 == LIMITS.max_turns as usize {
+        if reason.is_none() && at + 1 == limits.max_turns as usize {
             reason = Some(Reason::MaxTurns);
         }
     }
     Fortune { reason, results }
+}
+
+/// A turn as another may repeat it: how it ends if that keeps its calls from running, and its calls.
+type Row<'a> = (Option<Ending>, Vec<&'a Fate>);
+
+/// Adds a turn to those that may repeat. One that only polls is none of them.
+fn counted<'a>(turn: &'a Turn, rows: &mut Vec<Row<'a>>) -> bool {
+    let calls: Vec<_> = turn.calls.iter().filter(|fate| **fate != Fate::Polls).collect();
+    let counts = !calls.is_empty();
+    if counts {
+        rows.push((vetoed(turn).then_some(turn.stop), calls));
+    }
+    counts
+}
+
+/// How long the longest end is that is a cycle of up to four, made twice at least.
+fn repeating_end(rows: &[Row<'_>]) -> usize {
+    let repeats = |cycle: usize, end: &[Row<'_>]| {
+        end.len() >= 2 * cycle && end[cycle..] == end[..end.len() - cycle]
+    };
+    let ends = || (0..rows.len()).map(|from| &rows[from..]);
+    let longest = (1..=4).filter_map(|cycle| Some(ends().find(|end| repeats(cycle, end))?.len()));
+    longest.max().unwrap_or(1)
 }
 
 fn vetoed(turn: &Turn) -> bool {
@@ -111,7 +145,7 @@ fn vetoed(turn: &Turn) -> bool {
 /// How a call is answered; not at all if nobody judges it.
 fn result(stop: Ending, fate: Fate) -> Option<ResultKind> {
     Some(match (stop, fate) {
-        (Ending::Stop | Ending::ToolCalls, Fate::Ok | Fate::Late) => ResultKind::Ok,
+        (Ending::Stop | Ending::ToolCalls, Fate::Ok | Fate::Late | Fate::Polls) => ResultKind::Ok,
         (Ending::Stop | Ending::ToolCalls, Fate::Error) => ResultKind::Error,
         (Ending::Stop | Ending::ToolCalls, Fate::Timeout) => ResultKind::Timeout,
         (Ending::Stop | Ending::ToolCalls, Fate::Panic) => ResultKind::Panic,

@@ -8,6 +8,8 @@
 //!   fate, or two calls of every ordered pair of fates.
 //! - **Two turns**: a turn of [`goes_on`] or of [`vetoed`], then a turn of [`any`].
 //! - **Three turns**: two turns of [`goes_on`], then a turn of [`any`].
+//! - **More turns**: cycles of one to four turns, until the run ends for them, and what is nearly
+//!   one, with polls in between. They are tried undisturbed.
 //!
 //! What is left out behind the first turn is what decides nothing there. What comes next depends on
 //! the stop reason, on whether there are words or calls, and, where the calls run, on what became
@@ -51,6 +53,8 @@ pub(crate) enum Fate {
     Unknown,
     /// It needs an approval.
     Asks,
+    /// It may be called again and again.
+    Polls,
 }
 
 /// One turn of a script.
@@ -92,7 +96,7 @@ impl Ending {
 }
 
 impl Fate {
-    /// All but the one that ends a run.
+    /// All but the one that ends a run, and the one that is only told apart where calls repeat.
     pub(crate) const ALL: [Self; 7] = [
         Self::Ok,
         Self::Late,
@@ -114,6 +118,7 @@ impl Fate {
             Self::Denied => "denied",
             Self::Unknown => "unknown",
             Self::Asks => "asks",
+            Self::Polls => "polls",
         }
     }
 }
@@ -225,6 +230,44 @@ pub(crate) fn that_ask() -> Vec<Script> {
             .collect::<Vec<_>>()
     });
     turns.map(|turn| Script(vec![turn])).collect()
+}
+
+/// The scripts that go round in a cycle of one to four turns, to their ends, and with one turn less:
+/// as they are, behind another turn, with another turn instead of the third or the last, with polls in
+/// turns of their own and beside the other calls. So many turns that poll and do nothing else, too.
+pub(crate) fn that_repeat(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
+    const TURNS: usize = 11;
+    let run = |calls: &[Fate]| turn(Ending::ToolCalls, false, calls);
+    let of = |fate: Fate| run(&[fate]);
+    let other = || of(Fate::Panic);
+    let polls = || of(Fate::Polls);
+    let mut rows = vec![vec![polls(); TURNS]];
+    for cycle in 1..=4 {
+        let fates = [Fate::Ok, Fate::Error, Fate::Late, Fate::Denied];
+        let row: Vec<Turn> = (0..TURNS).map(|at| of(fates[at % cycle])).collect();
+        let beside = row.iter().enumerate().map(|(at, turn)| match at % 3 {
+            0 => run(&[turn.calls[0], Fate::Polls]),
+            _ => turn.clone(),
+        });
+        rows.push(beside.collect());
+        rows.push(row.iter().flat_map(|turn| [turn.clone(), polls()]).collect());
+        rows.push([&[other()], &row[..]].concat());
+        for at in [2, 3, 5] {
+            let mut broken = row.clone();
+            broken[at] = other();
+            rows.push(broken);
+        }
+        rows.push(row);
+    }
+    let mut scripts = Vec::new();
+    for row in rows {
+        let prefix = |turns: usize| Script(row[..turns].to_vec());
+        let goes_on = |turns: &usize| wants_more(&prefix(*turns));
+        // No shorter one has the limits of these.
+        let turns = (4..TURNS).take_while(goes_on).last().expect("it goes on at first");
+        scripts.extend([prefix(turns), prefix(turns + 1)]);
+    }
+    scripts
 }
 
 fn grown(scripts: Vec<Script>, by: &[Turn], wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {

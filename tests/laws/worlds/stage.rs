@@ -36,7 +36,7 @@ impl Stage {
     pub(crate) fn agent(&self, script: &Script, what: Disturbance) -> (Agent, Scripted) {
         self.tools.clear();
         let mut replies = script.replies();
-        let mut limits = super::oracle::LIMITS;
+        let mut limits = super::oracle::limits(script);
         let mut fault = None;
         if let Disturbance::Wire(wire) = what {
             fault = Some(wire);
@@ -114,6 +114,7 @@ fn kit(tools: &Arc<Executions>) -> Toolkit {
         }),
         tool(tools, Fate::Denied, async || "never"),
         tool(tools, Fate::Asks, async || "allowed").needs_approval(),
+        tool(tools, Fate::Polls, async || "not yet").pollable(),
     ])
 }
 

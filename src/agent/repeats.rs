@@ -1,0 +1,151 @@
+//! Iterations that only repeat those before them.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::item::{ToolCall, ToolResult};
+use crate::tool::Why;
+use crate::turn::Turn;
+
+/// A longer cycle is not found.
+const LONGEST_CYCLE: usize = 4;
+
+/// How many iterations in a row repeat those before them, with the same calls and the same results.
+///
+/// An iteration is a turn whose calls were answered. Iterations repeat in a cycle of one to four: each
+/// has the calls and the results of the one a cycle before. Calls of [pollable](crate::Tool::pollable)
+/// tools are left out. A turn that has no others, or no calls at all, is not counted and resets
+/// nothing: those before it and after it follow each other. What the model
+/// [gives as its reason](crate::tool::Why) makes no other call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repeats(
+    // `None` before the first iteration. Boxed, since each nested sub-agent has states on the stack.
+    Option<Box<Row>>,
+);
+
+/// The iterations up to the newest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Row {
+    /// The calls and results of the last iterations as hashes, the newest first.
+    last: [Option<u64>; LONGEST_CYCLE],
+    /// For a cycle of one, of two and so on: how many iterations in a row, up to the newest, are equal
+    /// to the one a cycle before.
+    equal: [u32; LONGEST_CYCLE],
+    /// Whether the newest turn is one of them.
+    counts_newest: bool,
+}
+
+impl Repeats {
+    /// How many iterations in a row repeat, up to the newest turn and with those of the first cycle: 1
+    /// if it repeats none, and 0 before the first turn and after one that is not counted.
+    ///
+    /// A cycle counts from when it was completed a second time. Where the letters are iterations,
+    /// A A A counts 3, A B A B counts 4, A B A B A 5, and A B A only 1.
+    pub fn times(&self) -> u32 {
+        let Some(row) = self.0.as_ref().filter(|row| row.counts_newest) else { return 0 };
+        let cycles = (1..).zip(row.equal).filter(|(cycle, equal)| equal >= cycle);
+        cycles.map(|(cycle, equal)| equal.saturating_add(cycle)).max().unwrap_or(1)
+    }
+
+    /// Counts the calls of one more turn. `polls` are the ids of those that are left out.
+    pub(super) fn and(mut self, turn: &Turn, results: &[ToolResult], polls: &[String]) -> Self {
+        let counts = |call_id: &String| !polls.contains(call_id);
+        let calls = || turn.tool_calls().filter(|call: &&ToolCall| counts(&call.call_id));
+        let results = || results.iter().filter(|result| counts(&result.call_id));
+        if results().next().is_none() {
+            if let Some(row) = &mut self.0 {
+                row.counts_newest = false;
+            }
+            return self;
+        }
+        let mut hasher = DefaultHasher::new();
+        for call in calls() {
+            // Other words about it make it no other call.
+            let (_, arguments) = Why::split(call.arguments_or_empty());
+            (&call.name, arguments).hash(&mut hasher);
+        }
+        for result in results() {
+            (result.kind, result.content.text()).hash(&mut hasher);
+        }
+        self.and_hash(hasher.finish())
+    }
+
+    /// Counts one more iteration.
+    pub(super) fn and_hash(self, newest: u64) -> Self {
+        let mut row = self.0.unwrap_or_default();
+        for (equal, before) in row.equal.iter_mut().zip(row.last) {
+            *equal = if before == Some(newest) { equal.saturating_add(1) } else { 0 };
+        }
+        row.last.rotate_right(1);
+        row.last[0] = Some(newest);
+        row.counts_newest = true;
+        Self(Some(row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(iterations: &[u8]) -> u32 {
+        let counted = |repeats: Repeats, it: &u8| repeats.and_hash(u64::from(*it));
+        iterations.iter().fold(Repeats::default(), counted).times()
+    }
+
+    /// The same, told again: the longest end that is two cycles or more, each item of which is that a
+    /// cycle before.
+    fn counted(iterations: &[u8]) -> u32 {
+        let mut most = usize::from(!iterations.is_empty());
+        for cycle in 1..=4 {
+            for from in 0..iterations.len() {
+                let end = &iterations[from..];
+                let repeats = end.iter().skip(cycle).zip(end).all(|(it, before)| it == before);
+                if end.len() >= 2 * cycle && repeats {
+                    most = most.max(end.len());
+                }
+            }
+        }
+        u32::try_from(most).unwrap()
+    }
+
+    #[test]
+    fn iterations_count_from_the_second_time_of_a_cycle_of_up_to_four() {
+        for (iterations, expected) in [
+            ("", 0),
+            ("A", 1),
+            ("AB", 1),
+            ("AA", 2),
+            ("AAA", 3),
+            ("AAAAAAAAA", 9),
+            ("ABA", 1),
+            ("ABAB", 4),
+            ("ABABA", 5),
+            ("ABABC", 1),
+            ("ABABB", 2),
+            ("XABAB", 4),
+            ("ABCAB", 1),
+            ("ABCABC", 6),
+            ("ABCDABC", 1),
+            ("ABCDABCD", 8),
+            ("ABCDABCDA", 9),
+            ("AABAAB", 6),
+            ("ABCDEABCDE", 1),
+        ] {
+            assert_eq!(times(iterations.as_bytes()), expected, "{iterations}");
+        }
+    }
+
+    #[test]
+    fn every_row_of_up_to_ten_iterations_is_counted_as_its_longest_repeating_end() {
+        let mut rows = vec![Vec::new()];
+        for _ in 0..10 {
+            let longer = |row: &Vec<u8>| {
+                let row = row.clone();
+                (0..3).map(move |it| [&row[..], &[it]].concat())
+            };
+            rows = rows.iter().flat_map(longer).collect();
+            for row in &rows {
+                assert_eq!(times(row), counted(row), "{row:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A run that goes round in circles ends, and one that polls does not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::json;
+use turnstream::agent::Limits;
+use turnstream::event::{AppendedWhy, Reason};
+use turnstream::item::ResultKind;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Event, Outcome};
+
+use crate::support::replays;
+use crate::support::runs::{answers, rest};
+use crate::support::tools::spec;
+
+/// A tool that always answers the same.
+fn same(name: &str) -> Tool {
+    Tool::raw(spec(name), |_, _| async { "the same" }).unwrap()
+}
+
+/// A tool that never answers the same twice.
+fn new(name: &str) -> Tool {
+    let n = Arc::new(AtomicU32::new(0));
+    Tool::raw(spec(name), move |_, _| {
+        let n = n.fetch_add(1, Ordering::Relaxed);
+        async move { format!("number {n}") }
+    })
+    .unwrap()
+}
+
+/// An agent whose model calls these tools, one list a turn, again and again.
+fn around(cycle: &'static [&'static [&'static str]], limits: Limits) -> Agent {
+    around_with(cycle, limits, same("poll").pollable())
+}
+
+fn around_with(cycle: &'static [&'static [&'static str]], limits: Limits, poll: Tool) -> Agent {
+    let model = Scripted::function(move |_, n| {
+        let names = cycle[n % cycle.len()];
+        names.iter().fold(Reply::text("Once more."), |reply, name| reply.call(name, json!({})))
+    });
+    Agent::new(model)
+        .with_tools(["a", "b", "c", "d", "e"].map(same).into_iter().chain([new("new"), poll]))
+        .with_limits(limits)
+        .with_recorder(replays::recorder())
+}
+
+/// How a run ends, after how many requests, and after which of them the model was told.
+async fn ends(agent: &Agent) -> (Outcome, Vec<u32>) {
+    let events = rest(&mut agent.run("go")).await;
+    let mut turn = 0;
+    let mut nudges = Vec::new();
+    for event in &events {
+        match event {
+            Event::TurnStarted { turn: begun, .. } => turn = *begun,
+            Event::Appended { why: AppendedWhy::Nudge, .. } => nudges.push(turn),
+            _ => {}
+        }
+    }
+    (events.last().and_then(Event::finished).unwrap().clone(), nudges)
+}
+
+const UNCAPPED: Limits = Limits {
+    max_turns: 60,
+    corrections: 2,
+    continuations: 3,
+    cut_calls: 1,
+    retries: 1,
+    repeats_nudge: 4,
+    repeats_end: 24,
+    max_turn_bytes: 1 << 20,
+    max_depth: 8,
+};
+
+#[track_caller]
+fn check((outcome, told): (Outcome, Vec<u32>), ends: (Reason, u32), nudges: &[u32]) {
+    assert_eq!((outcome.reason, outcome.turns), ends);
+    assert_eq!(told, nudges);
+}
+
+#[tokio::test]
+async fn a_cycle_of_up_to_four_turns_ends_the_run_as_repeating() {
+    let end = (Reason::Repeating, 24);
+    check(ends(&around(&[&["a"]], UNCAPPED)).await, end, &[4, 8, 12, 16, 20]);
+    check(ends(&around(&[&["a"], &["b"]], UNCAPPED)).await, end, &[4, 8, 12, 16, 20]);
+    check(ends(&around(&[&["a", "b"], &["b", "a"]], UNCAPPED)).await, end, &[4, 8, 12, 16, 20]);
+    let three: &[&[&str]] = &[&["a"], &["b"], &["c", "d"]];
+    check(ends(&around(three, UNCAPPED)).await, end, &[8, 12, 16, 20]);
+    let four: &[&[&str]] = &[&["a"], &["a"], &["b"], &["c"]];
+    check(ends(&around(four, UNCAPPED)).await, end, &[8, 12, 16, 20]);
+}
+
+#[tokio::test]
+async fn longer_cycles_and_results_that_differ_are_bounded_by_the_cap_alone() {
+    let end = (Reason::MaxTurns, 60);
+    let five: &[&[&str]] = &[&["a"], &["b"], &["c"], &["d"], &["e"]];
+    check(ends(&around(five, UNCAPPED)).await, end, &[]);
+    check(ends(&around(&[&["new"]], UNCAPPED)).await, end, &[]);
+    check(ends(&around(&[&["a"], &["new"]], UNCAPPED)).await, end, &[]);
+    let never = Limits { repeats_nudge: 0, repeats_end: 0, ..UNCAPPED };
+    check(ends(&around(&[&["a"], &["b"]], never)).await, end, &[]);
+}
+
+#[tokio::test]
+async fn polls_alone_are_no_repetition_and_end_at_the_cap() {
+    let end = (Reason::MaxTurns, 60);
+    check(ends(&around(&[&["poll"]], UNCAPPED)).await, end, &[]);
+    check(ends(&around(&[&["poll", "poll"], &["poll"]], UNCAPPED)).await, end, &[]);
+    check(ends(&around(&[&["poll", "new"]], UNCAPPED)).await, end, &[]);
+    // The same without the declaration.
+    let plain = around_with(&[&["poll"]], UNCAPPED, same("poll"));
+    check(ends(&plain).await, (Reason::Repeating, 24), &[4, 8, 12, 16, 20]);
+}
+
+#[tokio::test]
+async fn polls_between_and_beside_the_same_calls_hide_no_repetition() {
+    let limits = Limits { repeats_end: 6, ..UNCAPPED };
+    let beside: &[&[&str]] = &[&["a", "poll"], &["poll", "a", "poll"], &["a"]];
+    check(ends(&around(beside, limits)).await, (Reason::Repeating, 6), &[4]);
+    // The turn that only polls is not counted, and the model is told once, not once more after it.
+    let between: &[&[&str]] = &[&["a"], &["poll"]];
+    check(ends(&around(between, limits)).await, (Reason::Repeating, 11), &[7]);
+    let cycle: &[&[&str]] = &[&["a"], &["poll"], &["poll"], &["b"]];
+    check(ends(&around(cycle, limits)).await, (Reason::Repeating, 12), &[8]);
+}
+
+#[tokio::test]
+async fn the_outcome_says_that_the_same_calls_were_repeated() {
+    let limits = Limits { repeats_end: 2, ..UNCAPPED };
+    let (outcome, _) = ends(&around(&[&["a"]], limits)).await;
+    assert!(outcome.partial && outcome.error.is_none());
+    let stamp = "[stopped early: it kept repeating the same calls — this result is partial]";
+    assert_eq!(outcome.stamped_text(), format!("Once more.\n\n{stamp}"));
+    let written = serde_json::to_value(&outcome).unwrap();
+    assert_eq!(written["reason"], "repeating");
+    let read: Outcome = serde_json::from_value(written).unwrap();
+    assert_eq!(read, outcome);
+    let error = outcome.into_result().unwrap_err();
+    assert_eq!(error.to_string(), "the run ended early: repeating");
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_repeats_is_a_failed_result_for_its_parent() {
+    let child = around(&[&["a"], &["b"]], UNCAPPED).as_tool("child", "Looks").unwrap();
+    let asks = Reply::new().call("child", json!({ "prompt": "look" }));
+    let parent = Agent::new(Scripted::new([asks, "I give up.".into()])).with_tools([child]);
+    let outcome = parent.with_recorder(replays::recorder()).run("go").outcome().await;
+    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 2));
+    let [(_, kind, text)] = &answers(&outcome.new_items)[..] else { panic!("{outcome:?}") };
+    assert_eq!(*kind, ResultKind::Error);
+    assert!(text.contains("it kept repeating the same calls"), "{text}");
+}
