@@ -289,7 +289,9 @@ fn begun_phase(event: &Event) -> Option<Phase> {
         }
         // A retry opens no turn.
         Event::Turn(TurnEvent::Retrying { .. })
-        | Event::Tool(ToolEvent::Progress { .. } | ToolEvent::Nested { .. })
+        | Event::Tool(
+            ToolEvent::Progress { .. } | ToolEvent::Suspended { .. } | ToolEvent::Nested { .. },
+        )
         | Event::Nested { .. }
         | Event::Appended { .. }
         | Event::Rewritten { .. }

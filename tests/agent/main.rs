@@ -16,6 +16,7 @@
 //! | `large_turns` | a turn has no more bytes than its limit, whatever the provider |
 //! | `nesting` | how deep sub-agents run inside one another |
 //! | `suspended` | calls of sub-agents that wait suspend the run, and continue with it |
+//! | `subagent_results` | what a parent reads of the end of its sub-agent |
 //! | `time` | the time that a run and a tool may take |
 //! | `defaults` | the table of defaults in the guide |
 //! | `pools` | what a tree of agents shares: tokens, and a limit on concurrency |
@@ -50,6 +51,7 @@ mod replay;
 mod retries;
 mod run_data;
 mod structured_output;
+mod subagent_results;
 #[path = "../support/mod.rs"]
 mod support;
 mod suspended;

@@ -147,7 +147,7 @@ async fn a_sub_agent_that_repeats_is_a_failed_result_for_its_parent() {
     let parent = Agent::new(Scripted::new([asks, "I give up.".into()])).with_tools([child]);
     let outcome = parent.with_recorder(replays::recorder()).run("go").outcome().await;
     assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 2));
-    let [(_, kind, text)] = &answers(&outcome.new_items)[..] else { panic!("{outcome:?}") };
+    let [(_, kind, text)] = &answers(outcome.new_items())[..] else { panic!("{outcome:?}") };
     assert_eq!(*kind, ResultKind::Error);
     assert!(text.contains("it kept repeating the same calls"), "{text}");
 }

@@ -8,7 +8,8 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::agent::Budget;
 use turnstream::agent::evidence::RequireEvidence;
-use turnstream::event::{RewrittenWhy, ToolEvent};
+use turnstream::context::{Summarize, Window};
+use turnstream::event::{Reason, RewrittenWhy, ToolEvent};
 use turnstream::item::{Evidence, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::story::trace::{
@@ -389,6 +390,27 @@ async fn what_is_left_of_each_budget_is_counted_down() {
     assert_eq!(budgets(&steps[1])["output_tokens_remaining"], 0);
     let spent = events.last().unwrap().finished().unwrap().cost.unwrap();
     assert_eq!(budgets(&steps[1])["cost_remaining"], 1_000_000 - spent);
+}
+
+#[tokio::test]
+async fn the_cost_at_the_stop_is_that_of_the_outcome_which_knows_who_wrote_a_summary() {
+    let usage = |input_tokens| Usage { input_tokens, ..Usage::default() };
+    let price = |input| Price { input, ..Price::default() };
+    let prices = Prices::new().with("scripted", price(100.0)).with("cheap", price(1.0));
+    let acts = |tokens| calls(json!({ "note": "x".repeat(800) })).usage(usage(tokens));
+    let replies = [acts(10), acts(900), "Done.".into()];
+    let summary = Reply::text("In short.").usage(usage(50));
+    let summarize = Summarize::new(Scripted::new([summary]).with_model("cheap")).keep_turns(1);
+    let agent = self::agent(replies)
+        .with_window(Window::new(1_000))
+        .with_compactor(summarize)
+        .with_budget(Budget::new().money(1.0, prices));
+    let (events, steps) = run(&agent).await;
+    let outcome = events.last().unwrap().finished().unwrap();
+    // The event of a compaction names no model: a trace takes it for one of the run's.
+    let cost = 910 * 100 + 50;
+    assert_eq!((outcome.reason, outcome.cost), (Reason::Completed, Some(cost)));
+    assert_eq!(steps.last().unwrap().budgets.cost_remaining, Some(1_000_000 - cost));
 }
 
 #[tokio::test]

@@ -213,7 +213,7 @@ async fn h03_an_interrupt_after_all_results_and_before_the_next_request_is_one_o
     run.interrupt();
     let outcome = run.outcome().await;
     check(&outcome, TOOLS, 1);
-    assert_eq!((kinds(&outcome.new_items), model.requests().len()), (vec![ResultKind::Ok], 1));
+    assert_eq!((kinds(outcome.new_items()), model.requests().len()), (vec![ResultKind::Ok], 1));
 }
 
 #[tokio::test]

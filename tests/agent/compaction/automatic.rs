@@ -398,3 +398,48 @@ async fn once_asked_it_is_asked_until_the_request_is_a_quarter_below_the_limit()
     assert_eq!(outcome.reason, Reason::Completed);
     assert!((10..=22).contains(&outcome.history.len()), "{}", outcome.history.len());
 }
+
+#[tokio::test]
+async fn a_reactive_compaction_lets_the_next_one_come_at_the_limit_again() {
+    // The first came to nothing, so the next would have to wait until the request has grown.
+    let run = async |overflows: bool| {
+        let times = AtomicUsize::new(0);
+        let (asked, first_fails) = counted(compact_with(move |history: &History| {
+            match times.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(Error::new(ErrorKind::Other, "no")),
+                _ => Ok(Some(Compaction::new(0, history.len(), vec![Item::user("in short")]))),
+            }
+        }));
+        let full = Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
+        let model = Scripted::new(
+            [looks(tokens(800, 10))]
+                .into_iter()
+                .chain(overflows.then_some(full))
+                .chain([looks(tokens(830, 10)), "done".into()]),
+        );
+        let (events, outcome) = told(agent(&model, first_fails).run("go")).await;
+        assert_eq!(outcome.reason, Reason::Completed);
+        (order(&events), asked.load(Ordering::Relaxed))
+    };
+    // At 844 it fails. At 874 it is above the limit, and below what it has to grow to.
+    assert_eq!(run(false).await, ("ttt".to_owned(), 1));
+    assert_eq!(run(true).await, ("ttctct".to_owned(), 3));
+}
+
+#[tokio::test]
+async fn a_summary_that_came_to_nothing_is_paid_for_at_the_price_of_the_agents_model() {
+    let price = |input| Price { input, ..Price::default() };
+    let prices = Prices::new().with("scripted", price(1.0)).with("dear", price(100.0));
+    let model = Scripted::new([looks(tokens(10, 0)), looks(tokens(900, 0)), "done".into()]);
+    let (summarize, _) =
+        summarizer([Reply::text("Ada.").usage(tokens(50, 0)).stop(StopReason::MaxTokens)]);
+    // All requests are sent to another model than the agent's.
+    let dear = hook::prepare(|_, mut request| async move {
+        request.model = Some("dear".to_owned());
+        request
+    });
+    let agent = agent(&model, summarize).with_budget(Budget::new().money(9.0, prices));
+    let (events, outcome) = told(agent.with_hook(dear).run("go")).await;
+    assert_eq!((order(&events).as_str(), outcome.reason), ("tt0t", Reason::Completed));
+    assert_eq!(outcome.cost, Some(910 * 100 + 50));
+}

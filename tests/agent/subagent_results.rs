@@ -1,0 +1,120 @@
+//! What a parent reads of the end of its sub-agent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use turnstream::agent::{Budget, Limits, hook};
+use turnstream::event::Reason;
+use turnstream::item::ResultKind;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::turn::StopReason;
+use turnstream::{Agent, Error, ErrorKind, Event, Usage};
+
+use crate::support::replays;
+use crate::support::runs::rest;
+use crate::support::tools::spec;
+
+/// Runs a parent that calls the agent once: how the child ended, and what its result is.
+async fn result_of(child: Agent) -> (Reason, ResultKind, String) {
+    let tool = child.as_tool("child", "Looks").unwrap();
+    let asks = Reply::new().call("child", json!({ "prompt": "look" }));
+    let parent = Agent::new(Scripted::new([asks, "I see.".into()])).with_tools([tool]);
+    let events = rest(&mut parent.with_recorder(replays::recorder()).run("go")).await;
+    let nested = events.iter().filter_map(|event| match event {
+        Event::Nested { event, .. } => event.finished(),
+        _ => None,
+    });
+    let reasons: Vec<_> = nested.map(|outcome| outcome.reason).collect();
+    let results: Vec<_> = events.iter().filter_map(Event::tool_output).collect();
+    let ([reason], [result]) = (&reasons[..], &results[..]) else { panic!("{events:?}") };
+    (*reason, result.kind, result.content.text())
+}
+
+/// An agent that says this, then calls a tool, and then goes on with `replies`.
+fn says(text: &str, replies: impl IntoIterator<Item = Reply>) -> Agent {
+    let cost = Usage { input_tokens: 10, ..Usage::default() };
+    let first = Reply::text(text).call("t", json!({})).usage(cost);
+    let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap();
+    let limits = Limits { continuations: 0, retries: 0, ..Limits::default() };
+    Agent::new(Scripted::new([first].into_iter().chain(replies)))
+        .with_tools([tool])
+        .with_limits(limits)
+}
+
+/// The agents that end early, each of which has said `text` in its last turn.
+fn that_end_early(text: &str) -> Vec<(Reason, Agent, &'static str)> {
+    let cut = Reply::text(text).stop(StopReason::MaxTokens);
+    let stops = hook::should_stop(|_| async { true });
+    vec![
+        (Reason::MaxTurns, says(text, []).with_max_turns(1), "the step limit was reached"),
+        (
+            Reason::Budget,
+            says(text, []).with_budget(Budget::new().total_tokens(5)),
+            "its budget was spent",
+        ),
+        (Reason::Truncated, says("", [cut]), "the output limit was reached"),
+        (Reason::Stopped, says(text, []).with_hook(stops), "it was stopped"),
+    ]
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_was_cut_short_with_words_is_a_result_with_a_stamp() {
+    for (reason, child, why) in that_end_early("Two of ten.") {
+        let (ended, kind, text) = result_of(child).await;
+        assert_eq!((ended, kind), (reason, ResultKind::Ok), "{text}");
+        let stamp = format!("[stopped early: {why} — this result is partial]");
+        assert!(text.starts_with("Two of ten.\n\n"), "{text}");
+        assert!(text.ends_with(&stamp), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_was_cut_short_without_a_word_has_failed() {
+    for (reason, child, why) in that_end_early(" ") {
+        let (ended, kind, text) = result_of(child).await;
+        assert_eq!((ended, kind), (reason, ResultKind::Error), "{text}");
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_failed_is_an_error_whatever_it_has_said() {
+    let busy = Error::new(ErrorKind::Overloaded, "busy");
+    let repeats = Limits { repeats_end: 1, ..Limits::default() };
+    let full = Reply::text("half").stop(StopReason::ContextWindow);
+    for (reason, child) in [
+        (Reason::Refused, says("", [Reply::text("no").stop(StopReason::Refusal)])),
+        (Reason::Filtered, says("", [Reply::text("half").stop(StopReason::ContentFilter)])),
+        (Reason::ContextWindow, says("", [full]).without_compactor()),
+        (Reason::Malformed, says("so", [Reply::new().stop(StopReason::ToolCalls)])),
+        (Reason::Repeating, says("so", []).with_limits(repeats)),
+        (Reason::Incomplete, says("", [Reply::text("half").cut()])),
+        (Reason::ProviderError, says("", [Reply::text("half").fail(busy)])),
+    ] {
+        let (ended, kind, text) = result_of(child).await;
+        assert_eq!((ended, kind), (reason, ResultKind::Error), "{text}");
+        assert!(text.contains("[stopped early: "), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agent_has_eighty_turns_unless_its_own_cap_is_set() {
+    for (cap, expected) in [(None, 80), (Some(3), 3), (Some(90), 90)] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let n = Arc::clone(&asked);
+        let next = Tool::raw(spec("next"), move |_, _| {
+            let n = n.fetch_add(1, Ordering::Relaxed);
+            async move { format!("number {n}") }
+        });
+        let model = Scripted::function(|_, _| Reply::text("More.").call("next", json!({})));
+        let mut child = Agent::new(model.clone()).with_tools([next.unwrap()]);
+        if let Some(cap) = cap {
+            child = child.with_max_turns(cap);
+        }
+        let (reason, kind, text) = result_of(child).await;
+        assert_eq!((reason, kind), (Reason::MaxTurns, ResultKind::Ok), "{text}");
+        assert_eq!((model.requests().len(), asked.load(Ordering::Relaxed)), (expected, expected));
+    }
+}
