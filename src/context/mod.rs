@@ -28,6 +28,7 @@ pub use count::{CountTokens, QuarterOfBytes};
 pub use estimate::{estimate, estimate_request, guess, guess_request};
 pub use failure::CompactionFailure;
 pub use narrow::{Candidate, Chosen, LeftOut, Narrow, Narrowed, Selection};
+pub(crate) use note::keeping_note;
 pub use note::{reactive, recorded, was_compacted};
 pub use or::Or;
 pub use shorten::Shorten;

@@ -37,7 +37,7 @@ pub fn reactive(compaction: Compaction, history: &History) -> Compaction {
 /// lost: where its place is replaced, it comes behind.
 pub fn recorded(mut compaction: Compaction, history: &History) -> Compaction {
     if loses_note(&compaction, history) {
-        return with_note(compaction, history, REACTIVE);
+        return keeping_note(compaction, history);
     }
     let Some(at) = compaction.items.iter().rposition(can_carry) else {
         return with_note(compaction, history, RECORDED);
@@ -47,6 +47,15 @@ pub fn recorded(mut compaction: Compaction, history: &History) -> Compaction {
         item.provider_data = Some(data(RECORDED, stale));
     }
     compaction
+}
+
+/// The same compaction; if it replaces the note of an earlier [reactive] compaction, with that note
+/// after what it puts in its place. Without the note the history could be compacted reactively again.
+pub(crate) fn keeping_note(compaction: Compaction, history: &History) -> Compaction {
+    match loses_note(&compaction, history) {
+        true => with_note(compaction, history, REACTIVE),
+        false => compaction,
+    }
 }
 
 /// Whether the history holds the note of a [reactive] compaction.

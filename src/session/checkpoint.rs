@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::context::{Compaction, Compactor};
+use crate::context::{Compaction, Compactor, keeping_note, recorded};
 use crate::error::Error;
 use crate::event::RewrittenWhy;
 use crate::item::{Item, ToolCall};
@@ -17,7 +17,9 @@ impl Session {
     /// has used, none where it asked no model, or `None` if nothing got shorter.
     ///
     /// What was said stays in the store, see [`entries`](Self::entries), and its call ids stay known.
-    /// While a run goes on, one of the two gets a [`Conflict`](crate::ErrorKind::Conflict).
+    /// As in a run of an agent, the compaction leaves its [record](crate::context::recorded), and the
+    /// note of an earlier [reactive](crate::context::reactive) compaction is kept. While a run goes on,
+    /// one of the two gets a [`Conflict`](crate::ErrorKind::Conflict).
     ///
     /// # Errors
     ///
@@ -27,9 +29,11 @@ impl Session {
         compactor: &(impl Compactor + ?Sized),
     ) -> Result<Option<Usage>, Error> {
         let (version, restored) = self.current().await?;
-        match compactor.compact(&restored.history()).await? {
+        let history = restored.history();
+        match compactor.compact(&history).await? {
             Some(compaction) => {
                 let usage = compaction.usage;
+                let compaction = recorded(compaction, &history);
                 self.rewrite(version, restored, compaction).await.map(|()| Some(usage))
             }
             None => Ok(None),
@@ -37,6 +41,9 @@ impl Session {
     }
 
     /// Puts `items`, such as a summary, in the place of a range of the [history](Self::history).
+    ///
+    /// If the note of an earlier [reactive](crate::context::reactive) compaction is in the range, it is
+    /// kept after the items.
     ///
     /// ```
     /// use turnstream::Item;
@@ -74,6 +81,7 @@ impl Session {
         let items = items.into_iter().collect();
         let (from, to) = (range.start, range.end);
         let compaction = Compaction { from, to, items, ..Compaction::default() };
+        let compaction = keeping_note(compaction, &restored.history());
         self.rewrite(version, restored, compaction).await
     }
 

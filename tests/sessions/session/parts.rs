@@ -43,7 +43,8 @@ async fn a_checkpoint_stands_for_what_was_folded_and_the_originals_stay() {
     assert_eq!((error.kind(), session.version()), (ErrorKind::InvalidRequest, 7));
 
     let half = |history: &History| {
-        Ok((history.len() > 2).then(|| Compaction { from: 0, to: 1, ..Compaction::default() }))
+        let words = vec![Item::user("In short.").marked(Mark::Compacted)];
+        Ok((history.len() > 2).then(|| Compaction::new(0, 2, words)))
     };
     assert!(session.compact(&compact_with(half)).await.unwrap().is_some());
     assert_eq!(session.compact(&compact_with(half)).await.unwrap(), None);
