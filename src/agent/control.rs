@@ -1,6 +1,6 @@
 //! The cell that a run and its handles share.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
@@ -11,8 +11,10 @@ use tokio::time::Instant;
 use crate::agent::admission::Admission;
 use crate::agent::budget::Spent;
 use crate::agent::{RunHandle, Verdicts};
-use crate::event::Undelivered;
-use crate::item::{Item, ToolCall};
+use crate::error::{Error, ErrorKind};
+use crate::event::{Event, RewrittenWhy, Undelivered};
+use crate::item::{History, Item, Tombstones, ToolCall, no_item};
+use crate::story::Journal;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
@@ -26,6 +28,7 @@ pub(super) struct Control {
     /// When the run was first polled, where somebody counts the time.
     started: OnceLock<Instant>,
     said: Mutex<Said>,
+    void: Mutex<Void>,
     asked: Mutex<HashMap<String, Asked>>,
     /// The contexts of the calls of this turn that have started, in that order.
     started_calls: Mutex<Vec<ToolContext>>,
@@ -55,6 +58,14 @@ struct Said {
     steered: VecDeque<Undelivered>,
     follow_ups: VecDeque<Undelivered>,
     delivered: HashMap<String, u32>,
+    over: bool,
+}
+
+/// Items that are to become void at the next boundary of turns.
+#[derive(Default)]
+struct Void {
+    /// Where they are in the history of the journal.
+    positions: BTreeSet<usize>,
     over: bool,
 }
 
@@ -136,6 +147,51 @@ impl Control {
 
     pub(super) fn delivered(&self, id: &str) -> Option<u32> {
         lock(&self.said).delivered.get(id).copied()
+    }
+
+    /// Takes positions in the history of the journal, whose items are to become void.
+    pub(super) fn void(&self, journal: &Journal, positions: &[usize]) -> Result<(), Error> {
+        let mut void = lock(&self.void);
+        if void.over {
+            return Err(Error::new(ErrorKind::InvalidRequest, "the run is over"));
+        }
+        let (history, complete) = journal.complete();
+        if let Some(at) = positions.iter().find(|at| **at >= complete) {
+            return Err(no_item(*at, complete));
+        }
+        history.tombstones(positions.iter().copied())?;
+        void.positions.extend(positions);
+        Ok(())
+    }
+
+    pub(super) fn is_voiding(&self) -> bool {
+        !lock(&self.void).positions.is_empty()
+    }
+
+    /// The next range of this history with items that are to become void.
+    pub(super) fn take_void(&self, history: &History) -> Option<Tombstones> {
+        lock(&self.void).take(history)
+    }
+
+    /// The same at the end of the run: without any, no position is taken any more.
+    pub(super) fn take_void_or_close(&self, history: &History) -> Option<Tombstones> {
+        let mut void = lock(&self.void);
+        let taken = void.take(history);
+        void.over |= taken.is_none();
+        taken
+    }
+
+    /// Lets the journal observe an event; the positions that wait follow their items.
+    pub(super) fn observed(&self, journal: &Journal, event: &Event) {
+        let Event::Rewritten { why, from, to, items, .. } = event else {
+            return journal.observe(event);
+        };
+        let mut void = lock(&self.void);
+        // A tombstone moves nothing.
+        if *why != RewrittenWhy::Tombstoned && !void.positions.is_empty() {
+            void.follow(&journal.history(), *from, *to, items);
+        }
+        journal.observe(event);
     }
 
     pub(super) fn ask(&self, call: &ToolCall, external: bool) {
@@ -336,6 +392,7 @@ impl Control {
         self.close_verdicts();
         drop(self.take_started());
         self.change_data(|_| RunData::new());
+        lock(&self.void).over = true;
         let mut said = lock(&self.said);
         said.over = true;
         let steered = std::mem::take(&mut said.steered);
@@ -349,6 +406,59 @@ impl Said {
             When::NextRequest => &mut self.steered,
             When::ModelStops => &mut self.follow_ups,
         }
+    }
+}
+
+impl Void {
+    fn take(&mut self, history: &History) -> Option<Tombstones> {
+        // Most often nothing waits, and the history is not looked at.
+        if self.positions.is_empty() {
+            return None;
+        }
+        let positions = std::mem::take(&mut self.positions);
+        // Invariant: they were checked, and every call that had its result then has it now.
+        let mut made = history.tombstones(positions.iter().copied()).ok()?.into_iter();
+        let first = made.next()?;
+        if made.next().is_some() {
+            let is_left = |at: &usize| !(first.from..first.to).contains(at);
+            self.positions = positions.into_iter().filter(is_left).collect();
+        }
+        Some(first)
+    }
+
+    /// Follows the items when `from..to` of a history is replaced. Items that do not come back are
+    /// left out.
+    fn follow(&mut self, before: &History, from: usize, to: usize, items: &[Item]) {
+        let mut left = items.iter().enumerate();
+        let mut moved: HashMap<usize, usize> = HashMap::new();
+        for (at, item) in before.iter().enumerate().take(to).skip(from) {
+            let mut ahead = left.clone();
+            if let Some((n, _)) = ahead.find(|(_, other)| is_same(item, other)) {
+                moved.insert(at, from + n);
+                left = ahead;
+            }
+        }
+        let positions = std::mem::take(&mut self.positions);
+        let follow = |at: usize| match at {
+            at if at < from => Some(at),
+            at if at < to => moved.get(&at).copied(),
+            at => Some(from + items.len() + (at - to)),
+        };
+        self.positions = positions.into_iter().filter_map(follow).collect();
+    }
+}
+
+/// Whether an item is the other, or what a compaction has made of it.
+fn is_same(item: &Item, other: &Item) -> bool {
+    match (item.as_tool_call(), other.as_tool_call()) {
+        (Some(call), Some(other)) => return call.call_id == other.call_id,
+        (None, None) => {}
+        (Some(_), None) | (None, Some(_)) => return false,
+    }
+    match (item.as_tool_result(), other.as_tool_result()) {
+        (Some(result), Some(other)) => result.call_id == other.call_id,
+        (None, None) => item.kind == other.kind,
+        (Some(_), None) | (None, Some(_)) => false,
     }
 }
 

@@ -148,6 +148,49 @@ impl RunHandle {
         self.control.delivered(&receipt.id)
     }
 
+    /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
+    /// in it, marked as [tombstones](crate::Item::tombstone), and are not sent any more.
+    ///
+    /// It is done before the next request, after all results; if there is none, before the run ends.
+    /// Each range is an event `rewritten` with the reason `tombstoned`. [`History::tombstones`] lists what
+    /// becomes void together. Items that are void already, or asked for twice, change nothing.
+    /// If the history is compacted first, the items are followed to their new positions; those that a
+    /// summary replaces are gone already, and the summary stays. If the run is dropped first, nothing is
+    /// done.
+    ///
+    /// Positions can change only by a compaction: the owner of the run, between two pulls, always has
+    /// the current ones.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::{Agent, History, Item};
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let said = [Item::user("My key is 1234."), Item::text("Do not send me keys.")];
+    /// let model = Scripted::new(["Something that opens a lock."]);
+    /// let run = Agent::new(model.clone())
+    ///     .run_from(History::from_items("h", said), "What is a key?");
+    /// run.tombstone([0])?;
+    /// let outcome = run.outcome().await;
+    /// assert_eq!(outcome.history.len(), 4);
+    /// let sent = &model.requests()[0].context;
+    /// assert!(sent.iter().next().unwrap().tombstone);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the run is over, or as
+    /// [`History::tombstones`]: a position that is not one of a completed item, which those of a turn that
+    /// streams are not, or a call that would become void and has no result yet. Nothing is done then.
+    pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
+        let positions: Vec<usize> = positions.into_iter().collect();
+        self.control.void(&self.journal, &positions)
+    }
+
     /// Lets a call run that waits for a verdict.
     ///
     /// `call` is what `approval_requested` showed. The verdict holds for exactly this call, its

@@ -12,8 +12,8 @@ use crate::agent::replay::{Outside, Tape};
 use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
 use crate::context;
 use crate::error::{Error, ErrorKind};
-use crate::event::{AppendedWhy, Event, Exceeded, Reason};
-use crate::item::ResultKind;
+use crate::event::{AppendedWhy, Event, Exceeded, Reason, RewrittenWhy};
+use crate::item::{History, ResultKind, Tombstones};
 use crate::provider::{Provider, another_could};
 use crate::request::{Output, Request, ToolChoice};
 use crate::stream::{TurnStream, seal};
@@ -153,9 +153,17 @@ impl Parts {
         self.control().admission().settle();
     }
 
-    /// What is said before the next request: what hooks noted, what was steered, and a follow-up
-    /// if it is its turn. Each event is already in the state's history. Call it until it is `None`.
+    /// What is done to the history before the next request: what hooks noted is said, what is to
+    /// become [void](RunHandle::tombstone) does, what was steered is said, and a follow-up if it is its
+    /// turn. Each event is already in the state's history. Call it until it is `None`.
     pub fn deliver(&self, state: &mut State) -> Option<Event> {
+        if state.notes.is_empty()
+            && let Some(tombstones) = self.void(&state.history, Control::take_void)
+        {
+            tombstones.apply(&mut state.history);
+            state.room.is_void(&state.history);
+            return Some(voided(tombstones));
+        }
         let (why, id, items) = if !state.notes.is_empty() {
             self.control().keep_notes(Vec::new());
             (AppendedWhy::Hook, self.id(), std::mem::take(&mut state.notes))
@@ -182,6 +190,26 @@ impl Parts {
         }
         state.history.extend(items.iter().cloned());
         Some(Event::Appended { why, id, items })
+    }
+
+    /// What becomes void when the run is over, already observed.
+    pub(super) fn void_at_end(&self) -> Option<Event> {
+        let journal = &self.handle.journal;
+        let event = voided(self.void(&journal.history(), Control::take_void_or_close)?);
+        journal.observe(&event);
+        Some(event)
+    }
+
+    /// The next range that becomes void, as it did in the run that is played.
+    fn void(
+        &self,
+        history: &History,
+        take: impl FnOnce(&Control, &History) -> Option<Tombstones>,
+    ) -> Option<Tombstones> {
+        match self.tape.is_playing() {
+            true => self.tape.tombstones(),
+            false => take(self.control(), history),
+        }
     }
 
     /// The request of the state, as hooks want it, once the [pool](crate::agent::Pool) of the run has
@@ -463,4 +491,8 @@ impl Parts {
         let fallback = state.provider.checked_sub(1).and_then(|at| self.agent.fallbacks.get(at));
         &**fallback.unwrap_or(first)
     }
+}
+
+fn voided(Tombstones { from, to, items }: Tombstones) -> Event {
+    Event::Rewritten { why: RewrittenWhy::Tombstoned, from, to, items, usage: Usage::default() }
 }

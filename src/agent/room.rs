@@ -19,9 +19,17 @@ pub struct Room {
     /// What a provider has counted where `guessed` was the guess.
     counted: u64,
     guessed: u64,
+    /// How many turns were complete when an item became void last: what a provider has counted in
+    /// these counts the item.
+    stale_turns: usize,
 }
 
 impl Room {
+    /// An item of the history has become void.
+    pub(super) fn is_void(&mut self, history: &History) {
+        self.stale_turns = history.completed_turns();
+    }
+
     /// A guess, made larger by as much as the last one was too low, at most twice as large: what a
     /// provider has counted besides, such as what it found itself, may be gone.
     fn corrected(self, guess: u64) -> u64 {
@@ -51,7 +59,8 @@ impl Parts {
             let limit = window.limit(&request.options);
             let room = state.room;
             let near = caught(COUNTER, || {
-                let counted = window.counted(&request);
+                let is_fresh = state.history.completed_turns() > room.stale_turns;
+                let counted = window.counted(&request).filter(|_| is_fresh);
                 let now = counted.unwrap_or_else(|| room.corrected(window.guess(&request)));
                 let is_near = now > room.above.unwrap_or(limit);
                 is_near.then(|| (counted, now, window.guess(&request)))

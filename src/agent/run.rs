@@ -257,6 +257,16 @@ impl Run {
         self.parts.handle().follow_up(input)
     }
 
+    /// Makes items of the history void before the next request, or before the run ends; see
+    /// [`RunHandle::tombstone`].
+    ///
+    /// # Errors
+    ///
+    /// If the run is over, a position is not one of a completed item, or a call has no result yet.
+    pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
+        self.parts.handle().tombstone(positions)
+    }
+
     /// Lets a call run that waits for a verdict; see [`RunHandle::approve`].
     ///
     /// # Errors
@@ -338,6 +348,11 @@ impl Run {
         let counts = |it: &Exceeded| *reason == Reason::Budget || it.kind == BudgetKind::Target;
         let budget = time_up.or_else(|| self.state.get().exceeded.filter(counts));
         let handle = self.parts.handle();
+        // A call that waits for somebody outside has no result here.
+        let is_answered = *reason == Reason::Pending || handle.journal.is_answered();
+        if is_answered && let Some(event) = self.parts.void_at_end() {
+            return Some(event);
+        }
         let played = self.parts.tape().outcome();
         let undelivered = || {
             let undelivered = handle.control.close();
@@ -540,7 +555,7 @@ impl Stream for Run {
                 this.begin_last_turn(exceeded);
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
-                this.parts.handle().journal.observe(&event);
+                this.parts.control().observed(this.journal(), &event);
                 this.parts.tape().event(&event);
                 if let Some(turn) = event.turn_complete() {
                     this.parts.turn_is_complete(turn);

@@ -176,7 +176,7 @@ impl State {
             }
             // Behind its own words, which were cut off, the model is asked to go on.
             Next::Compact => {
-                let speaks = self.history.last().is_some_and(Item::is_models_words);
+                let speaks = self.history.newest_live().next().is_some_and(Item::is_models_words);
                 let said = speaks.then(|| (AppendedWhy::Continuation, words::CUT_OFF.into()));
                 (Transition::ReactiveCompactRetry, said)
             }
@@ -242,6 +242,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::Mark;
 
     /// The counters: turns, continuations, calls cut off, malformed, retries, provider.
     fn counters(state: &State) -> [u32; 6] {
@@ -311,6 +312,7 @@ mod tests {
         let says = |item| State::new(history(item)).then(Next::Compact, String::new).0.len();
         assert_eq!(says(Item::text("half a")), 2);
         assert_eq!(says(Item::user("go")), 1);
+        assert_eq!(says(Item::text("half a").marked(Mark::Tombstone)), 1);
     }
 
     #[test]

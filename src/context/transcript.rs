@@ -33,9 +33,10 @@ pub(super) fn transcript<'a>(
 /// One line for each call, oldest first: its name, its arguments, how it ended.
 pub(super) fn steps(items: &[&Item]) -> String {
     let mut text = String::new();
-    for call in items.iter().filter_map(|item| item.as_tool_call()) {
+    let live = || items.iter().filter(|item| !item.tombstone);
+    for call in live().filter_map(|item| item.as_tool_call()) {
         let arguments = clipped(call.arguments_or_empty().into(), 200).replace('\n', " ");
-        let mut results = items.iter().filter_map(|item| item.as_tool_result());
+        let mut results = live().filter_map(|item| item.as_tool_result());
         let result = results.find(|result| result.call_id == call.call_id);
         let kind = result.map_or_else(|| "no result".to_owned(), |result| result.kind.to_string());
         let _ = writeln!(text, "- {} {arguments}: {kind}", call.name);

@@ -22,15 +22,18 @@ pub(super) fn newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize
         before = Some(item);
     }
     starts.into_iter().rev().map(|start| {
-        start - items.iter().take(start).rev().take_while(|item| is_prompt(item)).count()
+        let before = items.iter().take(start).rev().enumerate();
+        let said = before.take_while(|(_, item)| item.tombstone || is_prompt(item));
+        let first = said.filter(|(_, item)| is_prompt(item)).last();
+        first.map_or(start, |(n, _)| start - n - 1)
     })
 }
 
 /// The user's newest words: several in a row count as one. Summaries and notes are not the user's.
 pub(super) fn prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     let Some(end) = items.iter().rposition(|item| is_prompt(item)) else { return Vec::new() };
-    let mut prompt: Vec<&Item> =
-        items.iter().take(end + 1).rev().copied().take_while(|item| is_prompt(item)).collect();
+    let live = items.iter().take(end + 1).rev().copied().filter(|item| !item.tombstone);
+    let mut prompt: Vec<&Item> = live.take_while(|item| is_prompt(item)).collect();
     prompt.reverse();
     prompt
 }
@@ -62,4 +65,20 @@ impl Kept {
 
 fn is_prompt(item: &Item) -> bool {
     item.as_user().is_some() && !item.compacted && !item.tombstone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::Mark;
+
+    #[test]
+    fn a_void_item_parts_no_words_of_the_user_and_belongs_to_none() {
+        let void = || Item::user("void").marked(Mark::Tombstone);
+        let items = [void(), Item::user("a"), void(), Item::user("b"), Item::text("c"), void()];
+        let items: Vec<&Item> = items.iter().collect();
+        let said: Vec<_> = prompt(&items).into_iter().filter_map(Item::as_user).collect();
+        assert_eq!(said, [&"a".into(), &"b".into()]);
+        assert_eq!(newest(&items, 1), 1);
+    }
 }

@@ -14,6 +14,7 @@ mod number_set;
 mod pending_call;
 mod report;
 mod settle;
+mod tombstone;
 mod tool_item;
 mod turn_info;
 
@@ -32,5 +33,7 @@ pub use settle::{
     INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, TIME_UP_BEFORE_START,
     TIME_UP_MID_EXECUTION,
 };
+pub use tombstone::Tombstones;
+pub(crate) use tombstone::no_item;
 pub use tool_item::{ResultKind, ToolCall, ToolResult};
 pub use turn_info::{StopReason, TurnInfo};

@@ -72,6 +72,19 @@ pub(super) fn unanswered(items: &[&Item], before: &Before<'_>) -> Vec<ToolCall> 
         .collect()
 }
 
+/// Which result answers which call, by their positions. Tombstones and calls of turns that broke off have
+/// none.
+pub(super) struct Pairs {
+    pub(super) call_of: HashMap<usize, usize>,
+    pub(super) result_of: HashMap<usize, usize>,
+}
+
+/// Returns the pairs that settling these items keeps together.
+pub(super) fn pairs(items: &[&Item]) -> Pairs {
+    let Plan { call_of, result_of, .. } = Plan::of(items, &Before::default());
+    Pairs { call_of, result_of }
+}
+
 /// The same law, checked in one pass over all items.
 #[cfg(test)]
 pub(super) fn is_lawful(items: &[&Item]) -> bool {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::context::{Compaction, Compactor, keeping_note, recorded};
 use crate::error::Error;
 use crate::event::RewrittenWhy;
-use crate::item::{Item, ToolCall};
+use crate::item::{Item, Tombstones, ToolCall};
 use crate::session::kept::guarded;
 use crate::session::restore::Restored;
 use crate::session::settle::Settling;
@@ -103,6 +103,53 @@ impl Session {
         let entry = Entry::Rewritten { why, from, to, items };
         restored.push(entry.clone());
         self.append(version, vec![entry], restored).await?;
+        Ok(())
+    }
+
+    /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
+    /// in it, marked as [tombstones](Item::tombstone), and are not sent any more.
+    /// [`History::tombstones`](crate::History::tombstones) lists what becomes void together.
+    ///
+    /// It is durable when this returns. Nothing is written if the items are void already. While a run
+    /// goes on, [`SessionRun::tombstone`](crate::session::SessionRun::tombstone) does it; with this, one
+    /// of the two gets a [`Conflict`](crate::ErrorKind::Conflict). An
+    /// [estimate](crate::context::estimate()) counts the items until the next turn is complete.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::session::{MemoryStore, Session};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let session = Session::open(MemoryStore::new(), "s").await?;
+    /// let agent = Agent::new(Scripted::new(["Do not send me keys."]));
+    /// session.run(&agent, "My key is 1234.").await?.outcome().await?;
+    ///
+    /// session.tombstone([0]).await?;
+    /// assert_eq!(session.history().len(), 2);
+    /// assert!(session.history().iter().next().unwrap().tombstone);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) as
+    /// [`History::tombstones`](crate::History::tombstones), also for a call that is
+    /// [pending](SessionState::Pending) or was left open; [`Store`](crate::ErrorKind::Store) and
+    /// [`Conflict`](crate::ErrorKind::Conflict) if it cannot be written. The history stays as it is then.
+    pub async fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
+        let positions: Vec<usize> = positions.into_iter().collect();
+        let (version, mut restored) = self.current().await?;
+        let made = restored.history().tombstones(positions)?;
+        let why = RewrittenWhy::Tombstoned;
+        let entry = |Tombstones { from, to, items }| Entry::Rewritten { why, from, to, items };
+        let entries: Vec<Entry> = made.into_iter().map(entry).collect();
+        if !entries.is_empty() {
+            restored.extend(entries.iter().cloned());
+            self.append(version, entries, restored).await?;
+        }
         Ok(())
     }
 

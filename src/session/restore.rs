@@ -156,7 +156,7 @@ impl Extend<Entry> for Restored {
 
 /// Whether the model is to speak next.
 fn awaits_answer(history: &History) -> bool {
-    let last = history.newest_first().find(|item| !item.tombstone);
+    let last = history.newest_live().next();
     last.is_some_and(|item: &Item| {
         matches!(item.kind, ItemKind::User { .. } | ItemKind::ToolResult(_))
     })

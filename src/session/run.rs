@@ -123,6 +123,16 @@ impl SessionRun {
         self.handle.follow_up(input)
     }
 
+    /// Makes items of the history void before the next request, or before the run ends; see
+    /// [`RunHandle::tombstone`].
+    ///
+    /// # Errors
+    ///
+    /// If the run is over, a position is not one of a completed item, or a call has no result yet.
+    pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
+        self.handle.tombstone(positions)
+    }
+
     /// Lets a call run that waits for a verdict; see [`RunHandle::approve`].
     ///
     /// # Errors

@@ -189,6 +189,11 @@ impl Fold {
         history
     }
 
+    /// How many entries of the history have their final position.
+    pub(super) fn complete(&self) -> usize {
+        self.history.len()
+    }
+
     pub(super) fn usage(&self) -> Usage {
         self.spent + self.open.usage()
     }

@@ -115,6 +115,12 @@ impl Journal {
         self.with(|fold| fold.nested().usage())
     }
 
+    /// The history, and how many of its entries have their final position: the turn that is open and
+    /// the results that wait for those of other calls are not among them.
+    pub(crate) fn complete(&self) -> (History, usize) {
+        self.with(|fold| (fold.history(), fold.complete()))
+    }
+
     /// Notes with what arguments calls are pending.
     pub(crate) fn ask(&self, calls: impl IntoIterator<Item = ToolCall>) {
         self.with(|fold| fold.ask(calls));

@@ -26,6 +26,7 @@
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
 //! | `replay` | recorded runs are replayed, and resumed from a step with one change |
+//! | `tombstones` | items that become void while a run goes on |
 //! | `own_body` | the body in the example `own_body` is the agent's own but for one line |
 
 mod boundaries;
@@ -56,4 +57,5 @@ mod subagent_results;
 mod support;
 mod suspended;
 mod time;
+mod tombstones;
 mod trace;

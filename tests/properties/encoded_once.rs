@@ -29,6 +29,8 @@ enum Act {
     },
     /// Entries, told by two numbers, are replaced.
     Rewrite(usize, usize, Vec<Item>),
+    /// Entries, told by two numbers, become void.
+    Void(usize, usize),
     /// The newest entries are cut off.
     Cut(usize),
     /// It goes on as a fork.
@@ -128,6 +130,7 @@ fn act() -> impl Strategy<Value = Act> {
         }),
         4 => said().prop_map(Act::Said),
         1 => (any::<usize>(), 0..4_usize, said()).prop_map(|(at, n, items)| Act::Rewrite(at, n, items)),
+        2 => (any::<usize>(), any::<usize>()).prop_map(|(a, b)| Act::Void(a, b)),
         1 => (0..4_usize).prop_map(Act::Cut),
         1 => Just(Act::Fork),
         1 => said().prop_map(Act::Part),
@@ -206,6 +209,13 @@ fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act, wi
         Act::Rewrite(at, n, items) => {
             let from = at % (history.len() + 1);
             history.rewrite(from..from + n, items);
+        }
+        Act::Void(a, b) => {
+            let len = history.len().max(1);
+            // Not those of calls that wait.
+            for tombstones in history.tombstones([a % len, b % len]).unwrap_or_default() {
+                tombstones.apply(history);
+            }
         }
         Act::Cut(n) => *history = history.truncated(history.len().saturating_sub(n)),
         Act::Fork => *history = history.fork(&CountingIds::new("f")),

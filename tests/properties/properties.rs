@@ -10,6 +10,7 @@
 //! | `encoders` | an encoder's output is accepted by its vendor, for any history |
 //! | `encoded_once` | encoding a history in steps yields the same bytes as encoding it at once |
 //! | `settle` | settling pairs calls and results of any history |
+//! | `tombstones` | what becomes void is never sent, and what stays can be |
 //! | `compaction` | a compaction leaves a lawful history lawful |
 //! | `sessions` | a session reads back the fold of any events |
 //! | `retry`, `fallback` | a run ends once and counts every attempt |
@@ -41,3 +42,4 @@ mod sessions;
 mod settle;
 #[path = "../support/mod.rs"]
 mod support;
+mod tombstones;

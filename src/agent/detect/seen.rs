@@ -33,7 +33,7 @@ pub(super) struct Found {
 impl<'a> Seen<'a> {
     pub(super) fn new(state: &'a State, turn: &'a Turn) -> Self {
         let laps = laps(state);
-        let behind = state.history.newest_first().take_while(|item| !item.is_models_words());
+        let behind = state.history.newest_live().take_while(|item| !item.is_models_words());
         let is_fresh =
             !laps.is_empty() && behind.into_iter().any(|item| item.as_tool_result().is_some());
         Self { laps, turn, is_fresh, state }
@@ -49,21 +49,30 @@ impl<'a> Seen<'a> {
 fn laps(state: &State) -> Vec<Lap<'_>> {
     let mut laps: Vec<Lap<'_>> = Vec::new();
     let mut results: Vec<&ToolResult> = Vec::new();
-    let mut in_results = false;
-    for item in state.history.newest_first().filter(|item| !item.tombstone) {
+    let (mut in_results, mut is_void, mut count) = (false, false, 0);
+    for item in state.history.newest_first() {
         if let Some(result) = item.as_tool_result() {
             if !in_results {
-                if laps.len() >= usize::try_from(state.turn_count).unwrap_or(usize::MAX) {
+                if count >= state.turn_count {
                     break;
                 }
+                (in_results, is_void, count) = (true, true, count + 1);
+            }
+            // Laps that became void since count, and are left out.
+            if item.tombstone {
+                continue;
+            }
+            if std::mem::take(&mut is_void) {
                 laps.push(Lap::default());
                 results.clear();
             }
-            in_results = true;
             results.push(result);
             continue;
         }
-        in_results = false;
+        in_results &= item.tombstone && !item.is_models_words();
+        if item.tombstone {
+            continue;
+        }
         let Some(lap) = laps.last_mut() else { continue };
         if let Some(info) = &item.turn
             && lap.input_tokens == 0
@@ -109,5 +118,31 @@ pub(super) fn side_effects(result: &ToolResult) -> &[SideEffect] {
 impl Found {
     pub(super) fn in_call(call: &ToolCall, what: String) -> Self {
         Self { call_id: Some(call.call_id.clone()), what }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::{History, Item, Mark, ResultKind};
+
+    #[test]
+    fn a_lap_that_became_void_is_left_out_and_none_before_the_run_comes_in_for_it() {
+        let mut items = Vec::new();
+        for n in 0..4 {
+            let call = Item::tool_call(format!("c{n}"), "look", "{}");
+            let result =
+                call.as_tool_call().map(|it| ToolResult::answering(it, ResultKind::Ok, ""));
+            items.extend([call, Item::tool_result(result.unwrap())]);
+        }
+        for item in &mut items[4..6] {
+            *item = item.clone().marked(Mark::Tombstone);
+        }
+        let history = History::from_items("h", items);
+        // The first two laps are of an earlier run.
+        let state = State { turn_count: 2, ..State::new(history) };
+        let laps = laps(&state);
+        let called = laps.iter().flat_map(|lap| &lap.called).map(|(call, _)| &*call.call_id);
+        assert_eq!((laps.len(), called.collect::<Vec<_>>()), (1, vec!["c3"]));
     }
 }

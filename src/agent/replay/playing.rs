@@ -9,8 +9,8 @@ use crate::agent::replay::line::{Noted, Outside, TimeUp};
 use crate::agent::replay::print::ReplayMismatch;
 use crate::agent::replay::recording::{Entry, Read};
 use crate::error::Error;
-use crate::event::{AppendedWhy, Event, Outcome, ToolEvent};
-use crate::item::Report;
+use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, ToolEvent};
+use crate::item::{Report, Tombstones};
 use crate::request::Request;
 
 /// A recording that is played, and how far it is.
@@ -156,6 +156,16 @@ impl Playing {
         use AppendedWhy::{FollowUp, Steer};
         let (_, next) = self.next_event(self.lock().at)?;
         matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
+    }
+
+    /// What became void next.
+    pub(super) fn tombstones(&self) -> Option<Tombstones> {
+        match self.next_event(self.lock().at)?.1 {
+            Event::Rewritten { why: RewrittenWhy::Tombstoned, from, to, items, .. } => {
+                Some(Tombstones { from: *from, to: *to, items: items.clone() })
+            }
+            _ => None,
+        }
     }
 
     /// The id of what is said next.

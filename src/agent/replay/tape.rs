@@ -16,7 +16,7 @@ use crate::agent::{Agent, AtStop};
 use crate::context::Compaction;
 use crate::error::Error;
 use crate::event::{Event, Outcome, ToolEvent};
-use crate::item::{History, Item, Report};
+use crate::item::{History, Item, Report, Tombstones};
 use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 
@@ -135,6 +135,11 @@ impl Tape {
     /// What a holder of the recorded run said before the next request.
     pub(in crate::agent) fn said(&self) -> Option<Event> {
         self.playing()?.said()
+    }
+
+    /// What became void next in the recorded run.
+    pub(in crate::agent) fn tombstones(&self) -> Option<Tombstones> {
+        self.playing()?.tombstones()
     }
 
     /// What hooks made of a request, which was `plain` before.

@@ -117,8 +117,7 @@ impl History {
 
     /// The ids of the calls that count.
     fn live_ids(&self) -> impl Iterator<Item = &str> {
-        let live = self.newest_first().filter(|item| !item.tombstone);
-        live.filter_map(Item::as_tool_call).map(|call| call.call_id.as_str())
+        self.newest_live().filter_map(Item::as_tool_call).map(|call| call.call_id.as_str())
     }
 
     /// What has to be known of this part to settle what follows, of which `law` is said. Where

@@ -157,6 +157,11 @@ impl History {
             .map(|node| &node.item)
     }
 
+    /// The entries that are not void, newest first.
+    pub(crate) fn newest_live(&self) -> impl Iterator<Item = &Item> {
+        self.newest_first().filter(|item| !item.tombstone)
+    }
+
     /// The first `len` entries; all of them where there are fewer.
     ///
     /// Call ids of what is cut off stay remembered.
@@ -182,13 +187,14 @@ impl History {
     /// assert_eq!(history.before_last_prompt().len(), 2);
     /// ```
     pub fn before_last_prompt(&self) -> Self {
-        let is_prompt = |item: &Item| item.as_user().is_some();
-        let behind = self.newest_first().take_while(|item| !is_prompt(item)).count();
-        let prompt = self.newest_first().skip(behind).take_while(|item| is_prompt(item)).count();
-        match prompt {
-            0 => self.clone(),
-            _ => self.truncated(self.len() - behind - prompt),
-        }
+        let is_prompt = |item: &Item| item.as_user().is_some() && !item.tombstone;
+        let items: Vec<&Item> = self.iter().collect();
+        let Some(end) = items.iter().rposition(|item| is_prompt(item)) else { return self.clone() };
+        let of_prompt = |item: &&&Item| item.tombstone || is_prompt(item);
+        let prompt = items[..=end].iter().rev().take_while(of_prompt).enumerate();
+        // Invariant: the entry at `end` is the prompt's.
+        let first = prompt.filter(|(_, item)| is_prompt(item)).last().map_or(0, |(n, _)| n);
+        self.truncated(end - first)
     }
 
     /// Replaces the entries of a range. Their call ids stay remembered.

@@ -6,4 +6,5 @@ mod crash;
 mod law;
 mod parts;
 mod resume;
+mod tombstones;
 mod writing;

@@ -1,0 +1,202 @@
+//! What becomes void together, so that a history without it can still be sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::error::{Error, ErrorKind};
+use crate::item::settle::{Pairs, pairs};
+use crate::item::{History, Item, ItemKind, Mark};
+
+/// A range of a history, and the same items with those marked as tombstones that become void.
+///
+/// Made by [`History::tombstones`]. A `rewritten` event with the reason `tombstoned` says the same.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tombstones {
+    /// The first item of the range.
+    pub from: usize,
+    /// The first after it that is not in the range.
+    pub to: usize,
+    /// The items that replace those of the range, as many as it has.
+    pub items: Vec<Item>,
+}
+
+impl Tombstones {
+    /// Replaces the range of the history that they were made for. No position changes.
+    pub fn apply(&self, history: &mut History) {
+        history.rewrite(self.from..self.to, self.items.iter().cloned());
+    }
+}
+
+impl History {
+    /// What to replace so that the items at these positions, counted from 0, become void: they stay in
+    /// the history, marked as [tombstones](Item::tombstone), and are never sent.
+    ///
+    /// Items that cannot be sent without each other become void together:
+    ///
+    /// - A call takes its result along, and a result its call. Other calls of the turn stay.
+    /// - An item of a turn, such as a text or a call, takes all reasoning of the turn along:
+    ///   providers sign reasoning together with what follows it.
+    /// - Of a turn that has an item of the [provider's own](crate::item::ItemKind::Other), such as a
+    ///   search that it ran, all items become void, with the results of their calls.
+    ///
+    /// What the user and the system said becomes void alone. The note of a compaction can become void
+    /// too, and is still [known](crate::context::was_compacted). An item that is void already changes
+    /// nothing. What is known of a turn stays with the last of its items that is not void.
+    ///
+    /// The ranges do not overlap, and the history can be sent after each of them. No range says that
+    /// nothing changes.
+    ///
+    /// ```
+    /// use turnstream::{History, Item};
+    ///
+    /// let mut history = History::from_items("h", [
+    ///     Item::user("My key is 1234."),
+    ///     Item::text("Please do not send me keys."),
+    ///     Item::user("What is a key?"),
+    /// ]);
+    /// for tombstones in history.tombstones([0])? {
+    ///     tombstones.apply(&mut history);
+    /// }
+    /// assert_eq!(history.len(), 3);
+    /// assert!(history.iter().next().unwrap().tombstone);
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with the [parameter](Error::parameter) at fault:
+    /// a position that the history does not have, or the id of a call that would become void and waits
+    /// for its result.
+    pub fn tombstones(
+        &self,
+        positions: impl IntoIterator<Item = usize>,
+    ) -> Result<Vec<Tombstones>, Error> {
+        let items: Vec<&Item> = self.iter().collect();
+        let mut chosen = Vec::new();
+        for at in positions {
+            let Some(item) = items.get(at) else { return Err(no_item(at, items.len())) };
+            if !item.tombstone {
+                chosen.push(at);
+            }
+        }
+        if chosen.is_empty() {
+            return Ok(Vec::new());
+        }
+        let plan = Plan { turns: turns(&items), pairs: pairs(&items), items };
+        plan.void(chosen).map(|void| plan.ranges(&void))
+    }
+}
+
+/// A position that no item can be made void at, in a history of `len` items.
+pub(crate) fn no_item(at: usize, len: usize) -> Error {
+    let message = format!("there is no item {at}: there are {len}");
+    Error::new(ErrorKind::InvalidRequest, message).with_parameter(at.to_string())
+}
+
+struct Plan<'a> {
+    items: Vec<&'a Item>,
+    /// The range of the turn that an item belongs to; empty for an item that is not the model's.
+    turns: Vec<Range<usize>>,
+    pairs: Pairs,
+}
+
+impl Plan<'_> {
+    /// The positions that become void with these.
+    fn void(&self, mut chosen: Vec<usize>) -> Result<BTreeSet<usize>, Error> {
+        let mut void = BTreeSet::new();
+        while let Some(at) = chosen.pop() {
+            let item = self.items[at];
+            if item.tombstone || !void.insert(at) {
+                continue;
+            }
+            if let Some(call) = item.as_tool_call() {
+                match self.pairs.result_of.get(&at) {
+                    Some(result) => chosen.push(*result),
+                    // The call of a turn that broke off never gets one.
+                    None if item.interrupted => {}
+                    None => return Err(open(&call.call_id)),
+                }
+            }
+            chosen.extend(self.pairs.call_of.get(&at));
+            let turn = self.turns[at].clone();
+            let live = |at: &usize| !self.items[*at].tombstone;
+            let is_bound =
+                turn.clone().filter(live).any(|at| self.items[at].kind == ItemKind::Other);
+            let is_reasoning =
+                |at: &usize| matches!(self.items[*at].kind, ItemKind::Reasoning { .. });
+            chosen.extend(turn.filter(|at| is_bound || is_reasoning(at)));
+        }
+        Ok(void)
+    }
+
+    /// The ranges that hold them, each with all that is void of a turn and with the results of its calls.
+    fn ranges(&self, void: &BTreeSet<usize>) -> Vec<Tombstones> {
+        let mut changed: BTreeMap<usize, Item> = BTreeMap::new();
+        for at in void {
+            changed.insert(*at, self.items[*at].clone().marked(Mark::Tombstone));
+        }
+        // First and last position of each.
+        let mut ranges: Vec<(usize, usize)> = Vec::new();
+        for at in void {
+            let turn = &self.turns[*at];
+            let partner = self.pairs.result_of.get(at).or_else(|| self.pairs.call_of.get(at));
+            let mut reach = vec![*at, *partner.unwrap_or(at)];
+            let stays = |at: &usize| !void.contains(at) && !self.items[*at].tombstone;
+            if let (Some(info), Some(last)) =
+                (&self.items[*at].turn, turn.clone().rev().find(stays))
+            {
+                // What ends the turn now.
+                changed.insert(last, Item { turn: Some(info.clone()), ..self.items[last].clone() });
+                if let Some(item) = changed.get_mut(at) {
+                    item.turn = None;
+                }
+                reach.push(last);
+            }
+            reach.extend(void.range(turn.clone()).next());
+            let (first, last) = (reach.iter().min(), reach.iter().max());
+            ranges.extend(first.zip(last).map(|(first, last)| (*first, *last)));
+        }
+        ranges.sort_unstable();
+        let mut merged: Vec<(usize, usize)> = Vec::new();
+        for (first, last) in ranges {
+            match merged.last_mut() {
+                Some(before) if first <= before.1 + 1 => before.1 = before.1.max(last),
+                _ => merged.push((first, last)),
+            }
+        }
+        let item = |at: usize| changed.get(&at).unwrap_or_else(|| self.items[at]).clone();
+        let range = |(first, last): (usize, usize)| Tombstones {
+            from: first,
+            to: last + 1,
+            items: (first..=last).map(item).collect(),
+        };
+        merged.into_iter().map(range).collect()
+    }
+}
+
+fn open(call_id: &str) -> Error {
+    let message = format!("the call `{call_id}` has no result yet");
+    Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id)
+}
+
+/// The turn of each item, complete or broken off.
+fn turns(items: &[&Item]) -> Vec<Range<usize>> {
+    let mut turns = Vec::with_capacity(items.len());
+    while let Some(first) = items.get(turns.len()) {
+        let from = turns.len();
+        if !first.is_models_words() {
+            turns.push(from..from);
+            continue;
+        }
+        let goes_on = |pair: &&[&Item]| {
+            let (before, item) = (pair[0], pair[1]);
+            before.turn.is_none()
+                && item.is_models_words()
+                && before.interrupted == item.interrupted
+        };
+        let more = items[from..].windows(2).take_while(goes_on).count();
+        let turn = from..from + 1 + more;
+        turns.extend(std::iter::repeat_n(turn.clone(), turn.len()));
+    }
+    turns
+}

@@ -1,0 +1,391 @@
+//! Items that become void while a run goes on.
+
+use std::num::NonZeroUsize;
+
+use futures::StreamExt;
+use turnstream::agent::Parts;
+use turnstream::context::{
+    Compaction, Narrow, QuarterOfBytes, Window, compact_with, guess, was_compacted,
+};
+use turnstream::event::{Reason, RewrittenWhy};
+use turnstream::item::{Mark, Tombstones};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::{Error, ErrorKind, Event, History, Item, Journal, Run};
+
+use crate::support::items::{history, session, tokens};
+use crate::support::models::OnWire;
+use crate::support::runs::{agent, call, events_until, is_started, pull, rest, until};
+use crate::support::tools::{spec, tool};
+use crate::support::world::{told, told_from};
+use turnstream::testing::Wire;
+use turnstream::tool::Tool;
+
+fn is_void(event: &Event) -> bool {
+    matches!(event, Event::Rewritten { why: RewrittenWhy::Tombstoned, .. })
+}
+
+/// Where the tombstones of a history are.
+fn void(history: &History) -> Vec<usize> {
+    let void = history.iter().enumerate().filter(|(_, item)| item.tombstone);
+    void.map(|(at, _)| at).collect()
+}
+
+#[track_caller]
+fn refuses(refused: Result<(), Error>, message: &str, parameter: Option<&str>) {
+    let error = refused.unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidRequest, message));
+    assert_eq!(error.parameter(), parameter);
+}
+
+fn started(turn: u32) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::TurnStarted { turn: it, .. } if *it == turn)
+}
+
+/// The position of the first item that fits.
+fn at(run: &Run, fits: impl Fn(&Item) -> bool) -> usize {
+    run.history().iter().position(fits).unwrap()
+}
+
+// What becomes void together.
+
+#[track_caller]
+fn becomes_void(items: &[Item], position: usize, expected: &[usize]) {
+    let mut history = history(items.to_vec());
+    let turns = history.completed_turns();
+    for tombstones in history.tombstones([position]).unwrap() {
+        tombstones.apply(&mut history);
+    }
+    assert_eq!(void(&history), expected);
+    assert!(history.is_lawful());
+    assert_eq!(history.completed_turns(), turns);
+}
+
+#[test]
+fn a_call_takes_its_result_and_the_reasoning_of_its_turn_along_and_a_result_its_call() {
+    // Begin, and a turn of a thought, words, a call, and its result.
+    let items = session(2);
+    becomes_void(&items, 0, &[0]);
+    becomes_void(&items, 1, &[1]);
+    becomes_void(&items, 2, &[1, 2]);
+    becomes_void(&items, 3, &[1, 3, 4]);
+    becomes_void(&items, 4, &[1, 3, 4]);
+    becomes_void(&items, 8, &[5, 7, 8]);
+}
+
+#[test]
+fn siblings_of_a_call_stay_and_end_their_turn() {
+    let mut items = session(1);
+    items.insert(3, Item::tool_call("first", "look", "{}"));
+    items.insert(5, crate::support::items::result("first", "done"));
+    becomes_void(&items, 4, &[1, 4, 6]);
+    let mut history = history(items);
+    let [made] = &history.tombstones([4]).unwrap()[..] else { panic!("one range") };
+    assert_eq!((made.from, made.to), (1, 7));
+    made.apply(&mut history);
+    let items: Vec<&Item> = history.iter().collect();
+    assert!(items[3].turn.is_some() && items[4].turn.is_none());
+}
+
+#[test]
+fn an_item_of_the_providers_own_takes_its_whole_turn_along() {
+    let data = turnstream::item::ProviderData {
+        provider: "openai_responses".into(),
+        model: "m".into(),
+        value: serde_json::json!({ "type": "web_search_call", "id": "ws_1" }).into(),
+    };
+    let mut items = session(2);
+    items.insert(2, Item::other(data));
+    for position in 1..=5 {
+        becomes_void(&items, position, &[1, 2, 3, 4, 5]);
+    }
+    becomes_void(&items, 7, &[6, 7]);
+}
+
+#[test]
+fn positions_far_apart_are_ranges_of_their_own_and_a_void_item_changes_nothing() {
+    let mut history = history(session(5));
+    let range = |made: &Tombstones| (made.from, made.to);
+    let made = history.tombstones([0, 18, 19, 3]).unwrap();
+    assert_eq!(made.iter().map(range).collect::<Vec<_>>(), [(0, 5), (17, 21)]);
+    for made in made {
+        made.apply(&mut history);
+        assert!(history.is_lawful());
+    }
+    assert_eq!(history.tombstones([0, 3, 4, 1, 17]).unwrap(), []);
+    let range = |made: &Tombstones| made.items.iter().filter(|item| item.tombstone).count();
+    assert_eq!(history.tombstones([0, 2]).unwrap().iter().map(range).sum::<usize>(), 1);
+}
+
+#[test]
+fn a_position_beyond_the_end_and_a_call_that_waits_are_refused_by_name() {
+    let mut items = session(2);
+    items.pop();
+    let history = history(items);
+    let refused = |at: usize| history.tombstones([0, at]).map(drop);
+    refuses(refused(8), "there is no item 8: there are 8", Some("8"));
+    let far = usize::MAX.to_string();
+    refuses(refused(usize::MAX), &format!("there is no item {far}: there are 8"), Some(&far));
+    refuses(refused(7), "the call `c1` has no result yet", Some("c1"));
+    assert!(history.tombstones([5, 6]).is_ok(), "the thought and the words of its turn");
+}
+
+#[test]
+fn the_note_of_a_reactive_compaction_counts_also_when_it_is_void() {
+    let before = history(session(3));
+    let compaction = turnstream::context::reactive(Compaction::new(0, 5, vec![]), &before);
+    let mut history = before;
+    compaction.apply(&mut history);
+    let note = history.iter().position(|item| item.compacted).unwrap();
+    for tombstones in history.tombstones([note]).unwrap() {
+        tombstones.apply(&mut history);
+    }
+    assert_eq!(void(&history), [note]);
+    assert!(was_compacted(&history));
+}
+
+// In a run.
+
+#[tokio::test]
+async fn items_become_void_before_the_next_request_and_are_not_sent_on_any_wire() {
+    for wire in Wire::ALL {
+        let model = OnWire::new(wire, "m", [call("c"), call("d"), "Done.".into()]);
+        let mut run = agent(model.clone()).with_tools([tool("t")]).run("The secret word.");
+        let mut events = events_until(&mut run, started(2)).await;
+        run.tombstone([0]).unwrap();
+        run.tombstone([at(&run, |item| item.as_tool_call().is_some())]).unwrap();
+        assert_eq!(void(&run.history()), [0; 0], "not in the middle of a turn");
+        events.extend(events_until(&mut run, started(3)).await);
+        let told = told_from(events, run).await;
+        told.check(Reason::Completed, 3);
+        let changes: Vec<&Event> = told.events.iter().filter(|event| is_void(event)).collect();
+        assert_eq!(changes.len(), 1, "what is beside each other is one range");
+        let sent: Vec<String> = model.sent().iter().map(ToString::to_string).collect();
+        for (body, is_sent) in sent.iter().zip([true, true, false]) {
+            assert_eq!(body.contains("secret word"), is_sent, "{wire}: {body}");
+        }
+        assert!(sent[1].contains("fine") && !sent[2].is_empty());
+        assert_eq!(void(&told.outcome.history), [0, 1, 2]);
+        assert_eq!(told.folded(History::with_id("id-1")), told.outcome.history);
+        let before = told.events.iter().position(is_void).unwrap();
+        let turn = told.events.iter().position(started(3)).unwrap();
+        assert!(before < turn);
+    }
+}
+
+#[tokio::test]
+async fn before_its_first_request_a_run_makes_void_what_was_there_before() {
+    let model = Scripted::new(["Done."]);
+    let run = agent(model.clone()).run_from(history(session(1)), "go");
+    run.tombstone([0, 3]).unwrap();
+    let told = told(run).await;
+    assert_eq!(void(&told.outcome.history), [0, 1, 3, 4]);
+    assert_eq!(void(&model.requests()[0].context), [0, 1, 3, 4]);
+}
+
+#[tokio::test]
+async fn items_become_void_before_the_end_where_no_request_follows() {
+    // The model stops; an interrupt; an error.
+    let failed = Error::new(ErrorKind::Auth, "no");
+    for (reply, reason) in
+        [(Reply::text("Done."), Some(Reason::Completed)), ("a b".into(), None), {
+            (Reply::error(failed), Some(Reason::ProviderError))
+        }]
+    {
+        let mut run = agent(Scripted::new([reply])).run("go");
+        let events = events_until(&mut run, started(1)).await;
+        run.tombstone([0]).unwrap();
+        if reason.is_none() {
+            run.next().await;
+            run.interrupt();
+        }
+        let told = told_from(events, run).await;
+        assert!(reason.is_none_or(|reason| reason == told.outcome.reason));
+        let end = told.events.len() - 1;
+        assert!(is_void(&told.events[end - 1]), "{:?}", told.events);
+        assert_eq!(void(&told.outcome.history), [0]);
+        refuses(told.handle.tombstone([0]), "the run is over", None);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_was_dropped_makes_nothing_void() {
+    let run = agent(Scripted::new(["Done."])).run_from(history(session(1)), "go");
+    run.tombstone([0]).unwrap();
+    let handle = run.handle();
+    drop(run);
+    assert_eq!(void(&handle.history()), [0; 0]);
+    refuses(handle.tombstone([0]), "the run is over", None);
+}
+
+#[tokio::test]
+async fn only_items_of_completed_turns_whose_calls_have_their_results_become_void() {
+    let replies = [Reply::text("So.").call_raw("c", "t", "{}"), "Done.".into()];
+    let mut run = agent(Scripted::new(replies)).with_tools([tool("t")]).run("go");
+    until(&mut run, |event| event.text_delta().is_some()).await;
+    assert_eq!(run.history().len(), 2);
+    refuses(run.tombstone([1]), "there is no item 1: there are 1", Some("1"));
+    refuses(run.tombstone([0, 9]), "there is no item 9: there are 1", Some("9"));
+    until(&mut run, is_started).await;
+    let call = at(&run, |item| item.as_tool_call().is_some());
+    refuses(run.tombstone([call]), "the call `c` has no result yet", Some("c"));
+    until(&mut run, |event| event.tool_output().is_some()).await;
+    run.tombstone([call]).unwrap();
+    let told = told_from(Vec::new(), run).await;
+    assert_eq!(void(&told.outcome.history), [call, call + 1]);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_an_approval_cannot_become_void_and_the_rest_can() {
+    let model = Scripted::new([call("c")]);
+    let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().needs_approval();
+    let mut run = agent(model).with_tools([tool]).run_from(history(session(1)), "go");
+    until(&mut run, |event| event.turn_complete().is_some()).await;
+    let call = at(&run, |item| item.as_tool_call().is_some_and(|call| call.call_id == "c"));
+    refuses(run.tombstone([0, call]), "the call `c` has no result yet", Some("c"));
+    run.tombstone([0]).unwrap();
+    let told = told_from(Vec::new(), run).await;
+    told.check(Reason::Pending, 1);
+    assert_eq!(void(&told.outcome.history), [0]);
+    assert_eq!(told.outcome.pending.len(), 1);
+    assert_eq!(told.outcome.history.unanswered_calls(), told.outcome.pending);
+}
+
+#[tokio::test]
+async fn positions_follow_their_items_through_a_compaction() {
+    let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
+    // Folds the first five items away and shortens the call behind them.
+    let compactor = compact_with(|history: &History| {
+        let mut items = vec![Item::user("in short").marked(Mark::Compacted)];
+        items.extend(history.iter().take(8).skip(5).cloned());
+        items[3] = Item { turn: items[3].turn.clone(), ..Item::tool_call("c1", "look", "{}") }
+            .marked(Mark::Compacted);
+        Ok(Some(Compaction::new(0, 8, items)))
+    });
+    let model = Scripted::new([too_long(), "Done.".into()]);
+    let agent = agent(model.clone()).with_compactor(compactor);
+    let mut run = agent.run_from(history(session(3)), "go");
+    let mut events = events_until(&mut run, started(1)).await;
+    // One that goes, the call that is shortened, and what the user says behind all.
+    run.tombstone([2, 7, 13]).unwrap();
+    events.extend(events_until(&mut run, started(2)).await);
+    let told = told_from(events, run).await;
+    told.check(Reason::Completed, 2);
+    let history = &told.outcome.history;
+    let is_shown = |item: &Item| item.as_tool_call().is_some_and(|call| call.call_id == "c1");
+    let call = history.iter().position(is_shown).unwrap();
+    let said = history.iter().position(|item| *item == Item::user("go").marked(Mark::Tombstone));
+    assert_eq!(void(history), [call - 2, call, call + 1, said.unwrap()], "{history:?}");
+    assert_eq!(told.folded(self::history(session(3))), *history);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_its_pool_is_made_anew_without_what_became_void() {
+    use turnstream::agent::{Budget, Pool};
+    let pool = Pool::tokens(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
+    let model = Scripted::function(|_, _| "Done.");
+    let agent = agent(model.clone()).with_budget(Budget::new().pool(&pool));
+    let slot = pool.slot().await;
+    let mut run = agent.run_from(history(session(1)), "go");
+    let mut events = pull(&mut run);
+    assert_eq!(events.len(), 1, "{events:?}");
+    run.tombstone([0]).unwrap();
+    drop(slot);
+    events.extend(rest(&mut run).await);
+    assert_eq!(void(&model.requests()[0].context), [0]);
+}
+
+#[tokio::test]
+async fn a_body_that_delivers_nothing_makes_items_void_at_the_end() {
+    let body = |parts: Parts, state| {
+        // As the agent's own, but that it begins with the request.
+        async_stream::try_stream! {
+            let mut state: turnstream::agent::State = state;
+            let request = parts.request(&mut state).await?.unwrap();
+            yield turnstream::Step::Value(parts.turn_started(&state));
+            let mut events = parts.ask(&state, request).await?;
+            while let Some(event) = events.next().await {
+                yield turnstream::Step::Value(event?.into());
+            }
+            yield turnstream::Step::StopWith(state.ended(Reason::Completed));
+        }
+    };
+    let agent = turnstream::Agent::new(Scripted::new(["Done."]));
+    let run = agent.run_by(body, history(session(1)), "go");
+    run.tombstone([0]).unwrap();
+    assert_eq!(void(&run.outcome().await.history), [0]);
+}
+
+// What looks at a history.
+
+#[tokio::test]
+async fn room_that_tombstones_made_needs_no_compaction() {
+    let full = call("c").usage(tokens(900, 10));
+    let compacts = |tombstones: bool| {
+        let replies = [full.clone(), Reply::text("Done.").usage(tokens(50, 1))];
+        async move {
+            let agent = agent(Scripted::new(replies))
+                .with_tools([tool("t")])
+                .with_window(Window::new(1_000))
+                .with_compactor(compact_with(|_: &History| {
+                    Ok(Some(Compaction::new(
+                        0,
+                        1,
+                        vec![Item::user("short").marked(Mark::Compacted)],
+                    )))
+                }));
+            let mut run = agent.run_from(history([Item::user("x".repeat(400))]), "go");
+            until(&mut run, is_started).await;
+            if tombstones {
+                run.tombstone([0]).unwrap();
+            }
+            let told = told_from(Vec::new(), run).await;
+            let compacted = |event: &&Event| {
+                matches!(event, Event::Rewritten { why: RewrittenWhy::Compacted, .. })
+            };
+            told.events.iter().filter(compacted).count()
+        }
+    };
+    assert_eq!(compacts(false).await, 1);
+    assert_eq!(compacts(true).await, 0);
+}
+
+#[test]
+fn a_void_prompt_is_not_the_last_prompt() {
+    let void = || Item::user("void").marked(Mark::Tombstone);
+    let items = [
+        Item::user("Hi"),
+        Item::text("Hello!"),
+        Item::user("Do it"),
+        void(),
+        Item::user("now"),
+        Item::text("No."),
+        void(),
+    ];
+    assert_eq!(history(items).before_last_prompt().len(), 2);
+    assert_eq!(history([void(), Item::text("x")]).before_last_prompt().len(), 2);
+}
+
+#[test]
+fn the_steps_of_a_narrow_context_leave_void_calls_out() {
+    let mut history = history(session(3));
+    for tombstones in history.tombstones([3]).unwrap() {
+        tombstones.apply(&mut history);
+    }
+    let narrowed = Narrow::new(10_000, |_: &History| Vec::new()).keep_turns(1).narrowed(&history);
+    let text = narrowed.context.last().unwrap().as_user().unwrap().text();
+    assert!(!text.contains("{\"n\":0}") && text.contains("{\"n\":1}"), "{text}");
+}
+
+#[test]
+fn a_guess_counts_no_tombstone() {
+    let mut history = history(session(1));
+    let before = guess(&history, &QuarterOfBytes);
+    let journal = Journal::new(history.clone());
+    for Tombstones { from, to, items } in history.tombstones([4]).unwrap() {
+        let (why, usage) = (RewrittenWhy::Tombstoned, turnstream::Usage::default());
+        journal.observe(&Event::Rewritten { why, from, to, items: items.clone(), usage });
+        Tombstones { from, to, items }.apply(&mut history);
+    }
+    assert_eq!(journal.history(), history);
+    assert!(guess(&history, &QuarterOfBytes) < before / 2);
+}

@@ -1,0 +1,128 @@
+//! Items of a session that become void.
+
+use std::slice;
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::event::Reason;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Session, SessionState, Store};
+use turnstream::tool::Verdict;
+use turnstream::{Agent, ErrorKind, History};
+
+use crate::stores::sample::Folder;
+use crate::support::stores::{Counting, Keys, open, tool};
+
+fn void(history: &History) -> Vec<usize> {
+    let void = history.iter().enumerate().filter(|(_, item)| item.tombstone);
+    void.map(|(at, _)| at).collect()
+}
+
+fn calling(keys: &Keys) -> Agent {
+    let model = Scripted::new([
+        Reply::new().call_raw("c", "look", "{}"),
+        Reply::text("Done."),
+        Reply::text("Yes."),
+    ]);
+    Agent::new(model).with_tools([tool("look", keys, false)])
+}
+
+async fn at_rest(store: impl Store + Clone + 'static) {
+    let session = open(&store).await;
+    let agent = calling(&Keys::default());
+    session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+    let version = session.version();
+    // The result, and what the user said: the call goes, and its siblings would not.
+    session.tombstone([2, 0]).await.unwrap();
+    for session in [&session, &open(&store).await] {
+        assert_eq!(void(&session.history()), [0, 1, 2]);
+        assert_eq!((session.version(), session.state()), (version + 1, SessionState::Idle));
+    }
+    // What was said stays in the store.
+    let entries = session.entries().await.unwrap();
+    assert!(matches!(&entries[0], Entry::Item(item) if !item.tombstone));
+    session.tombstone([1]).await.unwrap();
+    session.tombstone([]).await.unwrap();
+    assert_eq!(session.version(), version + 1, "nothing changes");
+    let error = session.tombstone([0, 4]).await.unwrap_err();
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("4")));
+    // It goes on, and so does a fork.
+    let fork = session.fork(session.version(), "f").await.unwrap();
+    for session in [&session, &fork] {
+        let model = Scripted::new(["Yes."]);
+        session.run(&Agent::new(model.clone()), "And?").await.unwrap().outcome().await.unwrap();
+        assert_eq!(void(&model.requests()[0].context), [0, 1, 2]);
+        let read = Session::open(store.clone(), session.id()).await.unwrap();
+        assert_eq!(read.history(), session.history());
+    }
+}
+
+#[tokio::test]
+async fn items_of_a_session_at_rest_become_void_for_good_in_every_store() {
+    at_rest(MemoryStore::new()).await;
+    let folder = Folder::new();
+    at_rest(JsonLinesStore::open(folder.path()).unwrap()).await;
+    #[cfg(feature = "sqlite")]
+    at_rest(turnstream::session::SqliteStore::in_memory().unwrap()).await;
+}
+
+#[tokio::test]
+async fn items_that_become_void_in_a_run_of_a_session_are_void_when_it_is_read() {
+    let store = MemoryStore::new();
+    let session = open(&store).await;
+    let agent = calling(&Keys::default());
+    let mut run = session.run(&agent, "go").await.unwrap();
+    while let Some(event) = run.next().await {
+        if event.unwrap().tool_output().is_some() {
+            run.tombstone([0]).unwrap();
+        }
+    }
+    assert_eq!(void(&run.history()), [0]);
+    assert_eq!(open(&store).await.history(), run.history());
+    assert_eq!(run.tombstone([0]).unwrap_err().message(), "the run is over");
+}
+
+#[tokio::test]
+async fn a_pending_call_of_a_session_cannot_become_void_and_what_is_before_it_can() {
+    let (store, keys) = (MemoryStore::new(), Keys::default());
+    let session = open(&store).await;
+    let model = Scripted::new([
+        Reply::text("Hello!"),
+        Reply::text("So.").call("look", json!({})),
+        Reply::text("Done."),
+    ]);
+    let agent = Agent::new(model).with_tools([tool("look", &keys, false).needs_approval()]);
+    session.run(&agent, "Hi").await.unwrap().outcome().await.unwrap();
+    session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+    let SessionState::Pending { calls } = session.state() else { panic!("nothing is pending") };
+    let error = session.tombstone([0, 4]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert_eq!(error.parameter(), Some(&*calls[0].call_id));
+    assert_eq!(void(&session.history()), [0; 0]);
+    // Its words are of the same turn, and nothing binds them to it.
+    session.tombstone([1, 3]).await.unwrap();
+    let session = open(&store).await;
+    assert_eq!(void(&session.history()), [1, 3]);
+    assert_eq!(session.state(), SessionState::Pending { calls: calls.clone() });
+    let verdicts = slice::from_ref(&calls[0]).iter().map(|it| (it.clone(), Verdict::Approve));
+    let outcome = session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.reason, keys.lock().unwrap().len()), (Reason::Completed, 1));
+}
+
+#[tokio::test]
+async fn a_store_that_fails_and_a_run_that_writes_leave_the_session_as_it_is() {
+    let store = Counting::default();
+    let session = open(&store).await;
+    let agent = calling(&Keys::default());
+    session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+    store.fails.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(session.tombstone([0]).await.unwrap_err().kind(), ErrorKind::Store);
+    store.fails.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(void(&session.history()), [0; 0]);
+    let other = open(&store).await;
+    session.run(&agent, "And?").await.unwrap().outcome().await.unwrap();
+    assert_eq!(other.tombstone([0]).await.unwrap_err().kind(), ErrorKind::Conflict);
+    other.refresh().await.unwrap();
+    other.tombstone([0]).await.unwrap();
+    assert_eq!(void(&open(&store).await.history()), [0]);
+}
