@@ -59,7 +59,7 @@ use crate::agent::hook::Hooks;
 use crate::agent::replay::Watch;
 use crate::agent::run::Begin;
 use crate::agent::validate::Checks;
-use crate::context::{Compactor, Shorten, Window};
+use crate::context::{Ageing, Compactor, Shorten, Window};
 use crate::env::{Ids, SystemIds, TimeLimit};
 use crate::error::Error;
 use crate::event::Event;
@@ -116,6 +116,8 @@ pub struct Agent {
     checks: Checks,
     hooks: Hooks,
     evidence: Option<RequireEvidence>,
+    /// When thoughts and inputs of old turns are shortened, whatever room is left.
+    ageing: Option<Ageing>,
     compactor: Option<Arc<dyn Compactor>>,
     compactor_timeout: TimeLimit,
     /// What is kept free of, where somebody has said how large it is.
@@ -143,6 +145,7 @@ impl Agent {
             checks: Checks::default(),
             hooks: Hooks::new(),
             evidence: None,
+            ageing: None,
             compactor: Some(Arc::new(Shorten::new())),
             compactor_timeout: TimeLimit::Default(COMPACTOR_TIMEOUT),
             window: None,

@@ -41,8 +41,9 @@ impl Room {
 }
 
 impl Parts {
-    /// Makes the history shorter before a request that nears the [window](crate::Agent::with_window).
-    /// Call it until it is `None`, which says that the request is to be sent.
+    /// Makes the history shorter before a request: [old turns](crate::Agent::with_ageing), and then
+    /// for a request that nears the [window](crate::Agent::with_window). Call it until it is `None`,
+    /// which says that the request is to be sent.
     ///
     /// Once a request was too long, the compactor is asked until it is a quarter below the limit, so
     /// that not every request changes what stands in front of it. Hooks are told of a compaction
@@ -51,6 +52,9 @@ impl Parts {
         // Boxed, as in `request`.
         Box::pin(async move {
             let agent = self.agent();
+            if let Some(compaction) = self.aged(&state.history) {
+                return self.told(state, Ok(Some(compaction)));
+            }
             let (window, compactor) = (agent.window.as_ref()?, agent.compactor.as_ref()?);
             if self.is_too_late(state) {
                 return None;
@@ -97,6 +101,13 @@ impl Parts {
             });
             self.told(state, made)
         })
+    }
+
+    /// What is to be replaced since turns have become old.
+    fn aged(&self, history: &History) -> Option<Compaction> {
+        let compaction = self.agent().ageing?.shorten(history)?;
+        let compaction = context::recorded(compaction, history);
+        compaction.check(history).is_ok().then_some(compaction)
     }
 
     /// Makes a history shorter that did not fit, which then [says so](context::was_compacted). `None`,

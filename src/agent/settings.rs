@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::agent::hook::Hook;
 use crate::agent::{Agent, Budget, Limits};
-use crate::context::{Compactor, Window};
+use crate::context::{Ageing, Compactor, Window};
 use crate::env::{Ids, TimeLimit};
 use crate::provider::Provider;
 use crate::request::Options;
@@ -243,6 +243,25 @@ impl Agent {
     /// in a history.
     pub fn with_compactor(mut self, compactor: impl Compactor + 'static) -> Self {
         self.compactor = Some(Arc::new(compactor));
+        self
+    }
+
+    /// Shortens the reasoning and the arguments of calls in old turns as a conversation goes on, however
+    /// much room the [window](Self::with_window) has; see [`Ageing`]. Off unless set.
+    ///
+    /// It is done before a request, without asking a model, and is a `rewritten` event. It does not
+    /// count as the one compaction that a request which did not fit may have.
+    ///
+    /// ```
+    /// use turnstream::context::Ageing;
+    /// use turnstream::{Agent, provider::Scripted};
+    ///
+    /// // The newest ten to twenty turns stay as they were.
+    /// let agent = Agent::new(Scripted::new(["Done."])).with_ageing(Ageing::after_turns(10));
+    /// # drop(agent);
+    /// ```
+    pub fn with_ageing(mut self, ageing: Ageing) -> Self {
+        self.ageing = Some(ageing);
         self
     }
 

@@ -5,11 +5,13 @@
 //! | [`estimate`], [`estimate_request`] | how many tokens there are: the last usage, and a guess for what came since |
 //! | [`Window`] | how many the model takes, and when that is near |
 //! | [`Compactor`] | says what to replace in the ledger: [`Shorten`] by rule, [`Summarize`] by a model |
+//! | [`Ageing`] | shortens old thoughts and inputs as a conversation goes on, whatever room is left |
 //! | [`Narrow`] | chooses what one request is told besides, up to a cap, and says why; the ledger stays |
 //!
 //! An agent uses them: see [the guide](crate::guide::agent). They do no I/O of their own, and nothing is
 //! spawned.
 
+mod ageing;
 mod compact;
 mod count;
 mod estimate;
@@ -23,6 +25,7 @@ mod transcript;
 mod turns;
 mod window;
 
+pub use ageing::Ageing;
 pub use compact::{CompactWith, Compaction, Compactor, compact_with};
 pub use count::{CountTokens, QuarterOfBytes};
 pub use estimate::{estimate, estimate_request, guess, guess_request};

@@ -131,11 +131,11 @@ fn can_carry(item: &Item) -> bool {
     let is_own = |data: &Arc<ProviderData>| data.provider == PROVIDER;
     let is_free = item.provider_data.as_ref().is_none_or(is_own) && !is_reactive(item);
     let may = match item.kind {
-        ItemKind::User { .. } | ItemKind::ToolCall(_) | ItemKind::ToolResult(_) => true,
-        ItemKind::System { .. }
-        | ItemKind::Text { .. }
+        ItemKind::User { .. }
         | ItemKind::Reasoning { .. }
-        | ItemKind::Other => false,
+        | ItemKind::ToolCall(_)
+        | ItemKind::ToolResult(_) => true,
+        ItemKind::System { .. } | ItemKind::Text { .. } | ItemKind::Other => false,
     };
     item.compacted && !item.tombstone && is_free && may
 }

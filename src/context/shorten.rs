@@ -1,9 +1,11 @@
 //! The plain compactor: old turns without their bulk, by rule and without a model.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use futures::future::{BoxFuture, FutureExt, ready};
-use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::context::{Compaction, Compactor};
 use crate::error::Error;
@@ -14,56 +16,78 @@ use crate::item::{
 /// How much longer the results of the newest turns may be than those of old ones.
 const NEWEST: usize = 8;
 
+/// A prefix that is shorter than this says nothing.
+const MIN_PREFIX: usize = 16;
+
 /// Shortens a history by rule, without asking a model.
 ///
 /// All that the user and the assistant said stays, and so does every call with its result. In
 /// turns older than the newest four
 ///
-/// - reasoning goes,
-/// - results of tools are clipped to their head and tail, and what is no text in them goes,
-/// - long arguments of calls are replaced by a word on how long they were.
+/// - reasoning keeps its first 200 bytes; signed reasoning, which may not be changed, goes,
+/// - long arguments of calls keep their fields, with a prefix of each long text.
 ///
-/// In the newest turns only results are clipped, to eight times the length: one huge result is what
-/// most often fills a context window. What the provider itself ran in a turn is kept, and then the
-/// reasoning and the arguments of that turn too, since the one may be refused without the other.
+/// Results stay whole. With [`max_result_bytes`](Self::max_result_bytes) they are clipped as well, to
+/// their head and tail, and what is no text in them goes; then also in the newest turns, to eight times
+/// the length. What the provider itself ran in a turn is kept, and then the reasoning and the arguments
+/// of that turn too, since the one may be refused without the other.
 ///
-/// What is changed is marked `compacted`; what is so marked is left alone.
+/// What is changed is marked `compacted`; what is so marked is left alone. [`Ageing`] does the same
+/// without a limit being near.
+///
+/// [`Ageing`]: crate::context::Ageing
 ///
 /// ```
 /// use turnstream::context::Shorten;
-/// use turnstream::item::{ResultKind, ToolCall, ToolResult};
+/// use turnstream::item::{StopReason, TurnInfo};
 /// use turnstream::{History, Item};
 ///
-/// let call = ToolCall { call_id: "c1".into(), name: "read".into(), arguments: "{}".into() };
-/// let result = ToolResult::answering(&call, ResultKind::Ok, "x".repeat(2_000_000));
+/// let arguments = format!(r#"{{"path":"notes.md","text":"{}"}}"#, "x".repeat(9_000));
+/// let done = || TurnInfo::new(StopReason::Stop);
+/// let call = Item::tool_call("c1", "write", arguments).with_turn_info(done());
+/// let result = turnstream::item::ToolResult::answering(
+///     call.as_tool_call().unwrap(),
+///     turnstream::item::ResultKind::Ok,
+///     "It is written.",
+/// );
 /// let mut history = History::from_items("h", [
-///     Item::user("What is in the file?"),
-///     Item::tool_call("c1", "read", "{}"),
+///     Item::user("Write my notes."),
+///     call,
 ///     Item::tool_result(result),
+///     Item::text("Done.").with_turn_info(done()),
 /// ]);
 ///
-/// let compaction = Shorten::new().shorten(&history).unwrap();
+/// let shorten = Shorten::new().keep_turns(1);
+/// let compaction = shorten.shorten(&history).unwrap();
 /// compaction.apply(&mut history);
 /// assert!(history.is_lawful());
-/// let result = history.last().unwrap().as_tool_result().unwrap();
-/// assert!(result.content.text().len() <= 8 * 1_024);
-/// assert_eq!(Shorten::new().shorten(&history), None);
+/// let call = history.iter().find_map(Item::as_tool_call).unwrap();
+/// assert!(call.arguments.len() <= 1_024);
+/// assert!(call.arguments.starts_with(r#"{"path":"notes.md","text":"xxx"#));
+/// assert_eq!(shorten.shorten(&history), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shorten {
     keep_turns: usize,
-    max_result_bytes: usize,
+    /// `None` leaves results whole.
+    max_result_bytes: Option<usize>,
     max_arguments_bytes: usize,
+    max_reasoning_bytes: usize,
 }
 
 impl Default for Shorten {
     fn default() -> Self {
-        Self { keep_turns: 4, max_result_bytes: 1_024, max_arguments_bytes: 1_024 }
+        Self {
+            keep_turns: 4,
+            max_result_bytes: None,
+            max_arguments_bytes: 1_024,
+            max_reasoning_bytes: 200,
+        }
     }
 }
 
 impl Shorten {
-    /// Makes one with the numbers above, and 1,024 bytes for a result and for arguments.
+    /// Makes one with the numbers above, and 1,024 bytes for arguments.
     pub fn new() -> Self {
         Self::default()
     }
@@ -75,16 +99,30 @@ impl Shorten {
         self
     }
 
-    /// Sets how many bytes a result of an old turn may have; 1,024 unless set. One of the newest
-    /// turns may have eight times as many.
+    /// Clips results: one of an old turn has at most so many bytes, and one of the newest turns at most
+    /// eight times as many. Results stay whole unless this is set.
+    ///
+    /// One huge result is what most often fills a context window, and the newest one is what the model
+    /// has asked for last: see [`Toolkit::clip_results`](crate::Toolkit::clip_results) for a limit
+    /// before it enters the history.
     pub fn max_result_bytes(mut self, bytes: usize) -> Self {
-        self.max_result_bytes = bytes;
+        self.max_result_bytes = Some(bytes);
         self
     }
 
-    /// Sets how many bytes the arguments of a call of an old turn may have; 1,024 unless set.
+    /// Sets how many bytes the arguments of a call of an old turn may have; 1,024 unless set. Longer ones
+    /// are replaced by an object: their own fields with a prefix of each long value, where that is short
+    /// enough, else one that has their length and their beginning.
     pub fn max_arguments_bytes(mut self, bytes: usize) -> Self {
         self.max_arguments_bytes = bytes;
+        self
+    }
+
+    /// Sets how many bytes the reasoning of an old turn may have; 200 unless set. Of longer reasoning a
+    /// prefix stays, with 0 nothing. Signed reasoning goes whatever is set: providers refuse it when it
+    /// was changed.
+    pub fn max_reasoning_bytes(mut self, bytes: usize) -> Self {
+        self.max_reasoning_bytes = bytes;
         self
     }
 
@@ -99,9 +137,13 @@ impl Shorten {
             false if at < old => self.in_old(item, own[at]),
             false => self.in_new(item),
         };
-        let changes: Vec<Change> = items.iter().enumerate().map(change).collect();
+        let mut changes: Vec<Change> = items.iter().enumerate().map(change).collect();
         let from = changes.iter().position(Change::is_some)?;
         let to = changes.iter().rposition(Change::is_some)? + 1;
+        if !changes.iter().any(|change| matches!(change, Change::To(_))) {
+            // Something has to say that the history was shortened.
+            changes[to - 1] = Change::To(empty(items[to - 1]));
+        }
         let replaced = changes.into_iter().zip(&items).take(to).skip(from);
         let items = replaced.filter_map(|(change, item)| change.made_of(item)).collect();
         Some(Compaction::new(from, to, items))
@@ -118,10 +160,10 @@ impl Shorten {
 
     fn in_old(&self, item: &Item, beside_own: bool) -> Change {
         match &item.kind {
-            ItemKind::ToolResult(result) => clipped(item, result, self.max_result_bytes),
+            ItemKind::ToolResult(result) => self.clipped(item, result, 1),
             ItemKind::Reasoning { .. } | ItemKind::ToolCall(_) if beside_own => Change::None,
-            ItemKind::Reasoning { text } => without_thought(item, text),
-            ItemKind::ToolCall(call) => self.without_arguments(item, call),
+            ItemKind::Reasoning { text } => self.reasoning(item, text),
+            ItemKind::ToolCall(call) => self.call(item, call),
             ItemKind::System { .. }
             | ItemKind::User { .. }
             | ItemKind::Text { .. }
@@ -131,9 +173,7 @@ impl Shorten {
 
     fn in_new(&self, item: &Item) -> Change {
         match &item.kind {
-            ItemKind::ToolResult(result) => {
-                clipped(item, result, self.max_result_bytes.saturating_mul(NEWEST))
-            }
+            ItemKind::ToolResult(result) => self.clipped(item, result, NEWEST),
             ItemKind::System { .. }
             | ItemKind::User { .. }
             | ItemKind::Text { .. }
@@ -143,12 +183,29 @@ impl Shorten {
         }
     }
 
-    fn without_arguments(&self, item: &Item, call: &ToolCall) -> Change {
-        let len = call.arguments.len();
-        let arguments = json!({ "shortened": format!("{len} bytes") }).to_string();
-        if len <= self.max_arguments_bytes || len <= arguments.len() {
+    fn clipped(&self, item: &Item, result: &ToolResult, times: usize) -> Change {
+        match self.max_result_bytes {
+            Some(max) => clipped(item, result, max.saturating_mul(times)),
+            None => Change::None,
+        }
+    }
+
+    fn reasoning(&self, item: &Item, text: &str) -> Change {
+        let is_signed = item.provider_data.is_some();
+        let max = if is_signed { 0 } else { self.max_reasoning_bytes };
+        if text.len() <= max && !is_signed {
             return Change::None;
         }
+        if max == 0 {
+            // Nothing is left of it but what its turn is known by, if it carries that.
+            return if item.turn.is_some() { Change::To(empty(item)) } else { Change::Gone };
+        }
+        let kind = ItemKind::Reasoning { text: prefix(text, max) };
+        Change::To(Item { kind, ..item.clone() })
+    }
+
+    fn call(&self, item: &Item, call: &ToolCall) -> Change {
+        let Some(arguments) = shorter(call, self.max_arguments_bytes) else { return Change::None };
         let kind = ItemKind::ToolCall(ToolCall { arguments, ..call.clone() });
         // What the provider keeps of a call may be bound to its arguments.
         Change::To(Item { kind, provider_data: None, ..item.clone() })
@@ -206,16 +263,69 @@ fn mark_own(items: &[&Item], own: &mut [bool]) {
     own[start..].fill(found);
 }
 
-/// Nothing is left of a thought but what its turn is known by, where it carries that.
-fn without_thought(item: &Item, text: &str) -> Change {
-    if item.turn.is_none() {
-        return Change::Gone;
-    }
-    if text.is_empty() && item.provider_data.is_none() {
-        return Change::None;
-    }
+/// A thought without its words.
+fn empty(item: &Item) -> Item {
     let kind = ItemKind::Reasoning { text: String::new() };
-    Change::To(Item { kind, provider_data: None, ..item.clone() })
+    Item { kind, provider_data: None, ..item.clone() }
+}
+
+/// The beginning of a text, in at most `max` bytes.
+fn prefix(text: &str, max: usize) -> String {
+    const MORE: &str = "…";
+    match (text.len() <= max, max.checked_sub(MORE.len())) {
+        (true, _) => text.to_owned(),
+        (false, None) => text[..text.floor_char_boundary(max)].to_owned(),
+        (false, Some(max)) => format!("{}{MORE}", &text[..text.floor_char_boundary(max)]),
+    }
+}
+
+/// Arguments of more than `max` bytes as a shorter object. `None` if there is none.
+///
+/// It is written by hand, so that its bytes are the same whatever features `serde_json` has.
+fn shorter(call: &ToolCall, max: usize) -> Option<String> {
+    let (written, len) = (call.arguments_or_empty(), call.arguments.len());
+    if len <= max {
+        return None;
+    }
+    let halves = || std::iter::successors(Some(max), |max| Some(max / 2));
+    let mut limits = halves().take_while(|limit| *limit >= MIN_PREFIX);
+    if let Ok(fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(written) {
+        let cut = limits.by_ref().map(|limit| {
+            object(fields.iter().map(|(name, value)| (name.as_str(), shorter_value(value, limit))))
+        });
+        if let Some(arguments) = cut.into_iter().find(|cut| cut.len() <= max) {
+            return Some(arguments);
+        }
+    }
+    let note = || ("shortened", quoted(&format!("{len} bytes")));
+    let limits = halves().take_while(|limit| *limit >= MIN_PREFIX);
+    let mut cut = limits.map(|limit| object([("prefix", quoted(&prefix(written, limit))), note()]));
+    let arguments = cut.find(|cut| cut.len() <= max).unwrap_or_else(|| object([note()]));
+    (arguments.len() < len).then_some(arguments)
+}
+
+/// A value, of which a prefix stays as a string if it has more than `max` bytes.
+fn shorter_value(value: &RawValue, max: usize) -> String {
+    let raw = value.get();
+    if raw.len() <= max {
+        return raw.to_owned();
+    }
+    let text = serde_json::from_str::<Cow<'_, str>>(raw).unwrap_or(Cow::Borrowed(raw));
+    quoted(&prefix(&text, max))
+}
+
+fn object<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let mut text = String::from("{");
+    for (name, value) in fields {
+        let comma = if text.len() == 1 { "" } else { "," };
+        // Writing into a string does not fail.
+        let _ = write!(text, "{comma}{}:{value}", quoted(name));
+    }
+    text + "}"
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 fn clipped(item: &Item, result: &ToolResult, max: usize) -> Change {

@@ -167,7 +167,7 @@ fn h58_the_note_outlives_a_store_a_settling_a_fork_and_further_turns() {
     history = history.settled();
     assert!(was_compacted(&history));
     // A plain compaction leaves it alone, and one that would lose it is refused.
-    let shortened = Shorten::new().keep_turns(1).shorten(&history).unwrap();
+    let shortened = Shorten::new().max_reasoning_bytes(0).keep_turns(1).shorten(&history).unwrap();
     assert!(was_compacted(&applied(&shortened, &history)));
     let forget = Compaction::new(0, history.len(), vec![Item::user("sum")]);
     let error = forget.check(&history).unwrap_err();
@@ -227,33 +227,122 @@ fn a_function_and_a_shared_compactor_are_compactors() {
 // The plain one.
 
 #[test]
-fn old_turns_lose_their_reasoning_and_their_bulk_and_nothing_else() {
+fn old_turns_keep_a_prefix_of_thoughts_and_inputs_and_all_of_the_rest() {
     let long = "x".repeat(5_000);
     let mut items = vec![
         Item::system("rule"),
         Item::user(long.clone()),
-        Item::reasoning("hm"),
+        Item::reasoning(long.clone()),
+        Item::reasoning("short"),
+        signed(Item::reasoning("signed"), "anthropic", json!({ "signature": "s" })),
         Item::text(long.clone()),
-        signed(call("big", &format!("{{\"a\":\"{long}\"}}")), "gemini", json!({ "id": "big" })),
+        signed(
+            call("big", &format!("{{\"a\":\"{long}\",\"b\":[1]}}")),
+            "gemini",
+            json!({ "id": "big" }),
+        ),
         ends(call("small", "{\"a\":1}")),
         result("small", "fine"),
         result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]),
     ];
     let old = items.len();
     items.extend((0..4).flat_map(turn));
+    items.push(result("c9", long.clone()));
+    items.insert(items.len() - 1, ends(call("c9", "{}")));
     let before = history(items.clone());
-    let after = applied(&Shorten::new().shorten(&before).unwrap(), &before);
+    let after = applied(&Shorten::new().keep_turns(5).shorten(&before).unwrap(), &before);
     let after = self::items(&after);
     assert_eq!(after[..2], items[..2]);
-    assert_eq!(after[2], items[3]);
-    let shortened = call("big", r#"{"shortened":"5008 bytes"}"#).marked(Mark::Compacted);
-    assert_eq!(after[3], shortened);
-    assert_eq!(after[4..6], items[5..7]);
-    assert!(after[6].compacted);
-    let text = after[6].as_tool_result().unwrap().content.text();
+    let thought = format!("{}…", "x".repeat(197));
+    assert_eq!(after[2], Item::reasoning(thought).marked(Mark::Compacted));
+    assert_eq!(after[3], items[3]);
+    // The signed thought is gone.
+    assert_eq!(after[4], items[5]);
+    let call = after[5].as_tool_call().unwrap();
+    assert!(after[5].compacted && after[5].provider_data.is_none());
+    let input: serde_json::Value = serde_json::from_str(&call.arguments).unwrap();
+    assert!(call.arguments.len() <= 1_024 && call.arguments.len() > 500, "{}", call.arguments);
+    assert!(input["a"].as_str().unwrap().ends_with("xxx…"));
+    assert_eq!(input["b"], json!([1]));
+    // Results stay whole, old ones and new ones.
+    assert_eq!(after[6..], items[7..]);
+    assert!(old < items.len());
+}
+
+#[test]
+fn results_are_clipped_where_it_is_asked_for() {
+    let long = "x".repeat(5_000);
+    let mut items = vec![Item::user("u"), ends(call("big", "{}"))];
+    items.push(result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]));
+    items.extend((0..4).flat_map(turn));
+    let before = history(items);
+    assert_eq!(Shorten::new().shorten(&before), None);
+    let clips = Shorten::new().max_result_bytes(1_024);
+    let after = applied(&clips.shorten(&before).unwrap(), &before);
+    let after = self::items(&after);
+    assert!(after[2].compacted);
+    let text = after[2].as_tool_result().unwrap().content.text();
     assert!(text.len() <= 1_024 && text.starts_with("xxx"), "{text}");
     assert!(text.ends_with("xxx\n[image/png left out]\n"), "{text}");
-    assert_eq!(after[7..], items[old..]);
+}
+
+/// What the arguments of an old call become.
+fn shortened(arguments: &str, max: usize) -> Option<String> {
+    let mut items = vec![ends(call("c", arguments)), result("c", "r")];
+    items.extend(turn(1));
+    let before = history(items);
+    let shorten = Shorten::new().keep_turns(1).max_arguments_bytes(max);
+    let after = applied(&shorten.shorten(&before)?, &before);
+    Some(after.iter().find_map(Item::as_tool_call).unwrap().arguments.clone())
+}
+
+#[test]
+fn shortened_arguments_are_an_object_of_at_most_the_bytes_asked_for() {
+    let text = |n: usize| "ü\\n\\\"".repeat(n);
+    let many: Vec<String> = (0..50).map(|n| format!("\"k{n}\":\"{}\"", text(9))).collect();
+    let cases = [
+        format!("{{\"a\":\"{}\"}}", text(900)),
+        format!("{{\"z\":1.50,\"a\":[{}1]}}", "[1],".repeat(900)),
+        format!("{{{}}}", many.join(",")),
+        format!("{{\"a\":\"\\ud800{}\"}}", text(900)),
+        // Cut off; not an object; not JSON at all.
+        format!("{{\"a\":\"{}", text(900)),
+        format!("[{}1]", "1,".repeat(900)),
+        "ü".repeat(900),
+    ];
+    for arguments in &cases {
+        for max in [60, 100, 300, 1_024] {
+            let made = shortened(arguments, max).unwrap();
+            assert!(made.len() <= max, "{max}: {made}");
+            let read: serde_json::Map<String, serde_json::Value> =
+                serde_json::from_str(&made).unwrap();
+            assert!(!read.is_empty());
+        }
+        assert!(shortened(arguments, 0).unwrap().starts_with(r#"{"shortened":""#));
+        assert_eq!(shortened(arguments, usize::MAX), None);
+    }
+    let first = shortened(&cases[1], 100).unwrap();
+    assert_eq!(first, format!(r#"{{"a":"[{}[1…","z":1.50}}"#, "[1],".repeat(11)));
+    let many = shortened(&cases[2], 300).unwrap();
+    assert!(many.starts_with(r#"{"prefix":"{\"k0\":"#) && many.contains("shortened"), "{many}");
+}
+
+#[test]
+fn thoughts_go_altogether_where_that_is_asked_for() {
+    let mut items = vec![Item::user("u"), Item::reasoning("hm"), ends(Item::text("so"))];
+    items.extend(turn(1));
+    let before = history(items);
+    let none = Shorten::new().keep_turns(1).max_reasoning_bytes(0);
+    let after = applied(&none.shorten(&before).unwrap(), &before);
+    // An empty one is left, which says that something was shortened.
+    assert_eq!(self::items(&after)[1], Item::reasoning("").marked(Mark::Compacted));
+    assert_eq!(none.shorten(&after), None);
+    let recorded = turnstream::context::recorded(none.shorten(&before).unwrap(), &before);
+    assert_eq!(recorded.items.len(), 1, "no note is needed");
+    for wire in Wire::ALL {
+        let body = encoded(wire, &applied(&recorded, &before)).to_string();
+        assert!(!body.contains("stale_turns") && !body.contains("\"\""), "{body}");
+    }
 }
 
 #[test]
@@ -261,7 +350,8 @@ fn the_results_of_an_old_turn_are_old_too() {
     let mut items = vec![ends(call("c", "{}")), result("c", "x".repeat(2_000))];
     items.extend(turn(1));
     let before = history(items);
-    let shortens = |keep| Shorten::new().keep_turns(keep).shorten(&before);
+    let clips = Shorten::new().max_result_bytes(1_024).max_reasoning_bytes(0);
+    let shortens = |keep| clips.keep_turns(keep).shorten(&before);
     assert_eq!(shortens(1).map(|made| (made.from, made.to)), Some((1, 2)));
     assert_eq!(shortens(2), None);
     // The newest turn keeps its reasoning in any case.
@@ -278,7 +368,8 @@ fn what_is_compacted_already_or_void_is_left_alone() {
     items.extend(turn(9));
     let before = history(items);
     assert!(before.is_lawful());
-    let made = Shorten::new().keep_turns(1).shorten(&before).unwrap();
+    let clips = Shorten::new().keep_turns(1).max_result_bytes(1_024);
+    let made = clips.shorten(&before).unwrap();
     assert_eq!((made.from, made.to), (5, 6));
 }
 
@@ -320,7 +411,8 @@ fn beside_an_item_of_the_providers_own_reasoning_and_arguments_stay() {
     items.extend([Item::reasoning("goes"), ends(Item::text("t"))]);
     items.extend(turn(1));
     let before = history(items.clone());
-    let made = Shorten::new().keep_turns(1).shorten(&before).unwrap();
+    let clips = Shorten::new().keep_turns(1).max_result_bytes(1_024).max_reasoning_bytes(0);
+    let made = clips.shorten(&before).unwrap();
     assert_eq!((made.from, made.to, made.items.len()), (4, 6, 1));
 }
 
@@ -328,6 +420,8 @@ fn beside_an_item_of_the_providers_own_reasoning_and_arguments_stay() {
 fn a_history_with_nothing_to_drop_is_left_alone() {
     assert_eq!(Shorten::new().shorten(&history([])), None);
     assert_eq!(Shorten::new().shorten(&history([Item::user("x".repeat(9_000_000))])), None);
-    assert_eq!(Shorten::new().shorten(&history(session(4))), None);
-    assert!(Shorten::new().shorten(&history(session(5))).is_some());
+    let bare = Shorten::new().max_reasoning_bytes(0);
+    assert_eq!(bare.shorten(&history(session(4))), None);
+    assert!(bare.shorten(&history(session(5))).is_some());
+    assert_eq!(Shorten::new().shorten(&history(session(9))), None);
 }

@@ -247,7 +247,7 @@ async fn a_call_that_waits_for_an_approval_cannot_become_void_and_the_rest_can()
     told.check(Reason::Pending, 1);
     assert_eq!(void(&told.outcome.history), [0]);
     assert_eq!(told.outcome.pending.len(), 1);
-    assert_eq!(told.outcome.history.unanswered_calls(), told.outcome.pending);
+    assert_eq!(told.outcome.history.pending_calls(), told.outcome.pending);
 }
 
 #[tokio::test]

@@ -36,7 +36,8 @@ fn large() -> Tool {
 
 fn wordy(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    (agent(model.clone()).with_tools([large()]), model)
+    let clips = Shorten::new().max_result_bytes(1_024);
+    (agent(model.clone()).with_tools([large()]).with_compactor(clips), model)
 }
 
 fn compactions(told: &Told) -> usize {
@@ -220,7 +221,8 @@ fn h58_shortening_keeps_every_call_with_its_result() {
         });
         history = told.handle.history();
     }
-    let compaction = futures::executor::block_on(Shorten::new().compact(&history));
+    let clips = Shorten::new().max_result_bytes(1_024);
+    let compaction = futures::executor::block_on(clips.compact(&history));
     let compaction = compaction.unwrap().unwrap();
     compaction.check(&history).unwrap();
     let before: Vec<_> = history.iter().filter_map(Item::as_tool_call).cloned().collect();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 use turnstream::context::{Compaction, Shorten, reactive, recorded, was_compacted};
-use turnstream::item::{Content, ItemKind, Mark, Part};
+use turnstream::item::{Content, ItemKind, Mark, Part, ToolCall};
 use turnstream::testing::{Wire, lint};
 use turnstream::{History, Item};
 
@@ -140,8 +140,13 @@ proptest! {
         keep in 0_usize..4,
         max in prop_oneof![0_usize..60, Just(1_024)],
         arguments in 0_usize..40,
+        thoughts in 0_usize..40,
+        clips in any::<bool>(),
     ) {
-        let shorten = Shorten::new().keep_turns(keep).max_result_bytes(max).max_arguments_bytes(arguments);
+        let mut shorten = Shorten::new().keep_turns(keep).max_arguments_bytes(arguments).max_reasoning_bytes(thoughts);
+        if clips {
+            shorten = shorten.max_result_bytes(max);
+        }
         prop_assert!(before.is_lawful());
         let Some(compaction) = shorten.shorten(&before) else { return Ok(()) };
         let after = applied(&compaction, &before);
@@ -167,6 +172,15 @@ proptest! {
             history.iter().filter(said).cloned().collect()
         };
         prop_assert_eq!(said(&after), said(&before));
+        let results = |history: &History| -> Vec<Item> {
+            history.iter().filter(|item| item.as_tool_result().is_some()).cloned().collect()
+        };
+        prop_assert!(clips || results(&after) == results(&before));
+        let is_object = |call: &ToolCall| {
+            serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&call.arguments).is_ok()
+        };
+        let mut changed = after.iter().filter(|item| item.compacted).filter_map(Item::as_tool_call);
+        prop_assert!(changed.all(is_object));
     }
 
     #[test]
@@ -189,7 +203,7 @@ proptest! {
     #[test]
     fn what_every_wire_takes_it_takes_shortened_and_with_the_note(turns in 5_usize..9, keep in 1_usize..4) {
         let before = history(session(turns));
-        let compaction = Shorten::new().keep_turns(keep).max_result_bytes(4).shorten(&before).unwrap();
+        let compaction = Shorten::new().keep_turns(keep).max_result_bytes(4).max_reasoning_bytes(0).shorten(&before).unwrap();
         let after = applied(&reactive(compaction, &before), &before);
         for wire in Wire::ALL {
             prop_assert_eq!(lint::request(wire, &encoded(wire, &after)), [""; 0]);

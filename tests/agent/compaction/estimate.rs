@@ -98,7 +98,7 @@ fn h58_usage_from_before_a_compaction_does_not_count() {
         (3, Compaction::new(0, 5, vec![Item::user("sum").marked(Mark::Compacted)])),
         (3, Compaction::new(0, 5, vec![])),
         (3, Compaction::new(0, 5, vec![Item::user("unmarked")])),
-        (9, Shorten::new().keep_turns(2).shorten(&full(9)).unwrap()),
+        (9, Shorten::new().keep_turns(2).max_reasoning_bytes(0).shorten(&full(9)).unwrap()),
     ] {
         let before = full(n);
         check(&before, 99_010 + 5);

@@ -1,6 +1,7 @@
 //! A history that would outgrow the model's window: how long it is, who makes it shorter and when,
 //! and what one request is told besides.
 
+mod ageing;
 mod automatic;
 mod estimate;
 mod narrow;

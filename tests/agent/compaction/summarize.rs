@@ -208,7 +208,7 @@ fn the_second_is_asked_where_the_first_has_nothing_or_fails() {
     assert!(block_on(fails().or(none()).compact(&before)).is_err());
     assert!(block_on(none().or(fails()).compact(&before)).is_err());
     // Shortening comes before a model is asked.
-    let chain = Shorten::new().keep_turns(1).or(summarize);
+    let chain = Shorten::new().keep_turns(1).max_reasoning_bytes(0).or(summarize);
     let it = applied(&compact(&chain, &before).unwrap(), &before);
     assert!(model.requests().is_empty() && it.iter().any(|item| item.turn.is_some()));
     assert!(compact(&chain, &it).is_some());

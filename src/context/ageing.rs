@@ -1,0 +1,90 @@
+//! Old thoughts and inputs get shorter with time, whatever room is left.
+
+use futures::future::{BoxFuture, FutureExt, ready};
+
+use crate::context::{Compaction, Compactor, Shorten};
+use crate::error::Error;
+use crate::item::History;
+
+/// Shortens the reasoning and the arguments of calls in old turns as a conversation goes on, however
+/// much room the window has: [`Agent::with_ageing`](crate::Agent::with_ageing).
+///
+/// A turn is old when a number of completed turns have come after it. What happens to it then is
+/// what [`Shorten`] does: the words of the user and of the assistant stay, and so do results.
+///
+/// Each change invalidates what a provider has cached of a request from there on. So turns are not
+/// shortened one by one, but several at once: a run announces one `rewritten` event every so many turns,
+/// and in between each request begins as the one before.
+///
+/// It depends on the history alone. As a [`Compactor`] it does the same for a session at rest, with
+/// [`Session::compact`](crate::session::Session::compact).
+///
+/// ```
+/// use turnstream::context::Ageing;
+/// use turnstream::item::{StopReason, TurnInfo};
+/// use turnstream::{History, Item};
+///
+/// let turn = |n: usize| {
+///     let thought = Item::reasoning("Hm. ".repeat(100));
+///     let said = Item::text(format!("Answer {n}."));
+///     [thought, said.with_turn_info(TurnInfo::new(StopReason::Stop))]
+/// };
+/// let ageing = Ageing::after_turns(2).every(3);
+/// let changed = |turns: usize| {
+///     let history = History::from_items("h", (0..turns).flat_map(turn));
+///     let compaction = ageing.shorten(&history)?;
+///     Some(compaction.items.iter().filter(|item| item.compacted).count())
+/// };
+/// assert_eq!((4..=8).map(changed).collect::<Vec<_>>(), [
+///     None,
+///     Some(3),
+///     Some(3),
+///     Some(3),
+///     Some(6),
+/// ]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ageing {
+    turns: usize,
+    every: usize,
+    shorten: Shorten,
+}
+
+impl Ageing {
+    /// Shortens a turn when at least so many completed turns have come after it, and at the latest
+    /// after twice as many; at least 1.
+    pub fn after_turns(turns: usize) -> Self {
+        let turns = turns.max(1);
+        Self { turns, every: turns, shorten: Shorten::new() }
+    }
+
+    /// Sets how many turns are shortened at once, at least 1: the cached beginning of the requests
+    /// changes once in so many turns. As many as [`after_turns`](Self::after_turns) has unless set.
+    pub fn every(mut self, turns: usize) -> Self {
+        self.every = turns.max(1);
+        self
+    }
+
+    /// Sets what stays of an old turn; [`Shorten::new`] unless set. Its
+    /// [`keep_turns`](Shorten::keep_turns) does not count here.
+    pub fn with_shorten(mut self, shorten: Shorten) -> Self {
+        self.shorten = shorten;
+        self
+    }
+
+    /// What to replace, or `None` if nothing that is old gets shorter.
+    pub fn shorten(&self, history: &History) -> Option<Compaction> {
+        let turns = history.completed_turns();
+        let old = turns.checked_sub(self.turns)? / self.every * self.every;
+        if old == 0 {
+            return None;
+        }
+        self.shorten.keep_turns(turns - old).shorten(history)
+    }
+}
+
+impl Compactor for Ageing {
+    fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+        ready(Ok(self.shorten(history))).boxed()
+    }
+}

@@ -1,0 +1,152 @@
+//! Old thoughts and inputs get shorter with time.
+
+use futures::executor::block_on;
+use serde_json::json;
+use turnstream::context::{
+    Ageing, Compactor, QuarterOfBytes, Shorten, Window, estimate, was_compacted,
+};
+use turnstream::event::{Reason, RewrittenWhy};
+use turnstream::item::ItemKind;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::testing::{Wire, lint};
+use turnstream::{Error, ErrorKind, Event, History, Item, Request};
+
+use crate::support::compaction::{encoded, signed};
+use crate::support::items::{history, tokens, turn};
+use crate::support::runs::agent;
+use crate::support::tools::constant;
+use crate::support::world::{Told, told};
+
+/// A turn with a long thought and a long input.
+fn long_turn(n: usize) -> Vec<Item> {
+    let mut items = turn(n);
+    items[0] = Item::reasoning(format!("thought {n} {}", "t".repeat(1_000)));
+    let ItemKind::ToolCall(call) = &mut items[2].kind else { unreachable!("a call") };
+    call.arguments = json!({ "n": n, "text": "i".repeat(3_000) }).to_string();
+    items
+}
+
+fn compacted(history: &History) -> usize {
+    history.iter().filter(|item| item.compacted).count()
+}
+
+/// Replies that think and call, and a last one.
+fn talk(turns: usize) -> Vec<Reply> {
+    let reply = |n: usize| {
+        let arguments = json!({ "text": format!("{n} {}", "i".repeat(3_000)) });
+        Reply::new().think(&"t".repeat(1_000)).call("look", arguments).usage(tokens(90, 9))
+    };
+    (0..turns).map(reply).chain(["Done.".into()]).collect()
+}
+
+fn rewritten(told: &Told) -> usize {
+    let is_it =
+        |event: &&Event| matches!(event, Event::Rewritten { why: RewrittenWhy::Compacted, .. });
+    told.events.iter().filter(is_it).count()
+}
+
+async fn aged(turns: usize, ageing: Option<Ageing>) -> (Told, Vec<Request>) {
+    let model = Scripted::new(talk(turns));
+    let mut agent = agent(model.clone()).with_tools([constant("look", "seen")]).with_max_turns(99);
+    if let Some(ageing) = ageing {
+        agent = agent.with_ageing(ageing);
+    }
+    let told = told(agent.run("go")).await;
+    told.check(Reason::Completed, u32::try_from(turns).unwrap() + 1);
+    (told, model.requests())
+}
+
+#[test]
+fn turns_age_several_at_once_and_the_newest_stay_whole() {
+    let ageing = Ageing::after_turns(3).every(2);
+    for turns in 0..12_usize {
+        let before = history((0..turns).flat_map(long_turn));
+        let old = turns.saturating_sub(3) / 2 * 2;
+        let Some(compaction) = ageing.shorten(&before) else {
+            assert_eq!(old, 0);
+            continue;
+        };
+        compaction.check(&before).unwrap();
+        let mut after = before.clone();
+        compaction.apply(&mut after);
+        assert_eq!((compacted(&after), compaction.from), (2 * old, 0));
+        assert_eq!(ageing.shorten(&after), None, "once");
+        let stays = |item: &&Item| item.as_text().is_some() || item.as_tool_result().is_some();
+        assert!(before.iter().filter(stays).eq(after.iter().filter(stays)));
+        assert!(before.iter().skip(4 * old).eq(after.iter().skip(4 * old)));
+        assert_eq!(block_on(ageing.compact(&before)).unwrap(), Some(compaction));
+        for wire in Wire::ALL {
+            assert_eq!(lint::request(wire, &encoded(wire, &after)), [""; 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn ageing_is_off_unless_it_is_set_and_needs_no_window() {
+    let (told, requests) = aged(12, None).await;
+    assert_eq!((rewritten(&told), compacted(&requests[12].context)), (0, 0));
+    let (told, requests) = aged(12, Some(Ageing::after_turns(4))).await;
+    assert_eq!(rewritten(&told), 2);
+    // Two marks a turn: its thought and its call.
+    let marks: Vec<usize> = requests.iter().map(|it| compacted(&it.context)).collect();
+    assert_eq!(marks, [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 16]);
+    assert!(!was_compacted(&told.outcome.history));
+    assert_eq!(told.folded(History::with_id("id-1")), told.outcome.history);
+}
+
+#[tokio::test]
+async fn between_two_steps_each_request_begins_as_the_one_before() {
+    let (_, requests) = aged(12, Some(Ageing::after_turns(4))).await;
+    for wire in Wire::ALL {
+        let bodies: Vec<String> = requests.iter().map(|it| messages(wire, it)).collect();
+        for (n, pair) in bodies.windows(2).enumerate() {
+            let is_prefix = pair[1].starts_with(pair[0].trim_end_matches(']'));
+            assert_eq!(is_prefix, n + 1 != 8 && n + 1 != 12, "{wire} {n}");
+        }
+    }
+}
+
+/// The messages of a request as text, without the marks of caches.
+fn messages(wire: Wire, request: &Request) -> String {
+    let mut request = Request::new(request.context.clone());
+    request.options.max_output_tokens = Some(100);
+    request.options.cache = turnstream::request::Cache::Off;
+    let body = crate::support::wires::encode(wire, "m", &request);
+    let field = ["messages", "input", "contents"].into_iter().find(|field| !body[field].is_null());
+    body[field.unwrap()].to_string()
+}
+
+#[tokio::test]
+async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
+    let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
+    let model = Scripted::new([too_long(), "Done.".into(), too_long()]);
+    let agent = agent(model)
+        .with_ageing(Ageing::after_turns(2).with_shorten(Shorten::new().max_reasoning_bytes(50)))
+        .with_compactor(Shorten::new().keep_turns(1));
+    let first = told(agent.run_from(history((0..5).flat_map(long_turn)), "go")).await;
+    first.check(Reason::Completed, 2);
+    assert_eq!(rewritten(&first), 2);
+    assert!(was_compacted(&first.outcome.history));
+    // Ageing goes on, and the note stays.
+    let second = told(agent.run_from(first.outcome.history.clone(), "more")).await;
+    second.check(Reason::ContextWindow, 1);
+    assert!(was_compacted(&second.outcome.history));
+}
+
+#[tokio::test]
+async fn usage_after_a_step_counts_and_usage_before_it_does_not() {
+    let mut items: Vec<Item> = (0..4).flat_map(long_turn).collect();
+    let sign = |item: Item| signed(item, "anthropic", json!({ "signature": "s" }));
+    // Nothing but a signed thought becomes old.
+    items.splice(0..4, [sign(Item::reasoning("hm")), turn(0)[2].clone(), turn(0)[3].clone()]);
+    let before = history(items);
+    let ageing = Ageing::after_turns(3).every(1);
+    let model = Scripted::new([Reply::text("Done.").usage(tokens(700, 7))]);
+    let agent = agent(model.clone()).with_ageing(ageing).with_window(Window::new(1_000_000));
+    let told = told(agent.run_from(before.clone(), "go")).await;
+    assert_eq!(rewritten(&told), 1);
+    assert_eq!(model.requests()[0].context.len(), before.len() + 1, "no note comes in");
+    let asked = estimate(&model.requests()[0].context, &QuarterOfBytes);
+    assert_ne!(asked, estimate(&before, &QuarterOfBytes));
+    assert_eq!(estimate(&told.outcome.history, &QuarterOfBytes), 707);
+}
