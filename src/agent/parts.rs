@@ -315,7 +315,9 @@ impl Parts {
             });
         }
         self.control().request_is_open();
-        self.provider(state).stream_turn(request).with_max_bytes(self.agent.limits.max_turn_bytes)
+        let max_output_tokens = request.options.max_output_tokens;
+        let turn = self.provider(state).stream_turn(request);
+        turn.limited(self.agent.limits.max_turn_bytes, max_output_tokens)
     }
 
     /// Whether the loop could ask another provider when the request of this state fails, at the time at

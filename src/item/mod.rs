@@ -35,5 +35,6 @@ pub use settle::{
 };
 pub use tombstone::Tombstones;
 pub(crate) use tombstone::no_item;
+pub(crate) use tool_item::check_json;
 pub use tool_item::{ResultKind, ToolCall, ToolResult};
 pub use turn_info::{StopReason, TurnInfo};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::value::StrDeserializer;
-use serde::de::{DeserializeOwned, IntoDeserializer};
+use serde::de::{DeserializeOwned, IgnoredAny, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, ErrorKind};
@@ -24,10 +24,7 @@ pub struct ToolCall {
 impl ToolCall {
     /// The arguments to run with or to send: empty ones and `null` are `{}`.
     pub fn arguments_or_empty(&self) -> &str {
-        match self.arguments.trim() {
-            "" | "null" => "{}",
-            text => text,
-        }
+        or_empty(&self.arguments)
     }
 
     /// Reads the arguments as a type; empty ones and `null` are `{}`, and `()` is read from any object.
@@ -59,6 +56,18 @@ impl ToolCall {
             Error::new(ErrorKind::Malformed, message).with_parameter(self.call_id.clone())
         })
     }
+}
+
+fn or_empty(arguments: &str) -> &str {
+    match arguments.trim() {
+        "" | "null" => "{}",
+        text => text,
+    }
+}
+
+/// Checks that the arguments of a call are JSON of any shape; empty ones are.
+pub(crate) fn check_json(arguments: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<IgnoredAny>(or_empty(arguments)).map(drop)
 }
 
 /// What a call got as its answer.

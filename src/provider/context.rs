@@ -6,10 +6,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde::de::IgnoredAny;
 
 use crate::error::Error;
-use crate::item::{History, Item, ItemKind, Piece, ToolCall};
+use crate::item::{History, Item, ItemKind, Piece, ToolCall, check_json};
 use crate::provider::fields::{not_json, to_bytes_around};
 use crate::request::Request;
 
@@ -216,7 +215,7 @@ fn leading(settled: &History) -> (Arc<[String]>, usize) {
 /// wrapped, so that it can see its mistake.
 pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty();
-    if written.starts_with('{') && serde_json::from_str::<IgnoredAny>(written).is_ok() {
+    if written.starts_with('{') && check_json(&call.arguments).is_ok() {
         // Half of a surrogate pair is JSON, and refused by every vendor.
         let halved =
             (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))

@@ -27,6 +27,9 @@ use serde_json::{Map, Value};
 #[serde(default)]
 pub struct Options {
     /// At most so many tokens in the answer. A wire that demands a number has a default.
+    ///
+    /// A turn that used them all and has a call whose arguments are not JSON was cut off, whatever stop
+    /// reason the server reports; see [`TurnBuilder`](crate::turn::TurnBuilder::with_max_output_tokens).
     pub max_output_tokens: Option<u32>,
     /// From 0 (always the likeliest word) to 1 or 2, as the provider has it.
     pub temperature: Option<f32>,

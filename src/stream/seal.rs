@@ -42,10 +42,12 @@ impl From<&History> for TurnBuilder {
     }
 }
 
-/// The turn follows the history of the request, and has no more bytes than the request allows.
+/// The turn follows the history of the request, and has no more bytes and output tokens than the
+/// request allows.
 impl From<&Request> for TurnBuilder {
     fn from(request: &Request) -> Self {
-        let turn = Self::after(&request.history);
+        let turn =
+            Self::after(&request.history).with_max_output_tokens(request.options.max_output_tokens);
         match request.max_turn_bytes {
             Some(max_bytes) => turn.with_max_bytes(max_bytes),
             None => turn,
@@ -121,14 +123,16 @@ impl<T: TurnSource> Stream for Sealed<T> {
     }
 }
 
-/// A turn whose limit can be set before it is read.
+/// A turn whose limits can be set before it is read.
 trait LimitedTurn: Stream<Item = Result<TurnEvent, Error>> + Send {
-    fn set_max_bytes(self: Pin<&mut Self>, max_bytes: usize);
+    fn limit(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>);
 }
 
 impl<T: TurnSource + Send> LimitedTurn for Sealed<T> {
-    fn set_max_bytes(self: Pin<&mut Self>, max_bytes: usize) {
-        self.project().turn.set_max_bytes(max_bytes);
+    fn limit(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>) {
+        let turn = self.project().turn;
+        turn.set_max_bytes(max_bytes);
+        turn.set_max_output_tokens(max_output_tokens);
     }
 }
 
@@ -139,9 +143,9 @@ impl<T: TurnSource + Send> LimitedTurn for Sealed<T> {
 pub struct TurnStream(Pin<Box<dyn LimitedTurn>>);
 
 impl TurnStream {
-    /// Sets the limit also for a provider that has [sealed](seal) its turn without the request.
-    pub(crate) fn with_max_bytes(mut self, max_bytes: usize) -> Self {
-        self.0.as_mut().set_max_bytes(max_bytes);
+    /// Sets the limits also for a provider that has [sealed](seal) its turn without the request.
+    pub(crate) fn limited(mut self, max_bytes: usize, max_output_tokens: Option<u32>) -> Self {
+        self.0.as_mut().limit(max_bytes, max_output_tokens);
         self
     }
 }

@@ -1,9 +1,7 @@
 //! Whether a call may begin.
 
-use serde::de::IgnoredAny;
-
 use crate::error::{Error, catch_panic};
-use crate::item::{ResultKind, ToolCall, clipped};
+use crate::item::{ResultKind, ToolCall, check_json, clipped};
 use crate::tool::pass::guarded;
 use crate::tool::running::{panicked, unfit};
 use crate::tool::{Tool, ToolRun};
@@ -135,7 +133,7 @@ pub(super) enum Misfit {
 /// Whether the arguments of a call are a JSON object that fits the tool.
 pub(super) fn fits(tool: &Tool, call: &ToolCall) -> Result<(), Misfit> {
     let arguments = call.arguments_or_empty();
-    if let Err(error) = serde_json::from_str::<IgnoredAny>(arguments) {
+    if let Err(error) = check_json(&call.arguments) {
         return Err(Misfit::Arguments(format!("not JSON: {error}")));
     }
     if !arguments.starts_with('{') {

@@ -1,19 +1,20 @@
 //! Reasons to stop that are none of the good ones, and what a run makes of them: H38 to H48.
 
 use serde_json::json;
-use turnstream::Event;
-use turnstream::Item;
+use turnstream::agent::hook;
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Reason, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::Wire;
+use turnstream::request::Options;
+use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
+use turnstream::{Agent, Event, Item};
 
 use crate::support::items::tokens;
 use crate::support::models::{Bodies, OnWire};
 use crate::support::runs::{agent, call};
-use crate::support::tools::tool;
+use crate::support::tools::{Counter, fine, tool};
 use crate::support::wires::{frames, read_frames};
 use crate::support::world::{World, told};
 
@@ -57,14 +58,82 @@ async fn told_ok(run: turnstream::Run) {
     told(run).await.check(Reason::Completed, 1);
 }
 
+/// A turn whose second call was cut off, under a stop reason of the server's own.
+fn relabelled(stop: StopReason, output_tokens: u64) -> Reply {
+    let whole = Reply::new().call_raw("", "t", "{}").call_raw("", "t", r#"{"path":"/a"#);
+    whole.usage(tokens(10, output_tokens)).stop(stop)
+}
+
+fn at_most_50(agent: Agent) -> Agent {
+    agent.with_options(Options { max_output_tokens: Some(50), ..Options::default() })
+}
+
 #[tokio::test]
-async fn h38_cut_arguments_under_another_reason_never_run() {
-    // Some servers say `tool_calls` where the output limit was reached.
-    let relabelled = Reply::new().call_raw("c", "t", r#"{"path":"/a"#);
-    let world = World::new([relabelled, "done".into()]);
-    let told = world.run().await;
-    told.check(Reason::Completed, 2);
-    assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::InvalidArguments], 0));
+async fn h38_a_cut_that_the_server_reports_under_another_reason_is_a_cut() {
+    let truncated = ResultKind::Truncated;
+    let odd = || StopReason::Other("odd".into());
+    for stop in [StopReason::ToolCalls, StopReason::Stop, odd()] {
+        // A hook cannot repair arguments whose end is not known, and the whole call does not run.
+        let repair = hook::repair(|_, _| Some("{}".into()));
+        let cut = || relabelled(stop.clone(), 50);
+        let world = World::new([cut(), call("c"), cut(), cut(), "never".into()]);
+        let world = world.with(at_most_50).with(|agent| agent.with_hook(repair));
+        let told = world.run().await;
+        // It is asked for again once, a good turn resets the count, and the second in a row ends it.
+        told.check(Reason::Truncated, 4);
+        let kinds = [[truncated; 2].as_slice(), &[ResultKind::Ok], &[truncated; 4]].concat();
+        assert_eq!((told.kinds(), world.ran(), world.sent()), (kinds, 1, 4), "{stop:?}");
+        assert!(told.results()[1].contains("cut off by the output limit"));
+        let (cut, next) = (Transition::MaxOutputTokensRecovery, Transition::NextTurn);
+        assert_eq!(told.transitions(), [cut, next, cut]);
+        assert!(told.outcome.partial && told.outcome.error.is_none());
+        let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
+        let own = StopReason::as_str(&stop).to_owned();
+        assert_eq!(turn.stop_reason(), &StopReason::MaxTokens);
+        assert_eq!(turn.raw_stop_reason(), Some(&*own), "the server's word is kept");
+    }
+}
+
+#[tokio::test]
+async fn h38_broken_arguments_below_the_limit_or_without_a_count_are_the_models_fault() {
+    let (ok, invalid) = (ResultKind::Ok, ResultKind::InvalidArguments);
+    for output_tokens in [49, 0] {
+        let reply = relabelled(StopReason::ToolCalls, output_tokens);
+        let world = World::new([reply, "done".into()]).with(at_most_50);
+        let told = world.run().await;
+        told.check(Reason::Completed, 2);
+        assert_eq!((told.kinds(), world.ran()), (vec![ok, invalid], 1));
+    }
+    // Nor is there a limit to reach where none was set.
+    let world = World::new([relabelled(StopReason::ToolCalls, 50), "done".into()]);
+    assert_eq!((world.run().await.kinds(), world.ran()), (vec![ok, invalid], 1));
+}
+
+#[tokio::test]
+async fn h38_a_cut_under_another_reason_is_seen_on_every_wire_that_can_carry_one() {
+    for wire in Wire::ALL {
+        let cut = match wire {
+            // Arguments are an object here, which cannot be cut: only a call in pieces can.
+            Wire::Gemini => frames(&[
+                r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"t","willContinue":true}}]}}]}"#,
+                r#"{"candidates":[{"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x","willContinue":true}],"willContinue":true}}]}}]}"#,
+                r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":50}}"#,
+            ])
+            .into_bytes(),
+            _ => {
+                let cut = Reply::new().call_raw("c", "t", r#"{"path":"/a"#);
+                Answer::reply(cut.usage(tokens(10, 50))).bytes(wire)
+            }
+        };
+        let cut = Answer::raw("text/event-stream", cut);
+        let model = OnWire::new(wire, "m", [cut, Answer::reply("shorter")]);
+        let ran = Counter::default();
+        let agent = at_most_50(agent(model.clone())).with_tools([fine("t", &ran)]);
+        let told = told(agent.run("go")).await;
+        told.check(Reason::Completed, 2);
+        assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::Truncated], 0), "{wire}");
+        assert_eq!(model.sent().len(), 2, "{wire}");
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::places::Places;
 use super::{Excess, MOST_ITEMS, TurnBuilder};
 use crate::error::{Error, ErrorKind};
-use crate::item::StopReason;
+use crate::item::{StopReason, check_json};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 
@@ -105,6 +105,7 @@ impl TurnBuilder {
         let Some((stop_reason, raw_stop_reason)) = self.stop.take() else {
             return Err(self.incomplete(None));
         };
+        let stop_reason = self.unless_cut_off(stop_reason);
         let may_run = matches!(stop_reason, StopReason::Stop | StopReason::ToolCalls);
         if may_run && self.calls.iter().any(|call| !call.ended) {
             self.finished = true;
@@ -125,6 +126,33 @@ impl TurnBuilder {
         };
         self.events.push_back(TurnEvent::TurnComplete { turn: Arc::new(turn) });
         Ok(())
+    }
+
+    /// The stop reason, or [`StopReason::MaxTokens`] if the server reports another one for a turn that
+    /// the output limit cut off in a call.
+    fn unless_cut_off(&self, reason: StopReason) -> StopReason {
+        let is_cut_off = || self.is_at_limit() && self.has_cut_call();
+        match reason {
+            StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) if is_cut_off() => {
+                StopReason::MaxTokens
+            }
+            reason => reason,
+        }
+    }
+
+    /// Whether the turn has all the output tokens that the request allows. Without a count it has not.
+    fn is_at_limit(&self) -> bool {
+        let limit = self.max_output_tokens.filter(|limit| *limit > 0);
+        limit.is_some_and(|limit| self.partial.usage.output_tokens >= u64::from(limit))
+    }
+
+    fn has_cut_call(&self) -> bool {
+        let written = self.partial.blocks.iter().filter_map(|block| block.item.as_tool_call());
+        let held = self.calls.iter().filter_map(|call| call.held.as_ref());
+        let mut arguments =
+            written.map(|call| &call.arguments).chain(held.map(|held| &held.arguments));
+        self.calls.iter().any(|call| !call.ended)
+            || arguments.any(|arguments| check_json(arguments).is_err())
     }
 
     /// Ends the turn without a terminal marker: the error carries what there is.

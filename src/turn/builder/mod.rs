@@ -52,6 +52,8 @@ pub struct TurnBuilder {
     /// How many bytes the attempt has: text, reasoning, arguments, and what goes with them.
     bytes: usize,
     max_bytes: MaxBytes,
+    /// How many tokens the answer may have, if the request says so.
+    max_output_tokens: Option<u32>,
     /// What the turn has too much of.
     excess: Option<Excess>,
 }
@@ -103,6 +105,25 @@ impl TurnBuilder {
 
     pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
         self.max_bytes = MaxBytes(max_bytes);
+    }
+
+    /// Sets how many output tokens the request allows, its [`Options::max_output_tokens`]; unknown
+    /// unless given.
+    ///
+    /// Some servers report `stop` or `tool_calls` where this limit cut the answer off. A turn with at
+    /// least as many output tokens and a call whose arguments are not JSON, or were never written to
+    /// their end, therefore completes as [`StopReason::MaxTokens`], and none of its calls may run; the
+    /// raw stop reason stays the server's. Without a limit or a token count the server's reason holds.
+    /// A cut that leaves valid JSON, such as empty arguments, cannot be detected.
+    ///
+    /// [`Options::max_output_tokens`]: crate::request::Options::max_output_tokens
+    pub fn with_max_output_tokens(mut self, tokens: impl Into<Option<u32>>) -> Self {
+        self.set_max_output_tokens(tokens.into());
+        self
+    }
+
+    pub(crate) fn set_max_output_tokens(&mut self, tokens: Option<u32>) {
+        self.max_output_tokens = tokens;
     }
 
     /// Says which wire this is, for the provider data that the builder itself adds.

@@ -275,3 +275,93 @@ fn a_retry_is_reported_only_while_nothing_was_said() {
     turn.retrying(4, Duration::ZERO, busy());
     assert!(!drain(&mut turn).iter().any(is_report), "the turn is complete");
 }
+
+/// The stop reason, the wire's own word, and whether calls may run, of a turn with these arguments that
+/// has `used` of the `allowed` output tokens.
+fn ended(
+    reason: StopReason,
+    allowed: Option<u32>,
+    used: u64,
+    arguments: &[&str],
+) -> (StopReason, Option<String>, bool) {
+    let mut turn = TurnBuilder::new().with_max_output_tokens(allowed);
+    for (key, arguments) in (0..).zip(arguments) {
+        call(&mut turn, key, "", "t", arguments);
+    }
+    turn.usage(Usage { output_tokens: used, ..Usage::default() });
+    turn.stop(reason, "word");
+    turn.complete().unwrap();
+    let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!("no turn") };
+    let raw = turn.raw_stop_reason().map(str::to_owned);
+    (turn.stop_reason().clone(), raw, turn.calls().veto().is_none())
+}
+
+#[test]
+fn a_call_cut_off_at_the_output_limit_is_truncated_whatever_the_server_says() {
+    const CUT: &str = r#"{"path":"/a"#;
+    let other = || StopReason::Other("odd".into());
+    for reason in [StopReason::ToolCalls, StopReason::Stop, other()] {
+        let truncated = (StopReason::MaxTokens, Some("word".to_owned()), false);
+        let check = |used, arguments: &[&str]| {
+            assert_eq!(ended(reason.clone(), Some(50), used, arguments), truncated);
+        };
+        check(50, &[CUT]);
+        // Servers may count a token more than they allow.
+        check(51, &[CUT]);
+        check(50, &["{}", CUT]);
+        check(50, &["nonsense", "{}"]);
+    }
+    // What the server says of another end holds.
+    for reason in [StopReason::ContentFilter, StopReason::Refusal, StopReason::Pause] {
+        assert_eq!(ended(reason.clone(), Some(50), 50, &[CUT]).0, reason);
+    }
+}
+
+#[test]
+fn without_a_limit_a_count_or_broken_arguments_the_servers_stop_reason_holds() {
+    const CUT: &str = r#"{"path":"/a"#;
+    let as_told = (StopReason::ToolCalls, Some("word".to_owned()), true);
+    let check = |allowed, used, arguments: &[&str]| {
+        assert_eq!(ended(StopReason::ToolCalls, allowed, used, arguments), as_told);
+    };
+    check(Some(50), 49, &[CUT]);
+    check(None, 50, &[CUT]);
+    // The server does not count.
+    check(Some(50), 0, &[CUT]);
+    check(Some(0), 0, &[CUT]);
+    // These may be whole.
+    check(Some(50), 50, &["{}", "", "null", r#"{"path":"/a"}"#, "[]"]);
+    check(Some(50), 50, &[]);
+}
+
+#[test]
+fn a_call_without_its_end_is_truncated_at_the_output_limit_and_an_error_below_it() {
+    for (used, expected) in [(50, Ok(StopReason::MaxTokens)), (49, Err(ErrorKind::Protocol))] {
+        let mut turn = TurnBuilder::new().with_max_output_tokens(50);
+        turn.tool_call_start(0, "a", "t");
+        turn.tool_call_args(0, "{}");
+        turn.usage(Usage { output_tokens: used, ..Usage::default() });
+        turn.stop(StopReason::ToolCalls, "");
+        let ended = turn.complete().map_err(|error| error.kind());
+        let reason = ended.map(|()| match drain(&mut turn).pop() {
+            Some(TurnEvent::TurnComplete { turn }) => turn.stop_reason().clone(),
+            other => panic!("no turn: {other:?}"),
+        });
+        assert_eq!(reason, expected);
+    }
+}
+
+#[test]
+fn a_doubled_call_that_was_cut_off_is_truncated_too() {
+    let mut turn = TurnBuilder::new().with_max_output_tokens(50);
+    turn.tool_call_start(0, "a", "t");
+    turn.tool_call_start(1, "a", "t");
+    turn.tool_call_args(1, r#"{"path":"/a"#);
+    turn.tool_call_end(1);
+    turn.tool_call_end(0);
+    turn.usage(Usage { output_tokens: 50, ..Usage::default() });
+    turn.stop(StopReason::ToolCalls, "");
+    turn.complete().unwrap();
+    let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!("no turn") };
+    assert_eq!((turn.stop_reason(), turn.calls().len()), (&StopReason::MaxTokens, 2));
+}
