@@ -2,6 +2,7 @@
 //! was said and paid for is missing from it.
 
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use turnstream::agent::hook::{self, BeforeTool, OnStop};
@@ -123,4 +124,58 @@ fn every_ending_has_the_history_what_was_added_and_what_it_cost() {
                  malformed max_turns pending provider_error refused repeating stop_hook_prevented \
                  stopped truncated unproven";
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), known.split(' ').collect::<Vec<_>>());
+}
+
+/// What hooks are told at the end of a run.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    fn note(&self, what: String) {
+        self.0.lock().unwrap().push(what);
+    }
+
+    /// The agent with hooks that note what they are told, at both ends of its list.
+    fn with_hooks(&self, agent: Agent) -> Agent {
+        let (finished, failed, stopping) = (self.clone(), self.clone(), self.clone());
+        agent
+            .with_hook(hook::on_finished(move |it| {
+                finished.note(format!("finished {}", it.reason));
+            }))
+            .with_hook(hook::on_failure(move |_, error| {
+                failed.note(error.kind().to_string());
+            }))
+            .with_hook(hook::should_stop(move |_| {
+                stopping.note("should_stop".to_owned());
+                async { false }
+            }))
+    }
+}
+
+#[test]
+fn every_ending_is_told_to_hooks_once_and_nothing_is_told_after_it() {
+    for (reason, agent) in all() {
+        let told = Told::default();
+        // One ending and no second one: `outcome` sees to it.
+        let outcome = outcome(&told.with_hooks(agent));
+        assert_eq!(outcome.reason, reason);
+        let told = told.0.lock().unwrap().clone();
+        let endings: Vec<_> = told.iter().filter(|told| told.starts_with("finished")).collect();
+        assert_eq!(endings, [&format!("finished {reason}")], "{told:?}");
+        assert_eq!(told.last(), endings.first().copied(), "it comes last: {told:?}");
+    }
+}
+
+#[test]
+fn the_table_of_endings_has_every_reason() {
+    // `Reason` may grow, so that no match outside of the crate can name all of it: its source does.
+    let source = include_str!("../../src/event/reason.rs");
+    let names = source.split_once("pub fn as_str").unwrap().1;
+    let names = names.split_once("    }").unwrap().0;
+    let names: BTreeSet<&str> = names.split('"').skip(1).step_by(2).collect();
+    let mut table: BTreeSet<&str> = all().iter().map(|(reason, _)| reason.as_str()).collect();
+    // No run ends for a reason of a later version.
+    table.insert("other");
+    assert!(names.len() >= 18, "{names:?}");
+    assert_eq!(table, names);
 }

@@ -1,6 +1,8 @@
 //! Reasons to stop that are none of the good ones, and what a run makes of them: H38 to H48.
 
-use serde_json::json;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
 use turnstream::agent::hook;
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Reason, Transition};
@@ -16,7 +18,7 @@ use crate::support::models::{Bodies, OnWire};
 use crate::support::runs::{agent, call};
 use crate::support::tools::{Counter, fine, tool};
 use crate::support::wires::{frames, read_frames};
-use crate::support::world::{World, told};
+use crate::support::world::{self, World, told};
 
 #[tokio::test]
 async fn h38_calls_that_the_output_limit_cut_off_never_run_and_are_asked_for_once_more() {
@@ -272,7 +274,54 @@ async fn h44_a_paused_turn_is_resumed_and_its_usage_summed() {
 }
 
 #[tokio::test]
+async fn h44_a_paused_turn_and_what_resumes_it_are_one_logical_turn() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    let prepare = hook::prepare(move |state, request| {
+        noted.lock().unwrap().push((state.model_calls, state.turn_count));
+        async { request }
+    });
+    let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);
+    let replies = [paused("one "), paused("two "), Reply::text("three"), call("c"), "end".into()];
+    let world = World::new(replies).with(|agent| agent.with_hook(prepare));
+    let told = world.run().await;
+    told.check(Reason::Completed, 3);
+    assert_eq!((told.text(), world.sent()), ("one two three", 3), "one answer of three requests");
+    // A turn whose tools have answered counts, a pause does not.
+    let next = world::told(world.agent.run_from(told.handle.history(), "more")).await;
+    next.check(Reason::Completed, 2);
+    assert_eq!(*seen.lock().unwrap(), [(1, 0), (2, 0), (3, 0), (1, 0), (2, 1)]);
+}
+
+#[tokio::test]
+async fn h44_on_the_wire_that_pauses_the_turn_is_sent_back_last_and_as_one_message() {
+    let paused = |words: &str| Answer::reply(Reply::text(words).stop(StopReason::Pause));
+    let model =
+        OnWire::new(Wire::Anthropic, "m", [paused("one "), paused("two "), Answer::reply("three")]);
+    let told = told(agent(model.clone()).run("go")).await;
+    told.check(Reason::Completed, 3);
+    assert_eq!(told.text(), "one two three");
+    let expected =
+        [vec!["user go"], vec!["user go", "assistant one"], vec!["user go", "assistant one two"]];
+    for (sent, expected) in model.sent().iter().zip(expected) {
+        let text = |message: &Value| {
+            let blocks = message["content"].as_array().unwrap().iter();
+            let words = blocks.map(|block| format!(" {}", block["text"].as_str().unwrap().trim()));
+            format!("{}{}", message["role"].as_str().unwrap(), words.collect::<String>())
+        };
+        let messages = sent["messages"].as_array().unwrap();
+        assert_eq!(messages.iter().map(text).collect::<Vec<_>>(), expected, "{sent}");
+    }
+}
+
+#[tokio::test]
 async fn h44_a_turn_that_pauses_for_ever_is_capped() {
+    // By default, and its usage is that of all of it.
+    let paused =
+        |_: &turnstream::Request, _| Reply::text("x").usage(tokens(10, 1)).stop(StopReason::Pause);
+    let told = World::of(Scripted::function(paused)).run().await;
+    told.check(Reason::MaxTurns, 20);
+    assert_eq!((told.outcome.usage, told.outcome.partial), (tokens(200, 20), true));
     let model = Scripted::function(|_, _| call("c").stop(StopReason::Pause));
     let world = World::of(model).with(|agent| agent.with_max_turns(4));
     let told = world.run().await;

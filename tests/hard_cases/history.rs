@@ -4,21 +4,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 use turnstream::agent::hook::{self, OnStop};
 use turnstream::context::{Compaction, Compactor, Shorten, Window, compact_with};
 use turnstream::event::{AppendedWhy, Reason, RewrittenWhy, ToolEvent, Transition};
-use turnstream::item::{Mark, ResultKind};
+use turnstream::item::{Mark, ProviderData, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{After, Answer, Mishap, Wire};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::turn::StopReason;
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, TurnEvent};
 
 use crate::support::items::tokens;
 use crate::support::models::OnWire;
 use crate::support::runs::{agent, call, events_until};
-use crate::support::tools::{nap, spec, tool};
+use crate::support::tools::{Counter, fine, nap, spec, tool};
 use crate::support::world::{Told, World, told, told_from};
 
 fn overflow() -> Error {
@@ -383,6 +383,122 @@ async fn h61_another_model_gets_the_words_and_calls_and_no_foreign_signature() {
                 assert!(one.sent()[1].to_string().contains("U0VDUkVU"), "its own goes back");
             }
         }
+    }
+}
+
+/// All the values of string fields with one of these names, anywhere in a body.
+fn fields(json: &Value, names: &[&str]) -> Vec<String> {
+    match json {
+        Value::Array(list) => list.iter().flat_map(|item| fields(item, names)).collect(),
+        Value::Object(object) => {
+            let own = object.iter().filter(|(name, _)| names.contains(&name.as_str()));
+            let own = own.filter_map(|(_, value)| value.as_str().map(str::to_owned));
+            own.chain(object.values().flat_map(|value| fields(value, names))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn h61_call_ids_of_another_wire_are_sent_in_a_form_that_this_one_takes_and_stay_paired() {
+    // No vendor takes such an id from another: its length, its letters.
+    let odd = format!("call|{}/ä==", "x".repeat(80));
+    for from in Wire::ALL {
+        for to in Wire::ALL {
+            let calls = Reply::new().call_raw(&odd, "t", "{}").call_raw("", "t", "{\"n\":2}");
+            let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
+            let one = OnWire::new(from, "gemini-2-one", [Answer::reply(calls), busy.into()]);
+            let two = OnWire::new(to, "gemini-2-two", ["Done."]);
+            let agent = agent(one).with_tools([tool("t")]).with_fallback(two.clone());
+            told(agent.run("go")).await.check(Reason::Completed, 3);
+            // The lint of the vendor checks the letters and the length.
+            let sent = two.sent().remove(0);
+            let (calls, results) = match to {
+                Wire::Anthropic => (fields(&sent, &["id"]), fields(&sent, &["tool_use_id"])),
+                Wire::OpenAiChat => (fields(&sent, &["id"]), fields(&sent, &["tool_call_id"])),
+                Wire::OpenAiResponses => {
+                    let all = fields(&sent, &["call_id"]);
+                    (all[..2].to_vec(), all[2..].to_vec())
+                }
+                // Ids are optional here, and calls and results are paired by their order.
+                _ => (fields(&sent, &["id"]), fields(&sent, &["id"])),
+            };
+            assert_eq!(calls, results, "{from} to {to}: {sent}");
+            let optional = to == Wire::Gemini;
+            assert!(optional || calls.len() == 2 && calls[0] != calls[1], "{from} to {to}: {sent}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn h61_what_the_failed_model_had_begun_is_retracted_before_the_other_is_asked() {
+    for from in Wire::ALL {
+        for to in Wire::ALL {
+            let ran = Counter::default();
+            let begun = Reply::new().think("Half a thought of").say("Half a word of");
+            let begun = begun.call_raw("half", "t", "{}");
+            let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
+            let broken = Answer::reply(begun).with(Mishap::NoTerminal);
+            let broken = broken.with(Mishap::Error(After::Events(99), busy));
+            let two = OnWire::new(to, "gemini-2-two", ["Done."]);
+            let agent = agent(OnWire::new(from, "gemini-2-one", [broken]))
+                .with_tools([fine("t", &ran)])
+                .with_fallback(two.clone());
+            let told = told(agent.run("go")).await;
+            told.check(Reason::Completed, 2);
+            assert_eq!((ran.began(), told.retractions().len()), (0, 1), "{from} to {to}");
+            let place = |fits: fn(&Event) -> bool| told.events.iter().position(fits).unwrap();
+            let retracted =
+                place(|event| matches!(event, Event::Turn(TurnEvent::Retracted { .. })));
+            let begun = place(|event| matches!(event, Event::Turn(TurnEvent::TextDelta { .. })));
+            let continued = place(|event| matches!(event, Event::Continued { .. }));
+            assert!(begun < retracted && retracted < continued, "{from} to {to}");
+            // Nothing of it is left, here or for the other model.
+            assert_eq!(told.words(), ["user: go", "Done."], "{from} to {to}");
+            assert_eq!(told.text(), "Done.");
+            assert!(!two.sent()[0].to_string().contains("alf"), "{from} to {to}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn h61_encrypted_reasoning_is_dropped_and_visible_text_kept_for_another_model() {
+    for to in Wire::ALL {
+        let own = |provider: &str, value: Value| {
+            let (provider, model) = (provider.to_owned(), "one".to_owned());
+            Arc::new(ProviderData { provider, model, value: value.into() })
+        };
+        let hidden = |provider, value| {
+            let item = Item::reasoning("");
+            Item { provider_data: Some(own(provider, value)), ..item }
+        };
+        let history = History::from_items(
+            "h",
+            [
+                Item::user("hello"),
+                hidden("anthropic", json!({ "type": "redacted_thinking", "data": "FOREIGN-A" })),
+                hidden(
+                    "openai_responses",
+                    json!({ "type": "reasoning", "id": "rs_1",
+                "summary": [], "encrypted_content": "FOREIGN-B" }),
+                ),
+                Item {
+                    provider_data: Some(own("gemini", json!({ "thoughtSignature": "FOREIGN-C" }))),
+                    ..Item::text("Word-one.")
+                },
+                Item::other(ProviderData {
+                    provider: "anthropic".into(),
+                    model: "one".into(),
+                    value: json!({ "type": "server_tool_use", "id": "FOREIGN-D" }).into(),
+                }),
+                Item::text("Word-two."),
+            ],
+        );
+        let model = OnWire::new(to, "two", ["Done."]);
+        told(agent(model.clone()).run_from(history, "go")).await.check(Reason::Completed, 1);
+        let sent = model.sent()[0].to_string();
+        assert!(!sent.contains("FOREIGN"), "{to}: {sent}");
+        assert!(sent.contains("Word-one.") && sent.contains("Word-two."), "{to}: {sent}");
     }
 }
 

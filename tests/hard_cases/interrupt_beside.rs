@@ -6,29 +6,49 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 use tokio::time::sleep;
-use turnstream::agent::hook::{self, Hook, OnStop};
+use turnstream::agent::Budget;
+use turnstream::agent::hook::{self, BeforeTool, Hook, OnStop};
 use turnstream::event::{Phase, Reason};
 use turnstream::item::{ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
-use turnstream::{Agent, Error, ErrorKind, Event, Run, RunHandle};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Request, Run, RunHandle};
 
+use crate::support::items::tokens;
 use crate::support::replays;
 use crate::support::runs::{
     answers, call_of, calls, check, ending, is_started, kinds, pull, rest, scripted, until,
 };
-use crate::support::tools::{Counter, answering, fine, spec};
+use crate::support::tools::{Counter, answering, endless, fine, spec};
 
 const STREAMING: Reason = Reason::Interrupted(Phase::Streaming);
 const TOOLS: Reason = Reason::Interrupted(Phase::Tools);
 
 // H09: an interrupt beside an end of another kind.
 
+/// The handle of a run, for hooks and tools that are made before it begins.
+#[derive(Clone, Default)]
+struct Held(Arc<Mutex<Option<RunHandle>>>);
+
+impl Held {
+    fn hold(&self, run: &Run) {
+        *self.0.lock().unwrap() = Some(run.handle());
+    }
+
+    fn interrupt(&self) {
+        self.0.lock().unwrap().as_ref().unwrap().interrupt();
+    }
+
+    fn stop_after_turn(&self) {
+        self.0.lock().unwrap().as_ref().unwrap().stop_after_turn();
+    }
+}
+
 /// Interrupts its run as soon as it is asked, and then says what a hook says that is content.
-fn interrupting(handle: &Arc<Mutex<Option<RunHandle>>>, says: OnStop) -> impl Hook + 'static {
-    let handle = Arc::clone(handle);
+fn interrupting(held: &Held, says: OnStop) -> impl Hook + 'static {
+    let held = held.clone();
     hook::stop(move |_, _| {
-        handle.lock().unwrap().as_ref().unwrap().interrupt();
+        held.interrupt();
         let says = says.clone();
         async move { says }
     })
@@ -36,15 +56,126 @@ fn interrupting(handle: &Arc<Mutex<Option<RunHandle>>>, says: OnStop) -> impl Ho
 
 #[tokio::test]
 async fn h09_no_hook_turns_an_interrupt_into_success_or_into_another_turn() {
-    for says in [OnStop::LetGo, OnStop::Block("go on".into()), OnStop::Prevent("no".into())] {
-        let handle = Arc::default();
+    let why = || "why".to_owned();
+    for says in [
+        OnStop::LetGo,
+        OnStop::Block(why()),
+        OnStop::Prevent(why()),
+        OnStop::Blocked(why()),
+        OnStop::Unproven(why()),
+    ] {
+        let held = Held::default();
         let (agent, model) = scripted(["done".into(), "never".into()], vec![]);
-        let mut run = agent.with_hook(interrupting(&handle, says.clone())).run("go");
-        *handle.lock().unwrap() = Some(run.handle());
+        let mut run = agent.with_hook(interrupting(&held, says.clone())).run("go");
+        held.hold(&run);
         let events = rest(&mut run).await;
         check(ending(&events), STREAMING, 1);
         assert_eq!(model.requests().len(), 1, "{says:?}");
         assert_eq!(ending(&events).text, "done", "what was said is kept");
+        assert_eq!((&ending(&events).why, &ending(&events).proof), (&None, &None), "{says:?}");
+    }
+}
+
+/// Hooks of every kind that decides, each of which interrupts its run and then answers as if nothing
+/// had happened, ends the run in another way, or fails.
+fn deciding(held: &Held) -> Vec<(&'static str, Agent, Scripted)> {
+    let failure = || Error::new(ErrorKind::Other, "the hook");
+    let world = || scripted([call_of("c1", "t"), "done".into(), "never".into()], vec![]);
+    let mut agents = Vec::new();
+    let mut add = |name, hook: Box<dyn Fn(Agent) -> Agent>| {
+        let (agent, model) = world();
+        let agent = agent.with_tools([fine("t", &Counter::default())]);
+        agents.push((name, hook(agent), model));
+    };
+    macro_rules! hooks {
+        ($($name:literal $kind:ident |$($given:ident),*| $answer:expr;)*) => {$({
+            let held = held.clone();
+            add($name, Box::new(move |agent| {
+                let held = held.clone();
+                agent.with_hook(hook::$kind(move |$($given),*| {
+                    held.interrupt();
+                    async move { $answer }
+                }))
+            }));
+        })*};
+    }
+    hooks! {
+        "the context" transform_context |_state, context| context;
+        "no context" transform_context |_state, _context| Err::<History, _>(failure());
+        "the request" prepare |_state, request| request;
+        "no request" prepare |_state, _request| Err::<Request, _>(failure());
+        "run it" before_tool |_state, _call| BeforeTool::Run;
+        "not that" before_tool |_state, _call| BeforeTool::Deny("no".into());
+        "ask" before_tool |_state, _call| BeforeTool::Ask;
+        "no answer" before_tool |_state, _call| Err::<BeforeTool, _>(failure());
+        "go on" should_stop |_state| false;
+        "stop" should_stop |_state| true;
+        "unknown" should_stop |_state| Err::<bool, _>(failure());
+    }
+    agents
+}
+
+#[tokio::test]
+async fn h09_an_interrupt_wins_whatever_the_hook_that_called_it_answers() {
+    let held = Held::default();
+    for (name, agent, model) in deciding(&held) {
+        let mut run = agent.run("go");
+        held.hold(&run);
+        let events = rest(&mut run).await;
+        let outcome = ending(&events);
+        assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{name}: {outcome:?}");
+        assert_eq!((&outcome.error, outcome.pending.len()), (&None, 0), "{name}");
+        assert!(model.requests().len() <= 1, "{name}: nothing is sent any more");
+        assert!(outcome.history.settled().is_lawful(), "{name}");
+        assert!(run.next().await.is_none(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn h09_an_interrupt_wins_against_a_stop_of_the_same_moment() {
+    for interrupts_first in [true, false] {
+        let held = Held::default();
+        let (at, answers) = (held.clone(), Counter::default());
+        let tool = answering("t", &answers, move |_| {
+            if interrupts_first {
+                at.interrupt();
+                at.stop_after_turn();
+            } else {
+                at.stop_after_turn();
+                at.interrupt();
+            }
+            std::future::ready("fine".to_owned())
+        });
+        let (agent, model) = scripted([call_of("c1", "t"), "never".into()], vec![tool]);
+        let run = agent.run("go");
+        held.hold(&run);
+        let outcome = run.outcome().await;
+        assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{outcome:?}");
+        assert_eq!((model.requests().len(), answers.began()), (1, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h09_an_interrupt_wins_against_a_limit_of_the_same_moment() {
+    // The time is over.
+    let (agent, _) = scripted([call_of("c1", "t")], vec![endless("t", &Counter::default())]);
+    let limited = agent.with_budget(Budget::new().time(Duration::from_secs(1)));
+    let mut run = limited.run("go");
+    pull(&mut run);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    run.interrupt();
+    let outcome = run.outcome().await;
+    check(&outcome, TOOLS, 1);
+    assert_eq!((kinds(&outcome.new_items), outcome.budget), (vec![ResultKind::Interrupted], None));
+    // The last turn is used up, or the tokens are.
+    for budget in [Budget::new(), Budget::new().total_tokens(1)] {
+        let reply = call_of("c1", "t").usage(tokens(1, 0));
+        let (agent, _) = scripted([reply, "never".into()], vec![fine("t", &Counter::default())]);
+        let mut run = agent.with_max_turns(1).with_budget(budget).run("go");
+        until(&mut run, |event| event.tool_output().is_some()).await;
+        run.interrupt();
+        let outcome = run.outcome().await;
+        assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{outcome:?}");
     }
 }
 
@@ -73,16 +204,16 @@ async fn h09_a_tool_that_says_it_was_cancelled_has_failed_and_nothing_else() {
 
 #[tokio::test]
 async fn h09_a_tool_that_interrupts_its_run_and_answers_keeps_its_answer() {
-    let handle: Arc<Mutex<Option<RunHandle>>> = Arc::default();
-    let held = Arc::clone(&handle);
+    let held = Held::default();
+    let at = held.clone();
     let tool = answering("t", &Counter::default(), move |_| {
-        held.lock().unwrap().as_ref().unwrap().interrupt();
+        at.interrupt();
         async { "fine".to_owned() }
     });
     let (agent, model) =
         scripted([call_of("c1", "t").call_raw("c2", "t", "{}"), "never".into()], vec![tool]);
     let mut run = agent.run("go");
-    *handle.lock().unwrap() = Some(run.handle());
+    held.hold(&run);
     let events = rest(&mut run).await;
     check(ending(&events), TOOLS, 1);
     assert_eq!(kinds(ending(&events).new_items()).len(), 2);

@@ -17,6 +17,7 @@
 //! | H58 to H61 | `history` | compaction, crashes, a change of the model |
 //! | H62 | `repair` | histories that are not lawful |
 //! | H63 to H65 | `bytes` | caches, transforms, frames cut anywhere |
+//! | H28, H35, H41, H47, H54 | `wires` | the same rows on each of the wires |
 
 mod approvals;
 mod arguments;
@@ -35,9 +36,10 @@ mod stop_and_drop;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod wires;
 
 /// The files with tests, in the order of their rows.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     include_str!("interrupt.rs"),
     include_str!("stop_and_drop.rs"),
     include_str!("interrupt_beside.rs"),
@@ -53,6 +55,7 @@ const SOURCES: [&str; 15] = [
     include_str!("history.rs"),
     include_str!("repair.rs"),
     include_str!("bytes.rs"),
+    include_str!("wires.rs"),
 ];
 
 #[test]

@@ -1,0 +1,579 @@
+//! Rows that hold on every wire, checked on each: H28, H35, H41, H47, H54.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use futures::stream;
+use serde_json::{Value, json};
+use turnstream::agent::Limits;
+use turnstream::event::Reason;
+use turnstream::item::{Item, ItemKind, StopReason};
+use turnstream::provider::Reply;
+use turnstream::provider::openai_chat::{Dialect, TurnEnd};
+use turnstream::stream::TurnEvents;
+use turnstream::testing::{Answer, Mishap, Wire};
+use turnstream::{Error, ErrorKind, History, Turn, Usage};
+
+use crate::support::items::tokens;
+use crate::support::models::{Bodies, OnWire};
+use crate::support::runs::agent;
+use crate::support::tools::{Counter, fine};
+use crate::support::wires::{frame, frames, in_dialect, read, read_frames, sendable};
+use crate::support::world::{self, Told};
+
+/// Frames as text, from JSON.
+fn texts(frames: &[Value]) -> Vec<String> {
+    frames.iter().map(Value::to_string).collect()
+}
+
+/// A run whose model answers with these frames, turn by turn, and which has these tools. Returns the
+/// number of requests as well.
+async fn run(wire: Wire, turns: &[Vec<String>], tools: &[&str], ran: &Counter) -> (Told, usize) {
+    let body = |turn: &Vec<String>| turn.iter().map(|data| frame(data)).collect();
+    let model = Bodies::new(turns.iter().map(body).collect(), wire);
+    let asked = Arc::clone(&model.asked);
+    let agent = agent(model).with_tools(tools.iter().map(|name| fine(name, ran)));
+    let told = world::told(agent.run_from(History::with_id("h"), "go")).await;
+    let asked = asked.lock().unwrap().len();
+    (told, asked)
+}
+
+/// A turn with words only.
+fn words(wire: Wire) -> Vec<String> {
+    texts(&match wire {
+        Wire::Anthropic => vec![
+            json!({ "type": "message_start", "message": { "id": "m2" } }),
+            json!({ "type": "content_block_start", "index": 0,
+                "content_block": { "type": "text", "text": "done" } }),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
+            json!({ "type": "message_stop" }),
+        ],
+        Wire::OpenAiChat => {
+            vec![
+                json!({ "choices": [{ "delta": { "content": "done" }, "finish_reason": "stop" }] }),
+            ]
+        }
+        Wire::OpenAiResponses => vec![
+            json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "done" }),
+            json!({ "type": "response.completed", "response": { "status": "completed" } }),
+        ],
+        _ => vec![json!({ "candidates": [{ "content": { "parts": [{ "text": "done" }] },
+            "finishReason": "STOP" }] })],
+    })
+}
+
+// H28: tools that the provider runs.
+
+/// The provider runs `web_search` and answers with what it found: the frames of the turn, and how many
+/// items of its own are kept. `ours` is a call of ours beside it.
+fn hosted(wire: Wire, ours: bool) -> (Vec<String>, usize) {
+    let mut frames = match wire {
+        Wire::Anthropic => vec![
+            json!({ "type": "message_start", "message": { "id": "m" } }),
+            json!({ "type": "content_block_start", "index": 0, "content_block":
+                { "type": "server_tool_use", "id": "srv1", "name": "web_search", "input": {} } }),
+            json!({ "type": "content_block_delta", "index": 0,
+                "delta": { "type": "input_json_delta", "partial_json": "{\"query\":\"q\"}" } }),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            json!({ "type": "content_block_start", "index": 1, "content_block":
+                { "type": "web_search_tool_result", "tool_use_id": "srv1", "content": [] } }),
+            json!({ "type": "content_block_stop", "index": 1 }),
+        ],
+        // Servers that search tell of it beside the words, in a field that is not a call.
+        Wire::OpenAiChat => {
+            vec![json!({ "choices": [{ "delta": { "content": "So. ", "executed_tools":
+            [{ "index": 0, "type": "function", "name": "web_search", "arguments": "{}" }] } }] })]
+        }
+        Wire::OpenAiResponses => vec![
+            json!({ "type": "response.output_item.done", "output_index": 0, "item": {
+                "type": "web_search_call", "id": "srv1", "status": "completed",
+                "action": { "type": "search", "query": "q" } } }),
+            json!({ "type": "response.output_item.done", "output_index": 1, "item": {
+                "type": "mcp_call", "id": "srv2", "name": "web_search", "arguments": "{}",
+                "server_label": "s", "output": "found" } }),
+        ],
+        _ => vec![json!({ "candidates": [{ "content": { "role": "model", "parts": [
+            { "toolCall": { "toolType": "GOOGLE_SEARCH_WEB", "args": {}, "id": "srv1" } },
+            { "toolResponse": { "toolType": "GOOGLE_SEARCH_WEB", "response": {}, "id": "srv1" } },
+        ] } }] })],
+    };
+    let own = if wire == Wire::OpenAiChat { 0 } else { 2 };
+    frames.extend(match (wire, ours) {
+        (Wire::Anthropic, true) => vec![
+            json!({ "type": "content_block_start", "index": 2, "content_block":
+                { "type": "tool_use", "id": "c1", "name": "web_search", "input": {} } }),
+            json!({ "type": "content_block_stop", "index": 2 }),
+            json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } }),
+            json!({ "type": "message_stop" }),
+        ],
+        (Wire::Anthropic, false) => vec![
+            json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
+            json!({ "type": "message_stop" }),
+        ],
+        (Wire::OpenAiChat, true) => vec![json!({ "choices": [{ "delta": { "tool_calls": [
+            { "index": 0, "id": "c1", "function": { "name": "web_search", "arguments": "{}" } },
+        ] }, "finish_reason": "tool_calls" }] })],
+        (Wire::OpenAiChat, false) => {
+            vec![json!({ "choices": [{ "delta": {}, "finish_reason": "stop" }] })]
+        }
+        (Wire::OpenAiResponses, ours) => {
+            let call = json!({ "type": "response.output_item.done", "output_index": 2, "item": {
+                "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "web_search",
+                "arguments": "{}", "status": "completed" } });
+            let end =
+                json!({ "type": "response.completed", "response": { "status": "completed" } });
+            if ours { vec![call, end] } else { vec![end] }
+        }
+        (_, ours) => {
+            let call = json!({ "functionCall": { "id": "c1", "name": "web_search", "args": {} } });
+            let parts = if ours { vec![call] } else { vec![] };
+            vec![json!({ "candidates": [{ "content": { "role": "model", "parts": parts },
+                "finishReason": "STOP" }] })]
+        }
+    });
+    (texts(&frames), own)
+}
+
+#[tokio::test]
+async fn h28_what_a_provider_ran_is_not_run_here_on_any_wire() {
+    for wire in Wire::ALL {
+        let ran = Counter::default();
+        let (turn, own) = hosted(wire, false);
+        // A tool of ours has the same name.
+        let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
+        let corrected = told.transitions().len();
+        assert_eq!((told.outcome.reason, asked, corrected), (Reason::Completed, 1, 0), "{wire}");
+        assert_eq!((ran.began(), told.started(), told.kinds()), (0, 0, vec![]), "{wire}");
+        let history = told.handle.history();
+        let kept = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
+        assert_eq!(kept, own, "{wire}");
+        assert_eq!(history.settled(), history, "{wire}: settling leaves it alone");
+        let sent = sendable(wire, &history).to_string();
+        assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn h28_only_a_call_of_ours_beside_the_providers_is_run_and_answered_on_any_wire() {
+    for wire in Wire::ALL {
+        let ran = Counter::default();
+        let (turn, own) = hosted(wire, true);
+        let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
+        assert_eq!((told.outcome.reason, asked, ran.began()), (Reason::Completed, 2, 1), "{wire}");
+        assert_eq!(told.results(), ["fine"], "{wire}");
+        let history = told.handle.history();
+        assert!(history.is_lawful(), "{wire}");
+        let sent = sendable(wire, &history).to_string();
+        assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn h28_a_broken_call_of_the_provider_gets_no_error_of_ours() {
+    let ran = Counter::default();
+    let turn = texts(&[
+        json!({ "type": "message_start", "message": { "id": "m" } }),
+        json!({ "type": "content_block_start", "index": 0, "content_block":
+            { "type": "server_tool_use", "id": "srv1", "name": "web_search", "input": {} } }),
+        json!({ "type": "content_block_delta", "index": 0,
+            "delta": { "type": "input_json_delta", "partial_json": "{\"query\":" } }),
+        json!({ "type": "content_block_stop", "index": 0 }),
+        json!({ "type": "content_block_start", "index": 1, "content_block": {
+            "type": "web_search_tool_result", "tool_use_id": "srv1", "content":
+            { "type": "web_search_tool_result_error", "error_code": "invalid_tool_input" } } }),
+        json!({ "type": "content_block_stop", "index": 1 }),
+        json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
+        json!({ "type": "message_stop" }),
+    ]);
+    let (told, asked) = run(Wire::Anthropic, &[turn], &["web_search"], &ran).await;
+    told.check(Reason::Completed, 1);
+    assert_eq!((asked, ran.began(), told.kinds()), (1, 0, vec![]));
+    sendable(Wire::Anthropic, &told.handle.history());
+}
+
+#[tokio::test]
+async fn h28_the_run_goes_on_for_as_long_as_a_result_of_the_provider_is_deferred() {
+    let ran = Counter::default();
+    let message = |id: &str, blocks: &[Value], stop: &str| {
+        let mut frames = vec![json!({ "type": "message_start", "message": { "id": id } })];
+        for (index, block) in blocks.iter().enumerate() {
+            frames.push(json!({ "type": "content_block_start", "index": index,
+                "content_block": block }));
+            frames.push(json!({ "type": "content_block_stop", "index": index }));
+        }
+        frames.push(json!({ "type": "message_delta", "delta": { "stop_reason": stop } }));
+        frames.push(json!({ "type": "message_stop" }));
+        texts(&frames)
+    };
+    let search = |id: &str| json!({ "type": "server_tool_use", "id": id, "name": "web_search", "input": { "query": "q" } });
+    let found =
+        |id: &str| json!({ "type": "web_search_tool_result", "tool_use_id": id, "content": [] });
+    let said = json!({ "type": "text", "text": "done" });
+    let turns = [
+        message("m1", &[search("srv1"), search("srv2")], "pause_turn"),
+        message("m2", &[found("srv1")], "pause_turn"),
+        message("m3", &[found("srv2"), said], "end_turn"),
+    ];
+    let (told, asked) = run(Wire::Anthropic, &turns, &["web_search"], &ran).await;
+    told.check(Reason::Completed, 3);
+    assert_eq!((asked, ran.began(), told.kinds(), told.text()), (3, 0, vec![], "done"));
+    let sent = sendable(Wire::Anthropic, &told.handle.history()).to_string();
+    for id in ["srv1", "srv2"] {
+        assert_eq!(sent.matches(id).count(), 2, "both halves of {id} go back: {sent}");
+    }
+}
+
+// H35: no terminal marker after complete calls.
+
+#[tokio::test]
+async fn h35_a_complete_call_without_a_terminal_marker_never_runs_on_any_wire() {
+    for wire in Wire::ALL {
+        let ran = Counter::default();
+        let calls = || Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
+        let broken = || Answer::reply(calls()).with(Mishap::NoTerminal);
+        // Neither of the first turn, nor of the one that is asked for in its place.
+        let model = OnWire::new(wire, "m", [broken(), broken(), Answer::reply("hello")]);
+        let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
+        let asks_again = agent.clone().with_limits(Limits { retries: 1, ..Limits::default() });
+        let first = world::told(asks_again.run("go")).await;
+        first.check(Reason::Incomplete, 2);
+        assert_eq!((ran.began(), first.started(), first.retractions().len()), (0, 0, 1), "{wire}");
+        // Nothing dangles: the next run is sent a lawful history without these calls.
+        let next = world::told(agent.run_from(first.handle.history(), "again")).await;
+        next.check(Reason::Completed, 1);
+        let sent = model.sent().pop().unwrap().to_string();
+        assert!(!sent.contains("c1") && !sent.contains("c2"), "{wire}: {sent}");
+        assert_eq!(ran.began(), 0, "{wire}");
+    }
+}
+
+#[test]
+fn h35_a_server_without_finish_reasons_is_a_choice_of_the_dialect_and_never_lets_calls_run() {
+    let in_end = |end, chunks: &[&str]| -> Result<Arc<Turn>, Error> {
+        let dialect = Dialect { end, ..Dialect::STRICT };
+        let body = stream::iter([Ok(Bytes::from(frames(chunks)))]);
+        let history = History::with_id("h");
+        block_on(in_dialect(&dialect, Wire::OpenAiChat, "m", &history, body).into_turn())
+    };
+    let said = r#"{"choices":[{"delta":{"content":"hi"}}]}"#;
+    let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"t","arguments":"{}"}}]}}]}"#;
+    for (end, with_done, without) in [
+        (TurnEnd::FinishReason, false, false),
+        (TurnEnd::Done, true, false),
+        (TurnEnd::Body, true, true),
+    ] {
+        let is_complete = |chunks: &[&str]| match in_end(end, chunks) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+                false
+            }
+        };
+        assert_eq!(is_complete(&[said, "[DONE]"]), with_done, "{end:?}");
+        assert_eq!(is_complete(&[said]), without, "{end:?}");
+        for calls in [&[call, "[DONE]"][..], &[call], &[said, call, "[DONE]"]] {
+            assert!(!is_complete(calls), "{end:?}");
+        }
+    }
+}
+
+// H41: a content filter.
+
+/// A turn that a filter cut off behind these words, or before any.
+fn filtered(wire: Wire, words: Option<&str>) -> Vec<String> {
+    let frames = match wire {
+        Wire::Anthropic => {
+            let block = words.map(|text| {
+                let block = json!({ "type": "text", "text": text });
+                json!({ "type": "content_block_start", "index": 0, "content_block": block })
+            });
+            let end = [
+                json!({ "type": "message_delta", "delta": { "stop_reason": "sensitive" } }),
+                json!({ "type": "message_stop" }),
+            ];
+            let start = json!({ "type": "message_start", "message": { "id": "m" } });
+            [start].into_iter().chain(block).chain(end).collect()
+        }
+        Wire::OpenAiChat => vec![
+            json!({ "choices": [{ "delta": { "content": words.unwrap_or_default() } }] }),
+            json!({ "choices": [{ "delta": {}, "finish_reason": "content_filter" }] }),
+        ],
+        Wire::OpenAiResponses => vec![
+            json!({ "type": "response.output_text.delta", "output_index": 0,
+                "delta": words.unwrap_or_default() }),
+            json!({ "type": "response.incomplete", "response": { "status": "incomplete",
+                "incomplete_details": { "reason": "content_filter" } } }),
+        ],
+        // Without any words not even a candidate comes.
+        _ if words.is_none() => vec![json!({ "promptFeedback": { "blockReason": "SAFETY" } })],
+        _ => vec![json!({ "candidates": [{ "content": { "parts": [{ "text": words }] },
+            "finishReason": "SAFETY" }] })],
+    };
+    texts(&frames)
+}
+
+#[tokio::test]
+async fn h41_a_content_filter_ends_the_run_without_an_error_and_keeps_the_words_on_any_wire() {
+    for wire in Wire::ALL {
+        for said in [None, Some("I was going to")] {
+            let (told, asked) =
+                run(wire, &[filtered(wire, said)], &["t"], &Counter::default()).await;
+            assert_eq!((told.outcome.reason, asked), (Reason::Filtered, 1), "{wire}");
+            assert!(told.outcome.error.is_none() && !told.outcome.partial, "{wire}");
+            assert_eq!(told.text(), said.unwrap_or_default(), "{wire}");
+            let mut history = told.handle.history();
+            let kept = history.iter().filter_map(Item::as_text).collect::<Vec<_>>();
+            assert_eq!(kept, Vec::from_iter(said), "{wire}: the text is kept");
+            history.push(Item::user("then something else"));
+            sendable(wire, &history);
+        }
+    }
+}
+
+// H47: what comes after the terminal marker.
+
+/// The frames of a turn that says `hi`, ends, and then sends these.
+fn ended(wire: Wire, late: &[Value]) -> Vec<String> {
+    let mut frames = match wire {
+        Wire::Anthropic => vec![
+            json!({ "type": "message_start", "message": { "id": "m1" } }),
+            json!({ "type": "content_block_start", "index": 0,
+                "content_block": { "type": "text", "text": "hi" } }),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
+        ],
+        Wire::OpenAiChat => {
+            vec![json!({ "choices": [{ "delta": { "content": "hi" }, "finish_reason": "stop" }] })]
+        }
+        Wire::OpenAiResponses => vec![
+            json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "hi" }),
+            json!({ "type": "response.completed", "response": { "status": "completed" } }),
+        ],
+        _ => vec![json!({ "candidates": [{ "content": { "parts": [{ "text": "hi" }] },
+            "finishReason": "STOP" }] })],
+    };
+    frames.extend_from_slice(late);
+    texts(&frames)
+}
+
+fn read_ended(wire: Wire, late: &[Value]) -> Result<Arc<Turn>, Error> {
+    let frames = ended(wire, late);
+    read_frames(wire, &frames.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn h47_a_count_after_the_terminal_marker_is_counted_on_the_wires_that_send_it_there() {
+    for (wire, usage) in [
+        (
+            Wire::Anthropic,
+            json!({ "type": "message_delta", "delta": {},
+            "usage": { "input_tokens": 7, "output_tokens": 2 } }),
+        ),
+        (
+            Wire::OpenAiChat,
+            json!({ "choices": [],
+            "usage": { "prompt_tokens": 7, "completion_tokens": 2 } }),
+        ),
+        (
+            Wire::Gemini,
+            json!({ "usageMetadata":
+            { "promptTokenCount": 7, "candidatesTokenCount": 2 } }),
+        ),
+    ] {
+        let turn = read_ended(wire, &[usage]).unwrap();
+        assert_eq!((turn.text().as_str(), turn.usage()), ("hi", tokens(7, 2)), "{wire}");
+        assert_eq!(turn.stop_reason(), &StopReason::Stop, "{wire}");
+    }
+}
+
+#[test]
+fn h47_content_after_the_last_word_is_ignored_on_every_wire() {
+    for (wire, late) in [
+        (
+            Wire::Anthropic,
+            vec![
+                json!({ "type": "message_stop" }),
+                json!({ "type": "content_block_start", "index": 1,
+                "content_block": { "type": "text", "text": "late" } }),
+                json!({ "type": "content_block_start", "index": 2, "content_block":
+                { "type": "tool_use", "id": "c", "name": "t", "input": {} } }),
+                json!({ "type": "content_block_stop", "index": 2 }),
+                json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } }),
+            ],
+        ),
+        (
+            Wire::OpenAiChat,
+            vec![
+                json!({ "choices": [{ "delta": { "content": "late" } }] }),
+                json!({ "choices": [{ "delta": {}, "finish_reason": "tool_calls" }] }),
+            ],
+        ),
+        (
+            Wire::OpenAiResponses,
+            vec![
+                json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "late" }),
+                json!({ "type": "response.output_item.done", "output_index": 1, "item": {
+                "type": "function_call", "id": "fc_1", "call_id": "c", "name": "t",
+                "arguments": "{}" } }),
+                json!({ "type": "response.completed", "response": { "status": "completed" } }),
+            ],
+        ),
+    ] {
+        assert_eq!(read_ended(wire, &late).unwrap(), read_ended(wire, &[]).unwrap(), "{wire}");
+    }
+}
+
+#[test]
+fn h47_a_call_after_the_stop_reason_never_runs_on_any_wire() {
+    for (wire, call, expected) in [
+        (
+            Wire::Anthropic,
+            vec![
+                json!({ "type": "content_block_start", "index": 1, "content_block":
+                { "type": "tool_use", "id": "c", "name": "t", "input": {} } }),
+                json!({ "type": "content_block_stop", "index": 1 }),
+                json!({ "type": "message_stop" }),
+            ],
+            Err(ErrorKind::Protocol),
+        ),
+        (
+            Wire::OpenAiChat,
+            vec![json!({ "choices": [{ "delta": { "tool_calls": [
+            { "index": 0, "id": "c", "function": { "name": "t", "arguments": "{}" } },
+        ] } }] })],
+            Err(ErrorKind::Protocol),
+        ),
+        // Its name alone adds nothing.
+        (
+            Wire::OpenAiChat,
+            vec![json!({ "choices": [{ "delta": { "tool_calls": [
+            { "index": 0, "id": "c", "function": { "name": "t" } },
+        ] } }] })],
+            Ok(0),
+        ),
+        (
+            Wire::OpenAiResponses,
+            vec![json!({ "type": "response.output_item.done",
+            "output_index": 1, "item": { "type": "function_call", "call_id": "c", "name": "t",
+            "arguments": "{}" } })],
+            Ok(0),
+        ),
+        // This wire goes on after a finish reason, as its own code execution does: the turn needs
+        // another one.
+        (
+            Wire::Gemini,
+            vec![json!({ "candidates": [{ "content": { "parts": [
+            { "functionCall": { "name": "t", "args": {} } },
+        ] } }] })],
+            Err(ErrorKind::IncompleteTurn),
+        ),
+    ] {
+        let turn = read_ended(wire, &call).map_err(|error| error.kind());
+        assert_eq!(turn.map(|turn| turn.calls().len()), expected, "{wire}");
+    }
+}
+
+// H54: usage.
+
+/// A turn whose usage is told these three times, which is all of it each time; `None` tells nothing.
+fn counted(wire: Wire, counts: Option<[(u64, u64); 3]>) -> Vec<String> {
+    let [first, second, last] = match counts {
+        Some(counts) => counts.map(Some),
+        None => [None; 3],
+    };
+    let with = |mut frame: Value, name: &str, usage: Option<Value>| {
+        if let Some(usage) = usage {
+            frame[name] = usage;
+        }
+        frame
+    };
+    let vendors = |[input, output]: [&str; 2], count: Option<(u64, u64)>| {
+        count.map(|(used, said)| json!({ input: used, output: said }))
+    };
+    let frames = match wire {
+        Wire::Anthropic => {
+            let usage = |count| vendors(["input_tokens", "output_tokens"], count);
+            let message = with(json!({ "id": "m" }), "usage", usage(first));
+            let end = json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } });
+            let more = json!({ "type": "message_delta", "delta": {} });
+            vec![
+                json!({ "type": "message_start", "message": message }),
+                json!({ "type": "content_block_start", "index": 0,
+                    "content_block": { "type": "text", "text": "hi" } }),
+                json!({ "type": "content_block_stop", "index": 0 }),
+                with(more, "usage", usage(second)),
+                with(end, "usage", usage(last)),
+                json!({ "type": "message_stop" }),
+            ]
+        }
+        Wire::OpenAiChat => {
+            let usage = |count| vendors(["prompt_tokens", "completion_tokens"], count);
+            let chunk =
+                |delta, reason| json!({ "choices": [{ "delta": delta, "finish_reason": reason }] });
+            vec![
+                with(chunk(json!({ "content": "hi" }), Value::Null), "usage", usage(first)),
+                with(chunk(json!({}), json!("stop")), "usage", usage(second)),
+                with(json!({ "choices": [] }), "usage", usage(last)),
+            ]
+        }
+        Wire::OpenAiResponses => {
+            let usage = |count| vendors(["input_tokens", "output_tokens"], count);
+            let event = |kind: &str, status: &str, count| {
+                let response = with(json!({ "id": "r", "status": status }), "usage", usage(count));
+                json!({ "type": kind, "response": response })
+            };
+            vec![
+                event("response.created", "in_progress", first),
+                event("response.in_progress", "in_progress", second),
+                json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "hi" }),
+                event("response.completed", "completed", last),
+            ]
+        }
+        _ => {
+            let usage = |count| vendors(["promptTokenCount", "candidatesTokenCount"], count);
+            let chunk = |text: &str, reason| {
+                json!({ "candidates": [{ "content": { "parts": [{ "text": text }] },
+                    "finishReason": reason }] })
+            };
+            let end = json!({ "candidates": [{ "finishReason": "STOP" }] });
+            vec![
+                with(chunk("h", Value::Null), "usageMetadata", usage(first)),
+                with(chunk("i", Value::Null), "usageMetadata", usage(second)),
+                with(end, "usageMetadata", usage(last)),
+            ]
+        }
+    };
+    texts(&frames)
+}
+
+#[tokio::test]
+async fn h54_a_count_that_is_told_again_replaces_the_one_before_on_any_wire() {
+    for wire in Wire::ALL {
+        let turn = counted(wire, Some([(10, 1), (10, 4), (12, 9)]));
+        let (told, _) = run(wire, &[turn], &["t"], &Counter::default()).await;
+        assert_eq!((told.outcome.reason, told.text()), (Reason::Completed, "hi"), "{wire}");
+        assert_eq!(told.outcome.usage, tokens(12, 9), "{wire}");
+        let kept = told.handle.history().iter().filter_map(|item| item.turn.clone()).next_back();
+        assert_eq!(kept.unwrap().usage, tokens(12, 9), "{wire}: with the turn as well");
+    }
+}
+
+#[tokio::test]
+async fn h54_a_request_counts_on_any_wire_that_tells_no_usage() {
+    for wire in Wire::ALL {
+        let (told, asked) = run(wire, &[counted(wire, None)], &["t"], &Counter::default()).await;
+        told.check(Reason::Completed, 1);
+        assert_eq!((told.outcome.usage, asked), (Usage::default(), 1), "{wire}");
+        // Nor is it less of a turn: it counts towards the cap.
+        let call = Answer::reply(Reply::new().call_raw("", "t", "{}"));
+        let turn = read(wire, call.clone()).unwrap();
+        assert_eq!(turn.usage(), Usage::default(), "{wire}");
+        let model = OnWire::new(wire, "m", [call.clone(), call]);
+        let capped = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
+        let told = world::told(capped.with_max_turns(2).run("go")).await;
+        told.check(Reason::MaxTurns, 2);
+        assert_eq!((told.outcome.usage, model.sent().len()), (Usage::default(), 2), "{wire}");
+    }
+}
