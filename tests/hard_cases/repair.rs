@@ -5,14 +5,15 @@ use std::sync::Arc;
 use turnstream::agent::hook;
 use turnstream::event::Reason;
 use turnstream::item::{Json, Mark, ProviderData, ResultKind, ToolCall, ToolResult, TurnInfo};
-use turnstream::provider::Scripted;
+use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{Wire, lint};
+use turnstream::tool::Verdict;
 use turnstream::turn::StopReason;
 use turnstream::{History, Item, Request, Usage};
 
 use crate::support::models::OnWire;
-use crate::support::runs::{agent, call};
-use crate::support::tools::{spec, tool};
+use crate::support::runs::{agent, call, pull};
+use crate::support::tools::{Counter, endless, fine, spec, tool};
 use crate::support::wires::encode;
 use crate::support::world::{told, words};
 
@@ -42,6 +43,12 @@ fn ends(item: Item) -> Item {
         stop_reason: StopReason::ToolCalls,
     };
     Item { turn: Some(Arc::new(info)), ..item }
+}
+
+/// An entry of the provider's own.
+fn own(value: &str) -> Item {
+    let value = Json::parse(value).unwrap();
+    Item::other(ProviderData { provider: "anthropic".into(), model: "m".into(), value })
 }
 
 /// An entry as `words` has it, with how its result came about where that is not `ok`.
@@ -205,10 +212,6 @@ fn h62_a_duplicate_result_is_left_out_and_the_first_is_kept() {
 
 #[test]
 fn h62_what_the_provider_ran_itself_is_untouched() {
-    let own = |value: &str| {
-        let value = Json::parse(value).unwrap();
-        Item::other(ProviderData { provider: "anthropic".into(), model: "m".into(), value })
-    };
     let search = own(r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#);
     let found = own(r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#);
     let beside = [user(), search.clone(), found.clone(), ends(Item::text("x")), user()];
@@ -239,7 +242,7 @@ async fn h62_only_a_resume_keeps_a_trailing_call_open() {
     let history = first.handle.history();
     assert_eq!(history.unanswered_calls().len(), 1, "pending, and not yet settled");
     let verdicts = first.outcome.pending.iter().cloned();
-    let verdicts = verdicts.map(|call| (call, turnstream::tool::Verdict::Approve));
+    let verdicts = verdicts.map(|call| (call, Verdict::Approve));
     let resumed = told(agent.resume(history.clone(), verdicts).unwrap()).await;
     assert_eq!(resumed.kinds(), [ResultKind::Ok]);
     let settled = told(agent.run_from(history, "never mind")).await;
@@ -298,5 +301,365 @@ async fn h62_what_transform_context_gives_is_repaired_as_well() {
         told.check(Reason::Completed, 3);
         assert_eq!(model.sent().len(), 3, "{wire}: each is one that its vendor takes");
         assert_eq!(told.handle.history().len(), 6, "{wire}: the ledger stays");
+    }
+}
+
+#[test]
+fn h62_a_cut_call_and_its_whole_sibling_are_both_kept_and_answered() {
+    let cut = ends(Item::tool_call("b", "t", r#"{"path":"/a"#));
+    let settled = check(
+        &[user(), Item::text("so"), calls("a"), cut, user()],
+        &[
+            "user: u",
+            "so",
+            "call a",
+            "call b",
+            "result a Interrupted",
+            "result b Interrupted",
+            "user: u",
+        ],
+    );
+    // Where a wire needs an object, the raw text is wrapped in one.
+    let mut sent = settled.clone();
+    sent.push(user());
+    for wire in [Wire::Anthropic, Wire::Gemini] {
+        assert!(
+            encode(wire, "m", &Request::new(sent.clone())).to_string().contains("INVALID_JSON")
+        );
+    }
+}
+
+#[test]
+fn h62_a_turn_of_which_only_a_call_had_begun_leaves_nothing() {
+    let begun = Item::tool_call("a", "t", r#"{"path":"/a"#).marked(Mark::Interrupted);
+    check(&[user(), begun.clone(), user(), Item::text("x")], &["user: u", "user: u", "x"]);
+    check(&[user(), begun], &["user: u"]);
+}
+
+#[test]
+fn h62_a_whole_call_of_a_turn_that_never_completed_is_left_out_with_its_sibling() {
+    let half = |item: Item| item.marked(Mark::Interrupted);
+    let items = [user(), half(calls("a")), half(Item::text("and")), half(calls("b")), user()];
+    check(&items, &["user: u", "and", "user: u"]);
+}
+
+#[test]
+fn h62_an_open_call_right_before_another_reply_is_answered_in_between() {
+    check(
+        &[user(), ends(calls("a")), ends(Item::text("I could not look.")), user()],
+        &["user: u", "call a", "result a Interrupted", "I could not look.", "user: u"],
+    );
+}
+
+#[test]
+fn h62_an_open_call_right_before_an_instruction_is_answered_before_it() {
+    check(
+        &[user(), ends(calls("a")), Item::system("late"), user()],
+        &["user: u", "call a", "result a Interrupted", "system: late", "user: u"],
+    );
+}
+
+#[test]
+fn h62_open_calls_of_several_turns_are_answered_each_behind_its_own() {
+    check(
+        &[user(), ends(calls("a")), ends(calls("b")), user(), ends(calls("c"))],
+        &[
+            "user: u",
+            "call a",
+            "result a Interrupted",
+            "call b",
+            "result b Interrupted",
+            "user: u",
+            "call c",
+            "result c Interrupted",
+        ],
+    );
+}
+
+#[test]
+fn h62_a_result_between_the_calls_of_a_turn_comes_behind_its_call_and_ends_no_call() {
+    // A turn as its one writer had it: the second call stands behind the first one's result.
+    check(
+        &[user(), calls("a"), result("a"), ends(calls("b")), result("b"), user()],
+        &["user: u", "call a", "result a", "call b", "result b", "user: u"],
+    );
+}
+
+#[test]
+fn h62_results_in_another_order_than_their_calls_stay_as_they_came() {
+    let items = [user(), calls("a"), ends(calls("b")), result("b"), result("a"), user()];
+    let expected = ["user: u", "call a", "call b", "result b", "result a", "user: u"];
+    let settled = check(&items, &expected);
+    assert_eq!(settled, History::from_items("h", items), "it was lawful");
+}
+
+#[test]
+fn h62_an_orphan_result_at_the_end_is_left_out() {
+    check(&[user(), ends(Item::text("x")), result("ghost")], &["user: u", "x"]);
+    check(&[result("ghost")], &[]);
+}
+
+#[test]
+fn h62_an_orphan_result_and_an_open_call_are_each_repaired() {
+    check(
+        &[user(), result("ghost"), ends(calls("a")), user(), Item::text("x")],
+        &["user: u", "call a", "result a Interrupted", "user: u", "x"],
+    );
+    // An orphan answers no other call, not even the only open one.
+    check(
+        &[user(), ends(calls("a")), result("ghost"), user()],
+        &["user: u", "call a", "result a Interrupted", "user: u"],
+    );
+}
+
+#[test]
+fn h62_a_result_that_says_what_was_wrong_answers_its_call() {
+    let call = ToolCall { call_id: "a".into(), name: "t".into(), arguments: "{}".into() };
+    for kind in [ResultKind::InvalidArguments, ResultKind::Error, ResultKind::Denied] {
+        let wrong = Item::tool_result(ToolResult::answering(&call, kind, "wrong"));
+        let items = [user(), ends(calls("a")), wrong, ends(Item::text("x")), user()];
+        let answer = format!("result a {kind:?}");
+        let settled = check(&items, &["user: u", "call a", &answer, "x", "user: u"]);
+        assert_eq!(settled, History::from_items("h", items));
+    }
+}
+
+#[test]
+fn h62_an_id_that_was_used_again_does_not_hide_that_the_later_call_is_open() {
+    check(
+        &[user(), ends(calls("a")), said("a", "one"), ends(calls("a")), user(), Item::text("x")],
+        &[
+            "user: u",
+            "call a",
+            "result a",
+            "call a_dup1",
+            "result a_dup1 Interrupted",
+            "user: u",
+            "x",
+        ],
+    );
+}
+
+#[test]
+fn h62_a_new_id_is_none_that_stands_elsewhere_in_the_history() {
+    check(
+        &[
+            user(),
+            ends(calls("a")),
+            result("a"),
+            ends(calls("a")),
+            result("a"),
+            ends(calls("a_dup1")),
+            result("a_dup1"),
+        ],
+        &[
+            "user: u",
+            "call a",
+            "result a",
+            "call a_dup2",
+            "result a_dup2",
+            "call a_dup1",
+            "result a_dup1",
+        ],
+    );
+}
+
+#[test]
+fn h62_a_void_call_has_no_result_and_a_void_result_answers_no_call() {
+    let void = |item: Item| item.marked(Mark::Tombstone);
+    check(
+        &[user(), void(ends(calls("a"))), result("a"), Item::text("x")],
+        &["user: u", "call a", "x"],
+    );
+    check(
+        &[user(), ends(calls("a")), void(result("a")), user()],
+        &["user: u", "call a", "result a", "result a Interrupted", "user: u"],
+    );
+}
+
+/// A search that the provider began and did not end.
+fn search() -> Item {
+    own(r#"{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}"#)
+}
+
+#[test]
+fn h62_a_use_of_the_provider_without_its_result_is_kept_here_and_not_sent() {
+    let items = [user(), Item::text("Let me see."), ends(search()), user()];
+    let settled = check(&items, &["user: u", "Let me see.", "other", "user: u"]);
+    let sent = encode(Wire::Anthropic, "m", &Request::new(settled)).to_string();
+    assert!(sent.contains("Let me see.") && !sent.contains("srv1"), "{sent}");
+}
+
+#[test]
+fn h62_a_reply_of_nothing_but_such_a_use_leaves_no_empty_message() {
+    let settled = check(&[user(), ends(search()), user()], &["user: u", "other", "user: u"]);
+    let sent = encode(Wire::Anthropic, "m", &Request::new(settled));
+    let roles: Vec<_> = sent["messages"].as_array().unwrap().iter().map(|it| &it["role"]).collect();
+    assert_eq!(roles, ["user"], "{sent}");
+}
+
+/// A history with everything that can be wrong with one.
+fn all_of_it() -> History {
+    let half = |item: Item| item.marked(Mark::Interrupted);
+    History::from_items(
+        "h",
+        [
+            user(),
+            result("ghost"),
+            result("early"),
+            ends(calls("early")),
+            calls("a"),
+            ends(calls("a")),
+            said("a", "x"),
+            said("a", "y"),
+            said("a", "z"),
+            user(),
+            ends(Item::tool_call("cut", "t", r#"{"path":"/a"#)),
+            ends(search()),
+            half(Item::text("half")),
+            half(calls("never")),
+            user(),
+            ends(calls("a")),
+            calls("b"),
+            ends(calls("c")),
+            result("c"),
+        ],
+    )
+}
+
+#[test]
+fn h62_all_repairs_together_are_lawful_and_done_once() {
+    let items: Vec<Item> = all_of_it().iter().cloned().collect();
+    let settled = check(
+        &items,
+        &[
+            "user: u",
+            "call early",
+            "result early",
+            "call a",
+            "call a_dup1",
+            "result a",
+            "result a_dup1",
+            "user: u",
+            "call cut",
+            "result cut Interrupted",
+            "other",
+            "half",
+            "user: u",
+            "call a_dup2",
+            "result a_dup2 Interrupted",
+            "call b",
+            "call c",
+            "result c",
+            "result b Interrupted",
+        ],
+    );
+    assert!(settled.unanswered_calls().is_empty());
+}
+
+#[tokio::test]
+async fn h62_a_repaired_history_begins_the_same_in_every_run_that_goes_on_from_it() {
+    for wire in Wire::ALL {
+        let model = OnWire::new(wire, "m", ["one", "two"]);
+        let agent = agent(model.clone()).with_tools([tool("t")]);
+        let first = told(agent.run_from(all_of_it(), "go on")).await;
+        first.check(Reason::Completed, 1);
+        // What the run leaves behind is repaired, and is not repaired again.
+        let kept = first.handle.history();
+        assert!(kept.is_lawful(), "{wire}");
+        told(agent.run_from(kept, "and on")).await.check(Reason::Completed, 1);
+        let sent = model.sent();
+        let messages = |body: &serde_json::Value| {
+            let list = ["messages", "input", "contents"]
+                .into_iter()
+                .find_map(|name| body.get(name).and_then(serde_json::Value::as_array));
+            let mut list = list.unwrap().clone();
+            // The marks of a cache stand on the newest message.
+            for message in &mut list {
+                strip_marks(message);
+            }
+            list
+        };
+        let (before, after) = (messages(&sent[0]), messages(&sent[1]));
+        assert_eq!(after[..before.len()], before, "{wire}");
+    }
+}
+
+fn strip_marks(json: &mut serde_json::Value) {
+    match json {
+        serde_json::Value::Array(list) => list.iter_mut().for_each(strip_marks),
+        serde_json::Value::Object(fields) => {
+            fields.remove("cache_control");
+            fields.values_mut().for_each(strip_marks);
+        }
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn h62_a_resumed_call_with_cut_arguments_is_answered_and_not_run() {
+    let ran = Counter::default();
+    let cut = ends(Item::tool_call("a", "t", r#"{"path":"/a"#));
+    let history = History::from_items("h", [user(), cut]);
+    let model = Scripted::new(["I see."]);
+    let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
+    let open = history.unanswered_calls();
+    let verdicts = open.into_iter().map(|call| (call, Verdict::Approve));
+    let told = told(agent.resume(history, verdicts).unwrap()).await;
+    told.check(Reason::Completed, 1);
+    assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::InvalidArguments], 0));
+    assert!(model.requests()[0].history.is_lawful());
+}
+
+#[tokio::test]
+async fn h62_a_pending_history_that_another_run_went_on_from_can_still_be_resumed() {
+    let ran = Counter::default();
+    let model = Scripted::new([call("a"), "never mind".into(), "done".into()]);
+    let agent = agent(model.clone()).with_tools([fine("t", &ran).needs_approval()]);
+    let pending = told(agent.run("go")).await.handle.history();
+    let other = told(agent.run_from(pending.clone(), "something else")).await;
+    assert_eq!(other.kinds(), [ResultKind::Interrupted]);
+    // What was handed in is not repaired behind its owner's back.
+    let open = pending.unanswered_calls();
+    assert_eq!((open.len(), ran.began()), (1, 0));
+    let verdicts = open.into_iter().map(|call| (call, Verdict::Approve));
+    let resumed = told(agent.resume(pending, verdicts).unwrap()).await;
+    assert_eq!((resumed.kinds(), ran.began()), (vec![ResultKind::Ok], 1));
+}
+
+#[tokio::test]
+async fn h62_an_open_call_that_transform_context_brings_is_answered_in_what_is_sent() {
+    let remind = || {
+        hook::transform_context(|_, context| async move {
+            let mut items = vec![user(), ends(calls("from-elsewhere"))];
+            items.extend(context.iter().cloned());
+            History::from_items(context.id(), items)
+        })
+    };
+    for wire in Wire::ALL {
+        let model = OnWire::new(wire, "m", ["done"]);
+        let agent = agent(model.clone()).with_tools([tool("t")]).with_hook(remind());
+        told(agent.run("go")).await.check(Reason::Completed, 1);
+        let sent = model.sent()[0].to_string();
+        assert!(sent.contains("Interrupted mid-execution"), "{wire}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn h62_a_run_that_was_interrupted_between_two_tools_goes_on_lawfully() {
+    for wire in Wire::ALL {
+        let (quick, endless_) = (Counter::default(), Counter::default());
+        let reply = Reply::new().call_raw("a", "t", "{}").call_raw("b", "u", "{}");
+        let model = OnWire::new(wire, "m", [reply, "The volume is 216.".into()]);
+        let tools = [fine("t", &quick), endless("u", &endless_)];
+        let agent = agent(model.clone()).with_tools(tools);
+        let mut run = agent.run("go");
+        pull(&mut run);
+        run.interrupt();
+        let outcome = run.outcome().await;
+        let next = told(agent.run_from(outcome.history, "go on")).await;
+        next.check(Reason::Completed, 1);
+        assert_eq!(next.kinds(), [ResultKind::Ok, ResultKind::Interrupted], "{wire}");
+        assert_eq!((quick.began(), endless_.began(), model.sent().len()), (1, 1, 2), "{wire}");
     }
 }
