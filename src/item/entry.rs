@@ -203,6 +203,11 @@ impl Item {
         }
     }
 
+    /// Whether the user said it, and it is not void and does not stand in for what was folded away.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.as_user().is_some() && !self.compacted && !self.tombstone
+    }
+
     /// The call, where this is one.
     pub fn as_tool_call(&self) -> Option<&ToolCall> {
         match &self.kind {

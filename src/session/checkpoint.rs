@@ -184,6 +184,50 @@ impl Session {
         Ok(fork)
     }
 
+    /// Makes another session of what this one had before the user's last words, for example to ask
+    /// otherwise after a refusal: some providers refuse again as long as the refused prompt is in the
+    /// context.
+    ///
+    /// It is a [`fork`](Self::fork) whose place is found as [`History::before_last_prompt`] finds it, in
+    /// the entries: what was folded away since is there again. A session without a prompt is forked
+    /// whole.
+    ///
+    /// [`History::before_last_prompt`]: crate::History::before_last_prompt
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::event::Reason;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::session::{MemoryStore, Session};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new(["Hello!".into(), Reply::new().refuse("No."), "Gladly.".into()]);
+    /// let agent = Agent::new(model);
+    /// let session = Session::open(MemoryStore::new(), "s").await?;
+    /// session.run(&agent, "Hi").await?.outcome().await?;
+    /// let refused = session.run(&agent, "Do it").await?.outcome().await?;
+    /// assert_eq!(refused.reason, Reason::Refused);
+    ///
+    /// let fork = session.fork_before_last_prompt("other").await?;
+    /// assert_eq!(fork.history().len(), 2);
+    /// let outcome = fork.run(&agent, "Explain it").await?.outcome().await?;
+    /// assert_eq!(outcome.text, "Gladly.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`fork`](Self::fork), and if the entries cannot be read.
+    pub async fn fork_before_last_prompt(&self, id: impl Into<String>) -> Result<Self, Error> {
+        let is_prompt = |entry: &Entry| matches!(entry, Entry::Item(item) if item.is_prompt());
+        let entries = self.entries().await?;
+        let last = entries.iter().rposition(is_prompt).map_or(entries.len(), |last| last + 1);
+        let prompt = entries.iter().take(last).rev().take_while(|entry| is_prompt(entry)).count();
+        self.fork((last - prompt) as u64, id).await
+    }
+
     /// The calls that were open where this session was forked from another: they are that one's.
     ///
     /// # Errors

@@ -176,24 +176,44 @@ impl History {
     /// What was there before the user's last words, for example to ask otherwise behind a refusal:
     /// some providers refuse again as long as the refused prompt is in the context.
     ///
-    /// Several messages of the user in a row count as one. Without any it is everything.
-    /// [Fork](Self::fork) it, so that what follows is told apart from what followed before.
+    /// Several messages of the user in a row count as one, and so do those that a run has sent in the
+    /// user's place, such as the request to continue a text that was cut off. An entry that stands in
+    /// for what was folded away, such as a summary, is not a prompt. Without any prompt it is
+    /// everything.
+    ///
+    /// [Fork](Self::fork) it, so that what follows is told apart from what followed before. The same of
+    /// a stored session is [`Session::fork_before_last_prompt`].
+    ///
+    /// [`Session::fork_before_last_prompt`]: crate::session::Session::fork_before_last_prompt
     ///
     /// ```
-    /// use turnstream::{History, Item, env::SystemIds};
+    /// use turnstream::Agent;
+    /// use turnstream::env::SystemIds;
+    /// use turnstream::event::Reason;
+    /// use turnstream::provider::{Reply, Scripted};
     ///
-    /// let mut history = History::new(&SystemIds);
-    /// history.extend([Item::user("Hi"), Item::text("Hello!"), Item::user("Do it"), Item::text("No.")]);
-    /// assert_eq!(history.before_last_prompt().len(), 2);
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let model = Scripted::new([Reply::new().refuse("No."), "Gladly.".into()]);
+    /// let agent = Agent::new(model);
+    /// let refused = agent.run("Do it").outcome().await;
+    /// assert_eq!(refused.reason, Reason::Refused);
+    ///
+    /// let before = refused.history.before_last_prompt().fork(&SystemIds);
+    /// let outcome = agent.run_from(before, "Explain it").outcome().await;
+    /// assert_eq!(outcome.reason, Reason::Completed);
+    /// assert_eq!(outcome.history.len(), 2);
+    /// # }
     /// ```
     pub fn before_last_prompt(&self) -> Self {
-        let is_prompt = |item: &Item| item.as_user().is_some() && !item.tombstone;
         let items: Vec<&Item> = self.iter().collect();
-        let Some(end) = items.iter().rposition(|item| is_prompt(item)) else { return self.clone() };
-        let of_prompt = |item: &&&Item| item.tombstone || is_prompt(item);
+        let Some(end) = items.iter().rposition(|item| item.is_prompt()) else {
+            return self.clone();
+        };
+        let of_prompt = |item: &&&Item| item.tombstone || item.is_prompt();
         let prompt = items[..=end].iter().rev().take_while(of_prompt).enumerate();
         // Invariant: the entry at `end` is the prompt's.
-        let first = prompt.filter(|(_, item)| is_prompt(item)).last().map_or(0, |(n, _)| n);
+        let first = prompt.filter(|(_, item)| item.is_prompt()).last().map_or(0, |(n, _)| n);
         self.truncated(end - first)
     }
 

@@ -205,3 +205,23 @@ fn a_million_pieces_drop_without_recursion() {
     }
     drop((history, older));
 }
+
+#[test]
+fn what_stands_in_for_folded_entries_is_not_the_last_prompt() {
+    let note = || Item::user("a summary").marked(Mark::Compacted);
+    let check = |items: &[Item], expected: usize| {
+        let history = History::from_items("h", items.to_vec());
+        assert_eq!(history.before_last_prompt().len(), expected, "{history:?}");
+    };
+    let (asked, said) = (|| Item::user("u"), || Item::text("x"));
+    check(&[note(), asked(), said()], 1);
+    check(&[asked(), said(), asked(), note(), said()], 2);
+    check(&[note(), said()], 2);
+    // What is void was taken back already.
+    let void = Item::user("v").marked(Mark::Tombstone);
+    check(&[asked(), said(), asked(), said(), void, said()], 2);
+    // Several in a row are one.
+    check(&[asked(), said(), asked(), asked(), said()], 2);
+    check(&[asked()], 0);
+    check(&[], 0);
+}

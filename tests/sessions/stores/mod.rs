@@ -4,6 +4,7 @@ mod damage;
 mod json_lines;
 mod processes;
 mod removal;
+mod runs;
 mod salvage;
 pub(crate) mod sample;
 #[cfg(feature = "sqlite")]

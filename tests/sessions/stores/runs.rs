@@ -1,0 +1,287 @@
+//! Runs over each store: what is durable when a run stops, when its process dies, and when a prompt
+//! was refused.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use futures::StreamExt;
+use turnstream::agent::Agent;
+use turnstream::event::{Reason, ToolEvent};
+use turnstream::item::{Content, Mark, ResultKind, ToolCall};
+use turnstream::provider::{Reply, Scripted};
+#[cfg(feature = "sqlite")]
+use turnstream::session::SqliteStore;
+use turnstream::session::{
+    Entry, JsonLinesStore, MemoryStore, Session, SessionRun, SessionState, Store,
+};
+use turnstream::tool::Tool;
+use turnstream::turn::StopReason;
+use turnstream::{ErrorKind, Event, History, Item, Usage};
+
+use super::sample::Folder;
+use crate::support::items::tokens;
+use crate::support::runs::{answers, calls};
+use crate::support::stores::{Keys, tool};
+use crate::support::tools::spec;
+
+type Opens = Box<dyn Fn(&Folder) -> Arc<dyn Store> + Send + Sync>;
+
+/// A store, opened again by each process that uses it.
+struct Disk {
+    name: &'static str,
+    open: Opens,
+    folder: Folder,
+}
+
+impl Disk {
+    fn open(&self) -> Arc<dyn Store> {
+        (self.open)(&self.folder)
+    }
+
+    async fn session(&self) -> Session {
+        Session::open(self.open(), "s").await.unwrap()
+    }
+
+    /// What another process reads.
+    async fn entries(&self) -> Vec<Entry> {
+        self.open().load("s", 0).await.unwrap().unwrap_or_default()
+    }
+}
+
+/// Each kind of store, empty.
+fn disks() -> Vec<Disk> {
+    let disk = |name, open: fn(&Folder) -> Arc<dyn Store>| Disk {
+        name,
+        open: Box::new(open),
+        folder: Folder::new(),
+    };
+    let memory = MemoryStore::new();
+    vec![
+        Disk {
+            name: "memory",
+            open: Box::new(move |_| Arc::new(memory.clone())),
+            folder: Folder::new(),
+        },
+        disk("JSON lines", |folder| Arc::new(JsonLinesStore::open(folder.path()).unwrap())),
+        #[cfg(feature = "sqlite")]
+        disk("SQLite", |folder| Arc::new(SqliteStore::open(folder.join("db")).unwrap())),
+    ]
+}
+
+/// Pulls a run until an event fits, and tells whether one did.
+async fn until(run: &mut SessionRun, fits: impl Fn(&Event) -> bool) -> bool {
+    while let Some(event) = run.next().await {
+        if fits(&event.unwrap()) {
+            return true;
+        }
+    }
+    false
+}
+
+fn kinds(history: &History) -> Vec<(&str, ResultKind)> {
+    answers(history).into_iter().map(|(id, kind, _)| (id, kind)).collect()
+}
+
+/// What the turns of a history have used.
+fn used(history: &History) -> Usage {
+    let turns = history.iter().filter_map(|item| item.turn.as_ref());
+    turns.fold(Usage::default(), |sum, turn| sum + turn.usage)
+}
+
+#[tokio::test]
+async fn a_stop_after_the_turn_stores_its_results_and_usage_and_no_later_turn_begins() {
+    let moments: [fn(&Event) -> bool; 4] = [
+        |event| matches!(event, Event::TurnStarted { turn: 2, .. }),
+        |event| event.turn_complete().is_some_and(|turn| turn.calls().len() == 2),
+        |event| matches!(event, Event::Tool(ToolEvent::Started { call_id, .. }) if call_id == "b"),
+        |event| event.tool_output().is_some_and(|result| result.call_id == "b"),
+    ];
+    for moment in moments {
+        for disk in disks() {
+            let keys = Keys::default();
+            let model = Scripted::new([
+                Reply::new().call_raw("a", "t", "{}").usage(tokens(10, 1)),
+                Reply::new().call_raw("b", "t", "{}").call_raw("c", "t", "{}").usage(tokens(20, 2)),
+                Reply::text("done").usage(tokens(30, 3)),
+            ]);
+            let agent = Agent::new(model.clone()).with_tools([tool("t", &keys, false)]);
+            let session = disk.session().await;
+            let mut run = session.run(&agent, "go").await.unwrap();
+            assert!(until(&mut run, moment).await);
+            run.stop_after_turn();
+            let outcome = run.outcome().await.unwrap();
+            drop(session);
+
+            let name = disk.name;
+            assert_eq!((outcome.reason, outcome.turns), (Reason::Stopped, 2), "{name}");
+            assert_eq!((model.requests().len(), keys.lock().unwrap().len()), (2, 3), "{name}");
+            // The next process finds all of the second turn, and nothing of a third.
+            let session = disk.session().await;
+            let history = session.history();
+            assert_eq!(history, outcome.history, "{name}");
+            let ok = ResultKind::Ok;
+            assert_eq!(kinds(&history), [("a", ok), ("b", ok), ("c", ok)], "{name}");
+            assert_eq!((used(&history), outcome.usage), (tokens(30, 3), tokens(30, 3)), "{name}");
+            let unfinished = SessionState::Unfinished { open: Vec::new() };
+            assert_eq!(session.state(), unfinished, "{name}: the model has not answered");
+            // It goes on with the third turn, and runs no call again.
+            let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
+            assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "done"), "{name}");
+            assert_eq!((model.requests().len(), keys.lock().unwrap().len()), (3, 3), "{name}");
+            assert_eq!(used(&disk.session().await.history()), tokens(60, 6), "{name}");
+        }
+    }
+}
+
+/// A tool that notes its key, and what another process can read of its session when it starts.
+fn reading(disk: &Arc<Disk>, keys: &Keys, seen: &Arc<Mutex<Vec<[usize; 2]>>>) -> Tool {
+    let (disk, keys, seen) = (Arc::clone(disk), Arc::clone(keys), Arc::clone(seen));
+    let tool = Tool::raw(spec("t"), move |_args, cx| {
+        keys.lock().unwrap().push(cx.idempotency_key().to_owned());
+        let (disk, seen) = (Arc::clone(&disk), Arc::clone(&seen));
+        async move {
+            let entries = disk.entries().await;
+            let items = || {
+                entries.iter().filter_map(|entry| match entry {
+                    Entry::Item(item) => Some(item),
+                    Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Resumed => None,
+                })
+            };
+            let results = items().filter(|item| item.as_tool_result().is_some()).count();
+            seen.lock().unwrap().push([calls(items()).len(), results]);
+            "fine"
+        }
+    });
+    tool.unwrap().exclusive()
+}
+
+fn two_calls() -> Scripted {
+    let calls = Reply::text("so").call_raw("a", "t", "{}").call_raw("b", "t", "{}");
+    Scripted::new([calls, "never".into()])
+}
+
+#[tokio::test]
+async fn a_turn_is_durable_before_its_tools_start_and_each_result_before_the_next() {
+    for disk in disks() {
+        let (disk, keys, seen) = (Arc::new(disk), Keys::default(), Arc::default());
+        let agent = Agent::new(two_calls()).with_tools([reading(&disk, &keys, &seen)]);
+        let session = disk.session().await;
+        let mut run = session.run(&agent, "go").await.unwrap();
+        while let Some(event) = run.next().await {
+            // What is given out is durable.
+            let entries = disk.entries().await;
+            let holds =
+                |item: &Item| entries.iter().any(|entry| *entry == Entry::from(item.clone()));
+            match event.unwrap() {
+                Event::Appended { items, .. } => assert!(items.iter().all(holds), "{}", disk.name),
+                Event::Tool(ToolEvent::Output(result)) => {
+                    assert!(holds(&Item::tool_result(result)), "{}", disk.name);
+                }
+                event => {
+                    let turn = event.turn_complete().map(|turn| turn.to_history_items());
+                    assert!(turn.unwrap_or_default().iter().all(holds), "{}", disk.name);
+                }
+            }
+        }
+        // Both calls are there before the first tool starts, and its result before the second does.
+        assert_eq!(*seen.lock().unwrap(), [[2, 0], [2, 1]], "{}", disk.name);
+    }
+}
+
+#[tokio::test]
+async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_again() {
+    for memory_or_disk in 0..disks().len() {
+        for len in 1.. {
+            let disk = Arc::new(disks().swap_remove(memory_or_disk));
+            let (keys, seen) = (Keys::default(), Arc::default());
+            let agent = |model| Agent::new(model).with_tools([reading(&disk, &keys, &seen)]);
+            let session = disk.session().await;
+            let mut run = session.run(&agent(two_calls()), "go").await.unwrap();
+            let mut told = Vec::new();
+            for _ in 0..len {
+                told.extend(run.next().await.map(Result::unwrap));
+            }
+            let is_over = told.len() < len;
+            drop((run, session));
+
+            let session = disk.session().await;
+            let at = format!("{} after {len} events", disk.name);
+            assert!(session.history().settled().is_lawful(), "{at}");
+            let outcome = session.run(&agent(Scripted::new(["I see."])), "go on").await;
+            let outcome = outcome.unwrap().outcome().await.unwrap();
+            assert_eq!(outcome.reason, Reason::Completed, "{at}");
+            // A result that was told is there, any other call says that it was interrupted.
+            let history = disk.session().await.history();
+            assert!(history.is_lawful(), "{at}");
+            let is_told = |id: &str| {
+                let mut results = told.iter().filter_map(Event::tool_output);
+                results.any(|result| result.call_id == id)
+            };
+            let expected = calls(&history).into_iter().map(|ToolCall { call_id, .. }| {
+                let ok = is_told(call_id);
+                (&**call_id, if ok { ResultKind::Ok } else { ResultKind::Interrupted })
+            });
+            assert_eq!(kinds(&history), expected.collect::<Vec<_>>(), "{at}");
+            let ran = keys.lock().unwrap().clone();
+            assert_eq!(ran.iter().collect::<HashSet<_>>().len(), ran.len(), "{at}: {ran:?}");
+            if is_over {
+                assert_eq!(ran, ["s/a", "s/b"]);
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_forked_before_the_prompt_that_was_refused() {
+    for disk in disks() {
+        let model = Scripted::new([
+            Reply::new().call_raw("a", "t", "{}"),
+            "hello".into(),
+            Reply::text("half").stop(StopReason::MaxTokens),
+            "and half".into(),
+            Reply::new().call_raw("b", "t", "{}"),
+            Reply::new().refuse("No."),
+            "Gladly.".into(),
+        ]);
+        let agent = Agent::new(model).with_tools([tool("t", &Keys::default(), false)]);
+        let session = disk.session().await;
+        for input in ["hi", "more", "something bad"] {
+            session.run(&agent, input).await.unwrap().outcome().await.unwrap();
+        }
+        assert_eq!(session.history().last().unwrap().as_text(), Some("No."));
+        let before = session.history();
+        // All of it is folded away since, and stays in the store.
+        let note = Item::user("We have met.").marked(Mark::Compacted);
+        session.checkpoint(0..before.len(), [note.clone()]).await.unwrap();
+        drop(session);
+
+        let session = disk.session().await;
+        let fork = session.fork_before_last_prompt("other").await.unwrap();
+        let name = disk.name;
+        assert_eq!((fork.id(), fork.history().id()), ("other", "other"), "{name}");
+        let texts: Vec<_> = before.iter().take(fork.history().len()).collect();
+        assert!(fork.history().iter().eq(texts), "{name}: as it was before the prompt");
+        let users: Vec<_> =
+            fork.history().iter().filter_map(Item::as_user).map(Content::text).collect();
+        assert_eq!(users[..2], ["hi", "more"], "{name}");
+        assert_eq!((users.len(), calls(&fork.history()).len()), (3, 1), "{name}");
+        let outcome = fork.run(&agent, "something good").await.unwrap().outcome().await.unwrap();
+        assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "Gladly."), "{name}");
+        // The session that was forked is as it was, and so is the fork for the next process.
+        assert!(disk.session().await.history().iter().eq([&note]), "{name}");
+        let other = Session::open(disk.open(), "other").await.unwrap();
+        assert_eq!(other.history(), fork.history(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_without_a_prompt_is_forked_whole_and_one_that_is_not_stored_not_at_all() {
+    let store = MemoryStore::new();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let error = session.fork_before_last_prompt("other").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    store.append("s", 0, vec![Item::text("Hello!").into()]).await.unwrap();
+    let fork = session.fork_before_last_prompt("other").await.unwrap();
+    assert_eq!(fork.history().len(), 1);
+}
