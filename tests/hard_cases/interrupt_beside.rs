@@ -166,7 +166,7 @@ async fn h09_an_interrupt_wins_against_a_limit_of_the_same_moment() {
     run.interrupt();
     let outcome = run.outcome().await;
     check(&outcome, TOOLS, 1);
-    assert_eq!((kinds(&outcome.new_items), outcome.budget), (vec![ResultKind::Interrupted], None));
+    assert_eq!((kinds(outcome.new_items()), outcome.budget), (vec![ResultKind::Interrupted], None));
     // The last turn is used up, or the tokens are.
     for budget in [Budget::new(), Budget::new().total_tokens(1)] {
         let reply = call_of("c1", "t").usage(tokens(1, 0));

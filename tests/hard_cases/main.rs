@@ -18,6 +18,9 @@
 //! | H62 | `repair` | histories that are not lawful |
 //! | H63 to H65 | `bytes` | caches, transforms, frames cut anywhere |
 //! | H28, H35, H41, H47, H54 | `wires` | the same rows on each of the wires |
+//!
+//! H06, H43 and H59 are also checked over each store, in the binary `sessions`, and H13 at every ending
+//! of a run, in the binary `agent`.
 
 mod approvals;
 mod arguments;

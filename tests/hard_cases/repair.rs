@@ -604,7 +604,7 @@ async fn h62_a_resumed_call_with_cut_arguments_is_answered_and_not_run() {
     let model = Scripted::new(["I see."]);
     let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
     let open = history.unanswered_calls();
-    let verdicts = open.into_iter().map(|call| (call, Verdict::Approve));
+    let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
     let told = told(agent.resume(history, verdicts).unwrap()).await;
     told.check(Reason::Completed, 1);
     assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::InvalidArguments], 0));
@@ -622,7 +622,7 @@ async fn h62_a_pending_history_that_another_run_went_on_from_can_still_be_resume
     // What was handed in is not repaired behind its owner's back.
     let open = pending.unanswered_calls();
     assert_eq!((open.len(), ran.began()), (1, 0));
-    let verdicts = open.into_iter().map(|call| (call, Verdict::Approve));
+    let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
     let resumed = told(agent.resume(pending, verdicts).unwrap()).await;
     assert_eq!((resumed.kinds(), ran.began()), (vec![ResultKind::Ok], 1));
 }
