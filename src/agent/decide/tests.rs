@@ -292,3 +292,13 @@ fn who_stops_behind_the_turn_lets_it_finish() {
     let paused = turn(StopReason::Pause, "", 0);
     assert_eq!(decide(&state(), &paused, &facts), finish(Reason::Stopped));
 }
+
+#[test]
+fn a_void_item_after_results_does_not_hide_them() {
+    let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+    let result = Item::tool_result(ToolResult::answering(&call, ResultKind::Ok, "fine"));
+    let items = |last: Item| [Item::tool_call("c", "t", "{}"), result.clone(), last];
+    let answers = |last| answers_tools(&State::new(History::from_items("h", items(last))));
+    assert!(answers(Item::user("u").marked(crate::item::Mark::Tombstone)));
+    assert!(!answers(Item::user("u")));
+}
