@@ -79,7 +79,7 @@ fn body(
                 }
             };
             yield Step::Value(parts.turn_started(&state));
-            let mut events = parts.ask(&state, request).await?;
+            let mut events = parts.ask(&state, request)?;
             loop {
                 match events.next().await {
                     Some(Ok(event)) => {
@@ -101,7 +101,7 @@ fn body(
                 let facts = parts.facts(&mut state);
                 let decision = match &turn {
                     Some(turn) => {
-                        parts.observe(&mut state, turn).await?;
+                        parts.observe(&state, turn);
                         decide(&state, turn, &facts)
                     }
                     None => Decision::RunTools,

@@ -47,7 +47,7 @@ pub fn body(
                 }
             };
             yield Step::Value(parts.turn_started(&state));
-            let mut events = parts.ask(&state, request).await?;
+            let mut events = parts.ask(&state, request)?;
             loop {
                 match events.next().await {
                     Some(Ok(event)) => {
@@ -69,7 +69,7 @@ pub fn body(
                 let facts = parts.facts(&mut state);
                 let decision = match &turn {
                     Some(turn) => {
-                        parts.observe(&mut state, turn).await?;
+                        parts.observe(&state, turn);
                         decide(&state, turn, &facts)
                     }
                     None => Decision::RunTools,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::agent::admission::Admission;
 use crate::agent::budget::Spent;
+use crate::agent::observers::Observers;
 use crate::agent::{RunHandle, Verdicts};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewrittenWhy, Undelivered};
@@ -42,8 +43,9 @@ pub(super) struct Control {
     unattended: AtomicBool,
     /// The verdicts on calls of sub-agents that were suspended, until these continue.
     verdicts: Mutex<Verdicts>,
-    /// What hooks want said next, while it is not said.
-    notes: Mutex<Vec<Item>>,
+    observers: Observers,
+    /// How the last request failed that did, of which hooks know.
+    last_failure: Mutex<Option<Error>>,
     /// A request was handed to a provider, and what it used is not counted yet.
     asking: AtomicBool,
     broke_off: AtomicBool,
@@ -273,14 +275,20 @@ impl Control {
         Spent { usage, cost, elapsed, tool_calls }
     }
 
-    /// Keeps what hooks want said next.
-    pub(super) fn keep_notes(&self, notes: Vec<Item>) {
-        let before = std::mem::replace(&mut *lock(&self.notes), notes);
+    /// The hooks that observe the run.
+    pub(super) fn observers(&self) -> &Observers {
+        &self.observers
+    }
+
+    /// Hooks are told that a request has failed.
+    pub(super) fn request_has_failed(&self, error: &Error) {
+        let before = lock(&self.last_failure).replace(error.clone());
         drop(before);
     }
 
-    pub(super) fn take_notes(&self) -> Vec<Item> {
-        std::mem::take(&mut *lock(&self.notes))
+    /// How the last request failed that did.
+    pub(super) fn last_failure(&self) -> Option<Error> {
+        lock(&self.last_failure).clone()
     }
 
     /// Changes what the tools of the run are handed.

@@ -14,13 +14,16 @@ use crate::tool::{Answer, Gate, Permit, Tool, ToolContext, Verdict, redact_all};
 
 impl Parts {
     /// What a call that was dropped had put on record, as hooks let it be seen.
-    pub(super) fn redacted(&self, context: &ToolContext) -> Report {
+    pub(super) fn redacted(&self, state: &State, context: &ToolContext) -> Report {
         let mut report = context.report();
         let call = context.turn().tool_calls().find(|call| call.call_id == context.call_id());
         if let Some(call) = call {
             let hooks = &self.agent().hooks;
-            // The run is over: what could not be looked through is not kept, and that is all.
-            let _ = redact_all(&mut report.evidence, |json| hooks.redact_evidence(call, json));
+            // The call is over: what could not be looked through is not kept, and hooks are told.
+            let redact = |json: &mut Json| hooks.redact_evidence(call, json);
+            if let Err(error) = redact_all(&mut report.evidence, redact) {
+                hooks.failure(state, &error);
+            }
         }
         report
     }

@@ -19,6 +19,7 @@ mod handle;
 pub mod hook;
 mod input;
 mod limits;
+mod observers;
 mod parts;
 mod repeats;
 pub mod replay;

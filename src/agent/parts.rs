@@ -157,16 +157,16 @@ impl Parts {
     /// become [void](RunHandle::tombstone) does, what was steered is said, and a follow-up if it is its
     /// turn. Each event is already in the state's history. Call it until it is `None`.
     pub fn deliver(&self, state: &mut State) -> Option<Event> {
-        if state.notes.is_empty()
+        let notes = self.tape.notes(self.control().observers().take_notes());
+        if notes.is_empty()
             && let Some(tombstones) = self.void(&state.history, Control::take_void)
         {
             tombstones.apply(&mut state.history);
             state.room.is_void(&state.history);
             return Some(voided(tombstones));
         }
-        let (why, id, items) = if !state.notes.is_empty() {
-            self.control().keep_notes(Vec::new());
-            (AppendedWhy::Hook, self.id(), std::mem::take(&mut state.notes))
+        let (why, id, items) = if !notes.is_empty() {
+            (AppendedWhy::Hook, self.id(), notes)
         } else if self.tape.is_playing() {
             let Some(Event::Appended { why, id, items }) = self.tape.said() else {
                 state.follow_up = false;
@@ -275,29 +275,20 @@ impl Parts {
         }
     }
 
-    /// Sends a request when it is polled.
+    /// Sends a request when the turn is polled, and begins to tell hooks of it.
     ///
     /// # Errors
     ///
-    /// [`Hook`](crate::ErrorKind::Hook) if a hook that is told of it fails.
-    pub fn ask(
-        &self,
-        state: &State,
-        request: Request,
-    ) -> impl Future<Output = Result<TurnStream, Error>> + Send {
-        // Boxed, as in `request`.
-        Box::pin(async move {
-            // Nothing is sent before it is polled.
-            let turn = self.turn(state, request)?;
-            self.agent.hooks.turn_started(state).await?;
-            Ok(turn)
-        })
-    }
-
-    /// The turn that answers a request, by the provider or by the run that is played.
-    fn turn(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
+    /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if it is not the request of the run that is
+    /// played.
+    pub fn ask(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
         let played = self.tape.ask(&request)?;
-        Ok(played.unwrap_or_else(|| self.send(state, request)))
+        let turn = played.unwrap_or_else(|| self.send(state, request));
+        if !self.agent.hooks.is_empty() {
+            let state = Arc::new(state.clone());
+            self.begin_to_observe(self.agent.hooks.turn_started(&state));
+        }
+        Ok(turn)
     }
 
     /// Sends a request, unless the time of the run is over, which ends the run in its next poll. A
@@ -368,30 +359,21 @@ impl Parts {
         self.request_is_over();
     }
 
-    /// Tells hooks of a turn, and keeps what they want said next.
-    ///
-    /// # Errors
-    ///
-    /// [`Hook`](crate::ErrorKind::Hook) if one fails.
-    pub fn observe(
-        &self,
-        state: &mut State,
-        turn: &Turn,
-    ) -> impl Future<Output = Result<(), Error>> + Send {
-        // Boxed, as in `request`.
-        Box::pin(async move {
-            self.agent.hooks.assistant_message(state, turn).await?;
-            state.notes = self.agent.hooks.after_sampling(state, turn).await?;
-            self.tape.notes(&mut state.notes);
-            // They are said in a last turn as well, if this lap is dropped for one.
-            self.control().keep_notes(state.notes.clone());
-            Ok(())
-        })
+    /// Begins to tell hooks of a turn; the run polls them from here on, and nothing waits for them.
+    /// What they want said is said by [`deliver`](Self::deliver) once it is there.
+    pub fn observe(&self, state: &State, turn: &Arc<Turn>) {
+        self.control().observers().note(self.tape.early_notes());
+        if !self.agent.hooks.is_empty() {
+            let state = Arc::new(state.clone());
+            self.begin_to_observe(self.agent.hooks.assistant_message(&state, turn));
+            self.begin_to_observe(self.agent.hooks.after_sampling(&state, turn));
+        }
     }
 
     /// Tells hooks of a failure. Gives what takes the open turn back, if anything of it came.
     pub fn failed(&self, state: &State, error: &Error) -> Option<Event> {
         self.tape.failed(error);
+        self.control().request_has_failed(error);
         self.request_is_over();
         self.control().set_broke_off(broke_off(error));
         self.agent.hooks.failure(state, error);

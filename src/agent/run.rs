@@ -326,6 +326,7 @@ impl Run {
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_panic(|| drop(events));
+        self.parts.end_observers();
         self.parts.request_is_over();
         self.keep_reports();
     }
@@ -334,7 +335,8 @@ impl Run {
     fn keep_reports(&self) {
         let handle = self.parts.handle();
         for context in handle.control.take_started() {
-            handle.journal.report(context.call_id(), self.parts.redacted(&context));
+            let report = self.parts.redacted(&self.state.get(), &context);
+            handle.journal.report(context.call_id(), report);
         }
         for (call_id, report) in self.parts.tape().reports() {
             handle.journal.report(&call_id, report);
@@ -372,8 +374,8 @@ impl Run {
                 Reason::Completed => self.parts.proof(&state),
                 _ => None,
             };
-            outcome.why = state.why.filter(|_| ended_by_hook);
-            self.parts.agent().hooks.finished(outcome);
+            outcome.why = state.why.clone().filter(|_| ended_by_hook);
+            self.parts.agent().hooks.finished(&state, outcome);
             self.failure.clone_from(&outcome.error);
             self.outcome = Some(outcome.clone());
         }
@@ -419,7 +421,7 @@ impl Run {
                 let message = "the time limit of the budget needs a tokio runtime with its time \
                      enabled";
                 let error = Error::new(ErrorKind::InvalidRequest, message);
-                self.parts.agent().hooks.failure(&self.state.get(), &error);
+                self.parts.tell_ending(&self.state.get(), &error);
                 self.end(Reason::of_error(&error), Some(error), None);
             }
         }
@@ -441,9 +443,8 @@ impl Run {
     fn begin_last_turn(&mut self, exceeded: Exceeded) {
         let journal = &self.parts.handle().journal;
         let (history, requests) = (journal.history(), journal.requests());
-        let notes = self.parts.control().take_notes();
         let state = self.state.get();
-        let state = state.cut_short(history, requests, &self.results, exceeded, notes);
+        let state = state.cut_short(history, requests, &self.results, exceeded);
         self.results.clear();
         self.begin_anew(state);
     }
@@ -506,12 +507,11 @@ impl Run {
                 Some(Err(error)) => Some(error),
                 None => None,
             },
-            Err(message) => {
-                let error = Error::panic("the provider", &message);
-                self.parts.agent().hooks.failure(&self.state.get(), &error);
-                Some(error)
-            }
+            Err(message) => Some(Error::panic("the provider", &message)),
         };
+        if let Some(error) = &error {
+            self.parts.tell_ending(&self.state.get(), error);
+        }
         match error {
             // An interrupt of this very poll, from a hook or a tool, is no other end.
             _ if control.is_interrupted() => {
@@ -543,6 +543,9 @@ impl Stream for Run {
             let limited = !this.parts.tape().is_playing();
             let budget = limited.then_some(&this.parts.agent().budget);
             this.deadline.start(budget, this.parts.control().started());
+        }
+        if this.events.is_some() {
+            this.parts.poll_observers(cx);
         }
         while this.events.is_some() {
             if let Some(exceeded) = this.cut {
@@ -578,6 +581,7 @@ impl Drop for Run {
         let events = self.events.take();
         // What is below cannot be left out for a panic in somebody's `Drop`.
         let _ = catch_panic(|| drop(events));
+        self.parts.drop_observers();
         // Dropped before its end: what was used is counted, and nothing is taken any more.
         self.parts.over(&self.state.get());
         self.parts.control().close();

@@ -174,10 +174,11 @@ impl Agent {
         self
     }
 
-    /// Sets how long a hook may take for each answer; 30 seconds unless set.
+    /// Sets how long a hook may take for each answer, and for each time that it observes; 30 seconds
+    /// unless set.
     ///
     /// The time is tokio's: outside of a tokio runtime the default does not hold, and a limit that was
-    /// set is an error of a hook that does not answer at its first poll.
+    /// set is an error of a hook that is not ready at its first poll.
     pub fn with_hook_timeout(mut self, timeout: Duration) -> Self {
         self.hooks = self.hooks.with_timeout(timeout);
         self

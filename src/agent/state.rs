@@ -50,8 +50,6 @@ pub struct State {
     pub target: Tracker,
     /// Why the run ends behind this turn, which is the last one and has no tools.
     pub wrapping_up: Option<Reason>,
-    /// What hooks want said before the next request.
-    pub notes: Vec<Item>,
     /// Whether a follow-up is to be said before the next request.
     pub follow_up: bool,
     /// The model that was asked last; empty before the first request.
@@ -95,7 +93,6 @@ impl State {
             idle: 0,
             target: Tracker::default(),
             wrapping_up: None,
-            notes: Vec::new(),
             follow_up: false,
             model: Arc::default(),
             resuming: None,
@@ -145,7 +142,6 @@ impl State {
         requests: u32,
         results: &[ToolResult],
         exceeded: Exceeded,
-        notes: Vec<Item>,
     ) -> Self {
         self.standing.note(results);
         let ran = results.iter().filter(|result| result.kind.has_run()).count();
@@ -156,7 +152,6 @@ impl State {
             exceeded: Some(exceeded),
             resuming: None,
             pending: Vec::new(),
-            notes,
             // A last turn begins nothing new.
             follow_up: false,
             ..self

@@ -1,7 +1,7 @@
 //! Code of the user's own, run for at most some time: a hook, the compactor.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 
 use futures::future::BoxFuture;
 
@@ -17,20 +17,49 @@ pub(super) async fn within<'a, T>(
     limit: TimeLimit,
     make: impl FnOnce() -> BoxFuture<'a, T>,
 ) -> Result<T, Error> {
-    let mut answer = caught(whose, make)?;
-    let mut alarm = None;
-    let given = poll_fn(|cx| match caught(whose, || answer.as_mut().poll(cx)) {
-        Ok(Poll::Ready(given)) => Poll::Ready(Ok(given)),
-        Ok(Poll::Pending) => {
-            let alarm = alarm.get_or_insert_with(|| Alarm::new(limit));
-            alarm.poll(cx).map(|ring| Err(late(whose, limit, ring)))
-        }
-        Err(panicked) => Poll::Ready(Err(panicked)),
-    })
-    .await;
-    // Its code also runs when it is dropped.
-    let dropped = caught(whose, || drop(answer));
-    given.and_then(|given| dropped.map(|()| given))
+    let mut within = Within::new(whose, limit, make)?;
+    poll_fn(|cx| within.poll(whose, cx)).await
+}
+
+/// A future of the user's own that may take at most some time, to be polled by hand.
+pub(super) struct Within<'a, T> {
+    /// `None` once it has answered or was dropped.
+    answer: Option<BoxFuture<'a, T>>,
+    limit: TimeLimit,
+    /// `None` until a poll was pending.
+    alarm: Option<Alarm>,
+}
+
+impl<'a, T> Within<'a, T> {
+    pub(super) fn new(
+        whose: &str,
+        limit: TimeLimit,
+        make: impl FnOnce() -> BoxFuture<'a, T>,
+    ) -> Result<Self, Error> {
+        Ok(Self { answer: Some(caught(whose, make)?), limit, alarm: None })
+    }
+
+    /// The answer, or why there is none. It must not be polled again after that.
+    pub(super) fn poll(&mut self, whose: &str, cx: &mut Context<'_>) -> Poll<Result<T, Error>> {
+        let Some(answer) = &mut self.answer else { return Poll::Pending };
+        let given = match caught(whose, || answer.as_mut().poll(cx)) {
+            Ok(Poll::Ready(given)) => Ok(given),
+            Ok(Poll::Pending) => {
+                let alarm = self.alarm.get_or_insert_with(|| Alarm::new(self.limit));
+                Err(late(whose, self.limit, ready!(alarm.poll(cx))))
+            }
+            Err(panicked) => Err(panicked),
+        };
+        // Its code also runs when it is dropped.
+        let dropped = self.cancel(whose);
+        Poll::Ready(given.and_then(|given| dropped.map(|()| given)))
+    }
+
+    /// Drops the future, if it is still there.
+    pub(super) fn cancel(&mut self, whose: &str) -> Result<(), Error> {
+        let answer = self.answer.take();
+        caught(whose, || drop(answer))
+    }
 }
 
 /// Runs code of the user's own; a panic is an error that names it.

@@ -49,7 +49,7 @@ pub enum ErrorKind {
     Protocol,
     /// Something was larger than a limit of this crate.
     TooLarge,
-    /// A hook failed or took too long.
+    /// A hook failed or took too long. It ends a run unless the hook only observes.
     Hook,
     /// Code that was handed in panicked.
     Panic,

@@ -47,7 +47,7 @@ pub enum Reason {
     Unproven,
     /// The provider failed or refused the request, or none could be made.
     ProviderError,
-    /// A hook or a validation failed.
+    /// A hook that decides, or a validation, failed.
     HookError,
     /// A reason of a later version. No run of this one ends for it.
     Other,

@@ -14,6 +14,7 @@
 //! | `repeating` | a run that goes round in circles ends, and one that polls does not |
 //! | `retries` | which turns are asked for again by the agent itself |
 //! | `large_turns` | a turn has no more bytes than its limit, whatever the provider |
+//! | `observers` | hooks that observe: what is polled, said, told and dropped, and that nothing waits |
 //! | `nesting` | how deep sub-agents run inside one another |
 //! | `suspended` | calls of sub-agents that wait suspend the run, and continue with it |
 //! | `subagent_results` | what a parent reads of the end of its sub-agent |
@@ -43,6 +44,7 @@ mod large_turns;
 mod mix;
 mod money;
 mod nesting;
+mod observers;
 mod outcomes;
 mod own_body;
 mod pools;

@@ -1,5 +1,7 @@
 //! Hooks that take secrets out of what calls report, before anybody sees it.
 
+use std::sync::{Arc, Mutex};
+
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::agent::hook;
@@ -12,7 +14,7 @@ use turnstream::tool::{Tool, ToolContext, Update};
 use turnstream::{Agent, Event, Journal};
 
 use crate::support::buffer::Buffer;
-use crate::support::runs::{agent, call_of, until};
+use crate::support::runs::{agent, call_of, is_started, pull, until};
 use crate::support::tools::{endless, spec};
 use crate::support::world::told;
 
@@ -91,6 +93,31 @@ async fn the_evidence_of_a_call_that_is_dropped_is_redacted_too() {
     let outcome = run.outcome().await;
     let shown = serde_json::to_string(outcome.new_items()).unwrap();
     assert!(shown.contains("***") && !shown.contains(SECRET), "{shown}");
+}
+
+#[tokio::test]
+async fn a_hook_that_panics_at_the_evidence_of_a_dropped_call_is_told_as_a_failure() {
+    let reports = Tool::raw(spec("t"), |_, cx: ToolContext| async move {
+        cx.evidence(json!({ "password": SECRET }));
+        std::future::pending::<String>().await
+    });
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let keep = Arc::clone(&told);
+    let agent = agent(Scripted::new([call_of("c", "t")]))
+        .with_tools([reports.unwrap()])
+        .with_hook(hook::redact_evidence(|_, _| panic!("boom")))
+        .with_hook(hook::on_failure(move |_, error| keep.lock().unwrap().push(error.to_string())));
+    let mut run = agent.run("go");
+    until(&mut run, is_started).await;
+    pull(&mut run);
+    run.interrupt();
+    let outcome = run.outcome().await;
+    assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+    let shown = serde_json::to_string(&outcome.new_items()).unwrap();
+    assert!(!shown.contains(SECRET), "{shown}");
+    let told = told.lock().unwrap();
+    let [message] = &told[..] else { panic!("{told:?}") };
+    assert!(message.ends_with("failed in `redact_evidence`: it panicked: boom"), "{message}");
 }
 
 #[tokio::test]

@@ -4,16 +4,19 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
+use tokio::time::sleep;
 use turnstream::agent::hook;
 use turnstream::agent::replay::{Recorder, Recording, ReplayMismatch, Rerun};
 use turnstream::env::CountingIds;
 use turnstream::event::Reason;
+use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolOutput, Verdict};
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Run};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run};
 
 use crate::support::buffer::Buffer;
 use crate::support::tools::spec;
@@ -268,6 +271,54 @@ fn hooks_are_not_asked_again_and_what_they_said_is_played() {
     let requests = rerun.requests();
     assert_eq!(requests[1].system.volatile, "It is 2 o'clock.");
     assert_eq!(requests[1].context.iter().next(), Some(&Item::user("***")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn notes_are_played_in_the_requests_that_said_them_without_waiting_for_the_hook() {
+    let noting = |seconds: u64| {
+        hook::after_sampling(move |state, _| async move {
+            if state.model_calls == 1 && seconds > 0 {
+                sleep(Duration::from_secs(seconds)).await;
+            }
+            vec![Item::user(format!("{} of {seconds}", state.model_calls))]
+        })
+    };
+    let look = || Reply::new().call("look", json!({})).delay(Duration::from_secs(3));
+    let model = Scripted::new([look(), look(), look(), "Rain.".into()]);
+    let agent = Agent::new(model.clone()).with_tools([counting("look", &Arc::default())]);
+    let agent = agent.with_hook(noting(0)).with_hook(noting(4)).with_hook(noting(2));
+    let page = Buffer::new();
+    agent.clone().with_recorder(&Recorder::to(page.clone())).run("How is it?").outcome().await;
+    let notes = |request: &Request| {
+        let said = request.history.iter().filter_map(Item::as_user).skip(1);
+        said.map(Content::text).collect::<Vec<_>>()
+    };
+    let said: Vec<_> = model.requests().iter().map(notes).collect();
+    assert_eq!(said[1], ["1 of 0"]);
+    assert_eq!(said[2][1..], ["1 of 2", "2 of 0", "2 of 4", "2 of 2"]);
+    assert_eq!(said[3][5..], ["1 of 4", "3 of 0", "3 of 4", "3 of 2"]);
+    let mut rerun = Recording::from_text(&page.text()).unwrap().replay(&agent);
+    while rerun.next().now_or_never().expect("nothing waits").transpose().unwrap().is_some() {}
+    assert_eq!(rerun.requests().iter().map(notes).collect::<Vec<_>>(), said);
+}
+
+#[test]
+fn a_recording_that_has_notes_after_the_turn_instead_of_before_they_are_said_is_played() {
+    let (agent, ..) = agent();
+    let agent = agent.with_hook(hook::after_sampling(|_, _| async { vec![Item::user("a note")] }));
+    let text = lines(&agent, whole);
+    let mut lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.contains(r#""of":"notes""#)).unwrap();
+    assert!(lines[at + 1].contains(r#""why":"hook""#), "{}", lines[at + 1]);
+    let notes = lines.remove(at);
+    let turn = lines.iter().position(|line| line.contains(r#""type":"turn_complete""#)).unwrap();
+    lines.insert(turn + 1, notes);
+    let earlier = Recording::from_text(&lines.join("\n")).unwrap();
+    let mut rerun = earlier.replay(&agent);
+    while rerun.next().now_or_never().expect("nothing waits").transpose().unwrap().is_some() {}
+    let said =
+        rerun.requests()[1].history.iter().filter_map(Item::as_user).next_back().unwrap().text();
+    assert_eq!(said, "a note");
 }
 
 #[tokio::test]

@@ -1,19 +1,19 @@
 //! Hooks that fail: H30.
 
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use futures::future::ready;
 use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
-use turnstream::agent::State;
-use turnstream::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
+use turnstream::agent::hook::{self, BeforeTool, Hook, HookFuture, OnStop};
+use turnstream::agent::{RunHandle, State};
 use turnstream::context;
 use turnstream::event::Reason;
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
-use turnstream::provider::Reply;
+use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::Turn;
-use turnstream::{Error, ErrorKind, Event, History, Item, Outcome, Request, Toolkit};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Toolkit};
 
 use crate::support::runs::{
     answers, call_of, check, ending, kinds, rest, results, scripted, until,
@@ -57,7 +57,7 @@ impl Bad {
         }
     }
 
-    fn answer<'a, T: Send + 'a>(&self, method: &str, otherwise: T) -> HookFuture<'a, T> {
+    fn answer<T: Send + 'static>(&self, method: &str, otherwise: T) -> HookFuture<'static, T> {
         if !self.is_due(method) {
             return ready(Ok(otherwise)).boxed();
         }
@@ -79,13 +79,13 @@ impl Hook for Bad {
     fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> HookFuture<'a, ()> {
         self.answer("prepare", ())
     }
-    fn turn_started<'a>(&'a self, _: &'a State) -> HookFuture<'a, ()> {
+    fn turn_started(&self, _: &State) -> HookFuture<'static, ()> {
         self.answer("turn_started", ())
     }
-    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, ()> {
+    fn assistant_message(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
         self.answer("assistant_message", ())
     }
-    fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, Vec<Item>> {
+    fn after_sampling(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
         self.answer("after_sampling", Vec::new())
     }
     fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
@@ -114,40 +114,64 @@ impl Hook for Bad {
 
 /// A run of one turn with two calls and one with words, and a hook that goes wrong.
 async fn run_with(bad: Bad) -> (Vec<Event>, History) {
+    let (events, history, _) = told_of(bad).await;
+    (events, history)
+}
+
+/// The same, and what another hook was told of as a failure.
+async fn told_of(bad: Bad) -> (Vec<Event>, History, Vec<Error>) {
+    let told = Arc::<Mutex<Vec<Error>>>::default();
+    let keep = Arc::clone(&told);
+    let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.clone()));
     let reply = call_of("c1", "t").call_raw("c2", "t", "{}");
     let kit = Toolkit::new([fine("t", &Counter::default())]).at_once(NonZeroUsize::MIN);
     let (agent, _) = scripted([reply, "done".into()], vec![]);
-    let mut run = agent.with_kit(kit).with_hook(bad).run("go");
+    let mut run = agent.with_kit(kit).with_hook(bad).with_hook(failure).run("go");
     let events = rest(&mut run).await;
     assert!(run.next().await.is_none());
-    (events, run.history())
+    let told = told.lock().unwrap().clone();
+    (events, run.history(), told)
 }
 
 #[tokio::test(start_paused = true)]
-async fn h30_a_hook_that_fails_in_any_way_ends_the_run_once_with_its_error() {
-    let methods = [
-        "transform_context",
-        "prepare",
-        "turn_started",
-        "assistant_message",
-        "after_sampling",
-        "before_tool",
-        "should_stop",
-        "stop",
-    ];
+async fn h30_a_hook_that_decides_and_fails_in_any_way_ends_the_run_once_and_is_told_once() {
+    let methods = ["transform_context", "prepare", "before_tool", "should_stop", "stop"];
     for method in methods {
         for how in [How::Fails, How::Panics, How::Hangs] {
             let began = Instant::now();
-            let (events, history) = run_with(Bad::new(method, how, 1)).await;
+            let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
             let outcome = ending(&events);
             assert_eq!(outcome.reason, Reason::HookError, "{method} {how:?}");
             let error = outcome.error.as_ref().unwrap();
             assert_eq!(error.kind(), ErrorKind::Hook);
             let message = error.to_string();
             assert!(message.contains("bad") && message.contains(method), "{message}");
+            assert_eq!(told, std::slice::from_ref(error), "{method} {how:?}");
             let waited = if how == How::Hangs { 30 } else { 0 };
             assert_eq!(began.elapsed().as_secs(), waited, "{method} {how:?}");
             assert!(history.is_lawful(), "{method} {how:?}: {history:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h30_a_hook_that_observes_and_fails_in_any_way_is_told_of_and_ends_nothing() {
+    for method in ["turn_started", "assistant_message", "after_sampling"] {
+        for how in [How::Fails, How::Panics, How::Hangs] {
+            let began = Instant::now();
+            let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
+            check(ending(&events), Reason::Completed, 2);
+            assert_eq!(ending(&events).error, None, "{method} {how:?}");
+            assert_eq!(began.elapsed().as_secs(), 0, "{method} {how:?}");
+            assert_eq!(kinds(&history), [ResultKind::Ok; 2], "{method} {how:?}");
+            // One that hangs has not failed when the run ends.
+            let times = usize::from(how != How::Hangs);
+            let expected = vec![ErrorKind::Hook; times];
+            let found: Vec<_> = told.iter().map(Error::kind).collect();
+            assert_eq!(found, expected, "{method} {how:?}");
+            let names =
+                |error: &Error| error.message().contains(&format!("`bad` failed in `{method}`"));
+            assert!(told.iter().all(names), "{told:?}");
         }
     }
 }
@@ -200,14 +224,68 @@ async fn h30_a_panic_in_a_repair_ends_the_run_once_with_its_error() {
 
 #[tokio::test]
 async fn h30_a_panic_in_a_notification_changes_nothing() {
-    let (events, _) = run_with(Bad::new("finished", How::Panics, 1)).await;
+    let (events, _, told) = told_of(Bad::new("finished", How::Panics, 1)).await;
     check(ending(&events), Reason::Completed, 2);
+    let [error] = &told[..] else { panic!("{told:?}") };
+    assert!(error.message().ends_with("`bad` failed in `finished`: it panicked: boom"), "{error}");
     let error = Error::new(ErrorKind::Server, "broken");
     let (agent, _) = scripted([Reply::error(error.clone())], vec![]);
     let hooked = agent.with_hook(Bad::new("failure", How::Panics, 1));
     let outcome = hooked.run("go").outcome().await;
     check(&outcome, Reason::ProviderError, 1);
     assert_eq!(outcome.error, Some(error));
+}
+
+#[tokio::test]
+async fn h30_each_error_that_ends_a_run_is_told_once_wherever_it_comes_from() {
+    fn boom() -> ! {
+        std::panic::resume_unwind(Box::new("boom"))
+    }
+    let broken = Error::new(ErrorKind::Server, "broken");
+    let words = || scripted(["done".into()], vec![]).0;
+    let two = || [fine("t", &Counter::default()), fine("t", &Counter::default())];
+    let after_tool = Bad::new("after_tool", How::Panics, 1);
+    let cases = [
+        (scripted([Reply::error(broken)], vec![]).0, ErrorKind::Server),
+        (scripted([Reply::text("x").cut()], vec![]).0, ErrorKind::IncompleteTurn),
+        (words().with_tools(two()), ErrorKind::InvalidRequest),
+        (Agent::new(Scripted::function(|_, _| -> Reply { boom() })), ErrorKind::Panic),
+        (words().with_validation(|_| -> Result<(), String> { boom() }), ErrorKind::Hook),
+        (
+            scripted([call_of("c", "t")], vec![fine("t", &Counter::default())])
+                .0
+                .with_hook(after_tool),
+            ErrorKind::Hook,
+        ),
+    ];
+    for (agent, kind) in cases {
+        let told = Arc::<Mutex<Vec<Error>>>::default();
+        let keep = Arc::clone(&told);
+        let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.clone()));
+        let outcome = agent.with_hook(failure).run("go").outcome().await;
+        let error = outcome.error.expect("it failed");
+        assert_eq!(error.kind(), kind);
+        assert_eq!(*told.lock().unwrap(), [error]);
+    }
+}
+
+#[tokio::test]
+async fn h30_an_error_in_the_poll_of_an_interrupt_is_told_though_the_run_is_interrupted() {
+    let handle = Arc::<OnceLock<RunHandle>>::default();
+    let own = Arc::clone(&handle);
+    let failing = hook::stop(move |_, _| {
+        own.get().unwrap().interrupt();
+        async { Err::<OnStop, _>(Error::new(ErrorKind::Other, "no")) }
+    });
+    let told = Arc::<Mutex<Vec<ErrorKind>>>::default();
+    let keep = Arc::clone(&told);
+    let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.kind()));
+    let (agent, _) = scripted(["done".into()], vec![]);
+    let run = agent.with_hook(failing).with_hook(failure).run("go");
+    handle.set(run.handle()).unwrap();
+    let outcome = run.outcome().await;
+    assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{outcome:?}");
+    assert_eq!((outcome.error, told.lock().unwrap().as_slice()), (None, &[ErrorKind::Hook][..]));
 }
 
 #[tokio::test(start_paused = true)]

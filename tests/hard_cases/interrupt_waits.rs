@@ -50,11 +50,11 @@ async fn h12_an_interrupt_in_a_backoff_ends_at_once_and_sends_nothing_more() {
     assert_eq!((model.requests().len(), model.in_flight()), (1, 0));
 }
 
-/// A hook that never answers in one of its methods.
+/// A hook that never answers in one of the methods that decide.
 struct Silent(&'static str, Counter);
 
 impl Silent {
-    fn answer<'a, T: Send + 'a>(&self, method: &str, otherwise: T) -> HookFuture<'a, T> {
+    fn answer<T: Send + 'static>(&self, method: &str, otherwise: T) -> HookFuture<'static, T> {
         if self.0 != method {
             return std::future::ready(Ok(otherwise)).boxed();
         }
@@ -74,15 +74,6 @@ impl Hook for Silent {
     fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> HookFuture<'a, ()> {
         self.answer("prepare", ())
     }
-    fn turn_started<'a>(&'a self, _: &'a State) -> HookFuture<'a, ()> {
-        self.answer("turn_started", ())
-    }
-    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, ()> {
-        self.answer("assistant_message", ())
-    }
-    fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, Vec<Item>> {
-        self.answer("after_sampling", Vec::new())
-    }
     fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
         self.answer("before_tool", BeforeTool::Run)
     }
@@ -95,13 +86,10 @@ impl Hook for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn h12_an_interrupt_in_any_hook_ends_at_once() {
+async fn h12_an_interrupt_in_any_hook_that_decides_ends_at_once() {
     for (method, reason) in [
         ("transform_context", STREAMING),
         ("prepare", STREAMING),
-        ("turn_started", STREAMING),
-        ("assistant_message", STREAMING),
-        ("after_sampling", STREAMING),
         ("before_tool", STREAMING),
         ("should_stop", TOOLS),
         ("stop", STREAMING),
@@ -166,7 +154,7 @@ impl Hook for Log {
         self.note("prepare");
         std::future::ready(Ok(())).boxed()
     }
-    fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, ()> {
+    fn assistant_message(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
         self.note("assistant_message");
         std::future::ready(Ok(())).boxed()
     }

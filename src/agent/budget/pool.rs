@@ -38,8 +38,7 @@ const PER_ANSWER: u64 = 4_096;
 /// are running at once. Only leaves count: a call that runs a sub-agent takes no slot, so that parents
 /// cannot starve their children. A tool that runs an agent of the same pool itself has to be marked as
 /// [`running_agents`](crate::Tool::running_agents); otherwise that agent waits for ever for the slot of
-/// the tool. The hook [`turn_started`](crate::agent::hook::Hook::turn_started), which is called while the
-/// request holds its slot, must not run one.
+/// the tool.
 ///
 /// Every agent of the tree gets the pool in its [`Budget`](crate::agent::Budget::pool). Waiting costs
 /// no task: a run that waits is pending, and is woken.

@@ -161,7 +161,7 @@ impl Hook for Detectors {
         Cow::Borrowed("detectors")
     }
 
-    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, Vec<Item>> {
+    fn after_sampling(&self, state: &State, turn: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
         let mut notes = Vec::new();
         for (mode, Found { call_id, what }) in self.look(&Seen::new(state, turn)) {
             let history_id = state.history.id().to_owned();

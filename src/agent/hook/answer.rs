@@ -7,7 +7,7 @@ use crate::error::Error;
 /// What an asynchronous method of a [`Hook`](super::Hook) gives.
 ///
 /// It runs only while it is polled, and is dropped when the run is interrupted or dropped, and when
-/// it takes too long.
+/// it takes too long. Of a method that observes it is `'static`, and is dropped when the run ends.
 pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// What [`before_tool`](super::Hook::before_tool) says to a call.

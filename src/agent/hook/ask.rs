@@ -6,7 +6,7 @@ use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 
 /// How a hook is called in an error that names it already.
-const IT: &str = "it";
+pub(super) const IT: &str = "it";
 
 /// Asks, and waits for the answer for at most `limit`. Dropping the future drops the answer.
 pub(super) async fn ask<'a, T>(

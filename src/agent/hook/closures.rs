@@ -2,6 +2,7 @@
 
 use std::any::type_name;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::agent::State;
 use crate::agent::hook::{BeforeTool, Hook, HookFuture, IntoAnswer, OnStop};
@@ -13,7 +14,7 @@ use crate::turn::Turn;
 
 /// A function that makes a hook of a closure, for a method whose answer is asynchronous.
 macro_rules! asynchronous {
-    ($(#[$doc:meta])* $method:ident($($arg:ident: $Given:ty => $Owned:ty)?) -> $T:ty) => {
+    ($(#[$doc:meta])* $method:ident($($arg:ident: $Given:ty => $Owned:ty)?) -> HookFuture<$life:lifetime, $T:ty>) => {
         $(#[$doc])*
         ///
         /// The closure gets values of its own and gives a future of the answer, or of a `Result`
@@ -39,7 +40,7 @@ macro_rules! asynchronous {
                     &'a self,
                     state: &'a State,
                     $($arg: $Given,)?
-                ) -> HookFuture<'a, $T> {
+                ) -> HookFuture<$life, $T> {
                     let answer = (self.0)(state.clone() $(, <$Owned>::clone(&$arg))?);
                     Box::pin(async move { answer.await.into_answer() })
                 }
@@ -93,17 +94,38 @@ asynchronous! {
     /// });
     /// # let _ = short;
     /// ```
-    transform_context(context: History => History) -> History
+    transform_context(context: History => History) -> HookFuture<'a, History>
 }
 
 asynchronous! {
     /// A hook of its [`turn_started`](Hook::turn_started) alone.
-    turn_started() -> ()
+    turn_started() -> HookFuture<'static, ()>
 }
 
 asynchronous! {
     /// A hook of its [`assistant_message`](Hook::assistant_message) alone.
-    assistant_message(turn: &'a Turn => Turn) -> ()
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use futures::FutureExt;
+    /// use turnstream::agent::hook;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::Agent;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// // A log that takes its time holds up nothing.
+    /// let slow = hook::assistant_message(|_state, turn| async move {
+    ///     tokio::time::sleep(Duration::from_secs(5)).await;
+    ///     println!("{}", turn.text());
+    /// });
+    /// let agent = Agent::new(Scripted::new(["Hello!"])).with_hook(slow);
+    /// let outcome = agent.run("Hi").outcome().now_or_never().expect("nothing waits");
+    /// assert_eq!(outcome.text, "Hello!");
+    /// # }
+    /// ```
+    assistant_message(turn: &Arc<Turn> => Arc<Turn>) -> HookFuture<'static, ()>
 }
 
 asynchronous! {
@@ -121,7 +143,7 @@ asynchronous! {
     /// });
     /// # let _ = terse;
     /// ```
-    after_sampling(turn: &'a Turn => Turn) -> Vec<Item>
+    after_sampling(turn: &Arc<Turn> => Arc<Turn>) -> HookFuture<'static, Vec<Item>>
 }
 
 asynchronous! {
@@ -138,7 +160,7 @@ asynchronous! {
     /// });
     /// # let _ = careful;
     /// ```
-    before_tool(call: &'a ToolCall => ToolCall) -> BeforeTool
+    before_tool(call: &'a ToolCall => ToolCall) -> HookFuture<'a, BeforeTool>
 }
 
 asynchronous! {
@@ -151,7 +173,7 @@ asynchronous! {
     /// let enough = hook::should_stop(|state| async move { state.tool_calls >= 10 });
     /// # let _ = enough;
     /// ```
-    should_stop() -> bool
+    should_stop() -> HookFuture<'a, bool>
 }
 
 asynchronous! {
@@ -168,7 +190,7 @@ asynchronous! {
     /// });
     /// # let _ = tested;
     /// ```
-    stop(turn: &'a Turn => Turn) -> OnStop
+    stop(turn: &'a Turn => Turn) -> HookFuture<'a, OnStop>
 }
 
 synchronous! {

@@ -7,11 +7,13 @@ use serde_json::{Map, Value};
 
 use crate::agent::State;
 use crate::agent::hook::ask::{ask, caught, failed};
-use crate::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
+use crate::agent::hook::observer::Answer;
+use crate::agent::hook::{BeforeTool, Hook, HookFuture, Observer, OnStop};
+use crate::agent::within::Within;
 use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 use crate::event::Outcome;
-use crate::item::{History, Item, ItemKind, Json, ToolCall, ToolResult};
+use crate::item::{History, Json, ToolCall, ToolResult};
 use crate::request::Request;
 use crate::turn::Turn;
 
@@ -89,42 +91,44 @@ impl Hooks {
         Ok(request)
     }
 
-    pub(in crate::agent) async fn turn_started(&self, state: &State) -> Result<(), Error> {
-        for hook in self.each() {
-            self.ask(hook, "turn_started", || hook.turn_started(state)).await?;
-        }
-        Ok(())
+    pub(in crate::agent) fn turn_started<'a>(
+        &'a self,
+        state: &'a Arc<State>,
+    ) -> impl Iterator<Item = Observer> + 'a {
+        self.observe("turn_started", state, Answer::End, |hook| hook.turn_started(state))
     }
 
-    pub(in crate::agent) async fn assistant_message(
-        &self,
-        state: &State,
-        turn: &Turn,
-    ) -> Result<(), Error> {
-        for hook in self.each() {
-            self.ask(hook, "assistant_message", || hook.assistant_message(state, turn)).await?;
-        }
-        Ok(())
+    pub(in crate::agent) fn assistant_message<'a>(
+        &'a self,
+        state: &'a Arc<State>,
+        turn: &'a Arc<Turn>,
+    ) -> impl Iterator<Item = Observer> + 'a {
+        let call = |hook: &dyn Hook| hook.assistant_message(state, turn);
+        self.observe("assistant_message", state, Answer::End, call)
     }
 
-    /// The items for the next turn.
-    pub(in crate::agent) async fn after_sampling(
-        &self,
-        state: &State,
-        turn: &Turn,
-    ) -> Result<Vec<Item>, Error> {
-        const METHOD: &str = "after_sampling";
-        let mut items = Vec::new();
-        for hook in self.each() {
-            let more = self.ask(hook, METHOD, || hook.after_sampling(state, turn)).await?;
-            if !more.iter().all(is_words_from_outside) {
-                let what = "it may add only user and system items";
-                return Err(failed(hook, METHOD, Error::new(ErrorKind::Other, what)));
-            }
-            // What is known of a turn belongs to the turn's own items.
-            items.extend(more.into_iter().map(|item| Item { turn: None, ..item }));
-        }
-        Ok(items)
+    pub(in crate::agent) fn after_sampling<'a>(
+        &'a self,
+        state: &'a Arc<State>,
+        turn: &'a Arc<Turn>,
+    ) -> impl Iterator<Item = Observer> + 'a {
+        let call = |hook: &dyn Hook| hook.after_sampling(state, turn);
+        self.observe("after_sampling", state, Answer::Notes, call)
+    }
+
+    /// Calls an observing method of each hook, as it is pulled.
+    fn observe<'a, T>(
+        &'a self,
+        method: &'static str,
+        state: &'a Arc<State>,
+        kind: fn(Within<'static, Result<T, Error>>) -> Answer,
+        call: impl Fn(&dyn Hook) -> HookFuture<'static, T> + 'a,
+    ) -> impl Iterator<Item = Observer> + 'a
+    where
+        T: 'static,
+    {
+        let hooks = self.hooks.iter();
+        hooks.map(move |hook| Observer::begin(hook, method, self.timeout, state, kind, &call))
     }
 
     /// The first arguments that a hook gives in the place of those that do not fit.
@@ -255,10 +259,12 @@ impl Hooks {
         }
     }
 
-    /// Tells all of them; a panic in one keeps it from no other.
-    pub(in crate::agent) fn finished(&self, outcome: &Outcome) {
+    /// Tells all of them; a panic in one keeps it from no other, and goes to `failure`.
+    pub(in crate::agent) fn finished(&self, state: &State, outcome: &Outcome) {
         for hook in self.each() {
-            let _ = caught(|| hook.finished(outcome));
+            if let Err(error) = caught(|| hook.finished(outcome)) {
+                self.failure(state, &failed(hook, "finished", error));
+            }
         }
     }
 
@@ -273,17 +279,6 @@ impl Hooks {
         question: impl FnOnce() -> HookFuture<'a, T>,
     ) -> impl Future<Output = Result<T, Error>> {
         ask(hook, method, self.timeout, question)
-    }
-}
-
-fn is_words_from_outside(item: &Item) -> bool {
-    match item.kind {
-        ItemKind::User { .. } | ItemKind::System { .. } => true,
-        ItemKind::Text { .. }
-        | ItemKind::Reasoning { .. }
-        | ItemKind::ToolCall(_)
-        | ItemKind::ToolResult(_)
-        | ItemKind::Other => false,
     }
 }
 

@@ -1,20 +1,24 @@
 //! Hooks: code of your own at the joints of the agent's loop.
 //!
 //! Everything is a method of one trait, [`Hook`], and every method does nothing unless you write
-//! it. For a single method a closure is enough: [`before_tool`], [`stop`] and the other functions
-//! here make a hook of one, and [`Agent::with_hook`](crate::Agent::with_hook) takes it. [`stamped`] tells the agents apart that share a hook.
+//! it. Some methods decide, and the run waits for their answers; some observe, and hold up nothing.
+//! For a single method a closure is enough: [`before_tool`], [`stop`] and the other functions here
+//! make a hook of one, and [`Agent::with_hook`](crate::Agent::with_hook) takes it. [`stamped`] tells
+//! the agents apart that share a hook.
 
 mod answer;
 mod ask;
 mod closures;
 mod hooks;
 mod narrow;
+mod observer;
 mod repair;
 mod shared;
 mod stamped;
 
 use std::borrow::Cow;
 use std::future::ready;
+use std::sync::Arc;
 
 pub use answer::{BeforeTool, HookFuture, IntoAnswer, OnStop};
 pub use closures::{
@@ -22,6 +26,7 @@ pub use closures::{
     redact_evidence, redact_progress, should_stop, stop, transform_context, turn_started,
 };
 pub(in crate::agent) use hooks::{Hooks, Permitted};
+pub(in crate::agent) use observer::Observer;
 pub use repair::{repair, unwrap_json_string};
 pub use stamped::{Stamped, identity, stamped};
 
@@ -34,12 +39,22 @@ use crate::turn::Turn;
 
 /// Code of your own at the joints of the agent's loop. Every method does nothing unless written.
 ///
-/// Several hooks are asked one after the other, in the order in which they were added. What that
-/// means for their answers is said at each method.
+/// Most methods decide: the run waits for their answers. Several hooks are asked one after the
+/// other, in the order in which they were added; what that means for their answers is said at each
+/// method. One that fails, panics or does not answer
+/// [in time](crate::Agent::with_hook_timeout) ends the run.
 ///
-/// A method that fails, panics or does not answer in time ends the run with an error of kind
-/// [`Hook`](crate::ErrorKind::Hook), which names the hook and the method and has the hook's own
-/// error as its source; [`failure`](Self::failure) and [`finished`](Self::finished) cannot fail.
+/// Five methods observe, and hold up nothing: [`turn_started`](Self::turn_started),
+/// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),
+/// [`failure`](Self::failure) and [`finished`](Self::finished). The first three give a future that owns
+/// what it needs. It is polled once where it begins, hook by hook in their order, and then at the
+/// beginning of each poll of the run, which does not wait for it. It has the same time as an answer,
+/// and is dropped, without one more poll, when the loop of the run ends, before `finished`, and when
+/// the run is dropped. No task is spawned: work that has to outlive the run belongs in a task of your
+/// own. If it fails, panics or takes too long, `failure` is told, and the run goes on.
+///
+/// In both cases the error is of kind [`Hook`](crate::ErrorKind::Hook), names the hook and the method,
+/// and has the hook's own error as its source.
 /// The time of an answer is tokio's. An answer that is there at its first poll needs no runtime.
 ///
 /// ```
@@ -108,25 +123,27 @@ pub trait Hook: Send + Sync {
         Box::pin(ready(Ok(())))
     }
 
-    /// Is told that a turn begins.
-    fn turn_started<'a>(&'a self, state: &'a State) -> HookFuture<'a, ()> {
+    /// Observes that a turn begins: its request is about to be sent.
+    fn turn_started(&self, state: &State) -> HookFuture<'static, ()> {
         let _ = state;
         Box::pin(ready(Ok(())))
     }
 
-    /// Is told what the model said: its words, its thoughts, its calls, what they cost.
-    fn assistant_message<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, ()> {
+    /// Observes what the model said: its words, its thoughts, its calls, what they cost.
+    fn assistant_message(&self, state: &State, turn: &Arc<Turn>) -> HookFuture<'static, ()> {
         let _ = (state, turn);
         Box::pin(ready(Ok(())))
     }
 
-    /// Sees a complete turn before its calls run, and may add items for the next one. It cannot
-    /// change this one: to hold a call back, there is [`before_tool`](Self::before_tool).
+    /// Observes a complete turn before its calls run, and may add items for a later request. It
+    /// cannot change this turn: to hold a call back, there is [`before_tool`](Self::before_tool).
     ///
-    /// The items of all hooks are added in the order of the hooks. They are words of the user or
-    /// instructions; any other item is an error. If the run ends with this turn, also as pending,
-    /// they are not said.
-    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, Vec<Item>> {
+    /// Items that are there when the next request is built are said in it, as one `appended` of the
+    /// reason `hook`; those that come later are said in the request after it, also in a last turn
+    /// that wraps up. They stand in the order in which the hooks gave them; those of one poll in the
+    /// order of the hooks. Items that no request follows are not said. They are words of the user or
+    /// instructions; any other item is an error, and none of that answer is said.
+    fn after_sampling(&self, state: &State, turn: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
         let _ = (state, turn);
         Box::pin(ready(Ok(Vec::new())))
     }
@@ -212,12 +229,20 @@ pub trait Hook: Send + Sync {
         Box::pin(ready(Ok(OnStop::LetGo)))
     }
 
-    /// Is told that a request failed, and can do nothing about it. A panic is swallowed.
+    /// Observes what went wrong: a request that failed, also if it is sent again, a compaction that
+    /// failed, a hook that observes and failed, and the error that ends the run. Each is told once.
+    ///
+    /// It runs in the poll in which the error comes, so it must be quick. If it panics, nothing is
+    /// told of that.
     fn failure(&self, state: &State, error: &Error) {
         let _ = (state, error);
     }
 
-    /// Is told, once, how the run ended. A panic is swallowed.
+    /// Observes how the run ended. It is called once, and nothing is told after it but that it
+    /// panicked.
+    ///
+    /// It runs in the poll that gives `finished`, so it must be quick: the run is over, and polls
+    /// nothing any more.
     fn finished(&self, outcome: &Outcome) {
         let _ = outcome;
     }

@@ -31,23 +31,23 @@ macro_rules! pointer {
                 (**self).prepare(state, request)
             }
 
-            fn turn_started<'a>(&'a self, state: &'a State) -> HookFuture<'a, ()> {
+            fn turn_started(&self, state: &State) -> HookFuture<'static, ()> {
                 (**self).turn_started(state)
             }
 
-            fn assistant_message<'a>(
-                &'a self,
-                state: &'a State,
-                turn: &'a Turn,
-            ) -> HookFuture<'a, ()> {
+            fn assistant_message(
+                &self,
+                state: &State,
+                turn: &Arc<Turn>,
+            ) -> HookFuture<'static, ()> {
                 (**self).assistant_message(state, turn)
             }
 
-            fn after_sampling<'a>(
-                &'a self,
-                state: &'a State,
-                turn: &'a Turn,
-            ) -> HookFuture<'a, Vec<Item>> {
+            fn after_sampling(
+                &self,
+                state: &State,
+                turn: &Arc<Turn>,
+            ) -> HookFuture<'static, Vec<Item>> {
                 (**self).after_sampling(state, turn)
             }
 

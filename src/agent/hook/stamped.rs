@@ -85,14 +85,7 @@ pub struct Stamped<H> {
 impl<H: Hook> Stamped<H> {
     /// Runs code of the hook under its identity. An outer stamp is a deeper agent's.
     fn within<T>(&self, f: impl FnOnce() -> T) -> T {
-        let before = identity();
-        let path = match &before {
-            Some(deeper) => format!("{}/{deeper}", self.identity).into(),
-            None => Arc::clone(&self.identity),
-        };
-        IDENTITY.set(Some(path));
-        let _restore = Restore(before);
-        f()
+        within(&self.identity, f)
     }
 
     fn asked<'a, T: Send + 'a>(
@@ -102,6 +95,27 @@ impl<H: Hook> Stamped<H> {
         let mut answer = self.within(|| question(&self.hook));
         Box::pin(poll_fn(move |cx| self.within(|| answer.as_mut().poll(cx))))
     }
+
+    fn observing<T: Send + 'static>(
+        &self,
+        begin: impl FnOnce(&H) -> HookFuture<'static, T>,
+    ) -> HookFuture<'static, T> {
+        let mut answer = self.within(|| begin(&self.hook));
+        let identity = Arc::clone(&self.identity);
+        Box::pin(poll_fn(move |cx| within(&identity, || answer.as_mut().poll(cx))))
+    }
+}
+
+/// Runs code under an identity, which stands above the one that it runs under already.
+fn within<T>(own: &Arc<str>, f: impl FnOnce() -> T) -> T {
+    let before = identity();
+    let path = match &before {
+        Some(deeper) => format!("{own}/{deeper}").into(),
+        None => Arc::clone(own),
+    };
+    IDENTITY.set(Some(path));
+    let _restore = Restore(before);
+    f()
 }
 
 /// Puts back whose hook ran before, also behind a panic.
@@ -130,16 +144,16 @@ impl<H: Hook> Hook for Stamped<H> {
         self.asked(|hook| hook.prepare(state, request))
     }
 
-    fn turn_started<'a>(&'a self, state: &'a State) -> HookFuture<'a, ()> {
-        self.asked(|hook| hook.turn_started(state))
+    fn turn_started(&self, state: &State) -> HookFuture<'static, ()> {
+        self.observing(|hook| hook.turn_started(state))
     }
 
-    fn assistant_message<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, ()> {
-        self.asked(|hook| hook.assistant_message(state, turn))
+    fn assistant_message(&self, state: &State, turn: &Arc<Turn>) -> HookFuture<'static, ()> {
+        self.observing(|hook| hook.assistant_message(state, turn))
     }
 
-    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, Vec<Item>> {
-        self.asked(|hook| hook.after_sampling(state, turn))
+    fn after_sampling(&self, state: &State, turn: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
+        self.observing(|hook| hook.after_sampling(state, turn))
     }
 
     fn repair(&self, state: &State, call: &ToolCall, why: &str) -> Option<String> {

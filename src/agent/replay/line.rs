@@ -127,7 +127,8 @@ pub(super) enum Noted {
     },
     /// What hooks made of a request.
     Prepared(Box<Prepared>),
-    /// What hooks want said next.
+    /// What hooks want said in the next request. It stands before the event that says it; recordings
+    /// of earlier versions have it after the turn that hooks were told of.
     Notes { items: Vec<Item> },
     /// A hook wants the run to stop here.
     ShouldStop,

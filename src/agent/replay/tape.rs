@@ -209,20 +209,28 @@ impl Tape {
         }))
     }
 
-    /// What hooks want said next.
-    pub(in crate::agent) fn notes(&self, notes: &mut Vec<Item>) {
+    /// What hooks want said in the next request.
+    pub(in crate::agent) fn notes(&self, notes: Vec<Item>) -> Vec<Item> {
         match self {
             Self::Off => {}
             Self::Writing(_) if notes.is_empty() => {}
             Self::Writing(writing) => writing.noted(&Noted::Notes { items: notes.clone() }),
-            Self::Playing(playing) => {
-                let said = playing.take(|entry| match entry {
-                    Entry::Noted(Noted::Notes { items }) => Some(items.clone()),
-                    _ => None,
-                });
-                *notes = said.unwrap_or_default();
-            }
+            // What was there early is not written a second time.
+            Self::Playing(_) if !notes.is_empty() => {}
+            Self::Playing(_) => return self.early_notes(),
         }
+        notes
+    }
+
+    /// What hooks wanted said when they were told of a turn: older recordings have it there.
+    pub(in crate::agent) fn early_notes(&self) -> Vec<Item> {
+        let noted = self.playing().and_then(|playing| {
+            playing.take(|entry| match entry {
+                Entry::Noted(Noted::Notes { items }) => Some(items.clone()),
+                _ => None,
+            })
+        });
+        noted.unwrap_or_default()
     }
 
     /// Whether a hook wants the run to stop here.

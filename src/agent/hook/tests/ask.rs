@@ -46,7 +46,7 @@ fn h30_a_panic_is_an_error_wherever_it_comes() {
             panic!("no name")
         }
 
-        fn turn_started<'a>(&'a self, _: &'a State) -> HookFuture<'a, ()> {
+        fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
             panic!("in making it")
         }
     }
@@ -70,13 +70,13 @@ fn h30_a_panic_is_an_error_wherever_it_comes() {
         assert!(error.message().starts_with("the hook `p` failed in `before_tool`: it panicked: "));
         assert!(error.message().contains(place), "{error}");
     }
-    let error = at_once(one(Nameless).turn_started(&state())).unwrap_err();
+    let error = at_once(one(Nameless).should_stop(&state())).unwrap_err();
     let source = (ErrorKind::Panic, "it panicked: in making it");
-    check_error(&error, "`without a name` failed in `turn_started`", source);
+    check_error(&error, "`without a name` failed in `should_stop`", source);
 }
 
 #[test]
-fn a_panic_in_a_notification_keeps_it_from_no_other() {
+fn a_panic_in_a_notification_keeps_it_from_no_other_and_that_of_finished_is_a_failure() {
     let heard = Shared::<Vec<String>>::default();
     let listening = |heard: Shared<Vec<String>>| {
         let end = heard.clone();
@@ -95,8 +95,11 @@ fn a_panic_in_a_notification_keeps_it_from_no_other() {
     ];
     let hooks = hooks(panicking.into_iter().chain(listening(heard.clone())));
     hooks.failure(&state(), &Error::new(ErrorKind::Server, "overheated"));
-    hooks.finished(&outcome());
-    assert_eq!(*heard.lock().unwrap(), ["overheated", "completed"]);
+    hooks.finished(&state(), &outcome());
+    let heard = heard.lock().unwrap();
+    let [failure, panicked, finished] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!([failure, finished], ["overheated", "completed"]);
+    assert!(panicked.ends_with("failed in `finished`: it panicked: boom"), "{panicked}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,14 +126,20 @@ async fn an_answer_that_takes_too_long_is_dropped_and_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn each_answer_of_each_hook_has_its_own_time() {
-    let slow = || Box::new(turn_started(|_| sleep(Duration::from_millis(900)))) as Box<dyn Hook>;
+    let slow = || {
+        let late = |_| async {
+            sleep(Duration::from_millis(900)).await;
+            false
+        };
+        Box::new(should_stop(late)) as Box<dyn Hook>
+    };
     let hooks = hooks([slow(), slow(), slow()]).with_timeout(Duration::from_secs(1));
     let start = Instant::now();
-    hooks.turn_started(&state()).await.unwrap();
-    hooks.turn_started(&state()).await.unwrap();
+    hooks.should_stop(&state()).await.unwrap();
+    hooks.should_stop(&state()).await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_millis(5400));
     let hooks = hooks.with_timeout(Duration::from_millis(800));
-    let error = hooks.turn_started(&state()).await.unwrap_err();
+    let error = hooks.should_stop(&state()).await.unwrap_err();
     assert!(error.message().ends_with("it took longer than 800ms"), "{error}");
 }
 

@@ -4,7 +4,8 @@ mod ask;
 mod repair;
 mod stamped;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
 
 use futures::FutureExt;
 
@@ -56,6 +57,18 @@ fn one(hook: impl Hook + 'static) -> Hooks {
 #[track_caller]
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("an answer at the first poll")
+}
+
+/// What hooks that observe give, each at its first poll.
+#[track_caller]
+fn observed(observers: impl Iterator<Item = Observer>) -> Vec<Result<Vec<Item>, Error>> {
+    let mut cx = Context::from_waker(Waker::noop());
+    let polled = observers.map(|mut observer| observer.poll(&mut cx));
+    let ready = |polled| match polled {
+        Poll::Ready(given) => given,
+        Poll::Pending => panic!("it is not over at the first poll"),
+    };
+    polled.map(ready).collect()
 }
 
 fn answering(answer: BeforeTool) -> Box<dyn Hook> {
@@ -123,7 +136,7 @@ impl<H: Hook> Hook for Named<H> {
         self.1.repair(state, call, why)
     }
 
-    fn after_sampling<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, Vec<Item>> {
+    fn after_sampling(&self, state: &State, turn: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
         self.1.after_sampling(state, turn)
     }
 
@@ -140,19 +153,23 @@ impl Hook for Nothing {}
 #[test]
 fn without_hooks_everything_is_let_through_at_the_first_poll() {
     for hooks in [Hooks::new(), one(Nothing)] {
-        let (state, turn) = (state(), turn("hi"));
+        let (state, turn) = (Arc::new(state()), turn("hi"));
         let request = Request { model: Some("m".into()), ..Request::new(state.history.clone()) };
         let prepared = at_once(hooks.prepare(&state, request)).unwrap();
         assert_eq!((prepared.model.as_deref(), prepared.context.len()), (Some("m"), 0));
-        at_once(hooks.turn_started(&state)).unwrap();
-        at_once(hooks.assistant_message(&state, &turn)).unwrap();
-        assert_eq!(at_once(hooks.after_sampling(&state, &turn)).unwrap(), []);
-        let permitted = at_once(hooks.before_tool(state.clone(), call("{}"))).unwrap();
+        for given in [
+            observed(hooks.turn_started(&state)),
+            observed(hooks.assistant_message(&state, &turn)),
+            observed(hooks.after_sampling(&state, &turn)),
+        ] {
+            assert!(given.iter().all(|given| *given == Ok(Vec::new())));
+        }
+        let permitted = at_once(hooks.before_tool(State::clone(&state), call("{}"))).unwrap();
         assert_eq!(permitted, Permitted::Run { arguments: None });
         assert!(!at_once(hooks.should_stop(&state)).unwrap());
         assert_eq!(at_once(hooks.stop(&state, &turn)).unwrap(), OnStop::LetGo);
         hooks.failure(&state, &Error::new(ErrorKind::Server, "no"));
-        hooks.finished(&outcome());
+        hooks.finished(&state, &outcome());
     }
     assert!(Hooks::new().is_empty() && !one(Nothing).is_empty());
 }
@@ -264,8 +281,9 @@ fn items_for_the_next_turn_are_collected_from_all_hooks() {
         Box::new(Named("s", after_sampling(move |_, _| ready(vec![item.clone()])))) as Box<dyn Hook>
     };
     let all = hooks([saying(Item::user("1")), saying(Item::system("2"))]);
-    let items = at_once(all.after_sampling(&state(), &turn("hi"))).unwrap();
-    assert_eq!(items, [Item::user("1"), Item::system("2")]);
+    let (state, turn) = (Arc::new(state()), turn("hi"));
+    let items = observed(all.after_sampling(&state, &turn));
+    assert_eq!(items, [Ok(vec![Item::user("1")]), Ok(vec![Item::system("2")])]);
 
     let answered = ToolResult::answering(&call("{}"), ResultKind::Ok, "fine");
     let others = [
@@ -276,9 +294,11 @@ fn items_for_the_next_turn_are_collected_from_all_hooks() {
     ];
     for item in others {
         let hooks = hooks([saying(Item::user("1")), saying(item)]);
-        let error = at_once(hooks.after_sampling(&state(), &turn("hi"))).unwrap_err();
+        let [ok, error] = &observed(hooks.after_sampling(&state, &turn))[..] else { panic!() };
+        assert_eq!(*ok, Ok(vec![Item::user("1")]));
+        let error = error.as_ref().unwrap_err();
         let source = (ErrorKind::Other, "it may add only user and system items");
-        check_error(&error, "`s` failed in `after_sampling`", source);
+        check_error(error, "`s` failed in `after_sampling`", source);
     }
 }
 
@@ -325,12 +345,11 @@ fn the_futures_can_move_between_threads() {
     fn is_send<T: Send>(future: T) -> T {
         future
     }
+    fn can_move<T: Send + 'static>() {}
+    can_move::<Observer>();
     let (hooks, state, turn) = (Hooks::new(), state(), turn("done"));
     let request = Request::new(state.history.clone());
     at_once(is_send(hooks.prepare(&state, request))).unwrap();
-    at_once(is_send(hooks.turn_started(&state))).unwrap();
-    at_once(is_send(hooks.assistant_message(&state, &turn))).unwrap();
-    at_once(is_send(hooks.after_sampling(&state, &turn))).unwrap();
     at_once(is_send(hooks.before_tool(state.clone(), call("{}")))).unwrap();
     at_once(is_send(hooks.should_stop(&state))).unwrap();
     at_once(is_send(hooks.stop(&state, &turn))).unwrap();

@@ -57,16 +57,16 @@ fn a_stamp_reaches_every_method_and_the_name_and_is_gone_behind_a_panic() {
             says()
         }
 
-        fn turn_started<'a>(&'a self, _: &'a State) -> HookFuture<'a, ()> {
+        fn turn_started(&self, _: &State) -> HookFuture<'static, ()> {
             says()
         }
 
-        fn assistant_message<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, ()> {
-            says()
+        fn assistant_message(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
+            Box::pin(async { says() })
         }
 
-        fn after_sampling<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, Vec<Item>> {
-            says()
+        fn after_sampling(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
+            Box::pin(async { says() })
         }
 
         fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
@@ -96,7 +96,9 @@ fn a_stamp_reaches_every_method_and_the_name_and_is_gone_behind_a_panic() {
 
     let hook = Arc::new(Box::new(stamped("b", stamped("a", Says))));
     let hooks = one(hook.clone());
-    let (state, turn, request) = (state(), turn("hi"), Request::new(History::with_id("h")));
+    let (state, turn) = (Arc::new(state()), turn("hi"));
+    let request = Request::new(History::with_id("h"));
+    let first = |observers| observed(observers).remove(0).map(drop);
     let mut second = request.clone();
     let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "");
     let errors = [
@@ -104,10 +106,10 @@ fn a_stamp_reaches_every_method_and_the_name_and_is_gone_behind_a_panic() {
         at_once(ask(&*hook, "prepare", TimeLimit::Set(Duration::ZERO), || {
             hook.prepare(&state, &mut second)
         })),
-        at_once(hooks.turn_started(&state)),
-        at_once(hooks.assistant_message(&state, &turn)),
-        at_once(hooks.after_sampling(&state, &turn)).map(drop),
-        at_once(hooks.before_tool(state.clone(), call("{}"))).map(drop),
+        first(Box::new(hooks.turn_started(&state)) as Box<dyn Iterator<Item = Observer>>),
+        first(Box::new(hooks.assistant_message(&state, &turn))),
+        first(Box::new(hooks.after_sampling(&state, &turn))),
+        at_once(hooks.before_tool(State::clone(&state), call("{}"))).map(drop),
         hooks.after_tool(&call("{}"), &mut result),
         at_once(hooks.should_stop(&state)).map(drop),
         at_once(hooks.stop(&state, &turn)).map(drop),

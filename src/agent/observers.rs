@@ -1,0 +1,158 @@
+//! The hooks that observe a run: they are part of it, are polled with it, and hold up nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use crate::agent::hook::Observer;
+use crate::agent::{Parts, State};
+use crate::error::Error;
+use crate::item::Item;
+
+/// What observing hooks have begun, and what they want said. Its lock is never held across a poll:
+/// a poll takes them out and puts them back.
+#[derive(Default)]
+pub(super) struct Observers(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// In the order in which they began.
+    active: Vec<Observer>,
+    /// What they want said, while it is not said.
+    notes: Vec<Item>,
+    /// The waker of the run's last poll. `None` before the first one.
+    waker: Option<Arc<Waker>>,
+    /// The loop is over, and nothing begins any more.
+    over: bool,
+}
+
+impl Parts {
+    /// Polls all hooks that observe. It is the first thing that a poll of the run does.
+    pub(super) fn poll_observers(&self, cx: &mut Context<'_>) {
+        if self.agent().hooks.is_empty() {
+            return;
+        }
+        let observers = self.control().observers();
+        let mut active = observers.take(cx.waker());
+        if active.is_empty() {
+            return;
+        }
+        active.retain_mut(|observer| self.observes(observer, cx));
+        observers.put_back(active).into_iter().for_each(cancel);
+    }
+
+    /// Begins to observe: each is polled once, before the next one begins.
+    pub(super) fn begin_to_observe(&self, observers: impl Iterator<Item = Observer>) {
+        let Some(waker) = self.control().observers().waker() else { return };
+        let mut cx = Context::from_waker(&waker);
+        for mut observer in observers {
+            if self.observes(&mut observer, &mut cx) {
+                self.control().observers().add(observer).into_iter().for_each(cancel);
+            }
+        }
+    }
+
+    /// Polls one. Tells whether it goes on.
+    fn observes(&self, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
+        match observer.poll(cx) {
+            Poll::Pending => return true,
+            Poll::Ready(Ok(notes)) => self.control().observers().note(notes),
+            Poll::Ready(Err(error)) => self.agent().hooks.failure(observer.state(), &error),
+        }
+        false
+    }
+
+    /// Drops what still observes when the loop is over.
+    pub(super) fn end_observers(&self) {
+        for mut observer in self.control().observers().close() {
+            if let Err(error) = observer.cancel() {
+                self.agent().hooks.failure(observer.state(), &error);
+            }
+        }
+    }
+
+    /// Drops what still observes when the run is dropped. No hook is told.
+    pub(super) fn drop_observers(&self) {
+        self.control().observers().close().into_iter().for_each(cancel);
+    }
+
+    /// Tells hooks of the error that ends the run, unless they were told that a request failed with it.
+    pub(super) fn tell_ending(&self, state: &State, error: &Error) {
+        if self.control().last_failure().as_ref() != Some(error) {
+            self.agent().hooks.failure(state, error);
+        }
+    }
+}
+
+/// Drops a hook's future; a panic in it is not told.
+fn cancel(mut observer: Observer) {
+    let _ = observer.cancel();
+}
+
+impl Observers {
+    /// Takes out those that go on. What begins from here on wakes with `waker`.
+    fn take(&self, waker: &Waker) -> Vec<Observer> {
+        let mut inner = self.lock();
+        let active = std::mem::take(&mut inner.active);
+        let is_known = inner.waker.as_ref().is_some_and(|known| known.will_wake(waker));
+        drop(inner);
+        if !is_known {
+            let waker = Arc::new(waker.clone());
+            let before = self.lock().waker.replace(waker);
+            drop(before);
+        }
+        active
+    }
+
+    /// `None` if nothing may begin.
+    fn waker(&self) -> Option<Arc<Waker>> {
+        let inner = self.lock();
+        inner.waker.clone().filter(|_| !inner.over)
+    }
+
+    /// Keeps those that go on, before those that have begun meanwhile. Gives them back if the loop is
+    /// over.
+    fn put_back(&self, active: Vec<Observer>) -> Vec<Observer> {
+        let mut inner = self.lock();
+        if inner.over {
+            return active;
+        }
+        let begun = std::mem::replace(&mut inner.active, active);
+        inner.active.extend(begun);
+        Vec::new()
+    }
+
+    /// Keeps one that has begun. Gives it back if the loop is over.
+    fn add(&self, observer: Observer) -> Option<Observer> {
+        let mut inner = self.lock();
+        if inner.over {
+            return Some(observer);
+        }
+        inner.active.push(observer);
+        None
+    }
+
+    /// Keeps what is to be said.
+    pub(super) fn note(&self, notes: Vec<Item>) {
+        self.lock().notes.extend(notes);
+    }
+
+    /// What is to be said next.
+    pub(super) fn take_notes(&self) -> Vec<Item> {
+        std::mem::take(&mut self.lock().notes)
+    }
+
+    /// Takes all of them out; nothing begins any more.
+    fn close(&self) -> Vec<Observer> {
+        let mut inner = self.lock();
+        inner.over = true;
+        let (active, waker) = (std::mem::take(&mut inner.active), inner.waker.take());
+        drop(inner);
+        drop(waker);
+        active
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing of a user runs while the lock is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

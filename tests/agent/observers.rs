@@ -1,0 +1,526 @@
+//! Hooks that observe hold up nothing: they are part of the run, which waits for none of them.
+
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use async_stream::try_stream;
+use futures::executor::block_on;
+use futures::task::{ArcWake, waker};
+use futures::{Stream, StreamExt};
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+use turnstream::agent::hook::{self, Hook, HookFuture};
+use turnstream::agent::{Decision, Parts, State};
+use turnstream::event::{AppendedWhy, Reason};
+use turnstream::item::Content;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::stream::Step;
+use turnstream::turn::Turn;
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
+
+use crate::support::runs::{agent, call_of, check, ending, pull, rest, scripted, until};
+use crate::support::tools::{Counted, Counter, answering, fine, nap, naps};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+type Shared<T> = Arc<Mutex<T>>;
+
+/// The errors that `failure` is told, with the time since the beginning.
+fn failures() -> (Shared<Vec<(Error, Duration)>>, impl Hook + 'static) {
+    let told = Shared::<Vec<(Error, Duration)>>::default();
+    let (keep, began) = (Arc::clone(&told), Instant::now());
+    let hook = hook::on_failure(move |_, error| {
+        keep.lock().unwrap().push((error.clone(), began.elapsed()));
+    });
+    (told, hook)
+}
+
+/// Notes after the `nth` turn, which take some time.
+fn noting(nth: u32, text: &'static str, time: Duration) -> impl Hook + 'static {
+    hook::after_sampling(move |state, _| async move {
+        if state.model_calls != nth {
+            return Vec::new();
+        }
+        if time != Duration::ZERO {
+            sleep(time).await;
+        }
+        vec![Item::user(text)]
+    })
+}
+
+/// What the user said in a request.
+fn said(request: &Request) -> Vec<String> {
+    request.history.iter().filter_map(Item::as_user).map(Content::text).collect()
+}
+
+/// Never ends in one of its methods.
+struct Endless(&'static str, Counter);
+
+impl Endless {
+    fn begin<T: Send + 'static>(&self, method: &str, otherwise: T) -> HookFuture<'static, T> {
+        if method != self.0 {
+            return Box::pin(async { Ok(otherwise) });
+        }
+        let alive = self.1.count();
+        Box::pin(async move {
+            let _alive = alive;
+            sleep(Duration::from_hours(1)).await;
+            pending().await
+        })
+    }
+}
+
+impl Hook for Endless {
+    fn turn_started(&self, _: &State) -> HookFuture<'static, ()> {
+        self.begin("turn_started", ())
+    }
+
+    fn assistant_message(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
+        self.begin("assistant_message", ())
+    }
+
+    fn after_sampling(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
+        self.begin("after_sampling", Vec::new())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_never_ends_delays_nothing_and_is_dropped_before_the_run_finishes() {
+    for method in ["turn_started", "assistant_message", "after_sampling"] {
+        let (counter, at_end) = (Counter::default(), Shared::default());
+        let (model, keep) = (counter.clone(), Arc::clone(&at_end));
+        let finished = hook::on_finished(move |_| *keep.lock().unwrap() = Some(model.now()));
+        let (told, failure) = failures();
+        let (agent, _) = scripted([call_of("c", "t"), "done".into()], vec![fine("t", &counter)]);
+        let agent = agent.with_hook(Endless(method, counter.clone()));
+        let began = Instant::now();
+        let run = agent.with_hook(failure).with_hook(finished).run("go");
+        let handle = run.handle();
+        check(&run.outcome().await, Reason::Completed, 2);
+        assert_eq!(began.elapsed(), Duration::ZERO, "{method}");
+        // One for each turn, and the tool.
+        assert_eq!((counter.began(), counter.now()), (3, 0), "{method}");
+        assert_eq!(*at_end.lock().unwrap(), Some(0), "{method}: dropped before it finishes");
+        assert!(told.lock().unwrap().is_empty(), "to be dropped at the end is no failure");
+        drop(handle);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_hooks_ends_an_observer_and_is_told_as_its_failure() {
+    let counter = Counter::default();
+    let (told, failure) = failures();
+    let (agent, _) = scripted([naps(&[60_000]), "done".into()], vec![nap("nap")]);
+    let agent = agent.with_hook(Endless("assistant_message", counter.clone()));
+    let began = Instant::now();
+    let mut run = agent.with_hook(failure).with_hook_timeout(5 * SECOND).run("go");
+    let at_tool = until(&mut run, |event| event.tool_output().is_some());
+    at_tool.await;
+    assert_eq!((counter.began(), counter.now()), (1, 0), "dropped when its time was over");
+    check(&run.outcome().await, Reason::Completed, 2);
+    assert_eq!(began.elapsed(), 60 * SECOND);
+    let told = told.lock().unwrap();
+    let [(error, at)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((error.kind(), *at), (ErrorKind::Hook, 5 * SECOND));
+    let message = error.to_string();
+    assert!(message.contains("`assistant_message`: it took longer than 5s"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_fails_late_is_told_when_it_does_and_the_run_goes_on() {
+    let (told, failure) = failures();
+    let panics = hook::turn_started(|state| async move {
+        sleep(3 * SECOND).await;
+        assert_ne!(state.model_calls, 1, "boom");
+    });
+    let fails = hook::after_sampling(|_, _| async {
+        sleep(4 * SECOND).await;
+        Err::<Vec<Item>, _>(Error::new(ErrorKind::Store, "disk full"))
+    });
+    let (agent, _) = scripted([naps(&[10_000]), "done".into()], vec![nap("nap")]);
+    let agent = agent.with_hook(panics).with_hook(fails).with_hook(failure);
+    check(&agent.run("go").outcome().await, Reason::Completed, 2);
+    let told = told.lock().unwrap();
+    let [(panicked, first), (failed, second)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((*first, *second), (3 * SECOND, 4 * SECOND));
+    assert!(panicked.message().contains("`turn_started`: it panicked"), "{panicked}");
+    assert!(failed.message().contains("`after_sampling`: disk full"), "{failed}");
+    assert_eq!(failed.find_source::<Error>().unwrap().kind(), ErrorKind::Store);
+}
+
+#[tokio::test(start_paused = true)]
+async fn notes_are_said_in_the_first_request_that_is_built_after_they_are_there() {
+    let script = [naps(&[10_000]), naps(&[10_000]), "done".into()];
+    let (agent, model) = scripted(script, vec![nap("nap")]);
+    let agent = agent
+        .with_hook(noting(1, "late", 15 * SECOND))
+        .with_hook(noting(1, "in time", 5 * SECOND))
+        .with_hook(noting(1, "at once", Duration::ZERO))
+        .with_hook(noting(1, "never", 25 * SECOND))
+        .with_hook(noting(3, "after the end", Duration::ZERO));
+    let began = Instant::now();
+    let outcome = agent.run("go").outcome().await;
+    check(&outcome, Reason::Completed, 3);
+    assert_eq!(began.elapsed(), 20 * SECOND);
+    let requests = model.requests();
+    assert_eq!(said(&requests[0]), ["go"]);
+    assert_eq!(said(&requests[1]), ["go", "at once", "in time"]);
+    assert_eq!(said(&requests[2]), ["go", "at once", "in time", "late"]);
+    let last = outcome.history.iter().filter_map(Item::as_user).next_back().unwrap();
+    assert_eq!(last.text(), "late", "what no request follows is not said");
+}
+
+#[tokio::test]
+async fn notes_of_several_observers_that_are_ready_at_once_are_one_event_in_the_order_of_hooks() {
+    let (agent, _) =
+        scripted([call_of("c", "t"), "done".into()], vec![fine("t", &Counter::default())]);
+    let agent = agent.with_hook(noting(1, "first", Duration::ZERO)).with_hook(noting(
+        1,
+        "second",
+        Duration::ZERO,
+    ));
+    let events = rest(&mut agent.run("go")).await;
+    check(ending(&events), Reason::Completed, 2);
+    let notes = events.iter().filter_map(|event| match event {
+        Event::Appended { why: AppendedWhy::Hook, items, .. } => Some(items.clone()),
+        _ => None,
+    });
+    assert_eq!(notes.collect::<Vec<_>>(), [[Item::user("first"), Item::user("second")]]);
+}
+
+/// A body that is not the agent's: it asks twice, and waits a second after each turn.
+fn waiting_body(
+    parts: Parts,
+    mut state: State,
+) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
+    try_stream! {
+        while let Some(event) = parts.deliver(&mut state) {
+            yield Step::Value(event);
+        }
+        let request = parts.request(&mut state).await?.expect("no pool");
+        yield Step::Value(parts.turn_started(&state));
+        let mut events = parts.ask(&state, request)?;
+        let mut said = None;
+        while let Some(event) = events.next().await {
+            let event = Event::from(event?);
+            said = said.or_else(|| event.turn_complete().cloned());
+            yield Step::Value(event);
+        }
+        let turn = said.expect("a turn");
+        parts.observe(&state, &turn);
+        sleep(SECOND).await;
+        let answers = parts.answers(&state, Some(&turn), &Decision::RunTools)?;
+        state = state.answered(Some(&turn), answers.finish()?);
+        yield match state.model_calls {
+            1 => Step::Next(state),
+            _ => Step::StopWith(state.ended(Reason::Completed)),
+        };
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_of_ones_own_has_its_observers_polled_as_well() {
+    let counter = Counter::default();
+    let (told, failure) = failures();
+    let model = Scripted::new(["one", "two"]);
+    let agent = Agent::new(model.clone())
+        .with_hook(noting(1, "noted", SECOND / 2))
+        .with_hook(Endless("turn_started", counter.clone()))
+        .with_hook(failure);
+    let run = agent.with_hook_timeout(SECOND + SECOND / 2).run_by(
+        waiting_body,
+        History::with_id("h"),
+        "go",
+    );
+    check(&run.outcome().await, Reason::Completed, 2);
+    assert_eq!(said(&model.requests()[1]), ["go", "noted"]);
+    assert_eq!((counter.began(), counter.now()), (2, 0));
+    let told = told.lock().unwrap();
+    assert_eq!(
+        told.len(),
+        1,
+        "the first ran out of time, the second was dropped at the end: {told:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_observers_of_a_sub_agent_are_polled_by_its_run_and_end_with_it() {
+    let counter = Counter::default();
+    let (child, model) = scripted([naps(&[10_000]), "found".into()], vec![nap("nap")]);
+    let child = child
+        .with_hook(noting(1, "noted", 5 * SECOND))
+        .with_hook(Endless("turn_started", counter.clone()));
+    let parents = Scripted::new([
+        Reply::new()
+            .call("research", json!({ "prompt": "look" }))
+            .call("nap", json!({ "ms": 20_000 })),
+        "done".into(),
+    ]);
+    let tools = [child.as_tool("research", "Finds things out").unwrap(), nap("nap")];
+    let mut run = agent(parents.clone()).with_tools(tools).run("go");
+    let nested = |event: &Event| match event {
+        Event::Nested { event, .. } => event.finished().is_some(),
+        _ => false,
+    };
+    until(&mut run, nested).await;
+    assert_eq!((counter.began(), counter.now()), (2, 0), "they end with the child, not the parent");
+    check(&run.outcome().await, Reason::Completed, 2);
+    assert_eq!(said(&model.requests()[1]), ["look", "noted"]);
+    assert_eq!(said(&parents.requests()[1]), ["go"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_run_drops_its_observers_in_that_call_and_tells_no_hook() {
+    let (counter, child) = (Counter::default(), Counter::default());
+    let (told, failure) = failures();
+    let below = agent(Scripted::new([Reply::text("x").hang()]))
+        .with_hook(Endless("turn_started", child.clone()))
+        .as_tool("sub", "Goes deeper")
+        .unwrap();
+    let reply = Reply::new().call("sub", json!({ "prompt": "go" }));
+    let agent = scripted([reply], vec![below]).0;
+    let hooked = agent.with_hook(Endless("assistant_message", counter.clone()));
+    let mut run =
+        hooked.with_hook(Endless("turn_started", counter.clone())).with_hook(failure).run("go");
+    let handle = run.handle();
+    pull(&mut run);
+    assert_eq!((counter.now(), child.now()), (2, 1));
+    drop(run);
+    assert_eq!((counter.now(), child.now()), (0, 0));
+    assert!(told.lock().unwrap().is_empty());
+    drop(handle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_drops_observers_in_the_poll_that_ends_the_run() {
+    let counter = Counter::default();
+    let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
+    let mut run = agent.with_hook(Endless("turn_started", counter.clone())).run("go");
+    pull(&mut run);
+    assert_eq!(counter.now(), 1);
+    run.interrupt();
+    until(&mut run, |event| {
+        assert_eq!(counter.now(), 0);
+        event.finished().is_some()
+    })
+    .await;
+}
+
+/// Notes each poll, and asks for the next, for ever.
+fn noisy(
+    log: &Shared<Vec<&'static str>>,
+    who: &'static str,
+) -> impl Future<Output = String> + use<> {
+    let log = Arc::clone(log);
+    poll_fn(move |cx| {
+        log.lock().unwrap().push(who);
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_poll_of_the_run_polls_its_observers_first_in_the_order_in_which_they_began() {
+    let log = Shared::<Vec<&str>>::default();
+    let (first, second, tool) = (Arc::clone(&log), Arc::clone(&log), Arc::clone(&log));
+    let noisy_tool = answering("t", &Counter::default(), move |_| noisy(&tool, "tool"));
+    let agent = scripted([call_of("c", "t")], vec![noisy_tool]).0;
+    let run = agent
+        .with_hook(hook::assistant_message(move |_, _| {
+            let polls = noisy(&first, "first");
+            async move { drop(polls.await) }
+        }))
+        .with_hook(hook::after_sampling(move |_, _| {
+            let polls = noisy(&second, "second");
+            async move { vec![Item::user(polls.await)] }
+        }))
+        .run("go");
+    let mut run = pin!(run);
+    let mut cx = Context::from_waker(Waker::noop());
+    while !log.lock().unwrap().contains(&"tool") {
+        let _ = run.as_mut().poll_next(&mut cx);
+    }
+    let begun = std::mem::take(&mut *log.lock().unwrap());
+    assert_eq!(begun[..2], ["first", "second"], "once where they begin");
+    for _ in 0..3 {
+        assert!(run.as_mut().poll_next(&mut cx).is_pending());
+        assert_eq!(std::mem::take(&mut *log.lock().unwrap()), ["first", "second", "tool"]);
+    }
+}
+
+#[tokio::test]
+async fn an_observer_that_is_ready_at_once_is_over_before_the_next_event_is_given() {
+    let log = Shared::<Vec<&str>>::default();
+    let (started, said) = (Arc::clone(&log), Arc::clone(&log));
+    let (agent, _) =
+        scripted([call_of("c", "t"), "done".into()], vec![fine("t", &Counter::default())]);
+    let mut run = agent
+        .with_hook(hook::turn_started(move |_| {
+            let log = Arc::clone(&started);
+            async move { log.lock().unwrap().push("turn_started") }
+        }))
+        .with_hook(hook::assistant_message(move |_, _| {
+            let log = Arc::clone(&said);
+            async move { log.lock().unwrap().push("assistant_message") }
+        }))
+        .run("go");
+    until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+    assert!(log.lock().unwrap().is_empty(), "the request is not sent yet");
+    run.next().await.unwrap().unwrap();
+    assert_eq!(*log.lock().unwrap(), ["turn_started"]);
+    until(&mut run, |event| event.turn_complete().is_some()).await;
+    run.next().await.unwrap().unwrap();
+    assert_eq!(*log.lock().unwrap(), ["turn_started", "assistant_message"]);
+}
+
+/// Counts how often it wakes.
+#[derive(Default)]
+struct Wakes(Counter);
+
+impl ArcWake for Wakes {
+    fn wake_by_ref(this: &Arc<Self>) {
+        drop::<Counted>(this.0.count());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_woken_by_its_observers_and_does_not_poll_in_circles() {
+    let (go_on, wait) = oneshot::channel::<()>();
+    let (wait, heard) = (Mutex::new(Some(wait)), Counter::default());
+    let again = heard.clone();
+    let waits = hook::turn_started(move |_| {
+        let (wait, heard) = (wait.lock().unwrap().take(), again.clone());
+        async move {
+            wait.expect("one turn").await.unwrap();
+            drop(heard.count());
+            pending::<()>().await;
+        }
+    });
+    // It waits from the poll on in which the hook begins.
+    let (agent, _) = scripted([Reply::new().hang()], vec![]);
+    let run = agent.with_hook(waits).run("go");
+    let mut run = pin!(run);
+    let count = Arc::new(Wakes::default());
+    let waker = waker(Arc::clone(&count));
+    let mut cx = Context::from_waker(&waker);
+    while run.as_mut().poll_next(&mut cx).is_ready() {}
+    assert_eq!((count.0.began(), heard.began()), (0, 0));
+    go_on.send(()).unwrap();
+    assert_eq!(count.0.began(), 1, "the observer wakes it");
+    for _ in 0..3 {
+        assert!(run.as_mut().poll_next(&mut cx).is_pending());
+        assert_eq!((count.0.began(), heard.began()), (1, 1), "nothing else does");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_observer_brings_about_is_seen_while_the_loop_waits_for_it() {
+    let (go_on, wait) = oneshot::channel::<String>();
+    let (go_on, wait) = (Mutex::new(Some(go_on)), Mutex::new(Some(wait)));
+    let tells = hook::assistant_message(move |_, _| {
+        let go_on = go_on.lock().unwrap().take();
+        async move {
+            sleep(SECOND).await;
+            let _ = go_on.map(|go_on| go_on.send("told".to_owned()));
+        }
+    });
+    let waits = answering("waits", &Counter::default(), move |_| {
+        let wait = wait.lock().unwrap().take();
+        async move { wait.expect("one call").await.unwrap() }
+    });
+    let (agent, _) = scripted([call_of("c", "waits"), "done".into()], vec![waits]);
+    let began = Instant::now();
+    check(&agent.with_hook(tells).run("go").outcome().await, Reason::Completed, 2);
+    assert_eq!(began.elapsed(), SECOND);
+}
+
+/// Never ends, and panics when it is dropped.
+fn bomb() -> impl Future<Output = ()> {
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("in the drop"));
+        }
+    }
+
+    async {
+        let _bomb = Bomb;
+        pending::<()>().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_drop_of_an_observer_keeps_the_run_from_nothing() {
+    let hooked = || {
+        let (told, failure) = failures();
+        let (agent, _) = scripted(["done".into()], vec![]);
+        let agent = agent.with_hook(hook::turn_started(|_| bomb()));
+        let agent = agent.with_hook(hook::assistant_message(|_, _| bomb())).with_hook(failure);
+        (agent, told)
+    };
+    let (agent, told) = hooked();
+    check(&agent.run("go").outcome().await, Reason::Completed, 1);
+    let messages: Vec<_> =
+        told.lock().unwrap().iter().map(|(error, _)| error.message().to_owned()).collect();
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(messages.iter().all(|it| it.ends_with("it panicked: in the drop")), "{messages:?}");
+    // Dropped by its owner, it tells no hook.
+    let (agent, told) = hooked();
+    let mut run = agent.run("go");
+    until(&mut run, |event| event.text_delta().is_some()).await;
+    drop(run);
+    assert!(told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn without_timers_an_observer_has_no_default_limit_and_a_limit_that_was_set_is_its_failure() {
+    let told = || {
+        let told = Shared::<Vec<Error>>::default();
+        let keep = Arc::clone(&told);
+        (told, hook::on_failure(move |_, error| keep.lock().unwrap().push(error.clone())))
+    };
+    let hooked = || {
+        let (agent, _) = scripted(["done".into()], vec![]);
+        agent.with_hook(hook::turn_started(|_| pending::<()>()))
+    };
+    let (none, failure) = told();
+    let outcome = block_on(hooked().with_hook(failure).run("go").outcome());
+    check(&outcome, Reason::Completed, 1);
+    assert!(none.lock().unwrap().is_empty());
+    let (one, failure) = told();
+    let limited = hooked().with_hook(failure).with_hook_timeout(SECOND);
+    check(&block_on(limited.run("go").outcome()), Reason::Completed, 1);
+    let one = one.lock().unwrap();
+    let [error] = &one[..] else { panic!("{one:?}") };
+    assert!(error.message().contains("needs a tokio runtime"), "{error}");
+}
+
+#[tokio::test]
+async fn nothing_begins_to_observe_once_the_run_is_over() {
+    let (counter, kept) = (Counter::default(), Shared::<Option<(Parts, State)>>::default());
+    let keep = Arc::clone(&kept);
+    let (agent, _) = scripted(["done".into()], vec![]);
+    let agent: Agent = agent.with_hook(Endless("assistant_message", counter.clone()));
+    let run = agent.run_by(
+        move |parts, state| {
+            *keep.lock().unwrap() = Some((parts.clone(), state.clone()));
+            turnstream::agent::body(parts, state)
+        },
+        History::with_id("h"),
+        "go",
+    );
+    let mut run = run;
+    let event = until(&mut run, |event| event.turn_complete().is_some()).await;
+    let turn = event.turn_complete().unwrap().clone();
+    rest(&mut run).await;
+    drop(run);
+    let (parts, state) = kept.lock().unwrap().take().unwrap();
+    let began = counter.began();
+    parts.observe(&state, &turn);
+    assert_eq!((counter.began(), counter.now()), (began, 0));
+}
