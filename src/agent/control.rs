@@ -342,7 +342,7 @@ impl Control {
 
     /// Takes a run as that of a sub-agent. Whoever can answer this one can answer it, too.
     pub(super) fn adopt(self: &Arc<Self>, call_id: &str, child: Arc<RunHandle>) {
-        child.is_unattended();
+        child.set_unattended();
         let _ = child.control.parent.set(Arc::downgrade(self));
         let before = lock(&self.children).insert(call_id.to_owned(), child);
         drop(before);
@@ -373,7 +373,7 @@ impl Control {
         }
     }
 
-    pub(super) fn is_unattended(&self) {
+    pub(super) fn set_unattended(&self) {
         self.unattended.store(true, Ordering::Release);
     }
 

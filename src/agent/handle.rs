@@ -68,9 +68,9 @@ impl RunHandle {
         Self { control: Arc::default(), journal, ids, _outside: None }
     }
 
-    /// From here on nothing can be done to the run between two polls, but by handles.
-    pub(crate) fn is_unattended(&self) {
-        self.control.is_unattended();
+    /// Says that from here on only handles can act on the run.
+    pub(crate) fn set_unattended(&self) {
+        self.control.set_unattended();
     }
 
     /// Ends the run: with its next poll it drops what streams or runs, answers the open calls as

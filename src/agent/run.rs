@@ -205,7 +205,7 @@ impl Run {
     /// [interactive](crate::Agent::interactive) run waits for a verdict only while there is a
     /// [handle](Self::handle) to give it; without one it ends as `pending`.
     pub async fn outcome(mut self) -> Outcome {
-        self.parts.handle().is_unattended();
+        self.parts.handle().set_unattended();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return *outcome;

@@ -69,7 +69,7 @@ impl SessionRun {
     /// What the store fails with. A failure of the run itself is in its outcome:
     /// [`into_result`](Outcome::into_result) makes an error of it.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
-        self.handle.is_unattended();
+        self.handle.set_unattended();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return Ok(*outcome);
