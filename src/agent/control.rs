@@ -184,6 +184,7 @@ impl Control {
     }
 
     /// Lets the journal observe an event; the positions that wait follow their items.
+    #[inline]
     pub(super) fn observed(&self, journal: &Journal, event: &Event) {
         let Event::Rewritten { why, from, to, items, .. } = event else {
             return journal.observe(event);

@@ -27,10 +27,15 @@ struct Inner {
 
 impl Parts {
     /// Polls all hooks that observe. It is the first thing that a poll of the run does.
+    #[inline]
     pub(super) fn poll_observers(&self, cx: &mut Context<'_>) {
-        if self.agent().hooks.is_empty() {
-            return;
+        // Most agents have no hooks, and this is done for each event.
+        if !self.agent().hooks.is_empty() {
+            self.poll_active(cx);
         }
+    }
+
+    fn poll_active(&self, cx: &mut Context<'_>) {
         let observers = self.control().observers();
         let mut active = observers.take(cx.waker());
         if active.is_empty() {
