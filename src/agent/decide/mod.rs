@@ -128,7 +128,7 @@ pub(in crate::agent) fn broke_off(error: &Error) -> bool {
 pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
     let limits = &facts.limits;
     let times = state.repeats.times();
-    let repeated = |every: u32| every > 0 && times > 0 && times.is_multiple_of(every);
+    let repeated = |every: u32| times > 0 && times.is_multiple_of(every);
     let in_vain = limits.repeats_end > 0 && times >= limits.repeats_end;
     let next = match pending {
         true => Next::Finish(Reason::Pending),

@@ -18,6 +18,21 @@ fn an_error_names_the_hook_and_the_method_and_has_the_hooks_own_as_its_source() 
 }
 
 #[test]
+fn an_error_names_a_hook_without_a_name_by_its_type() {
+    struct Fence;
+
+    impl Hook for Fence {
+        fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
+            Box::pin(ready(Err(Error::new(ErrorKind::Other, "no"))))
+        }
+    }
+
+    let hooks = hooks([Box::new(Fence) as Box<dyn Hook>]);
+    let error = at_once(hooks.should_stop(&state())).unwrap_err();
+    assert!(error.to_string().contains("Fence` failed in `should_stop`"), "{error}");
+}
+
+#[test]
 fn h30_a_panic_is_an_error_wherever_it_comes() {
     struct Bomb;
 
