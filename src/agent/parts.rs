@@ -172,7 +172,6 @@ impl Parts {
                 state.follow_up = false;
                 return None;
             };
-            state.follow_up &= why != AppendedWhy::FollowUp;
             (why, id, items)
         } else if let Some(said) = self.control().take(When::NextRequest, state.model_calls + 1) {
             (AppendedWhy::Steer, said.id, said.items)

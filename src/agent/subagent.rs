@@ -57,6 +57,42 @@ impl Agent {
     /// # }
     /// ```
     ///
+    /// With a call that needs an approval inside:
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::Agent;
+    /// use turnstream::event::Reason;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec, Verdict};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let spec = ToolSpec {
+    ///     name: "delete".into(),
+    ///     description: "Deletes a file".into(),
+    ///     parameters: json!({ "type": "object" }),
+    /// };
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.needs_approval();
+    /// let deletes = Reply::new().call_raw("d1", "delete", r#"{"file":"notes"}"#);
+    /// let cleaner = Agent::new(Scripted::new([deletes, "It is gone.".into()])).with_tools([delete]);
+    ///
+    /// let delegates = Reply::new().call_raw("c1", "clean", r#"{"prompt":"Delete my notes"}"#);
+    /// let agent = Agent::new(Scripted::new([delegates, "All clean.".into()]))
+    ///     .with_tools([cleaner.as_tool("clean", "Cleans up")?]);
+    ///
+    /// let outcome = agent.run("Clean up").outcome().await;
+    /// assert_eq!(outcome.reason, Reason::Pending);
+    /// let call = outcome.pending[0].clone();
+    /// assert_eq!((&call.path[..], &*call.call_id), (&["c1".to_owned()][..], "d1"));
+    ///
+    /// // The history can be stored; the sub-agent continues where it was.
+    /// let outcome = agent.resume(outcome.history, [(call, Verdict::Approve)])?.outcome().await;
+    /// assert_eq!(outcome.text, "All clean.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not what every provider
