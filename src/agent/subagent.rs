@@ -146,7 +146,6 @@ impl ToolHandler for SubAgent {
     }
 
     fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
-        let Arguments { prompt } = read(arguments)?;
         let mut agent = self.agent.clone();
         if cx.is_dry_run() {
             agent.kit = agent.kit.dry_run(true);
@@ -166,8 +165,12 @@ impl ToolHandler for SubAgent {
                     false => agent.rerun(history, parent.control.verdicts_in(cx.call_id())),
                 }
             }
-            // The same call has the same history, and its calls the same keys.
-            _ => agent.run_from(History::with_id(cx.idempotency_key()), prompt),
+            _ => {
+                // One that continues has its prompt; a hook may have repaired the arguments at first.
+                let Arguments { prompt } = read(arguments)?;
+                // The same call has the same history, and its calls the same keys.
+                agent.run_from(History::with_id(cx.idempotency_key()), prompt)
+            }
         };
         let mut run = run.inheriting(cx.run_data().clone());
         if let Some(parent) = &parent {

@@ -470,3 +470,19 @@ async fn an_interactive_run_that_is_polled_as_a_stream_waits_for_its_owner() {
     assert_eq!(ending(&rest(&mut run).await).reason, Reason::Completed);
     assert_eq!(ran.keys().len(), 2);
 }
+
+#[tokio::test]
+async fn a_suspended_sub_agent_continues_though_its_arguments_had_to_be_repaired() {
+    let ran = Ran::default();
+    let model = Scripted::function(|request, _| {
+        match request.history.iter().find_map(Item::as_tool_result) {
+            Some(result) => Reply::text(&result.content.text()),
+            None => Reply::new().call_raw("sub_1", "clean", r#"{"task":"go"}"#),
+        }
+    });
+    let repair = hook::repair(|_: &_, _: &_| Some(r#"{"prompt":"go"}"#.to_owned()));
+    let agent = Agent::new(model).with_tools([sub("clean", &cleaner(&ran))]).with_hook(repair);
+    let outcome = suspended(&agent).await;
+    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    assert_eq!(resumed.outcome().await.text, "look ran, delete ran");
+}
