@@ -82,7 +82,13 @@ impl Agent {
                     return refused(&why, call);
                 };
                 let given = inner.remove(&call.call_id).unwrap_or_default();
-                let judged = agent.judged(child, given).map_err(|error| {
+                let resumable = match child.unanswered_calls().is_empty() {
+                    // It was dropped after its calls had their results.
+                    true => Ok(()),
+                    false => agent.kit().resume(child).map(drop),
+                };
+                let judged = resumable.and_then(|()| agent.judged(child, given));
+                let judged = judged.map_err(|error| {
                     let call_id = &call.call_id;
                     let message = format!("in the sub-agent of `{call_id}`: {}", error.message());
                     Error::new(error.kind(), message).with_parameter(call_id.clone())

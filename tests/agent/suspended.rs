@@ -486,3 +486,16 @@ async fn a_suspended_sub_agent_continues_though_its_arguments_had_to_be_repaired
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     assert_eq!(resumed.outcome().await.text, "look ran, delete ran");
 }
+
+#[tokio::test]
+async fn a_sub_agent_whose_history_cannot_continue_is_refused_before_anything_runs() {
+    let ran = Ran::default();
+    let outcome = suspended(&boss(&ran)).await;
+    let mut json = serde_json::to_value(&outcome.history).unwrap();
+    let items = json["nested"]["sub_1"]["items"].as_array_mut().unwrap();
+    items.push(json!({ "type": "user", "content": "one more thing" }));
+    let history: History = serde_json::from_value(json).unwrap();
+    let error = boss(&ran).resume(history, approved(&outcome.pending)).unwrap_err();
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("sub_1")));
+    assert!(error.message().contains("in the sub-agent of `sub_1`"), "{error}");
+}
