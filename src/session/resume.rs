@@ -128,7 +128,7 @@ impl Session {
             false => {
                 let open = restored.open();
                 let dead = open.iter().filter(|call| !reruns.contains_key(&call.call_id));
-                Settling::interrupting(dead)
+                Settling::interrupting(&restored.history(), dead)
             }
         };
         let mut version = version;

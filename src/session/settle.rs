@@ -37,12 +37,16 @@ impl Settling {
         settling
     }
 
-    /// Answers calls as interrupted.
-    pub(super) fn interrupting<'a>(calls: impl IntoIterator<Item = &'a ToolCall>) -> Self {
+    /// Answers open calls of the history as interrupted.
+    pub(super) fn interrupting<'a>(
+        history: &History,
+        calls: impl IntoIterator<Item = &'a ToolCall>,
+    ) -> Self {
         let mut settling = Self::default();
         for call in calls {
             let kind = ResultKind::Interrupted;
-            settling.answer(ToolResult::answering(call, kind, INTERRUPTED_MID_EXECUTION));
+            let result = ToolResult::answering(call, kind, INTERRUPTED_MID_EXECUTION);
+            settling.answer(result.with_report(history.nested_report(&call.call_id)));
         }
         settling
     }

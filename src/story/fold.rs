@@ -45,7 +45,10 @@ pub(super) struct Fold {
 impl Fold {
     pub(super) fn new(history: History) -> Self {
         // Calls that are still open can be answered by the events to come.
-        let batch = Batch::of(history.unanswered_calls());
+        let mut batch = Batch::of(history.unanswered_calls());
+        for call_id in history.suspended_calls() {
+            batch.report(call_id, history.nested_report(call_id));
+        }
         Self {
             earlier: Vec::new(),
             base: history.len(),
@@ -74,6 +77,7 @@ impl Fold {
             Event::Tool(ToolEvent::Suspended { call_id, name: _, pending, nested }) => {
                 self.batch.suspend(call_id, pending);
                 self.history.set_nested(call_id, (**nested).clone());
+                self.batch.report(call_id, self.history.nested_report(call_id));
             }
             // A child's story is its own: nothing of it changes ours.
             Event::Tool(ToolEvent::Nested { call_id, event, .. })

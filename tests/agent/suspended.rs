@@ -499,3 +499,28 @@ async fn a_sub_agent_whose_history_cannot_continue_is_refused_before_anything_ru
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("sub_1")));
     assert!(error.message().contains("in the sub-agent of `sub_1`"), "{error}");
 }
+
+#[tokio::test]
+async fn what_a_suspended_sub_agent_changed_is_on_record_however_its_call_is_answered() {
+    let changed = |outcome: &Outcome| {
+        let result = outcome.history.iter().find_map(Item::as_tool_result).unwrap().clone();
+        assert_eq!(result.kind, ResultKind::Interrupted);
+        result.report.expect("a record").side_effects.clone()
+    };
+    for (make, at_most) in [(boss as fn(&Ran) -> Agent, 1), (chief, 0)] {
+        let ran = Ran::default();
+        let (agent, outcome) = (make(&ran), suspended(&make(&ran)).await);
+        let look = [turnstream::item::SideEffect::changed("look")];
+        let (history, verdicts) = (stored(&outcome.history), approved(&outcome.pending));
+        let end = agent.run_from(history.clone(), "never mind").outcome().await;
+        assert_eq!(changed(&end), look, "answered by another run");
+        for events in 0..=at_most {
+            let mut run = agent.resume(history.clone(), verdicts.clone()).unwrap();
+            for _ in 0..events {
+                run.next().await.unwrap().unwrap();
+            }
+            run.interrupt();
+            assert_eq!(changed(ending(&rest(&mut run).await)), look, "after {events} events");
+        }
+    }
+}

@@ -225,3 +225,38 @@ async fn a_sub_agent_that_was_cut_off_while_it_continued_is_answered_as_interrup
         }
     }
 }
+
+/// A store with a session that waits for one call, of its own or of a sub-agent that changed a file.
+async fn waiting(folder: &Path, nested: bool) -> (MemoryStore, Agent) {
+    let change = |_, cx: turnstream::tool::ToolContext| {
+        cx.changed("a file");
+        async { "done" }
+    };
+    let tools =
+        vec![Tool::raw(spec("look"), change).unwrap(), tool(folder, "delete").needs_approval()];
+    let agent = match nested {
+        true => {
+            let child = calling(&[("look_1", "look"), ("delete_1", "delete")], tools);
+            calling(&[("a", "clean")], vec![child.as_tool("clean", "").unwrap()])
+        }
+        false => calling(&[("a", "delete")], tools),
+    };
+    let store = MemoryStore::new();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+    (store, agent)
+}
+
+#[tokio::test]
+async fn a_run_of_a_session_keeps_on_record_what_a_suspended_sub_agent_had_changed() {
+    let folder = Folder::new();
+    let (store, agent) = waiting(folder.path(), true).await;
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    session.run(&agent, "never mind").await.unwrap().outcome().await.unwrap();
+    let session = Session::open(store, "s").await.unwrap();
+    let history = session.history();
+    let result = history.iter().find_map(Item::as_tool_result).unwrap();
+    assert_eq!(result.kind, ResultKind::Interrupted);
+    let report = result.report.as_ref().expect("a record");
+    assert_eq!(report.side_effects, [turnstream::item::SideEffect::changed("a file")]);
+}

@@ -290,7 +290,8 @@ impl History {
         // What is lawful stays as it is, and is not looked at.
         let mut settled = self.lawful_part();
         let tail: Vec<&Item> = self.behind(settled.len()).map(|(_, item)| item).collect();
-        let items = settle::settle(&tail, &settled.before(law));
+        let mut items = settle::settle(&tail, &settled.before(law));
+        self.put_on_record(&mut items);
         if !law.broken {
             settled.extend_seen(items, Seen::Distinct);
             return settled;

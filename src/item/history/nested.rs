@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::item::history::History;
-use crate::item::{PendingCall, ToolCall};
+use crate::item::{Item, ItemKind, PendingCall, Report, ToolCall};
 
 /// By call id.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,6 +60,38 @@ impl History {
     /// The calls that a suspended sub-agent runs as.
     pub(crate) fn suspended_calls(&self) -> impl Iterator<Item = &str> {
         self.ids.nested.iter().map(|(call_id, _)| call_id)
+    }
+
+    /// What the sub-agent that was suspended as a call has changed until here.
+    pub(crate) fn nested_report(&self, call_id: &str) -> Report {
+        let mut report = Report::default();
+        if let Some(nested) = self.nested(call_id) {
+            nested.add_changes(&mut report);
+        }
+        report
+    }
+
+    fn add_changes(&self, report: &mut Report) {
+        let results = self.iter().filter_map(Item::as_tool_result);
+        for told in results.filter_map(|result| result.report.as_deref()) {
+            report.side_effects.extend(told.side_effects.iter().cloned());
+        }
+        self.ids.nested.iter().for_each(|(_, nested)| nested.add_changes(report));
+    }
+
+    /// Puts on record what the sub-agents of open calls had changed, as these are answered.
+    pub(super) fn put_on_record(&self, items: &mut [Item]) {
+        if self.ids.nested.0.is_empty() {
+            return;
+        }
+        for item in items {
+            if let ItemKind::ToolResult(result) = &mut item.kind
+                && result.report.is_none()
+            {
+                let report = self.nested_report(&result.call_id);
+                *result = result.clone().with_report(report);
+            }
+        }
     }
 
     /// Drops the history of the sub-agent that was suspended as a call.
