@@ -524,3 +524,30 @@ async fn what_a_suspended_sub_agent_changed_is_on_record_however_its_call_is_ans
         }
     }
 }
+
+#[tokio::test]
+async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_arguments() {
+    use turnstream::Events;
+    use turnstream::story::trace::Action;
+
+    let ran = Ran::default();
+    let agent = chief(&ran);
+    let trace = agent.trace();
+    let first = rest(&mut agent.run_from(History::with_id("h"), "go").traced(&trace)).await;
+    let outcome = ending(&first);
+    let (steps, history) = (trace.events().len(), stored(&outcome.history));
+    // The trace that saw it suspended, and one of another process.
+    let other = agent.trace().continuing(&history);
+    for (trace, seen) in [(trace, steps), (other, 0)] {
+        let resumed = agent.resume(history.clone(), approved(&outcome.pending)).unwrap();
+        rest(&mut resumed.traced(&trace)).await;
+        let mut tools = Vec::new();
+        for step in &trace.events()[seen..] {
+            if let Action::Tool { tool, args, .. } = &step.action {
+                tools.push((tool.clone(), args.as_ref().map(|args| args.as_str().to_owned())));
+            }
+        }
+        let args = || Some(r#"{"prompt":"go"}"#.to_owned());
+        assert_eq!(tools, ["delete", "clean", "boss"].map(|tool| (tool.to_owned(), args())));
+    }
+}

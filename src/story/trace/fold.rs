@@ -43,6 +43,8 @@ struct Run {
     inputs: Vec<Json>,
     /// The sub-agents, by the calls that they run as.
     children: Vec<(String, Fold)>,
+    /// What sub-agents had done when they were suspended, by the calls that they run as.
+    suspended: Vec<(String, History)>,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,10 @@ impl Fold {
     pub(super) fn begin_with(&mut self, history: &History) {
         let open = |call| Open { call, turn: 0, model: String::new() };
         self.run.open.extend(history.unanswered_calls().into_iter().map(open));
+        for call_id in history.suspended_calls() {
+            let nested = history.nested(call_id).cloned();
+            self.run.suspended.extend(nested.map(|nested| (call_id.to_owned(), nested)));
+        }
     }
 
     pub(super) fn note(&mut self, input: Json) {
@@ -96,12 +102,11 @@ impl Fold {
             }
             // A retry opens no turn.
             Event::Turn(TurnEvent::Retrying { .. })
-            | Event::Tool(
-                ToolEvent::Started { .. }
-                | ToolEvent::Progress { .. }
-                | ToolEvent::Suspended { .. },
-            )
+            | Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
             | Event::Unknown => {}
+            Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) => {
+                self.run.suspended.push((call_id.clone(), (**nested).clone()));
+            }
             Event::Turn(_) | Event::Continued { .. } => self.say(elapsed, steps),
             Event::Tool(ToolEvent::Output(result)) => {
                 let step = self.result(result, elapsed);
@@ -123,17 +128,18 @@ impl Fold {
                 let step = self.stop(outcome, elapsed);
                 steps.push(step);
                 // Calls that are pending are answered by a later run.
-                let open = std::mem::take(&mut self.run.open);
-                let open = if outcome.reason == Reason::Pending { open } else { Vec::new() };
-                self.run = Run { open, ..Run::default() };
+                let Run { open, suspended, .. } = std::mem::take(&mut self.run);
+                if outcome.reason == Reason::Pending {
+                    self.run = Run { open, suspended, ..Run::default() };
+                }
             }
         }
     }
 
     /// A run has begun. One that was dropped has left what it was about.
     fn begin_anew(&mut self) {
-        let Run { open, inputs, .. } = std::mem::take(&mut self.run);
-        self.run = Run { open, inputs, ..Run::default() };
+        let Run { open, inputs, suspended, .. } = std::mem::take(&mut self.run);
+        self.run = Run { open, inputs, suspended, ..Run::default() };
     }
 
     fn turn(&mut self, turn: &Turn) {
@@ -214,7 +220,12 @@ impl Fold {
         let at = found.unwrap_or_else(|| {
             let mut within = self.within.clone();
             within.push(call_id.to_owned());
-            children.push((call_id.to_owned(), Self { within, ..Self::default() }));
+            let mut child = Self { within, ..Self::default() };
+            // The newest is what it continues with.
+            if let Some((_, history)) = self.run.suspended.iter().rfind(|(id, _)| id == call_id) {
+                child.begin_with(history);
+            }
+            children.push((call_id.to_owned(), child));
             children.len() - 1
         });
         if let Some((_, child)) = children.get_mut(at) {
