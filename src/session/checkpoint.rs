@@ -95,7 +95,7 @@ impl Session {
         compaction.check(&history)?;
         // With the results of the calls that wait, which stand behind.
         let settled = history.settled();
-        if settled.truncated(history.len()) == history {
+        if settled.iter().take(history.len()).eq(history.iter()) {
             compaction.check(&settled)?;
         }
         let Compaction { from, to, items, .. } = compaction;

@@ -260,3 +260,27 @@ async fn a_run_of_a_session_keeps_on_record_what_a_suspended_sub_agent_had_chang
     let report = result.report.as_ref().expect("a record");
     assert_eq!(report.side_effects, [turnstream::item::SideEffect::changed("a file")]);
 }
+
+#[tokio::test]
+async fn a_checkpoint_keeps_the_call_of_a_suspended_sub_agent_as_it_keeps_any_pending_call() {
+    use turnstream::item::Mark;
+
+    let folder = Folder::new();
+    let mut told = Vec::new();
+    for nested in [false, true] {
+        let (store, _) = waiting(folder.path(), nested).await;
+        let session = Session::open(store, "s").await.unwrap();
+        let (len, mut of) = (session.history().len(), Vec::new());
+        for (from, to) in (0..=len).flat_map(|to| (0..=to).map(move |from| (from, to))) {
+            let id = format!("{from}_{to}");
+            let fork = session.fork(session.version(), id).await.unwrap();
+            let summary = Item::user("a summary").marked(Mark::Compacted);
+            of.push(fork.checkpoint(from..to, [summary]).await.map_err(|error| error.to_string()));
+            let is_pending = matches!(fork.state(), SessionState::Pending { .. });
+            assert!(is_pending, "{from}..{to}: {:?}", fork.state());
+            assert_eq!(fork.history().nested("a").is_some(), nested);
+        }
+        told.push(of);
+    }
+    assert_eq!(told[0], told[1]);
+}
