@@ -43,7 +43,7 @@ impl ToolRun {
             return self.permitted(candidate, permit?);
         }
         let Some((at, mut call)) = self.take_queued() else { return Ok(Passed::Nothing) };
-        if let Some(candidate) = self.continued(at, &call) {
+        if let Some(candidate) = self.continued(at, &call)? {
             self.allow(candidate);
             return Ok(Passed::Call);
         }

@@ -3,13 +3,14 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::error::Error;
 use crate::event::ToolEvent;
 use crate::item::{History, PendingCall, ToolCall};
 use crate::tool::begin::Candidate;
 use crate::tool::{Tool, ToolRun};
 
-/// Why a call ends without a result: calls of its sub-agent wait for a verdict. Only sub-agents
-/// make one.
+/// What a sub-agent leaves when it ends without a result, since calls of its own wait for a verdict or a
+/// result from outside. Only tools made by [`Agent::as_tool`](crate::Agent::as_tool) make one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspension {
     pub(crate) pending: Vec<PendingCall>,
@@ -45,13 +46,19 @@ impl Suspended {
 impl ToolRun {
     /// The call as a candidate, if it continues a sub-agent that was suspended: neither rules nor
     /// limits are asked about it again.
-    pub(super) fn continued(&self, at: usize, call: &ToolCall) -> Option<Candidate> {
-        if !self.resumed || self.refusal.is_some() {
-            return None;
+    ///
+    /// # Errors
+    ///
+    /// What the gate ends the run with.
+    pub(super) fn continued(&self, at: usize, call: &ToolCall) -> Result<Option<Candidate>, Error> {
+        let was_suspended = self.history.nested(&call.call_id).is_some();
+        if !self.resumed || self.refusal.is_some() || !was_suspended {
+            return Ok(None);
         }
-        self.history.nested(&call.call_id)?;
-        let tool = self.kit.get(&call.name)?.clone();
-        Some(Candidate { at, call: call.clone(), tool, continues: true })
+        let Some(tool) = self.kit.get(&call.name).cloned() else { return Ok(None) };
+        // Without a run above it, a sub-agent begins anew, and is admitted like any other call.
+        let has_run = self.extension()?.is_some();
+        Ok(has_run.then(|| Candidate { at, call: call.clone(), tool, continues: true }))
     }
 
     /// Leaves a call open.

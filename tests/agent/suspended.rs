@@ -414,6 +414,18 @@ async fn without_an_agent_above_it_a_sub_agent_that_waits_ends_with_an_error_res
     assert!(answered.pending.is_empty());
 }
 
+#[tokio::test]
+async fn without_an_agent_above_it_the_call_of_a_suspended_sub_agent_is_admitted_like_any_other() {
+    let ran = Ran::default();
+    let outcome = suspended(&boss(&ran)).await;
+    let kit = turnstream::Toolkit::new([sub("clean", &cleaner(&ran)).needs_approval()]);
+    let mut tools = kit.resume(&stored(&outcome.history)).unwrap();
+    while tools.next().await.is_some() {}
+    let answered = tools.finish().unwrap();
+    assert_eq!(kinds(&answered.history), [ResultKind::Denied], "nobody could approve it");
+    assert_eq!(ran.keys(), ["h/sub_1/look_1"], "nothing ran a second time");
+}
+
 /// An interactive run that only its outcome is awaited of.
 fn interactive(agent: &Agent) -> Run {
     agent.clone().interactive().run_from(History::with_id("h"), "go")
