@@ -24,9 +24,10 @@ pub struct Receipt {
 
 /// Does to a run from elsewhere what its holder can do between two pulls. Cheap to clone.
 ///
-/// It holds nothing that runs: dropping it cancels nothing. Only an
-/// [interactive](crate::Agent::interactive) run that waits for a verdict ends as `pending` if the last
-/// handle is dropped and nothing else can answer it: see [`Run::outcome`](crate::Run::outcome).
+/// It holds nothing that runs: dropping it cancels nothing. One thing only depends on it: an
+/// [interactive](crate::Agent::interactive) run whose [`outcome`](crate::Run::outcome) is awaited waits
+/// for verdicts while there is a handle, and ends as `pending` when the last one is dropped. A handle
+/// counts wherever it is kept, also in the [data](crate::Run::with_data) of the run itself.
 pub struct RunHandle {
     pub(super) control: Arc<Control>,
     pub(super) journal: Journal,

@@ -15,15 +15,16 @@ impl Agent {
     /// with its verdict, and then asks the model.
     ///
     /// `verdicts` has one verdict for each call that no result answers, together with the call
-    /// itself: [`Outcome::pending`](crate::Outcome::pending) has them. In the place of a call whose
-    /// sub-agent was suspended it has those on the calls that the sub-agent waits for, with the path to
-    /// them; the sub-agent then continues with the history that `history` keeps beside the call, and no
-    /// hook or limit is asked about the call again. Its counters and budgets begin anew, as the run's
-    /// own do. A verdict holds for exactly
+    /// itself: [`Outcome::pending`](crate::Outcome::pending) has these calls. A verdict holds for exactly
     /// this call, its arguments included; if a hook rewrites or repairs them to something else, the
     /// call is denied. Hooks are asked again, since they may have reasons of their own; a call that one
     /// denies stays denied. An external tool takes [`Verdict::Output`], its result, or a denial; a
     /// result that is given here counts also if the agent has no such tool any more.
+    ///
+    /// A call whose sub-agent was suspended takes no verdict itself. The verdicts are those on the calls
+    /// that the sub-agent waits for, in any order, each with the path to it. The sub-agent continues with
+    /// the history that `history` [keeps](History::nested) beside the call, and no hook or limit is asked
+    /// about the call again. The sub-agent's counters and budgets begin anew, as the run's own do.
     ///
     /// Whoever keeps histories resumes each of them once: doing it twice runs the calls twice, under
     /// the same [idempotency keys](crate::tool::ToolContext::idempotency_key). The history of a

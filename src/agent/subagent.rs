@@ -27,15 +27,21 @@ impl Agent {
     /// out of the parent's run as [`Nested`](crate::Event::Nested), one by one as they are pulled,
     /// and dropping or interrupting the parent drops it. The parent's journal keeps its story, see
     /// [`Journal::nested`](crate::Journal::nested), and [`RunHandle::nested`] reaches it while it
-    /// runs. A result that stopped early says so. If a call of its own waits for a verdict, the run of the
-    /// parent ends as `pending`, too: its [`pending`](crate::Outcome::pending) calls have the path to
-    /// it, and [`resume`](Self::resume) lets the sub-agent continue. What its calls changed is on record as the result's
-    /// own, as it happens; a call of its that was cut short and told nothing may have changed something, and
-    /// is there as `cut_short` with the tool's name. Of its evidence it is what holds at its end: checks that passed behind its
-    /// last change, and those that failed and have not passed since. Several run beside each other, and each brings
-    /// its own tools: at most 4 times 4 at once, unless the kits say otherwise. A budget of its own
-    /// is what [`with_budget`](Self::with_budget) set, and at most
-    /// [8](crate::agent::Limits::max_depth) run inside one another; give all of a tree one
+    /// runs. A result that stopped early says so.
+    ///
+    /// If a call of the sub-agent waits for a verdict, the sub-agent is suspended, and the run of the
+    /// parent ends as `pending`, too, when its other calls have ended. The parent's
+    /// [`pending`](crate::Outcome::pending) calls have the path to the call that waits, and
+    /// [`resume`](Self::resume) lets the sub-agent continue.
+    ///
+    /// What its calls changed is on record as the result's own, as it happens; a call that was cut
+    /// short and told nothing may have changed something, and is there as `cut_short` with the tool's
+    /// name. Of its evidence, what holds at its end is kept: checks that passed after its last change,
+    /// and those that failed and have not passed since.
+    ///
+    /// Several run beside each other, and each brings its own tools: at most 4 times 4 at once, unless
+    /// the kits say otherwise. A budget of its own is what [`with_budget`](Self::with_budget) set, and
+    /// at most [8](crate::agent::Limits::max_depth) run inside one another; give all of a tree one
     /// [`Pool`](crate::agent::Pool) to bound them together.
     ///
     /// ```

@@ -118,8 +118,9 @@ pub enum ToolEvent {
         data: Json,
     },
     /// The sub-agent that runs as this call was suspended, since calls of its own wait for a verdict
-    /// or a result from outside. The call is open until the run is
-    /// [resumed](crate::Agent::resume); then it starts once more and its sub-agent continues.
+    /// or a result from outside. The call stays open until the run is [resumed](crate::Agent::resume):
+    /// then it starts once more, and its sub-agent continues. If the run does not end as `pending`, the
+    /// call is answered like every other that has no result.
     #[serde(rename = "tool_suspended")]
     Suspended {
         /// The call.
@@ -131,7 +132,7 @@ pub enum ToolEvent {
         /// What the sub-agent did until here. The run's history keeps it beside the call.
         nested: Box<History>,
     },
-    /// The call has its result. The last event of each call.
+    /// The call has its result. No event of the call follows.
     #[serde(rename = "tool_output")]
     Output(ToolResult),
     /// An event of a sub-agent that runs as this call. As an [`Event`] it is [`Event::Nested`].

@@ -23,8 +23,8 @@ use crate::item::ToolCall;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingCall {
-    /// The calls that the sub-agents run as, from the outermost to the one that made this call. Empty
-    /// for a call of the run itself.
+    /// The ids of the calls that the sub-agents run as, from the outermost sub-agent to the one that made
+    /// this call. Empty for a call of the run itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
     /// The call's id, unique in the history of the agent that made it.
@@ -48,7 +48,7 @@ impl PendingCall {
         self
     }
 
-    /// The run's own call that waits with it: the outermost of the path, or the call itself.
+    /// The id of the run's own call that waits with it: the first of the path, or that of the call itself.
     pub fn own_call_id(&self) -> &str {
         self.path.first().unwrap_or(&self.call_id)
     }

@@ -12,8 +12,8 @@ pub struct Answered {
     /// The results, in call order.
     pub results: Vec<ToolResult>,
     /// The calls that wait for a verdict or a result from outside, in call order, with the arguments
-    /// that would run; in the place of a call whose sub-agent was suspended, those that this one waits
-    /// for.
+    /// that would run. A call whose sub-agent was suspended is not listed itself; those that the
+    /// sub-agent waits for are, each with the path to it.
     pub pending: Vec<PendingCall>,
     /// The ids of the results' calls whose tools are [pollable](crate::Tool::pollable).
     pub polls: Vec<String>,

@@ -7,7 +7,8 @@ use crate::event::Event;
 use crate::item::{self, Content, Part};
 use crate::tool::Suspension;
 
-/// What a running tool streams: any number of `Progress`, then one `Output`.
+/// What a running tool streams: any number of `Progress` and `Nested`, then one `Output`, or one
+/// `Suspended` if it is a sub-agent that waits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Update {
@@ -17,8 +18,8 @@ pub enum Update {
     Nested(Box<Event>),
     /// The result. What would come after it never runs.
     Output(ToolOutput),
-    /// The end without a result: the call stays open until its run is resumed. What would come after it
-    /// never runs.
+    /// The end without a result: calls of the sub-agent wait for a verdict, and its own call stays open
+    /// until the run is resumed. What would come after it never runs.
     Suspended(Box<Suspension>),
 }
 

@@ -17,18 +17,18 @@ impl Nested {
 }
 
 impl History {
-    /// The history of the sub-agent that was suspended as the call `call_id`: a call of its own
-    /// waits for a verdict. Its id is this one's, a slash and the call id.
+    /// The history of the sub-agent that runs as the call `call_id`, if the sub-agent was suspended
+    /// because calls of its own wait. Its id is the id of this history, a slash and the call id.
     ///
-    /// It goes with this history until the call has its result, and is stored with it as `nested`.
-    /// It is never sent to a model.
+    /// This history keeps it until the call has its result, and is written with it, as `nested`. It is
+    /// never sent to the model of this history.
     pub fn nested(&self, call_id: &str) -> Option<&Self> {
         self.ids.nested.0.get(call_id)
     }
 
     /// The calls that wait for a verdict or a result from outside: those of completed turns that no
-    /// result answers. In the place of a call whose sub-agent was suspended, the calls that this one
-    /// waits for.
+    /// result answers, in order. A call whose sub-agent was suspended is not listed itself; the calls that
+    /// the sub-agent waits for are, each with the path to it.
     ///
     /// The arguments are the model's; if a hook has rewritten them,
     /// [`Outcome::pending`](crate::Outcome::pending) has those that would run.
