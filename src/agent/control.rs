@@ -14,7 +14,7 @@ use crate::agent::observers::Observers;
 use crate::agent::{RunHandle, Verdicts};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewrittenWhy, Undelivered};
-use crate::item::{History, Item, Tombstones, ToolCall, no_item};
+use crate::item::{History, Item, ItemKind, Tombstones, ToolCall, no_item};
 use crate::story::Journal;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
@@ -438,36 +438,39 @@ impl Void {
     /// Follows the items when `from..to` of a history is replaced. Items that do not come back are
     /// left out.
     fn follow(&mut self, before: &History, from: usize, to: usize, items: &[Item]) {
-        let mut left = items.iter().enumerate();
-        let mut moved: HashMap<usize, usize> = HashMap::new();
-        for (at, item) in before.iter().enumerate().take(to).skip(from) {
-            let mut ahead = left.clone();
-            if let Some((n, _)) = ahead.find(|(_, other)| is_same(item, other)) {
-                moved.insert(at, from + n);
-                left = ahead;
-            }
-        }
+        let replaced: Vec<&Item> = before.iter().take(to).skip(from).collect();
         let positions = std::mem::take(&mut self.positions);
         let follow = |at: usize| match at {
             at if at < from => Some(at),
-            at if at < to => moved.get(&at).copied(),
+            at if at < to => place(&replaced, at - from, items).map(|place| from + place),
             at => Some(from + items.len() + (at - to)),
         };
         self.positions = positions.into_iter().filter_map(follow).collect();
     }
 }
 
+/// Where a replaced item has come back. Of equal items some of which are gone, the newest have.
+fn place(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
+    let item = replaced.get(at)?;
+    let came_back = items.iter().enumerate().filter(|(_, other)| is_same(item, other));
+    let came_back: Vec<(usize, &Item)> = came_back.collect();
+    let is_equal = |newer: &&&Item| came_back.iter().any(|(_, other)| is_same(newer, other));
+    let newer = replaced[at + 1..].iter().filter(is_equal).count();
+    came_back.iter().rev().nth(newer).map(|(place, _)| *place)
+}
+
 /// Whether an item is the other, or what a compaction has made of it.
 fn is_same(item: &Item, other: &Item) -> bool {
-    match (item.as_tool_call(), other.as_tool_call()) {
-        (Some(call), Some(other)) => return call.call_id == other.call_id,
-        (None, None) => {}
-        (Some(_), None) | (None, Some(_)) => return false,
-    }
-    match (item.as_tool_result(), other.as_tool_result()) {
-        (Some(result), Some(other)) => result.call_id == other.call_id,
-        (None, None) => item.kind == other.kind,
-        (Some(_), None) | (None, Some(_)) => false,
+    use ItemKind::{Reasoning, ToolCall, ToolResult};
+    match (&item.kind, &other.kind) {
+        (ToolCall(call), ToolCall(other)) => call.call_id == other.call_id,
+        (ToolResult(result), ToolResult(other)) => result.call_id == other.call_id,
+        (Reasoning { text }, Reasoning { text: shorter }) if other.compacted => {
+            // Without any words nothing is left of it.
+            let words = shorter.strip_suffix('…').unwrap_or(shorter);
+            !words.is_empty() && text.starts_with(words)
+        }
+        (kind, other) => kind == other,
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::StreamExt;
-use turnstream::agent::Parts;
+use turnstream::agent::{Parts, hook};
 use turnstream::context::{
     Compaction, Narrow, QuarterOfBytes, Window, compact_with, guess, was_compacted,
 };
-use turnstream::event::{Reason, RewrittenWhy};
+use turnstream::event::{AppendedWhy, Reason, RewrittenWhy};
 use turnstream::item::{Mark, Tombstones};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Error, ErrorKind, Event, History, Item, Journal, Run};
@@ -278,6 +278,119 @@ async fn positions_follow_their_items_through_a_compaction() {
     let said = history.iter().position(|item| *item == Item::user("go").marked(Mark::Tombstone));
     assert_eq!(void(history), [call - 2, call, call + 1, said.unwrap()], "{history:?}");
     assert_eq!(told.folded(self::history(session(3))), *history);
+}
+
+#[tokio::test]
+async fn a_thought_that_a_compaction_has_shortened_becomes_void_all_the_same() {
+    let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
+    let agent = agent(Scripted::new([too_long(), "Done.".into()]))
+        .with_compactor(turnstream::context::Shorten::new().keep_turns(1));
+    let mut items = session(3);
+    items[1] = Item::reasoning("hm ".repeat(200));
+    let mut run = agent.run_from(history(items), "go");
+    until(&mut run, started(1)).await;
+    run.tombstone([1]).unwrap();
+    let told = told_from(Vec::new(), run).await;
+    told.check(Reason::Completed, 2);
+    assert_eq!(void(&told.outcome.history), [1], "{:?}", told.outcome.history);
+}
+
+#[tokio::test]
+async fn of_two_equal_items_the_one_that_a_compaction_has_kept_does_not_become_void() {
+    let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
+    // Folds the first words away, and keeps the same words after them.
+    let compactor = compact_with(|history: &History| {
+        let summary = Item::user("in short").marked(Mark::Compacted);
+        Ok(Some(Compaction::new(0, 3, vec![summary, history.iter().nth(2).unwrap().clone()])))
+    });
+    let agent = agent(Scripted::new([too_long(), "Done.".into()])).with_compactor(compactor);
+    let items = [Item::user("yes"), Item::text("What?"), Item::user("yes")];
+    let mut run = agent.run_from(history(items), "go");
+    until(&mut run, started(1)).await;
+    run.tombstone([2]).unwrap();
+    let told = told_from(Vec::new(), run).await;
+    told.check(Reason::Completed, 2);
+    assert_eq!(void(&told.outcome.history), [1], "{:?}", told.outcome.history);
+}
+
+#[tokio::test]
+async fn signed_thoughts_that_a_compaction_drops_keep_no_other_item_from_becoming_void() {
+    let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
+    let agent = agent(Scripted::new([too_long(), "Done.".into()]))
+        .with_compactor(turnstream::context::Shorten::new().keep_turns(1));
+    let data = turnstream::item::ProviderData {
+        provider: "openai_responses".into(),
+        model: "m".into(),
+        value: serde_json::json!({ "type": "reasoning", "id": "rs_1" }).into(),
+    };
+    let mut items = session(3);
+    for at in [1, 5] {
+        items[at] = Item { provider_data: Some(Arc::new(data.clone())), ..Item::reasoning("") };
+    }
+    let mut run = agent.run_from(history(items), "go");
+    until(&mut run, started(1)).await;
+    run.tombstone([2, 13]).unwrap();
+    let told = told_from(Vec::new(), run).await;
+    told.check(Reason::Completed, 2);
+    let history = &told.outcome.history;
+    let is_it = |at: &usize| history.iter().nth(*at).unwrap().kind == session(1)[2].kind;
+    assert_eq!(void(history).iter().filter(|at| is_it(at)).count(), 1, "{history:?}");
+    assert_eq!(void(history).len(), 2);
+}
+
+#[tokio::test]
+async fn before_one_request_notes_are_said_items_become_void_and_words_are_said_in_this_order() {
+    let noting = hook::after_sampling(|_, _| async { vec![Item::user("note")] });
+    let model = Scripted::new([call("c"), "So.".into(), "Done.".into()]);
+    let mut run = agent(model.clone()).with_tools([tool("t")]).with_hook(noting).run("go");
+    let mut events = events_until(&mut run, |event| event.tool_output().is_some()).await;
+    run.tombstone([0]).unwrap();
+    run.steer("left").unwrap();
+    run.steer("right").unwrap();
+    run.follow_up("later").unwrap();
+    events.extend(rest(&mut run).await);
+    let what: Vec<String> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Appended { why, items, .. } => {
+                Some(format!("{why:?} {}", items[0].as_user().unwrap().text()))
+            }
+            event if is_void(event) => Some("void".to_owned()),
+            Event::TurnStarted { .. } => Some("asked".to_owned()),
+            _ => None,
+        })
+        .collect();
+    let expected = format!(
+        "{:?} go, asked, Hook note, void, {steer:?} left, {steer:?} right, asked, Hook note, \
+         {:?} later, asked",
+        AppendedWhy::Input,
+        AppendedWhy::FollowUp,
+        steer = AppendedWhy::Steer,
+    );
+    assert_eq!(what.join(", "), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_last_turn_whose_time_was_kept_has_the_notes_and_not_what_became_void() {
+    use std::time::Duration;
+    use turnstream::agent::Budget;
+    let noting = hook::after_sampling(|_, _| async { vec![Item::user("note")] });
+    let budget =
+        Budget::new().time(Duration::from_secs(10)).wrap_up_reserve_time(Duration::from_secs(4));
+    let model = Scripted::new([crate::support::tools::naps(&[60_000]), "Done.".into()]);
+    let mut run = agent(model.clone())
+        .with_tools([crate::support::tools::nap("nap")])
+        .with_hook(noting)
+        .with_budget(budget)
+        .run("go");
+    let events = events_until(&mut run, is_started).await;
+    run.tombstone([0]).unwrap();
+    let told = told_from(events, run).await;
+    told.check(Reason::Budget, 2);
+    assert_eq!(void(&told.outcome.history), [0]);
+    let sent = &model.requests()[1].context;
+    assert_eq!(void(sent), [0]);
+    assert!(sent.iter().any(|item| item.as_user().is_some_and(|it| it.text() == "note")));
 }
 
 #[tokio::test]
