@@ -12,7 +12,9 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item, Journal, Outcome, Run};
 
-use crate::support::runs::{answers, ending, kinds, pull, rest};
+use crate::support::items::session;
+use crate::support::replays;
+use crate::support::runs::{answers, ending, kinds, pull, rest, until};
 use crate::support::tools::{constant, spec};
 
 /// The idempotency keys of the calls that ran, in order.
@@ -562,4 +564,136 @@ async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_argume
         let args = || Some(r#"{"prompt":"go"}"#.to_owned());
         assert_eq!(tools, ["delete", "clean", "boss"].map(|tool| (tool.to_owned(), args())));
     }
+}
+
+// With what becomes void, what is observed and what gets shorter meanwhile.
+
+/// Where the tombstones of a history are.
+fn void(history: &History) -> Vec<usize> {
+    let void = history.iter().enumerate().filter(|(_, item)| item.tombstone);
+    void.map(|(at, _)| at).collect()
+}
+
+/// A model that says what the last result was, or makes this call.
+fn once(id: &'static str, name: &'static str) -> Scripted {
+    Scripted::function(move |request, _| match request.history.last().unwrap().as_tool_result() {
+        Some(result) => Reply::text(&result.content.text()),
+        None => Reply::new().call_raw(id, name, r#"{"prompt":"go"}"#),
+    })
+}
+
+#[tokio::test]
+async fn items_before_a_suspended_call_become_void_and_its_sub_agent_continues() {
+    for levels in [1, 2] {
+        let build = |ran: &Ran| {
+            let agent = match levels {
+                1 => Agent::new(once("top", "clean")).with_tools([sub("clean", &cleaner(ran))]),
+                _ => Agent::new(once("top", "boss")).with_tools([sub("boss", &boss(ran))]),
+            };
+            agent.with_recorder(replays::recorder())
+        };
+        let ran = Ran::default();
+        let mut run = build(&ran).run_from(History::from_items("h", session(2)), "go");
+        run.tombstone([3]).unwrap();
+        until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::Suspended { .. }))).await;
+        let call = run.history().len() - 1;
+        let error = run.tombstone([0, call]).unwrap_err();
+        assert_eq!(error.parameter(), Some("top"));
+        run.tombstone([7]).unwrap();
+        let events = rest(&mut run).await;
+        let outcome = ending(&events);
+        assert_eq!(outcome.reason, Reason::Pending);
+        assert_eq!(void(&outcome.history), [1, 3, 4, 5, 7, 8]);
+        assert_eq!(outcome.history.pending_calls(), outcome.pending);
+        assert_eq!(outcome.new_items().len(), 2, "{:?}", outcome.new_items());
+        let history = stored(&outcome.history);
+        assert_eq!(history.nested("top").unwrap().id(), "h/top");
+
+        let ran = Ran::default();
+        let resumed = build(&ran).resume(history, approved(&outcome.pending)).unwrap();
+        assert_eq!(resumed.tombstone([0, call]).unwrap_err().parameter(), Some("top"));
+        resumed.tombstone([0, 9]).unwrap();
+        let end = resumed.outcome().await;
+        assert_eq!(end.reason, Reason::Completed, "{end:?}");
+        assert_eq!(void(&end.history), [0, 1, 3, 4, 5, 7, 8, 9]);
+        assert_eq!(ran.keys().len(), 1);
+        assert_eq!(end.new_items().len(), 2, "{:?}", end.new_items());
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_suspended_again_makes_items_void_at_its_end() {
+    let ran = Ran::default();
+    let twice = Scripted::function(|request, _| {
+        match request.history.iter().filter_map(Item::as_tool_result).count() {
+            n @ 0..=1 => Reply::new().call_raw(&format!("d{n}"), "delete", "{}"),
+            _ => Reply::text("both are gone"),
+        }
+    });
+    let child = Agent::new(twice).with_tools([ran.tool("delete").needs_approval()]);
+    let agent = Agent::new(calling(&[("sub_1", "clean")]))
+        .with_tools([sub("clean", &child)])
+        .with_recorder(replays::recorder());
+    let mut outcome = suspended(&agent).await;
+    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    resumed.tombstone([0]).unwrap();
+    outcome = resumed.outcome().await;
+    assert_eq!((outcome.reason, void(&outcome.history)), (Reason::Pending, vec![0]));
+    let nested = outcome.history.nested("sub_1").unwrap();
+    assert_eq!(kinds(nested), [ResultKind::Ok]);
+    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    outcome = resumed.outcome().await;
+    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(ran.keys(), ["h/sub_1/d0", "h/sub_1/d1"]);
+}
+
+#[tokio::test]
+async fn siblings_of_a_suspended_call_become_void_at_the_end_and_it_stays() {
+    let ran = Ran::default();
+    let agent = Agent::new(calling(&[("sub_1", "clean"), ("look_0", "look"), ("sub_2", "clean")]))
+        .with_tools([sub("clean", &cleaner(&ran)), ran.tool("look")])
+        .with_recorder(replays::recorder());
+    let mut run = agent.run_from(History::with_id("h"), "go");
+    let mut left = 2;
+    while left > 0 {
+        let event = run.next().await.unwrap().unwrap();
+        left -= u32::from(matches!(event, Event::Tool(ToolEvent::Suspended { .. })));
+    }
+    run.tombstone([2]).unwrap();
+    let handle = run.handle();
+    let events = rest(&mut run).await;
+    let outcome = ending(&events);
+    assert_eq!((outcome.reason, outcome.pending.len()), (Reason::Pending, 2), "{outcome:?}");
+    assert_eq!(handle.history(), outcome.history);
+    assert_eq!(void(&outcome.history), [2, 4], "{:?}", outcome.history);
+    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    let end = resumed.outcome().await;
+    assert_eq!(end.reason, Reason::Completed, "{end:?}");
+    let ids: Vec<String> = answers(&end.history).iter().map(|it| it.0.to_owned()).collect();
+    assert_eq!(ids, ["look_0", "sub_1", "sub_2"]);
+}
+
+#[tokio::test]
+async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_said_when_it_continues() {
+    let counter = crate::support::tools::Counter::default();
+    let alive = counter.clone();
+    let endless = hook::assistant_message(move |_, _| {
+        let alive = alive.count();
+        async move {
+            let _alive = alive;
+            std::future::pending::<()>().await;
+        }
+    });
+    let noting = hook::after_sampling(|_, _| async { vec![Item::user("note")] });
+    let ran = Ran::default();
+    let child = cleaner(&ran).with_hook(endless).with_hook(noting);
+    let agent = Agent::new(calling(&[("sub_1", "clean")]))
+        .with_tools([sub("clean", &child)])
+        .with_recorder(replays::recorder());
+    let outcome = suspended(&agent).await;
+    assert_eq!((counter.began(), counter.now()), (1, 0));
+    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    let end = resumed.outcome().await;
+    assert_eq!(end.reason, Reason::Completed, "{end:?}");
+    assert_eq!((counter.began(), counter.now()), (2, 0));
 }

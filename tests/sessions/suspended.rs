@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs};
 
+use turnstream::context::{Ageing, Shorten};
 use turnstream::event::Reason;
 use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
@@ -283,4 +284,62 @@ async fn a_checkpoint_keeps_the_call_of_a_suspended_sub_agent_as_it_keeps_any_pe
         told.push(of);
     }
     assert_eq!(told[0], told[1]);
+}
+
+/// While calls wait, earlier items become void, get shorter and are folded away.
+async fn rewritten_while_it_waits(store: impl Store + Clone + 'static, folder: &Path) {
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let long = Reply::new().think(&"hm ".repeat(300)).say("Hello!");
+    for (reply, prompt) in [(long, "Hi"), (Reply::text("Yes."), "Well?")] {
+        let agent = Agent::new(Scripted::new([reply]));
+        session.run(&agent, prompt).await.unwrap().outcome().await.unwrap();
+    }
+    suspend(store.clone(), folder).await;
+
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let waiting = session.state();
+    let items: Vec<Item> = session.history().iter().cloned().collect();
+    let place = |id: &str| {
+        let is_it = |item: &Item| item.as_tool_call().is_some_and(|call| call.call_id == id);
+        items.iter().position(is_it).unwrap()
+    };
+    // The calls that wait, one of its own and two of sub-agents, and one that has its result.
+    for id in ["a", "b", "c"] {
+        let error = session.tombstone([0, place(id)]).await.unwrap_err();
+        assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some(id)));
+    }
+    session.tombstone([0, place("d")]).await.unwrap();
+    let ageing = Ageing::after_turns(1).with_shorten(Shorten::new().max_reasoning_bytes(20));
+    assert!(session.compact(&ageing).await.unwrap().is_some());
+    session.checkpoint(0..1, [Item::user("Hey")]).await.unwrap();
+    for session in [&session, &Session::open(store.clone(), "s").await.unwrap()] {
+        assert_eq!(session.state(), waiting);
+        let history = session.history();
+        assert_eq!(history.nested("a").unwrap().id(), "s/a");
+        assert!(history.nested("c").unwrap().nested("sub_1").is_some());
+        let void: Vec<usize> = (history.iter().enumerate())
+            .filter_map(|(at, item)| item.tombstone.then_some(at))
+            .collect();
+        assert_eq!(void.len(), 2, "{history:?}");
+    }
+    resume(store.clone(), folder).await;
+    let session = Session::open(store, "s").await.unwrap();
+    assert_eq!(session.state(), SessionState::Idle);
+    assert!(session.history().is_lawful());
+    assert!(["a", "c"].iter().all(|id| session.history().nested(id).is_none()));
+}
+
+#[tokio::test]
+async fn what_is_rewritten_before_a_suspended_call_leaves_it_to_continue_in_every_store() {
+    let folder = Folder::new();
+    rewritten_while_it_waits(MemoryStore::new(), folder.path()).await;
+    let folder = Folder::new();
+    let store = JsonLinesStore::open(folder.path().join("sessions")).unwrap();
+    rewritten_while_it_waits(store, folder.path()).await;
+    #[cfg(feature = "sqlite")]
+    {
+        let folder = Folder::new();
+        let store = turnstream::session::SqliteStore::in_memory().unwrap();
+        rewritten_while_it_waits(store, folder.path()).await;
+    }
 }
