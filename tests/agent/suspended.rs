@@ -697,3 +697,34 @@ async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_said_when_it
     assert_eq!(end.reason, Reason::Completed, "{end:?}");
     assert_eq!((counter.began(), counter.now()), (2, 0));
 }
+
+#[tokio::test]
+async fn items_of_a_sub_agent_become_void_at_its_end_though_it_is_suspended() {
+    let ran = Ran::default();
+    let agent = boss(&ran).with_recorder(replays::recorder());
+    let journal = Journal::new(History::with_id("h"));
+    let mut run = agent.run_from(History::with_id("h"), "go");
+    let mut outcome = None;
+    while let Some(event) = run.next().await {
+        let event = event.unwrap();
+        journal.observe(&event);
+        assert_eq!(journal.history(), run.history());
+        if let Event::Nested { event, .. } = &event
+            && event.tool_output().is_some()
+        {
+            // The look that is done, and the words of the parent.
+            let child = run.handle().nested("sub_1").unwrap();
+            let call = child.history().iter().position(|item| item.as_tool_call().is_some());
+            child.tombstone([0, call.unwrap()]).unwrap();
+        }
+        outcome = event.finished().cloned().or(outcome);
+    }
+    let outcome = outcome.unwrap();
+    assert_eq!(outcome.reason, Reason::Pending);
+    let history = stored(&outcome.history);
+    assert_eq!(void(history.nested("sub_1").unwrap()), [0, 1, 3], "{history:?}");
+    let resumed = agent.resume(history, approved(&outcome.pending)).unwrap();
+    let end = resumed.outcome().await;
+    assert_eq!(end.reason, Reason::Completed, "{end:?}");
+    assert_eq!(ran.keys(), ["h/sub_1/look_1", "h/sub_1/delete_1"]);
+}

@@ -253,6 +253,33 @@ async fn a_call_that_waits_for_an_approval_cannot_become_void_and_the_rest_can()
 }
 
 #[tokio::test]
+async fn a_call_that_waits_between_items_that_became_void_still_runs_when_it_is_approved() {
+    let model = Scripted::new([
+        Reply::new().call_raw("a", "t", "{}").call_raw("w", "ask", "{}").call_raw("b", "t", "{}"),
+        "Done.".into(),
+    ]);
+    let ask = Tool::raw(spec("ask"), |_, _| async { "it ran" }).unwrap().needs_approval();
+    let agent = agent(model).with_tools([tool("t"), ask]);
+    let mut run = agent.run("go");
+    let mut results = 0;
+    while results < 2 {
+        let event = run.next().await.unwrap().unwrap();
+        results += usize::from(event.tool_output().is_some());
+    }
+    let call = at(&run, |item| item.as_tool_call().is_some());
+    run.tombstone([call, call + 2]).unwrap();
+    let outcome = run.outcome().await;
+    assert_eq!(void(&outcome.history), [1, 3, 4, 5]);
+    let json = serde_json::to_string(&outcome.history).unwrap();
+    let history: History = serde_json::from_str(&json).unwrap();
+    let verdicts =
+        outcome.pending.into_iter().map(|call| (call, turnstream::tool::Verdict::Approve));
+    let end = agent.resume(history, verdicts).unwrap().outcome().await;
+    let result = end.history.newest_first().find_map(Item::as_tool_result).unwrap();
+    assert_eq!(result.content.text(), "it ran");
+}
+
+#[tokio::test]
 async fn positions_follow_their_items_through_a_compaction() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     // Folds the first five items away and shortens the call behind them.
@@ -407,6 +434,59 @@ async fn a_request_that_waits_for_its_pool_is_made_anew_without_what_became_void
     drop(slot);
     events.extend(rest(&mut run).await);
     assert_eq!(void(&model.requests()[0].context), [0]);
+}
+
+/// Notes that come while a request waits for its pool, with what else is done to the run meanwhile.
+async fn notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
+    use turnstream::agent::{Budget, Pool};
+    use turnstream::item::Content;
+    let pool = Pool::tokens(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
+    let (give, note) = tokio::sync::oneshot::channel::<()>();
+    let note = std::sync::Mutex::new(Some(note));
+    let noting = hook::after_sampling(move |_, _| {
+        let note = note.lock().unwrap().take();
+        async move {
+            match note {
+                Some(note) => note.await.map(|()| vec![Item::user("note")]).unwrap_or_default(),
+                None => Vec::new(),
+            }
+        }
+    });
+    let prepares = hook::prepare(|_, mut request: turnstream::Request| {
+        request.system.volatile = format!("{} items", request.history.len());
+        async { request }
+    });
+    let full = call("c").usage(tokens(900, 10));
+    let model = Scripted::new([full, "Done.".into()]);
+    let agent = agent(model.clone())
+        .with_tools([tool("t")])
+        .with_hook(noting)
+        .with_hook(prepares)
+        .with_window(Window::new(1_000))
+        .with_compactor(compact_with(|_: &History| Err(Error::new(ErrorKind::Other, "no"))))
+        .with_budget(Budget::new().pool(&pool));
+    let mut run = agent.run("go");
+    until(&mut run, |event| event.tool_output().is_some()).await;
+    let slot = pool.slot().await;
+    pull(&mut run);
+    meanwhile(&run);
+    give.send(()).unwrap();
+    pull(&mut run);
+    drop(slot);
+    let told = told_from(Vec::new(), run).await;
+    told.check(Reason::Completed, 2);
+    let sent = &model.requests()[1];
+    let said = sent.context.iter().filter(|item| !item.tombstone).filter_map(Item::as_user);
+    assert_eq!(said.map(Content::text).collect::<Vec<_>>(), expected);
+    let items = format!("{} items", sent.context.len());
+    assert_eq!(sent.system.volatile, items);
+}
+
+#[tokio::test]
+async fn notes_that_come_while_a_request_waits_for_its_pool_are_said_if_it_is_made_anew() {
+    notes_while_waiting(|_| {}, &["go"]).await;
+    notes_while_waiting(|run| run.tombstone([0]).unwrap(), &["note"]).await;
+    notes_while_waiting(|run| drop(run.steer("left").unwrap()), &["go", "note", "left"]).await;
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ mod law;
 mod nested;
 mod stored;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -217,7 +217,7 @@ impl History {
         self.truncated(end - first)
     }
 
-    /// Replaces the entries of a range. Their call ids stay remembered.
+    /// Replaces the entries of a range. The ids of calls that do not come back stay remembered.
     ///
     /// A range that reaches beyond the end ends there.
     pub fn rewrite(&mut self, range: Range<usize>, items: impl IntoIterator<Item = Item>) {
@@ -231,7 +231,22 @@ impl History {
         }
         self.forget_open();
         let nested = self.ids.nested.clone();
-        *self = self.truncated(from);
+        let items: Vec<Item> = items.into_iter().collect();
+        let mut back: HashMap<&str, usize> = HashMap::new();
+        for call in items.iter().filter_map(Item::as_tool_call) {
+            *back.entry(&call.call_id).or_default() += 1;
+        }
+        while self.len() > from {
+            let Some(node) = self.tip.take() else { break };
+            self.tip.clone_from(&node.parent);
+            let Some(call) = node.item.as_tool_call() else { continue };
+            // A call that comes back is the same call: another one with its id never was there.
+            match back.get_mut(&*call.call_id).filter(|left| **left > 0) {
+                Some(left) => *left -= 1,
+                None => self.retire(call.call_id.clone()),
+            }
+        }
+        drop(back);
         self.extend(items);
         self.extend(behind);
         self.restore_nested(nested);

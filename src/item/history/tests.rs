@@ -48,6 +48,15 @@ fn a_rewritten_call_id_stays_remembered_also_through_a_store() {
 }
 
 #[test]
+fn only_ids_of_calls_that_do_not_come_back_are_remembered_as_those_of_other_calls() {
+    let call = |id: &str| Item::tool_call(id, "t", "{}");
+    let mut history = History::from_items("h", [call("a"), call("b"), call("a")]);
+    history.rewrite(0..3, [call("a"), call("b")]);
+    history.rewrite(0..2, [call("a"), call("b")]);
+    assert_eq!(history.call_ids().collect::<Vec<_>>(), ["b", "a", "a"], "one `a` is gone");
+}
+
+#[test]
 fn a_range_beyond_the_end_rewrites_up_to_the_end() {
     let mut history = history(&["1", "2", "3"]);
     history.rewrite(1..9, [Item::text("x")]);
