@@ -156,8 +156,8 @@ impl RunHandle {
     /// Each range is an event `rewritten` with the reason `tombstoned`. [`History::tombstones`] lists what
     /// becomes void together. Items that are void already, or asked for twice, change nothing.
     /// If the history is compacted first, the items are followed to their new positions; those that a
-    /// summary replaces are gone already, and the summary stays. If the run is dropped first, nothing is
-    /// done.
+    /// summary replaces are gone already, and the summary stays. Of equal items, the newest count as
+    /// those that were kept. If the run is dropped first, nothing is done.
     ///
     /// Positions can change only by a compaction: the owner of the run, between two pulls, always has
     /// the current ones.

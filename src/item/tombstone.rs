@@ -41,10 +41,11 @@ impl History {
     ///
     /// What the user and the system said becomes void alone. The note of a compaction can become void
     /// too, and is still [known](crate::context::was_compacted). An item that is void already changes
-    /// nothing. What is known of a turn stays with the last of its items that is not void.
+    /// nothing. The [info](Item::turn) of a turn, such as its usage, moves to the last of its items
+    /// that is not void.
     ///
-    /// The ranges do not overlap, and the history can be sent after each of them. No range says that
-    /// nothing changes.
+    /// The ranges do not overlap, and the history can be sent after each of them. The list is empty
+    /// if nothing changes.
     ///
     /// ```
     /// use turnstream::{History, Item};

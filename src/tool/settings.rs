@@ -144,11 +144,11 @@ impl Tool {
         self
     }
 
-    /// Says that calling it again and again is how it is meant to be used, although it answers the same
-    /// for a long time: it asks after a job that takes a while.
+    /// Says that the model is meant to call it again and again, and that its result may stay the same
+    /// for a long time: it asks how far a job is.
     ///
     /// An agent leaves such calls out when it counts turns that [repeat](crate::agent::Repeats), whatever
-    /// they are answered with: the model is not told to try something else, and the run does not end as
+    /// their results are: the model is not told to try something else, and the run does not end as
     /// [`Repeating`](crate::event::Reason::Repeating). A turn without other calls is not counted at all, and
     /// resets nothing: A, a poll, A is counted as A A. Polling is bounded by the cap on requests and by
     /// [budgets](crate::Agent::with_budget) alone; a poll that waits for a while inside the tool saves both.

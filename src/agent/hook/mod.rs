@@ -46,11 +46,11 @@ use crate::turn::Turn;
 ///
 /// Five methods observe, and hold up nothing: [`turn_started`](Self::turn_started),
 /// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),
-/// [`failure`](Self::failure) and [`finished`](Self::finished). The first three give a future that owns
-/// what it needs. It is polled once where it begins, hook by hook in their order, and then at the
-/// beginning of each poll of the run, which does not wait for it. It has the same time as an answer,
-/// and is dropped, without one more poll, when the loop of the run ends, before `finished`, and when
-/// the run is dropped. No task is spawned: work that has to outlive the run belongs in a task of your
+/// [`failure`](Self::failure) and [`finished`](Self::finished). The first three return a future that
+/// owns what it needs. It is polled once when it begins, hook by hook in their order, and then at the
+/// beginning of each poll of the run, which does not wait for it. It has the same time limit as an
+/// answer. It is dropped without one more poll when the loop of the run ends, before `finished` is
+/// called, and when the run is dropped. No task is spawned: work that has to outlive the run belongs in a task of your
 /// own. If it fails, panics or takes too long, `failure` is told, and the run goes on.
 ///
 /// In both cases the error is of kind [`Hook`](crate::ErrorKind::Hook), names the hook and the method,
@@ -138,11 +138,11 @@ pub trait Hook: Send + Sync {
     /// Observes a complete turn before its calls run, and may add items for a later request. It
     /// cannot change this turn: to hold a call back, there is [`before_tool`](Self::before_tool).
     ///
-    /// Items that are there when the next request is built are said in it, as one `appended` of the
-    /// reason `hook`; those that come later are said in the request after it, also in a last turn
-    /// that wraps up. They stand in the order in which the hooks gave them; those of one poll in the
-    /// order of the hooks. Items that no request follows are not said. They are words of the user or
-    /// instructions; any other item is an error, and none of that answer is said.
+    /// Items that are there when the next request is built are sent with it, as one `appended` event
+    /// with the reason `hook`; those that come later are sent with the request after it, also with the
+    /// last one of a run that wraps up. They stand in the order in which the hooks gave them; those of one poll in the
+    /// order of the hooks. Items that no request follows are not sent, and are not in the history. They
+    /// must be user or system items; any other item is an error, and nothing of that answer is sent.
     fn after_sampling(&self, state: &State, turn: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
         let _ = (state, turn);
         Box::pin(ready(Ok(Vec::new())))
