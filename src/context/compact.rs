@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use crate::context::{Or, was_compacted};
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, Item};
+use crate::turn::Turn;
 use crate::usage::Usage;
 
 /// Says what to replace so that a history gets shorter.
@@ -137,6 +138,8 @@ impl Compaction {
     /// - the range is not one of the history's,
     /// - a lawful history would not be [lawful](History::is_lawful) any more, for example because
     ///   a call goes and its result stays,
+    /// - calls wait for their results and could not be [resumed](crate::Agent::resume) any more, for
+    ///   example because the end of their turn goes,
     /// - a call comes in under an id that the history knows from elsewhere,
     /// - the note that a [reactive](crate::context::reactive) compaction left would go: without it the history
     ///   would be compacted again and again.
@@ -160,6 +163,11 @@ impl Compaction {
         self.apply(&mut rewritten);
         if history.is_lawful() && !rewritten.is_lawful() {
             return Err(refused("a call and its result would be parted"));
+        }
+        let can_resume = |history: &History| Turn::resumed(history).is_ok();
+        let waits = !history.is_lawful() && !history.unanswered_calls().is_empty();
+        if waits && can_resume(history) && !can_resume(&rewritten) {
+            return Err(refused("the calls that wait could not be resumed"));
         }
         if was_compacted(history) && !was_compacted(&rewritten) {
             return Err(refused("the note of an earlier compaction would be lost"));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, Item};
+use crate::item::History;
 use crate::request::check_names;
 use crate::tool::{ToolRun, Toolkit};
 use crate::turn::Turn;
@@ -29,9 +29,7 @@ impl Toolkit {
         if open.is_empty() {
             return Err(refuse("no call is open"));
         }
-        let mut items: Vec<&Item> = history.iter().filter(|item| !item.tombstone).collect();
-        while items.pop_if(|item| item.as_tool_result().is_some()).is_some() {}
-        let turn = Turn::resumed(&items).map_err(refuse)?;
+        let turn = Turn::resumed(history).map_err(refuse)?;
         if turn.calls().veto().is_some() {
             let why = format!(
                 "the turn of the open calls does not allow them to run: it stopped as `{}`",

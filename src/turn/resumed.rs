@@ -1,15 +1,17 @@
 //! A turn read back from the history it was written into.
 
-use crate::item::{Item, ItemKind};
+use crate::item::{History, Item, ItemKind};
 use crate::turn::Turn;
 
 impl Turn {
-    /// The completed turn that `items` end with, or why they do not end with one as the model wrote
-    /// it. `items` are those of a history, tombstones left out.
+    /// The completed turn that a history ends with, apart from results of its calls, or why it does not
+    /// end with one as the model wrote it. Tombstones are left out.
     ///
     /// Its calls may run if its stop reason allows it: only a completed turn leaves the mark of its
     /// end in a history. The wire's own word for the stop reason is not kept there.
-    pub(crate) fn resumed(items: &[&Item]) -> Result<Self, &'static str> {
+    pub(crate) fn resumed(history: &History) -> Result<Self, &'static str> {
+        let mut items: Vec<&Item> = history.iter().filter(|item| !item.tombstone).collect();
+        while items.pop_if(|item| item.as_tool_result().is_some()).is_some() {}
         let (last, before) = items.split_last().ok_or("the history is empty")?;
         if last.interrupted {
             return Err("the open calls are not at the end of the history: a turn that broke off \

@@ -343,3 +343,22 @@ async fn what_is_rewritten_before_a_suspended_call_leaves_it_to_continue_in_ever
         rewritten_while_it_waits(store, folder.path()).await;
     }
 }
+
+#[tokio::test]
+async fn no_checkpoint_takes_the_end_of_the_turn_whose_calls_wait() {
+    let (store, folder) = (MemoryStore::new(), Folder::new());
+    let tools = vec![tool(folder.path(), "look"), tool(folder.path(), "delete").needs_approval()];
+    let agent = calling(&[("a", "delete"), ("b", "look")], tools);
+    let session = Session::open(store, "s").await.unwrap();
+    session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
+    let SessionState::Pending { calls } = session.state() else { panic!("{:?}", session.state()) };
+    // The call that is answered is the last of its turn, and the mark of the turn's end is on it.
+    for range in [2..4, 1..4, 2..3] {
+        let error = session.checkpoint(range.clone(), []).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{range:?}");
+    }
+    session.checkpoint(0..1, [Item::user("in short")]).await.unwrap();
+    let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
+    let outcome = session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    assert_eq!((outcome.reason, ran(folder.path()).len()), (Reason::Completed, 2));
+}
