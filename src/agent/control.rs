@@ -74,7 +74,7 @@ struct Void {
 /// A call that waits for a verdict.
 struct Asked {
     call: ToolCall,
-    /// Somebody outside runs it: to approve it says nothing.
+    /// Its tool runs elsewhere: an approval does not answer it.
     external: bool,
     verdict: Option<Verdict>,
 }
@@ -341,7 +341,7 @@ impl Control {
         &self.admission
     }
 
-    /// Takes a run as that of a sub-agent. Whoever can answer this one can answer it, too.
+    /// Takes a run as that of a sub-agent. It can be answered wherever this one can.
     pub(super) fn adopt(self: &Arc<Self>, call_id: &str, child: Arc<RunHandle>) {
         child.set_unattended();
         let _ = child.control.parent.set(Arc::downgrade(self));
@@ -378,8 +378,8 @@ impl Control {
         self.unattended.store(true, Ordering::Release);
     }
 
-    /// Whether a verdict can come: from whoever polls the run, from a handle, or from where the run of
-    /// the parent can be answered.
+    /// Whether a verdict can come: from the owner of the stream that is polled, from a handle, or from
+    /// where the run of the parent can be answered.
     pub(super) fn can_be_answered(&self) -> bool {
         !self.unattended.load(Ordering::Acquire)
             || self.handles.load(Ordering::Acquire) > 0

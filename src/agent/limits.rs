@@ -33,14 +33,14 @@ pub struct Limits {
     /// asks that instead, and one above a [`Retry`](crate::provider::Retry) that has tried again such
     /// turns itself does not ask again.
     pub retries: u32,
-    /// After each so many iterations in a row that [repeat](crate::agent::Repeats) the model is told
-    /// so; 4 by default, 0 for never.
+    /// The number of iterations in a row that [repeat](crate::agent::Repeats) after which the model is told
+    /// so, and told again after each further such number; 4 by default, 0 for never.
     ///
     /// All iterations of the row count, those of the first cycle included. A longer cycle than one counts
     /// from when it was completed a second time: with 4, the model is told after A A A A and after
     /// A B A B, but in A B C A B C A B only after the eighth.
     pub repeats_nudge: u32,
-    /// After so many of them, counted in the same way, the run ends as
+    /// The number of them, counted in the same way, after which the run ends as
     /// [`Repeating`](crate::event::Reason::Repeating); 24 by default, so that the default cap on turns
     /// comes first, and 0 for never.
     pub repeats_end: u32,

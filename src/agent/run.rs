@@ -350,7 +350,7 @@ impl Run {
         let counts = |it: &Exceeded| *reason == Reason::Budget || it.kind == BudgetKind::Target;
         let budget = time_up.or_else(|| self.state.get().exceeded.filter(counts));
         let handle = self.parts.handle();
-        // A call that waits for somebody outside has no result here.
+        // A call that waits for a verdict has no result here.
         let is_answered = *reason == Reason::Pending || handle.journal.is_answered();
         if is_answered && let Some(event) = self.parts.void_at_end() {
             return Some(event);

@@ -286,7 +286,7 @@ impl Agent {
     /// [`deny`](crate::Run::deny) is called, between two pulls or from a handle. Calls of external
     /// tools are not waited for.
     ///
-    /// It waits only while something can answer: whoever polls the run as a stream, or a
+    /// It waits only while something can answer: the owner of the run, if it is polled as a stream, or a
     /// [handle](crate::Run::handle) if its [`outcome`](crate::Run::outcome) is awaited. The same holds for
     /// a sub-agent: it can be answered wherever its parent can. Else the run ends as `pending`.
     ///

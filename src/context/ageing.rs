@@ -13,7 +13,7 @@ use crate::item::History;
 /// what [`Shorten`] does: the words of the user and of the assistant stay, and so do results.
 ///
 /// Each change invalidates what a provider has cached of a request from there on. So turns are not
-/// shortened one by one, but several at once: a run announces one `rewritten` event every so many turns,
+/// shortened one by one, but several at once: a run announces one `rewritten` event every few turns,
 /// and in between each request begins as the one before.
 ///
 /// It depends on the history alone. As a [`Compactor`] it does the same for a session at rest, with
@@ -51,15 +51,15 @@ pub struct Ageing {
 }
 
 impl Ageing {
-    /// Shortens a turn when at least so many completed turns have come after it, and at the latest
-    /// after twice as many; at least 1.
+    /// Shortens a turn when at least this number of completed turns have come after it, and at the
+    /// latest after twice the number; at least 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
         Self { turns, every: turns, shorten: Shorten::new() }
     }
 
     /// Sets how many turns are shortened at once, at least 1: the cached beginning of the requests
-    /// changes once in so many turns. As many as [`after_turns`](Self::after_turns) has unless set.
+    /// changes once in this number of turns. The number of [`after_turns`](Self::after_turns) unless set.
     pub fn every(mut self, turns: usize) -> Self {
         self.every = turns.max(1);
         self

@@ -28,7 +28,7 @@ const MIN_PREFIX: usize = 16;
 /// - long arguments of calls keep their fields, with a prefix of each long text.
 ///
 /// Results stay whole. With [`max_result_bytes`](Self::max_result_bytes) they are clipped as well, to
-/// their head and tail, and what is no text in them goes; then also in the newest turns, to eight times
+/// their head and tail, and pictures and files in them go; then also in the newest turns, to eight times
 /// the length. What the provider itself ran in a turn is kept, and then the reasoning and the arguments
 /// of that turn too, since the one may be refused without the other.
 ///
@@ -99,8 +99,8 @@ impl Shorten {
         self
     }
 
-    /// Clips results: one of an old turn has at most so many bytes, and one of the newest turns at most
-    /// eight times as many. Results stay whole unless this is set.
+    /// Clips results: one of an old turn has at most this number of bytes, and one of the newest turns at
+    /// most eight times the number. Results stay whole unless this is set.
     ///
     /// One huge result is what most often fills a context window, and the newest one is what the model
     /// has asked for last: see [`Toolkit::clip_results`](crate::Toolkit::clip_results) for a limit

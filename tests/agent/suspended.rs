@@ -58,6 +58,17 @@ fn cleaner(ran: &Ran) -> Agent {
     Agent::new(calling(&[("look_1", "look"), ("delete_1", "delete")])).with_tools(tools)
 }
 
+/// An agent that deletes two things, one after the other, each with an approval.
+fn deleting_twice(ran: &Ran) -> Agent {
+    let twice = Scripted::function(|request, _| {
+        match request.history.iter().filter_map(Item::as_tool_result).count() {
+            n @ 0..=1 => Reply::new().call_raw(&format!("d{n}"), "delete", "{}"),
+            _ => Reply::text("both are gone"),
+        }
+    });
+    Agent::new(twice).with_tools([ran.tool("delete").needs_approval()])
+}
+
 fn sub(name: &str, agent: &Agent) -> Tool {
     agent.as_tool(name, "").unwrap()
 }
@@ -204,13 +215,7 @@ async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue() {
 #[tokio::test]
 async fn a_sub_agent_may_be_suspended_again() {
     let ran = Ran::default();
-    let twice = Scripted::function(|request, _| {
-        match request.history.iter().filter_map(Item::as_tool_result).count() {
-            n @ 0..=1 => Reply::new().call_raw(&format!("d{n}"), "delete", "{}"),
-            _ => Reply::text("both are gone"),
-        }
-    });
-    let child = Agent::new(twice).with_tools([ran.tool("delete").needs_approval()]);
+    let child = deleting_twice(&ran);
     let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
     let mut outcome = suspended(&agent).await;
     for (at, expected) in ["d0", "d1"].into_iter().enumerate() {
@@ -624,13 +629,7 @@ async fn items_before_a_suspended_call_become_void_and_its_sub_agent_continues()
 #[tokio::test]
 async fn a_run_that_is_suspended_again_makes_items_void_at_its_end() {
     let ran = Ran::default();
-    let twice = Scripted::function(|request, _| {
-        match request.history.iter().filter_map(Item::as_tool_result).count() {
-            n @ 0..=1 => Reply::new().call_raw(&format!("d{n}"), "delete", "{}"),
-            _ => Reply::text("both are gone"),
-        }
-    });
-    let child = Agent::new(twice).with_tools([ran.tool("delete").needs_approval()]);
+    let child = deleting_twice(&ran);
     let agent = Agent::new(calling(&[("sub_1", "clean")]))
         .with_tools([sub("clean", &child)])
         .with_recorder(replays::recorder());

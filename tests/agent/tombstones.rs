@@ -282,7 +282,7 @@ async fn a_call_that_waits_between_items_that_became_void_still_runs_when_it_is_
 #[tokio::test]
 async fn positions_follow_their_items_through_a_compaction() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
-    // Folds the first five items away and shortens the call behind them.
+    // Folds the first five items away and shortens the call after them.
     let compactor = compact_with(|history: &History| {
         let mut items = vec![Item::user("in short").marked(Mark::Compacted)];
         items.extend(history.iter().take(8).skip(5).cloned());
@@ -294,7 +294,7 @@ async fn positions_follow_their_items_through_a_compaction() {
     let agent = agent(model.clone()).with_compactor(compactor);
     let mut run = agent.run_from(history(session(3)), "go");
     let mut events = events_until(&mut run, started(1)).await;
-    // One that goes, the call that is shortened, and what the user says behind all.
+    // One that goes, the call that is shortened, and what the user says last.
     run.tombstone([2, 7, 13]).unwrap();
     events.extend(events_until(&mut run, started(2)).await);
     let told = told_from(events, run).await;

@@ -378,7 +378,7 @@ fn h62_open_calls_of_several_turns_are_answered_each_behind_its_own() {
 
 #[test]
 fn h62_a_result_between_the_calls_of_a_turn_comes_behind_its_call_and_ends_no_call() {
-    // A turn as its one writer had it: the second call stands behind the first one's result.
+    // A turn as its one writer had it: the second call comes after the first one's result.
     check(
         &[user(), calls("a"), result("a"), ends(calls("b")), result("b"), user()],
         &["user: u", "call a", "result a", "call b", "result b", "user: u"],
@@ -564,7 +564,7 @@ async fn h62_a_repaired_history_begins_the_same_in_every_run_that_goes_on_from_i
         let agent = agent(model.clone()).with_tools([tool("t")]);
         let first = told(agent.run_from(all_of_it(), "go on")).await;
         first.check(Reason::Completed, 1);
-        // What the run leaves behind is repaired, and is not repaired again.
+        // The history of the run is repaired, and is not repaired again.
         let kept = first.handle.history();
         assert!(kept.is_lawful(), "{wire}");
         told(agent.run_from(kept, "and on")).await.check(Reason::Completed, 1);
@@ -619,7 +619,7 @@ async fn h62_a_pending_history_that_another_run_went_on_from_can_still_be_resume
     let pending = told(agent.run("go")).await.handle.history();
     let other = told(agent.run_from(pending.clone(), "something else")).await;
     assert_eq!(other.kinds(), [ResultKind::Interrupted]);
-    // What was handed in is not repaired behind its owner's back.
+    // The history that was passed in is not changed.
     let open = pending.unanswered_calls();
     assert_eq!((open.len(), ran.began()), (1, 0));
     let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));

@@ -281,7 +281,7 @@ fn h35_a_server_without_finish_reasons_is_a_choice_of_the_dialect_and_never_lets
 
 // H41: a content filter.
 
-/// A turn that a filter cut off behind these words, or before any.
+/// A turn that a filter cut off after these words, or before any.
 fn filtered(wire: Wire, words: Option<&str>) -> Vec<String> {
     let frames = match wire {
         Wire::Anthropic => {

@@ -311,7 +311,7 @@ proptest! {
                 prop_assert!(!body.contains(&word), "{:?} sends {}: {}", wire, word, body);
             }
         }
-        // Of a turn stays all that nobody asked for and that nothing binds.
+        // The items of a turn stay that were not chosen and that are bound to none that was.
         let mut at = 0;
         for part in &parts {
             let mut one = Written { items: written.items[..at].to_vec(), calls: 0 };

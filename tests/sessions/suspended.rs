@@ -104,7 +104,7 @@ async fn resume(store: impl Store + 'static, folder: &Path) {
     assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "all done"), "{outcome:?}");
 }
 
-/// What is left when all is done, whoever looks.
+/// What is left when all is done.
 async fn look(store: impl Store + 'static, folder: &Path) {
     let mut keys: Vec<&str> = FREE.to_vec();
     keys.extend(["s/b", "s/c/sub_1/delete_1"]);

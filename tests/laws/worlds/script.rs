@@ -233,8 +233,8 @@ pub(crate) fn that_ask() -> Vec<Script> {
 }
 
 /// The scripts that go round in a cycle of one to four turns, to their ends, and with one turn less:
-/// as they are, behind another turn, with another turn instead of the third or the last, with polls in
-/// turns of their own and beside the other calls. So many turns that poll and do nothing else, too.
+/// as they are, after another turn, with another turn instead of the third or the last, with polls in
+/// turns of their own and beside the other calls. The same number of turns that only poll, too.
 pub(crate) fn that_repeat(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
     const TURNS: usize = 11;
     let run = |calls: &[Fate]| turn(Ending::ToolCalls, false, calls);
