@@ -94,7 +94,7 @@ impl Parts {
         let spent = self.spent(state);
         let exceeded = state.wrapping_up.is_none() && self.exceeded(state, &spent).is_some();
         control.is_waiting(When::NextRequest)
-            || control.is_voiding()
+            || !control.tombstones().is_empty()
             || control.is_stopping()
             || exceeded
             || budget.has_nothing_left(&spent)

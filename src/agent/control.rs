@@ -1,6 +1,6 @@
 //! The cell that a run and its handles share.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use crate::agent::admission::Admission;
 use crate::agent::budget::Spent;
 use crate::agent::observers::Observers;
+use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::agent::{RunHandle, Verdicts};
-use crate::error::{Error, ErrorKind};
-use crate::event::{Event, RewrittenWhy, Undelivered};
-use crate::item::{History, Item, ItemKind, Tombstones, ToolCall, no_item};
-use crate::story::Journal;
+use crate::error::Error;
+use crate::event::Undelivered;
+use crate::item::ToolCall;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
@@ -29,7 +29,7 @@ pub(super) struct Control {
     /// When the run was first polled, where somebody counts the time.
     started: OnceLock<Instant>,
     said: Mutex<Said>,
-    void: Mutex<Void>,
+    tombstones: TombstoneQueue,
     asked: Mutex<HashMap<String, Asked>>,
     /// The contexts of the calls of this turn that have started, in that order.
     started_calls: Mutex<Vec<ToolContext>>,
@@ -60,14 +60,6 @@ struct Said {
     steered: VecDeque<Undelivered>,
     follow_ups: VecDeque<Undelivered>,
     delivered: HashMap<String, u32>,
-    over: bool,
-}
-
-/// Items that are to become void at the next boundary of turns.
-#[derive(Default)]
-struct Void {
-    /// Where they are in the history of the journal.
-    positions: BTreeSet<usize>,
     over: bool,
 }
 
@@ -151,52 +143,6 @@ impl Control {
         lock(&self.said).delivered.get(id).copied()
     }
 
-    /// Takes positions in the history of the journal, whose items are to become void.
-    pub(super) fn void(&self, journal: &Journal, positions: &[usize]) -> Result<(), Error> {
-        let mut void = lock(&self.void);
-        if void.over {
-            return Err(Error::new(ErrorKind::InvalidRequest, "the run is over"));
-        }
-        let (history, complete) = journal.complete();
-        if let Some(at) = positions.iter().find(|at| **at >= complete) {
-            return Err(no_item(*at, complete));
-        }
-        history.tombstones(positions.iter().copied())?;
-        void.positions.extend(positions);
-        Ok(())
-    }
-
-    pub(super) fn is_voiding(&self) -> bool {
-        !lock(&self.void).positions.is_empty()
-    }
-
-    /// The next range of this history with items that are to become void.
-    pub(super) fn take_void(&self, history: &History) -> Option<Tombstones> {
-        lock(&self.void).take(history)
-    }
-
-    /// The same at the end of the run: without any, no position is taken any more.
-    pub(super) fn take_void_or_close(&self, history: &History) -> Option<Tombstones> {
-        let mut void = lock(&self.void);
-        let taken = void.take(history);
-        void.over |= taken.is_none();
-        taken
-    }
-
-    /// Lets the journal observe an event; the positions that wait follow their items.
-    #[inline]
-    pub(super) fn observed(&self, journal: &Journal, event: &Event) {
-        let Event::Rewritten { why, from, to, items, .. } = event else {
-            return journal.observe(event);
-        };
-        let mut void = lock(&self.void);
-        // A tombstone moves nothing.
-        if *why != RewrittenWhy::Tombstoned && !void.positions.is_empty() {
-            void.follow(&journal.history(), *from, *to, items);
-        }
-        journal.observe(event);
-    }
-
     pub(super) fn ask(&self, call: &ToolCall, external: bool) {
         let asked = Asked { call: call.clone(), external, verdict: None };
         lock(&self.asked).insert(call.call_id.clone(), asked);
@@ -274,6 +220,11 @@ impl Control {
         let more = charged.price.map_or(0, |price| price.cost(&usage.since(charged.usage)));
         let (cost, elapsed) = (charged.cost.saturating_add(more), self.started().elapsed());
         Spent { usage, cost, elapsed, tool_calls }
+    }
+
+    /// The items that are to become void.
+    pub(super) fn tombstones(&self) -> &TombstoneQueue {
+        &self.tombstones
     }
 
     /// The hooks that observe the run.
@@ -401,7 +352,7 @@ impl Control {
         self.close_verdicts();
         drop(self.take_started());
         self.change_data(|_| RunData::new());
-        lock(&self.void).over = true;
+        self.tombstones.close();
         let mut said = lock(&self.said);
         said.over = true;
         let steered = std::mem::take(&mut said.steered);
@@ -415,62 +366,6 @@ impl Said {
             When::NextRequest => &mut self.steered,
             When::ModelStops => &mut self.follow_ups,
         }
-    }
-}
-
-impl Void {
-    fn take(&mut self, history: &History) -> Option<Tombstones> {
-        // Most often nothing waits, and the history is not looked at.
-        if self.positions.is_empty() {
-            return None;
-        }
-        let positions = std::mem::take(&mut self.positions);
-        // Invariant: they were checked, and every call that had its result then has it now.
-        let mut made = history.tombstones(positions.iter().copied()).ok()?.into_iter();
-        let first = made.next()?;
-        if made.next().is_some() {
-            let is_left = |at: &usize| !(first.from..first.to).contains(at);
-            self.positions = positions.into_iter().filter(is_left).collect();
-        }
-        Some(first)
-    }
-
-    /// Follows the items when `from..to` of a history is replaced. Items that do not come back are
-    /// left out.
-    fn follow(&mut self, before: &History, from: usize, to: usize, items: &[Item]) {
-        let replaced: Vec<&Item> = before.iter().take(to).skip(from).collect();
-        let positions = std::mem::take(&mut self.positions);
-        let follow = |at: usize| match at {
-            at if at < from => Some(at),
-            at if at < to => place(&replaced, at - from, items).map(|place| from + place),
-            at => Some(from + items.len() + (at - to)),
-        };
-        self.positions = positions.into_iter().filter_map(follow).collect();
-    }
-}
-
-/// Where a replaced item has come back. Of equal items some of which are gone, the newest have.
-fn place(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
-    let item = replaced.get(at)?;
-    let came_back = items.iter().enumerate().filter(|(_, other)| is_same(item, other));
-    let came_back: Vec<(usize, &Item)> = came_back.collect();
-    let is_equal = |newer: &&&Item| came_back.iter().any(|(_, other)| is_same(newer, other));
-    let newer = replaced[at + 1..].iter().filter(is_equal).count();
-    came_back.iter().rev().nth(newer).map(|(place, _)| *place)
-}
-
-/// Whether an item is the other, or what a compaction has made of it.
-fn is_same(item: &Item, other: &Item) -> bool {
-    use ItemKind::{Reasoning, ToolCall, ToolResult};
-    match (&item.kind, &other.kind) {
-        (ToolCall(call), ToolCall(other)) => call.call_id == other.call_id,
-        (ToolResult(result), ToolResult(other)) => result.call_id == other.call_id,
-        (Reasoning { text }, Reasoning { text: shorter }) if other.compacted => {
-            // Without any words nothing is left of it.
-            let words = shorter.strip_suffix('…').unwrap_or(shorter);
-            !words.is_empty() && text.starts_with(words)
-        }
-        (kind, other) => kind == other,
     }
 }
 

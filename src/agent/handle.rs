@@ -189,7 +189,7 @@ impl RunHandle {
     /// streams are not, or a call that would become void and has no result yet. Nothing is done then.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
-        self.control.void(&self.journal, &positions)
+        self.control.tombstones().add(&self.journal, &positions)
     }
 
     /// Lets a call run that waits for a verdict.

@@ -29,6 +29,7 @@ mod run;
 mod settings;
 mod state;
 mod subagent;
+mod tombstone_queue;
 mod validate;
 mod verdicts;
 mod within;

@@ -9,11 +9,12 @@ use crate::agent::control::{Charged, Control, When};
 use crate::agent::decide::{answers_tools, broke_off};
 use crate::agent::gate::RunGate;
 use crate::agent::replay::{Outside, Tape};
+use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
 use crate::context;
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendedWhy, Event, Exceeded, Reason, RewrittenWhy};
-use crate::item::{History, ResultKind, Tombstones};
+use crate::item::{ResultKind, Tombstones};
 use crate::provider::{Provider, another_could};
 use crate::request::{Output, Request, ToolChoice};
 use crate::stream::{TurnStream, seal};
@@ -159,7 +160,7 @@ impl Parts {
     pub fn deliver(&self, state: &mut State) -> Option<Event> {
         let notes = self.tape.notes(self.control().observers().take_notes());
         if notes.is_empty()
-            && let Some(tombstones) = self.void(&state.history, Control::take_void)
+            && let Some(tombstones) = self.next_tombstones(|queue| queue.next(&state.history))
         {
             tombstones.apply(&mut state.history);
             state.room.is_void(&state.history);
@@ -194,20 +195,20 @@ impl Parts {
     /// What becomes void when the run is over, already observed.
     pub(super) fn void_at_end(&self) -> Option<Event> {
         let journal = &self.handle.journal;
-        let event = voided(self.void(&journal.history(), Control::take_void_or_close)?);
+        let next = self.next_tombstones(|queue| queue.next_or_close(&journal.history()));
+        let event = voided(next?);
         journal.observe(&event);
         Some(event)
     }
 
     /// The next range that becomes void, as it did in the run that is played.
-    fn void(
+    fn next_tombstones(
         &self,
-        history: &History,
-        take: impl FnOnce(&Control, &History) -> Option<Tombstones>,
+        next: impl FnOnce(&TombstoneQueue) -> Option<Tombstones>,
     ) -> Option<Tombstones> {
         match self.tape.is_playing() {
             true => self.tape.tombstones(),
-            false => take(self.control(), history),
+            false => next(self.control().tombstones()),
         }
     }
 

@@ -558,7 +558,7 @@ impl Stream for Run {
                 this.begin_last_turn(exceeded);
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
-                this.parts.control().observed(this.journal(), &event);
+                this.parts.control().tombstones().observed(this.journal(), &event);
                 this.parts.tape().event(&event);
                 if let Some(turn) = event.turn_complete() {
                     this.parts.turn_is_complete(turn);

@@ -1,0 +1,136 @@
+//! The items of a run's history that are to become void.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, ErrorKind};
+use crate::event::{Event, RewrittenWhy};
+use crate::item::{History, Item, ItemKind, Tombstones, no_item};
+use crate::story::Journal;
+
+/// The items that are to become void at the next boundary of turns. Its lock is taken before the
+/// journal's and never the other way.
+#[derive(Default)]
+pub(super) struct TombstoneQueue(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    /// Where they are in the history of the journal.
+    positions: BTreeSet<usize>,
+    /// The run is over, and no position is taken any more.
+    over: bool,
+}
+
+impl TombstoneQueue {
+    /// Takes positions in the history of the journal.
+    pub(super) fn add(&self, journal: &Journal, positions: &[usize]) -> Result<(), Error> {
+        let mut waiting = self.lock();
+        if waiting.over {
+            return Err(Error::new(ErrorKind::InvalidRequest, "the run is over"));
+        }
+        let (history, complete) = journal.complete();
+        if let Some(at) = positions.iter().find(|at| **at >= complete) {
+            return Err(no_item(*at, complete));
+        }
+        history.tombstones(positions.iter().copied())?;
+        waiting.positions.extend(positions);
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().positions.is_empty()
+    }
+
+    /// The next range of this history with items that are to become void.
+    pub(super) fn next(&self, history: &History) -> Option<Tombstones> {
+        self.lock().next(history)
+    }
+
+    /// The same at the end of the run: if nothing waits, no position is taken any more.
+    pub(super) fn next_or_close(&self, history: &History) -> Option<Tombstones> {
+        let mut waiting = self.lock();
+        let next = waiting.next(history);
+        waiting.over |= next.is_none();
+        next
+    }
+
+    /// Takes no position any more.
+    pub(super) fn close(&self) {
+        self.lock().over = true;
+    }
+
+    /// Lets the journal observe an event; the positions that wait follow their items.
+    #[inline]
+    pub(super) fn observed(&self, journal: &Journal, event: &Event) {
+        let Event::Rewritten { why, from, to, items, .. } = event else {
+            return journal.observe(event);
+        };
+        let mut waiting = self.lock();
+        // A tombstone moves nothing.
+        if *why != RewrittenWhy::Tombstoned && !waiting.positions.is_empty() {
+            waiting.follow(&journal.history(), *from, *to, items);
+        }
+        journal.observe(event);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing of a user runs while the lock is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn next(&mut self, history: &History) -> Option<Tombstones> {
+        // Most often nothing waits, and the history is not looked at.
+        if self.positions.is_empty() {
+            return None;
+        }
+        let positions = std::mem::take(&mut self.positions);
+        // Invariant: they were checked, and every call that had its result then has it now.
+        let mut made = history.tombstones(positions.iter().copied()).ok()?.into_iter();
+        let first = made.next()?;
+        if made.next().is_some() {
+            let is_left = |at: &usize| !(first.from..first.to).contains(at);
+            self.positions = positions.into_iter().filter(is_left).collect();
+        }
+        Some(first)
+    }
+
+    /// Follows the items when `from..to` of a history is replaced. Items that do not come back are
+    /// left out.
+    fn follow(&mut self, before: &History, from: usize, to: usize, items: &[Item]) {
+        let replaced: Vec<&Item> = before.iter().take(to).skip(from).collect();
+        let positions = std::mem::take(&mut self.positions);
+        let follow = |at: usize| match at {
+            at if at < from => Some(at),
+            at if at < to => place(&replaced, at - from, items).map(|place| from + place),
+            at => Some(from + items.len() + (at - to)),
+        };
+        self.positions = positions.into_iter().filter_map(follow).collect();
+    }
+}
+
+/// Where a replaced item has come back. Of equal items some of which are gone, the newest have.
+fn place(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
+    let item = replaced.get(at)?;
+    let came_back = items.iter().enumerate().filter(|(_, other)| is_same(item, other));
+    let came_back: Vec<(usize, &Item)> = came_back.collect();
+    let is_equal = |newer: &&&Item| came_back.iter().any(|(_, other)| is_same(newer, other));
+    let newer = replaced[at + 1..].iter().filter(is_equal).count();
+    came_back.iter().rev().nth(newer).map(|(place, _)| *place)
+}
+
+/// Whether an item is the other, or what a compaction has made of it.
+fn is_same(item: &Item, other: &Item) -> bool {
+    use ItemKind::{Reasoning, ToolCall, ToolResult};
+    match (&item.kind, &other.kind) {
+        (ToolCall(call), ToolCall(other)) => call.call_id == other.call_id,
+        (ToolResult(result), ToolResult(other)) => result.call_id == other.call_id,
+        (Reasoning { text }, Reasoning { text: shorter }) if other.compacted => {
+            // Without any words nothing is left of it.
+            let words = shorter.strip_suffix('…').unwrap_or(shorter);
+            !words.is_empty() && text.starts_with(words)
+        }
+        (kind, other) => kind == other,
+    }
+}
