@@ -108,6 +108,7 @@ pub mod context;
 pub mod env;
 pub mod error;
 pub mod event;
+pub mod framing;
 pub mod guide;
 pub mod http;
 pub mod item;

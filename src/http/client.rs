@@ -1,26 +1,22 @@
 //! The client: settings, connections, and requests on their way.
 
-use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
+use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Url};
 use tokio::runtime;
-use tokio::time::Instant;
 
-use crate::env::{Clock, SystemClock, after};
+use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::http::proxy::{Proxies, is_of_tunnel};
 use crate::http::response::{Hook, Response, ResponseHead, run};
 use crate::http::runtime::ConnectionRuntime;
-use crate::http::secret::{basic, percent_decoded};
-use crate::http::{Body, Secret, Timeouts, masked};
+use crate::http::{Body, Endpoint, Header, Secret, is_secret, masked};
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -131,23 +127,15 @@ impl Clients {
 /// One request, as it is sent.
 pub(crate) struct Post<'a> {
     pub(crate) to: &'a Endpoint,
+    /// Of two of the same name the later one is sent.
     pub(crate) headers: &'a [Header],
-    pub(crate) key: Option<(&'static str, String)>,
     pub(crate) body: Bytes,
-    pub(crate) timeouts: &'a Timeouts,
-    /// When it counts as sent.
-    pub(crate) began: Instant,
+    /// How long a connection may take, if not as long as the client says.
+    pub(crate) connect_timeout: Option<Duration>,
     /// What no error shows.
     pub(crate) secrets: &'a Arc<[Secret]>,
     pub(crate) connection: Connection,
 }
-
-/// The name of a header, and its value.
-pub(crate) type Header = (Cow<'static, str>, String);
-
-/// An address that requests go to. Its user name and password, if any, are never shown.
-#[derive(Clone)]
-pub(crate) struct Endpoint(Url);
 
 impl HttpClient {
     /// The client that all providers of this process share unless told otherwise.
@@ -240,38 +228,19 @@ impl HttpClient {
         self
     }
 
-    /// Posts JSON and waits for the head of the answer. Dropping the future cancels the request.
+    /// Posts a body and waits for the head of the answer. Dropping the future cancels the request.
     pub(crate) async fn post(&self, post: Post<'_>) -> Result<Response, Error> {
-        let Post { to, headers, key, body, timeouts, began, secrets, connection } = post;
-        let (client, proxies) =
-            self.clients.here(timeouts.connect, connection, to.is_loopback())?;
+        let Post { to, headers, body, connect_timeout, secrets, connection } = post;
+        let (client, proxies) = self.clients.here(connect_timeout, connection, to.is_loopback())?;
         let mut map = HeaderMap::new();
-        let json = HeaderValue::from_static("application/json");
-        map.insert(reqwest::header::CONTENT_TYPE, json);
-        map.insert(reqwest::header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        // What is packed cannot be read here; without a word a server may send what it likes.
-        map.insert(reqwest::header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        if let Some((name, value)) = key {
-            let mut value = header_value(&value)?;
-            value.set_sensitive(true);
-            map.insert(HeaderName::from_static(name), value);
-        }
         for (name, value) in headers {
             let mut value = header_value(value)?;
             value.set_sensitive(is_secret(name));
             map.insert(header_name(name)?, value);
         }
-        let first = after(began, timeouts.first_byte);
-        let sending = client.request(Method::POST, to.0.clone()).headers(map).body(body).send();
+        let sending = client.request(Method::POST, to.url().clone()).headers(map).body(body).send();
         let runtime = ConnectionRuntime::current();
-        let sent = match first {
-            Some(at) => runtime.wait(tokio::time::timeout_at(at, sending)).await?,
-            None => Ok(runtime.wait(sending).await?),
-        };
-        let Ok(sent) = sent else {
-            let message = format!("{} did not answer within {:?}", to.host(), timeouts.first_byte);
-            return Err(Error::new(ErrorKind::Timeout, message));
-        };
+        let sent = runtime.wait(sending).await?;
         let mask = |error: Error, secrets: &[Secret]| error.rewritten(|text| masked(secrets, text));
         let mut answer = sent.map_err(|error| {
             let closed = is_closed(&error);
@@ -288,109 +257,8 @@ impl HttpClient {
         let secrets = secrets.clone();
         let bytes =
             answer.bytes_stream().map_err(move |error| mask(reading_failed(error), &secrets));
-        Ok(Response {
-            status,
-            headers,
-            now: self.clock.now(),
-            by_proxy,
-            body: Body::new(bytes, runtime, first, timeouts.idle),
-        })
-    }
-}
-
-impl Endpoint {
-    /// Reads a base URL; a `/` at its end is ignored. `path` is joined to it.
-    pub(crate) fn new(base: &str, path: &str) -> Result<Self, Error> {
-        let wrong = |what: &str| {
-            let message = format!("the base URL {what}");
-            Error::new(ErrorKind::InvalidRequest, message).with_parameter("base_url")
-        };
-        let mut url =
-            Url::parse(base.trim()).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-            return Err(wrong("must begin with http:// or https://"));
-        }
-        let joined = format!("{}{path}", url.path().trim_end_matches('/'));
-        url.set_path(&joined);
-        url.set_fragment(None);
-        Ok(Self(url))
-    }
-
-    /// What of the address is not to be shown: its password, the values of its query, and what becomes
-    /// of a user name and password on their way. Not a version (Azure's `api-version=preview`, a word
-    /// that errors use) or another short word.
-    pub(crate) fn secrets(&self) -> Vec<Secret> {
-        let is_long = |value: &str| value.len() >= 8;
-        let query = self.0.query_pairs().filter(|(name, _)| name != "api-version");
-        let query = query.filter(|(name, value)| is_secret(name) || is_long(value));
-        let mut secrets: Vec<_> = query.map(|(_, value)| Secret::new(value)).collect();
-        let (user, password) = (percent_decoded(self.0.username()), self.0.password());
-        let password = password.map(percent_decoded).unwrap_or_default();
-        // A user name alone is a key.
-        let key = if password.is_empty() { &user } else { &password };
-        secrets.extend([Secret::new(key), Secret::new(basic(&user, &password))]);
-        secrets
-    }
-
-    pub(super) fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
-
-    /// Whether it is on this machine.
-    pub(crate) fn is_loopback(&self) -> bool {
-        let host = self.host_name().trim_matches(['[', ']']);
-        match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
-            Ok(address) => address.is_loopback() || address.is_unspecified(),
-            Err(_) => host == "localhost",
-        }
-    }
-
-    /// Whether what is sent to it can be read on its way.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.0.scheme() == "http"
-    }
-
-    /// Whether there is a user name, a password or a key in it.
-    pub(crate) fn has_credentials(&self) -> bool {
-        let in_query = |(name, _): (Cow<'_, str>, Cow<'_, str>)| is_secret(&name);
-        let in_front = !self.0.username().is_empty() || self.0.password().is_some();
-        in_front || self.0.query_pairs().any(in_query)
-    }
-
-    pub(super) fn scheme(&self) -> &str {
-        self.0.scheme()
-    }
-
-    /// The host, without its port, and without the dot that a whole name may end with.
-    pub(crate) fn host_name(&self) -> &str {
-        self.0.host_str().unwrap_or_default().trim_end_matches('.')
-    }
-
-    /// Host and port, the part that can be shown.
-    pub(crate) fn host(&self) -> String {
-        let host = self.0.host_str().unwrap_or_default();
-        match self.0.port() {
-            Some(port) => format!("{host}:{port}"),
-            None => host.to_owned(),
-        }
-    }
-
-    /// An address below this one, with a parameter behind those of its query, unless it has that
-    /// one. What has a meaning in an address is written so that it has none.
-    pub(crate) fn below<'s>(
-        &self,
-        segments: impl IntoIterator<Item = &'s str>,
-        (name, value): (&str, &str),
-    ) -> Self {
-        let mut url = self.0.clone();
-        // Law: only an address that cannot be a base has no segments, and `new` refuses those.
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(segments);
-        }
-        if url.query_pairs().all(|(known, _)| known != name) {
-            url.query_pairs_mut().append_pair(name, value);
-        }
-        Self(url)
+        let body = Body::new(bytes, runtime);
+        Ok(Response { status, headers, now: self.clock.now(), by_proxy, body })
     }
 }
 
@@ -406,31 +274,6 @@ fn header_name(name: &str) -> Result<HeaderName, Error> {
         let message = "the name of a header has characters that HTTP does not allow";
         Error::new(ErrorKind::InvalidRequest, message).with_parameter("headers")
     })
-}
-
-/// Whether a header, or a field of a query, holds what is not to be shown, by the words of its name.
-pub(crate) fn is_secret(name: &str) -> bool {
-    const WORDS: [&str; 15] = [
-        "auth",
-        "authorization",
-        "key",
-        "apikey",
-        "token",
-        "secret",
-        "cookie",
-        "password",
-        "credential",
-        "credentials",
-        "signature",
-        "sig",
-        "jwt",
-        "bearer",
-        "assertion",
-    ];
-    // It says which request is sent again, and opens nothing.
-    let is_idempotency = name.eq_ignore_ascii_case("idempotency-key");
-    let is_word = |part: &str| WORDS.iter().any(|word| part.eq_ignore_ascii_case(word));
-    !is_idempotency && name.split(['-', '_', '.']).any(is_word)
 }
 
 fn sending_failed(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Error {
@@ -513,45 +356,5 @@ fn root_cause(error: &dyn StdError) -> String {
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpClient").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.host())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slash_at_the_end_of_a_base_url_is_ignored() {
-        for base in ["http://h:1/v1", "http://h:1/v1/", " http://h:1/v1// "] {
-            let endpoint = Endpoint::new(base, "/chat/completions").unwrap();
-            assert_eq!(endpoint.0.as_str(), "http://h:1/v1/chat/completions");
-        }
-    }
-
-    #[test]
-    fn a_user_name_in_a_base_url_is_never_shown() {
-        let endpoint = Endpoint::new("https://me:secret@host/", "/v1").unwrap();
-        assert_eq!(format!("{endpoint:?}"), "host");
-    }
-
-    #[test]
-    fn a_query_is_not_shown_but_for_a_version() {
-        let endpoint = Endpoint::new("https://host?api-version=preview&key=hunter22", "").unwrap();
-        let shown = masked(&endpoint.secrets(), "hunter22 is no preview");
-        assert_eq!(shown, "… is no preview");
-    }
-
-    #[test]
-    fn what_is_no_http_url_is_refused() {
-        for base in ["", "localhost:8080", "ftp://h", "http://"] {
-            let error = Endpoint::new(base, "/v1").unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{base}");
-        }
     }
 }

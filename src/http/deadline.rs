@@ -9,11 +9,11 @@ use tokio::time::{Instant, Sleep};
 /// A moment at which a wait is over. It may be moved as often as one likes: its one timer is made
 /// when there is something to wait for, and set again only when it fires too early.
 #[derive(Default)]
-pub(crate) struct Deadline(Option<Pin<Box<Sleep>>>);
+pub(super) struct Deadline(Option<Pin<Box<Sleep>>>);
 
 impl Deadline {
     /// Ready when `at` has come. `None` never comes.
-    pub(crate) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = at else { return Poll::Pending };
         // A task that has done much in this poll is not told by its timer.
         if Instant::now() >= at {
@@ -31,14 +31,6 @@ impl Deadline {
             }
             sleep.as_mut().reset(at);
         }
-    }
-}
-
-/// The earlier of two, of which none may ever come.
-pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }
 

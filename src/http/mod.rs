@@ -9,8 +9,13 @@ mod allowance;
 mod body;
 #[cfg(feature = "http")]
 mod client;
+#[cfg(feature = "http")]
+mod credential;
 mod date;
 mod deadline;
+#[cfg(feature = "http")]
+mod endpoint;
+mod key_header;
 mod mask;
 #[cfg(feature = "http")]
 mod proxy;
@@ -21,6 +26,7 @@ mod retry_after;
 mod runtime;
 mod secret;
 mod timeout;
+mod turn_deadlines;
 mod wait;
 
 #[cfg(feature = "http")]
@@ -30,8 +36,14 @@ pub use body::Body;
 #[cfg(feature = "http")]
 pub use client::HttpClient;
 #[cfg(feature = "http")]
-pub(crate) use client::{Connection, Endpoint, Header, Post, is_secret, was_closed};
-pub(crate) use deadline::{Deadline, earlier};
+pub(crate) use client::{Connection, Post, was_closed};
+#[cfg(feature = "http")]
+pub(crate) use credential::Authorization;
+#[cfg(feature = "http")]
+pub use credential::{Credential, Token, UnsignedRequest};
+#[cfg(feature = "http")]
+pub(crate) use endpoint::{Endpoint, Header, is_secret};
+pub use key_header::KeyHeader;
 /// The transport, for [`HttpClient::customized`]: its version may change with any version of this
 /// crate.
 #[cfg(feature = "http")]
@@ -45,4 +57,6 @@ pub use secret::Secret;
 #[cfg(feature = "http")]
 pub(crate) use secret::masked;
 pub use timeout::Timeouts;
+pub(crate) use timeout::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES};
+pub(crate) use turn_deadlines::TurnDeadlines;
 pub(crate) use wait::{span, until};

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use hyper_util::client::proxy::matcher::Matcher;
 
-use super::client::Endpoint;
+use crate::http::Endpoint;
 
 /// The proxies of a client.
 #[derive(Clone, Debug)]

@@ -9,14 +9,11 @@ use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
 use crate::error::{Error, RateLimitScope, catch_panic};
-use crate::http::{Body, Secret, masked, retry_after, used_up};
+use crate::http::{Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, masked, retry_after, used_up};
 
-/// How long the words of an error are waited for, once its status is known. The limits on the
-/// first byte and on silence hold as well.
-const REFUSAL: Duration = Duration::from_secs(5);
-
-/// How long the end of a body is waited for behind its words; it lets the connection be used again.
-const READ_ON: Duration = Duration::from_millis(50);
+/// How long the words of an error are waited for, once its status is known. The limits of the turn
+/// hold as well.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the id of a request stands, in the order of preference: Anthropic, OpenAI and many
 /// others, Azure, Mistral, AWS, and the edge that many of them stand behind.
@@ -139,10 +136,11 @@ impl Response {
         encoding.filter(|encoding| !matches!(*encoding, "" | "identity"))
     }
 
-    /// Reads the body to its end, or to `most` bytes.
-    pub(crate) async fn text(&mut self, most: usize) -> String {
+    /// Reads the words of an answer that is not a stream, as much as errors have.
+    pub(crate) async fn text(&mut self) -> String {
+        let most = MAX_DRAIN_BYTES;
         let mut bytes: Vec<u8> = Vec::new();
-        let mut until = Instant::now() + REFUSAL;
+        let mut until = Instant::now() + REFUSAL_TIMEOUT;
         // What cannot be read, or not soon, is left out: this is for the words of an error.
         while bytes.len() < most
             && let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.body.try_next()).await
@@ -151,7 +149,7 @@ impl Response {
             bytes.extend_from_slice(&piece[..piece.len().min(room)]);
             let whole = bytes.ends_with(b"}") || bytes.ends_with(b"]") || bytes.ends_with(b"\n");
             if whole && serde_json::from_slice::<IgnoredAny>(&bytes).is_ok() {
-                until = until.min(Instant::now() + READ_ON);
+                until = until.min(Instant::now() + DRAIN_TIMEOUT);
             }
         }
         String::from_utf8_lossy(&bytes).into_owned()

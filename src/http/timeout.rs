@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+/// How long the rest of a body is read after its last word, and how much of it: at its end, the
+/// connection can be used again.
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
+pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
+
 /// How long a provider waits for the server, for each thing apart. They hold for each attempt at a
 /// request; [`Budget::time`](crate::agent::Budget::time) holds for a whole run. Set what is to differ:
 ///

@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
@@ -11,16 +10,12 @@ use serde::de::IgnoredAny;
 
 use crate::env::Alarm;
 use crate::error::{Error, ErrorKind};
+use crate::framing::{Framing, ServerSentEvents};
+use crate::http::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES, TurnDeadlines};
 use crate::provider::failure;
-use crate::provider::patience::Patience;
-use crate::sse::{Frame, FrameReader};
+use crate::sse::Frame;
 use crate::stream::TurnSource;
 use crate::turn::TurnBuilder;
-
-/// How long, and how far, a body is read on behind the wire's last word. Reading it to its end is
-/// what lets the connection be used again.
-const READ_ON: Duration = Duration::from_millis(50);
-const READ_ON_BYTES: usize = 64 << 10;
 
 /// How many bytes of frames that give no event are read in one turn. Decoders keep parts of them, such
 /// as arguments of which the name has not come.
@@ -85,13 +80,13 @@ pub enum Heard {
 /// stays one. A frame that the end of the body cut off in its middle says nothing.
 #[pin_project]
 #[derive(Debug)]
-pub struct Decoding<B, D> {
+pub struct Decoding<B, D, F = ServerSentEvents> {
     #[pin]
     body: B,
     decoder: D,
-    frames: FrameReader,
+    frames: F,
     stage: Stage,
-    patience: Patience,
+    deadlines: TurnDeadlines,
     /// How many bytes the frames had that gave no event.
     silent: usize,
 }
@@ -109,24 +104,32 @@ enum Stage {
 }
 
 impl<B, D> Decoding<B, D> {
-    /// Reads `body` with `decoder`, for as long as it takes.
+    /// Reads the server-sent events of `body` with `decoder`, for as long as it takes.
     pub fn new(body: B, decoder: D) -> Self {
-        let (frames, patience) = (FrameReader::new(), Patience::default());
-        Self { body, decoder, frames, stage: Stage::Reading, patience, silent: 0 }
+        Self::framed(body, ServerSentEvents::new(), decoder)
+    }
+}
+
+impl<B, D, F> Decoding<B, D, F> {
+    /// Reads the frames of `body` with `decoder`, for as long as it takes.
+    pub fn framed(body: B, frames: F, decoder: D) -> Self {
+        let deadlines = TurnDeadlines::default();
+        Self { body, decoder, frames, stage: Stage::Reading, deadlines, silent: 0 }
     }
 
-    /// Waits for output no longer than this.
+    /// Waits no longer than this.
     #[cfg(feature = "http")]
-    pub(super) fn with_patience(mut self, patience: Patience) -> Self {
-        self.patience = patience;
+    pub(super) fn with_deadlines(mut self, deadlines: TurnDeadlines) -> Self {
+        self.deadlines = deadlines;
         self
     }
 }
 
-impl<B, D> TurnSource for Decoding<B, D>
+impl<B, D, F> TurnSource for Decoding<B, D, F>
 where
     B: Stream<Item = Result<Bytes, Error>>,
     D: Decode,
+    F: Framing,
 {
     fn poll_turn(
         self: Pin<&mut Self>,
@@ -146,14 +149,14 @@ where
                     continue;
                 }
                 match this.body.as_mut().poll_next(cx) {
-                    Poll::Ready(Some(Ok(piece))) if *bytes + piece.len() <= READ_ON_BYTES => {
+                    Poll::Ready(Some(Ok(piece))) if *bytes + piece.len() <= MAX_DRAIN_BYTES => {
                         *bytes += piece.len();
                         this.frames.feed(piece);
                         continue;
                     }
                     Poll::Ready(_) => {}
                     Poll::Pending => {
-                        *alarm = alarm.take().or_else(|| Alarm::set(READ_ON));
+                        *alarm = alarm.take().or_else(|| Alarm::set(DRAIN_TIMEOUT));
                         if let Some(alarm) = alarm {
                             ready!(alarm.poll(cx));
                         }
@@ -173,7 +176,7 @@ where
                     match read(this.decoder, frame, turn) {
                         Ok(Heard::More) if turn.has_events() || turn.is_over() => {
                             if turn.has_output() {
-                                this.patience.heard();
+                                this.deadlines.heard_output();
                             }
                             return Poll::Ready(Some(Ok(())));
                         }
@@ -193,11 +196,7 @@ where
                         Err(error) => return Poll::Ready(Some(Err(error))),
                     }
                 }
-                Some(Err(too_large)) => {
-                    let message = too_large.to_string();
-                    let error = Error::new(ErrorKind::TooLarge, message).with_source(too_large);
-                    return Poll::Ready(Some(Err(error)));
-                }
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None if ending => {
                     if let Err(error) = this.decoder.body_ended(turn) {
                         return Poll::Ready(Some(Err(error)));
@@ -207,7 +206,7 @@ where
                         false => Poll::Ready(None),
                     };
                 }
-                None if pieces == AT_ONCE => match this.patience.poll(cx) {
+                None if pieces == AT_ONCE => match this.deadlines.poll(cx) {
                     Poll::Ready(_) if turn.is_stopped() => {
                         return Poll::Ready(Some(complete(this.decoder, turn)));
                     }
@@ -217,7 +216,7 @@ where
                         return Poll::Pending;
                     }
                 },
-                None => match ready!(poll_piece(this.body.as_mut(), this.patience, cx)) {
+                None => match ready!(poll_piece(this.body.as_mut(), this.deadlines, cx)) {
                     Some(Ok(piece)) => {
                         pieces += 1;
                         this.frames.feed(piece);
@@ -263,12 +262,15 @@ fn read(
 /// The next piece of the body, or the error of having waited for it too long.
 fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
     body: Pin<&mut B>,
-    patience: &mut Patience,
+    deadlines: &mut TurnDeadlines,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Bytes, Error>>> {
     match body.poll_next(cx) {
-        Poll::Pending => patience.poll(cx).map(|error| Some(Err(error))),
-        piece @ Poll::Ready(_) => piece,
+        Poll::Pending => deadlines.poll(cx).map(|error| Some(Err(error))),
+        piece @ Poll::Ready(_) => {
+            deadlines.heard_bytes();
+            piece
+        }
     }
 }
 
@@ -276,3 +278,6 @@ fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> Result<(), Err
     decoder.finish(turn)?;
     turn.complete()
 }
+
+#[cfg(all(test, feature = "http"))]
+mod tests;

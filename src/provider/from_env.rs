@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::openai_chat::Dialect;
-use crate::provider::{Anthropic, Gemini, OpenAiChat, Provider};
+use crate::provider::{Anthropic, Gemini, HttpProvider, OpenAiChat, Provider, Wire};
 
 /// A vendor as the environment knows it.
 struct Vendor {
@@ -17,10 +17,10 @@ struct Vendor {
     model: &'static str,
     /// How the names of its own models begin, where no other vendor's begin so.
     begins: &'static [&'static str],
-    wire: Wire,
+    wire: VendorWire,
 }
 
-enum Wire {
+enum VendorWire {
     Anthropic,
     Chat(&'static Dialect),
     Gemini,
@@ -34,7 +34,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "ANTHROPIC_BASE_URL",
         model: "claude-sonnet-4-5",
         begins: &["claude-"],
-        wire: Wire::Anthropic,
+        wire: VendorWire::Anthropic,
     },
     Vendor {
         name: "openai",
@@ -42,7 +42,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "OPENAI_BASE_URL",
         model: "gpt-5-mini",
         begins: &["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4"],
-        wire: Wire::Chat(&Dialect::OPENAI),
+        wire: VendorWire::Chat(&Dialect::OPENAI),
     },
     Vendor {
         name: "gemini",
@@ -50,7 +50,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "GEMINI_BASE_URL",
         model: "gemini-2.5-flash",
         begins: &["gemini-"],
-        wire: Wire::Gemini,
+        wire: VendorWire::Gemini,
     },
     Vendor {
         name: "openrouter",
@@ -58,7 +58,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "",
         model: "openrouter/auto",
         begins: &["openrouter/"],
-        wire: Wire::Chat(&Dialect::OPENROUTER),
+        wire: VendorWire::Chat(&Dialect::OPENROUTER),
     },
     Vendor {
         name: "groq",
@@ -66,7 +66,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "",
         model: "openai/gpt-oss-20b",
         begins: &[],
-        wire: Wire::Chat(&Dialect::GROQ),
+        wire: VendorWire::Chat(&Dialect::GROQ),
     },
     Vendor {
         name: "deepseek",
@@ -74,7 +74,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "",
         model: "deepseek-chat",
         begins: &["deepseek-chat", "deepseek-reasoner"],
-        wire: Wire::Chat(&Dialect::DEEPSEEK),
+        wire: VendorWire::Chat(&Dialect::DEEPSEEK),
     },
     Vendor {
         name: "mistral",
@@ -82,7 +82,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "",
         model: "mistral-small-latest",
         begins: &["mistral-", "ministral-", "magistral-", "codestral-", "pixtral-"],
-        wire: Wire::Chat(&Dialect::MISTRAL),
+        wire: VendorWire::Chat(&Dialect::MISTRAL),
     },
     Vendor {
         name: "together",
@@ -90,7 +90,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "",
         model: "openai/gpt-oss-20b",
         begins: &[],
-        wire: Wire::Chat(&Dialect::TOGETHER),
+        wire: VendorWire::Chat(&Dialect::TOGETHER),
     },
     Vendor {
         name: "ollama",
@@ -98,7 +98,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "OLLAMA_BASE_URL",
         model: "",
         begins: &[],
-        wire: Wire::Chat(&Dialect::OLLAMA),
+        wire: VendorWire::Chat(&Dialect::OLLAMA),
     },
 ];
 
@@ -213,30 +213,23 @@ fn set(env: Env<'_>, name: &str) -> Option<String> {
 
 impl Picked {
     fn provider(self) -> Result<Arc<dyn Provider>, Error> {
-        let Self { vendor, model, key, base_url } = self;
-        let key = key.unwrap_or_default();
-        Ok(match vendor.wire {
-            Wire::Anthropic => {
-                let provider = Anthropic::new(model).with_api_key(key);
-                match base_url {
-                    Some(url) => Arc::new(provider.with_base_url(url)?),
-                    None => Arc::new(provider),
-                }
+        match self.vendor.wire {
+            VendorWire::Anthropic => self.ready(Anthropic::new),
+            VendorWire::Chat(dialect) => {
+                self.ready(|model| OpenAiChat::new(model).with_dialect(*dialect))
             }
-            Wire::Chat(dialect) => {
-                let provider = OpenAiChat::new(model).with_dialect(*dialect).with_api_key(key);
-                match base_url {
-                    Some(url) => Arc::new(provider.with_base_url(url)?),
-                    None => Arc::new(provider),
-                }
-            }
-            Wire::Gemini => {
-                let provider = Gemini::new(model).with_api_key(key);
-                match base_url {
-                    Some(url) => Arc::new(provider.with_base_url(url)?),
-                    None => Arc::new(provider),
-                }
-            }
+            VendorWire::Gemini => self.ready(Gemini::new),
+        }
+    }
+
+    fn ready<W: Wire>(
+        self,
+        new: impl FnOnce(String) -> HttpProvider<W>,
+    ) -> Result<Arc<dyn Provider>, Error> {
+        let provider = new(self.model).with_api_key(self.key.unwrap_or_default());
+        Ok(match self.base_url {
+            Some(url) => Arc::new(provider.with_base_url(url)?),
+            None => Arc::new(provider),
         })
     }
 }

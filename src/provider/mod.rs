@@ -37,8 +37,6 @@ mod breaker;
 mod context;
 mod custom;
 mod decode;
-#[cfg(feature = "http")]
-mod exchange;
 mod failure;
 mod fallback;
 mod fields;
@@ -46,10 +44,11 @@ mod fields;
 mod from_env;
 pub mod gemini;
 mod handoff;
+#[cfg(feature = "http")]
+mod http;
 mod lenient;
 pub mod openai_chat;
 pub mod openai_responses;
-mod patience;
 mod record;
 mod remedy;
 mod replay;
@@ -70,6 +69,8 @@ pub use from_env::{from_env, named};
 #[cfg(feature = "http")]
 pub use gemini::Gemini;
 pub use handoff::{Handoff, handoff};
+#[cfg(feature = "http")]
+pub use http::{Destination, Encoded, HttpProvider, Refusal, Wire};
 #[cfg(feature = "http")]
 pub use openai_chat::OpenAiChat;
 #[cfg(feature = "http")]

@@ -29,6 +29,11 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
+    /// A frame of an event type and its data, for a framing of your own.
+    pub fn new(event: &'a str, data: &'a str) -> Self {
+        Self { event, data }
+    }
+
     /// Lends a frame of which [`Fields`] knows every line.
     ///
     /// What is not UTF-8 is replaced, and the result kept in `rooms` while it is lent.

@@ -12,6 +12,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("turn", 2),
     ("sse", 2),
     ("event", 3),
+    ("framing", 3),
     ("stream", 4),
     ("http", 4),
     ("provider", 5),

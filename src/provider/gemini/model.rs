@@ -1,28 +1,5 @@
 //! What follows from the name of a model.
 
-#[cfg(feature = "http")]
-use crate::error::{Error, ErrorKind};
-
-/// The segments of a model's address, the last with what is asked of it. They are not yet encoded.
-#[cfg(feature = "http")]
-pub(super) fn path(model: &str, action: &str) -> Result<Vec<String>, Error> {
-    let model = model.trim_matches('/');
-    let mut path: Vec<String> = match model.contains('/') {
-        true => model.split('/').map(str::to_owned).collect(),
-        false => vec!["models".to_owned(), model.to_owned()],
-    };
-    let odd = |c: char| c.is_whitespace() || c.is_control();
-    let leads_elsewhere = |part: &String| matches!(part.as_str(), "" | "." | "..");
-    if path.iter().any(leads_elsewhere) || model.contains(odd) {
-        let message = "the name of the model cannot be part of an address";
-        return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
-    }
-    if let Some(last) = path.last_mut() {
-        last.push_str(action);
-    }
-    Ok(path)
-}
-
 /// The generations of models that ask for different requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Generation {
@@ -66,17 +43,6 @@ mod tests {
         }
         for second in ["gemini-2.5-flash", "gemini-2.0-x-3", "gemma-3-27b", "x/gemini-1.5-pro"] {
             assert_eq!(Generation::of(second), Generation::Second, "{second}");
-        }
-    }
-
-    #[cfg(feature = "http")]
-    #[test]
-    fn a_name_is_part_of_the_address_or_refused() {
-        assert_eq!(path("m", ":x").unwrap(), ["models", "m:x"]);
-        assert_eq!(path("models/m", ":x").unwrap(), ["models", "m:x"]);
-        assert_eq!(path("tunedModels/m", ":x").unwrap(), ["tunedModels", "m:x"]);
-        for odd in ["", " ", "a b", "a\nb", ".", "..", "models/../m", "a//b", "/"] {
-            assert_eq!(path(odd, ":x").unwrap_err().parameter(), Some("model"), "{odd:?}");
         }
     }
 }

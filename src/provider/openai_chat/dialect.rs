@@ -1,5 +1,7 @@
 //! How one server's Chat Completions differ from another's, as data.
 
+use crate::http::KeyHeader;
+
 /// How a server's Chat Completions differ from those of others: choices, and no code.
 ///
 /// The constants are presets. For a server of your own take the nearest one and change what differs:
@@ -79,15 +81,6 @@ pub struct Dialect {
     /// Whether `<tool_call>{"name":…,"arguments":{…}}</tool_call>` in the text is a call, as
     /// models write it behind servers that do not parse it.
     pub text_calls: bool,
-}
-
-/// How the key is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyHeader {
-    /// `authorization: Bearer …`
-    Bearer,
-    /// `api-key: …`
-    ApiKey,
 }
 
 /// The name that a server knows the output limit by.

@@ -23,14 +23,14 @@ mod messages;
 mod written;
 
 #[cfg(feature = "http")]
-mod value;
+mod http;
 
 pub use decode::Decoder;
 pub use dialect::{
-    Dialect, EffortWords, EmptyContent, IdRule, KeyHeader, LimitField, MediaForms, OutputForms,
-    ReasoningEcho, ReasoningSetting, SeedField, SystemPlace, SystemRole, ThinkTags, ToolChoices,
-    TurnEnd, UserField,
+    Dialect, EffortWords, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
+    ReasoningSetting, SeedField, SystemPlace, SystemRole, ThinkTags, ToolChoices, TurnEnd,
+    UserField,
 };
 pub use encode::encode;
 #[cfg(feature = "http")]
-pub use value::OpenAiChat;
+pub use http::{ChatCompletions, OpenAiChat};

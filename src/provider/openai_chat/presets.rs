@@ -1,10 +1,11 @@
 //! The dialects of known servers: data, and no code.
 
 use super::dialect::{
-    Dialect, EffortWords, EmptyContent, IdRule, KeyHeader, LimitField, MediaForms, OutputForms,
-    ReasoningEcho, ReasoningSetting, SeedField, SystemPlace, SystemRole, ThinkTags, ToolChoices,
-    TurnEnd, UserField,
+    Dialect, EffortWords, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
+    ReasoningSetting, SeedField, SystemPlace, SystemRole, ThinkTags, ToolChoices, TurnEnd,
+    UserField,
 };
+use crate::http::KeyHeader;
 
 impl EffortWords {
     /// The vendor's own, from `none` to `xhigh`.
@@ -79,7 +80,7 @@ impl Dialect {
     pub const AZURE: Self = Self {
         name: "azure",
         base_url: "",
-        key: KeyHeader::ApiKey,
+        key: KeyHeader::Named("api-key"),
         user: UserField::User,
         ..Self::OPENAI
     };

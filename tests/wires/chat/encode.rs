@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
+use turnstream::http::KeyHeader;
 use turnstream::item::{Mark, Media, MediaSource, Part, ResultKind, ToolResult};
-use turnstream::provider::openai_chat::{
-    Dialect, EmptyContent, IdRule, KeyHeader, MediaForms, SystemRole,
-};
+use turnstream::provider::openai_chat::{Dialect, EmptyContent, IdRule, MediaForms, SystemRole};
 use turnstream::request::Cache;
 use turnstream::{ErrorKind, Item};
 
@@ -28,7 +27,7 @@ fn every_preset_has_a_name_of_its_own_and_a_lawful_address() {
     for dialect in Dialect::ALL {
         let url = dialect.base_url;
         assert!(url.is_empty() || (url.starts_with("http") && !url.ends_with('/')), "{url}");
-        assert_eq!(dialect.key == KeyHeader::ApiKey, dialect.name == "azure");
+        assert_eq!(dialect.key == KeyHeader::Named("api-key"), dialect.name == "azure");
     }
 }
 

@@ -1,0 +1,129 @@
+//! One JSON value a line.
+
+use bytes::{Buf, Bytes, BytesMut};
+use memchr::memchr;
+
+use super::{Framing, MAX_FRAME_BYTES};
+use crate::error::{Error, ErrorKind};
+use crate::sse::Frame;
+
+/// JSON lines, also called NDJSON: each line is a frame, of the event type `message`. Blank lines
+/// are passed over.
+///
+/// The last line counts without its line feed, too. A line has at most 64 MiB.
+#[derive(Debug, Default)]
+pub struct JsonLines {
+    bytes: BytesMut,
+    /// How many of the bytes are known to have no line feed.
+    searched: usize,
+    failed: bool,
+    /// The line that is lent.
+    line: String,
+}
+
+impl JsonLines {
+    fn lend(&mut self, line: Bytes) -> Frame<'_> {
+        self.line.clear();
+        self.line.push_str(&String::from_utf8_lossy(&line));
+        Frame::new("message", self.line.trim())
+    }
+}
+
+impl Framing for JsonLines {
+    const MEDIA_TYPE: &'static str = "application/x-ndjson";
+
+    fn feed(&mut self, chunk: Bytes) {
+        if !self.failed {
+            self.bytes.extend_from_slice(&chunk);
+        }
+    }
+
+    fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>> {
+        loop {
+            let Some(end) = memchr(b'\n', &self.bytes[self.searched..]) else {
+                self.searched = self.bytes.len();
+                if self.searched <= MAX_FRAME_BYTES {
+                    return None;
+                }
+                *self = Self { failed: true, ..Self::default() };
+                let message = format!("a line is larger than {MAX_FRAME_BYTES} bytes");
+                return Some(Err(Error::new(ErrorKind::TooLarge, message)));
+            };
+            let line = self.bytes.split_to(self.searched + end).freeze();
+            self.bytes.advance(1);
+            self.searched = 0;
+            if !line.trim_ascii().is_empty() {
+                return Some(Ok(self.lend(line)));
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<Result<Frame<'_>, Error>> {
+        if !self.bytes.is_empty() && !self.bytes.ends_with(b"\n") {
+            self.bytes.extend_from_slice(b"\n");
+        }
+        self.next_frame()
+    }
+
+    fn other_than(first: u8) -> Option<&'static str> {
+        match first {
+            b'[' => Some("one JSON document"),
+            b'<' => Some("a web page"),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &str, expected: &[&str]) {
+        for step in 1..=body.len().max(1) {
+            let mut reader = JsonLines::default();
+            let mut lines = Vec::new();
+            for chunk in body.as_bytes().chunks(step) {
+                reader.feed(Bytes::copy_from_slice(chunk));
+                while let Some(frame) = reader.next_frame() {
+                    lines.push(frame.unwrap().data.to_owned());
+                }
+            }
+            while let Some(frame) = reader.finish() {
+                lines.push(frame.unwrap().data.to_owned());
+            }
+            assert_eq!(lines, expected, "in chunks of {step}");
+        }
+    }
+
+    #[test]
+    fn each_line_is_a_frame_however_the_bytes_are_cut() {
+        check("{\"a\":1}\n{\"b\":2}\r\n", &["{\"a\":1}", "{\"b\":2}"]);
+        check("\n\n{\"a\":\"é\"}\n \r\n{}", &["{\"a\":\"é\"}", "{}"]);
+        check("", &[]);
+        check("\n \n\n", &[]);
+    }
+
+    #[test]
+    fn blank_lines_at_the_end_hide_no_line_after_them() {
+        let mut reader = JsonLines::default();
+        reader.feed("\n\n1".into());
+        assert_eq!(reader.finish().unwrap().unwrap().data, "1");
+        assert!(reader.finish().is_none());
+    }
+
+    #[test]
+    fn a_line_without_end_is_too_large() {
+        let mut reader = JsonLines::default();
+        let mebibyte = Bytes::from(vec![b'x'; 1 << 20]);
+        for _ in 0..64 {
+            reader.feed(mebibyte.clone());
+            assert!(reader.next_frame().is_none());
+        }
+        reader.feed(mebibyte);
+        assert_eq!(reader.next_frame().unwrap().unwrap_err().kind(), ErrorKind::TooLarge);
+        reader.feed("\n1\n".into());
+        assert!(reader.next_frame().is_none());
+        assert!(reader.finish().is_none());
+    }
+}

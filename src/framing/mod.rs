@@ -1,0 +1,99 @@
+//! From the bytes of an answer to its frames: how a wire says where one event ends.
+//!
+//! | framing | used by |
+//! |---|---|
+//! | [`ServerSentEvents`] | most vendors |
+//! | [`JsonLines`] | Ollama |
+//! | [`AmazonEventStream`] | Amazon Bedrock's Converse |
+//!
+//! A reader is given the chunks of a body and asked for frames. It does no I/O, spawns nothing and
+//! never waits: when it gives `None`, it wants the next chunk.
+//!
+//! ```
+//! use turnstream::framing::{Framing, JsonLines};
+//!
+//! let mut reader = JsonLines::default();
+//! reader.feed("{\"a\":1}\n{\"a\"".into());
+//! assert_eq!(reader.next_frame().unwrap()?.data, "{\"a\":1}");
+//! assert!(reader.next_frame().is_none());
+//! reader.feed(":2}\n".into());
+//! assert_eq!(reader.next_frame().unwrap()?.data, "{\"a\":2}");
+//! # Ok::<(), turnstream::Error>(())
+//! ```
+
+mod amazon;
+mod json_lines;
+
+use bytes::Bytes;
+
+pub use amazon::AmazonEventStream;
+pub use json_lines::JsonLines;
+
+use crate::error::{Error, ErrorKind};
+use crate::sse::{Frame, FrameReader};
+
+/// The largest frame, in bytes.
+const MAX_FRAME_BYTES: usize = 64 << 20;
+
+/// Cuts the bytes of an answer into frames.
+///
+/// After an error a reader gives `None` for ever.
+pub trait Framing {
+    /// The media type that a request asks for in its `accept` header.
+    const MEDIA_TYPE: &'static str;
+
+    /// Takes the next chunk of the body.
+    fn feed(&mut self, chunk: Bytes);
+
+    /// Lends the next frame; `None` until more chunks are fed.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`](ErrorKind::TooLarge) for a frame beyond the reader's limit, and
+    /// [`Protocol`](ErrorKind::Protocol) for bytes that are not frames.
+    fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>>;
+
+    /// Lends the frames that are left when the body has ended, the last of which the end may have
+    /// cut off.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_frame`](Self::next_frame).
+    fn finish(&mut self) -> Option<Result<Frame<'_>, Error>> {
+        self.next_frame()
+    }
+
+    /// Tells by its first byte, white space left out, that an answer is not in this framing,
+    /// whatever it is labelled as: gives what it is instead, for the words of an error.
+    fn other_than(first: u8) -> Option<&'static str> {
+        match first {
+            b'{' | b'[' => Some("one JSON document"),
+            b'<' => Some("a web page"),
+            _ => None,
+        }
+    }
+}
+
+/// Server-sent events, <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
+pub use crate::sse::FrameReader as ServerSentEvents;
+
+impl Framing for FrameReader {
+    const MEDIA_TYPE: &'static str = "text/event-stream";
+
+    fn feed(&mut self, chunk: Bytes) {
+        self.feed(chunk);
+    }
+
+    fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>> {
+        self.next_frame().map(|frame| frame.map_err(too_large))
+    }
+
+    fn finish(&mut self) -> Option<Result<Frame<'_>, Error>> {
+        self.finish().map(|frame| frame.map_err(too_large))
+    }
+}
+
+#[cold]
+fn too_large(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(ErrorKind::TooLarge, error.to_string()).with_source(error)
+}

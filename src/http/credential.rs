@@ -1,0 +1,442 @@
+//! What a request proves its right by: a key, a token, or a signature.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
+use tokio::time::Instant;
+
+use crate::env::after;
+use crate::error::{Error, panic_message};
+use crate::http::endpoint::{Header, is_secret};
+use crate::http::{Endpoint, KeyHeader, Secret};
+
+/// A token is fetched anew so long before it expires, or a tenth of its lifetime if that is less:
+/// it must still hold when the request arrives.
+const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
+
+/// What a request proves its right by. Cheap to clone; clones share their token.
+///
+/// | credential | sent |
+/// |---|---|
+/// | [`key`](Self::key) | in the header of the wire, or another [`KeyHeader`] |
+/// | [`token`](Self::token) | as `authorization: Bearer …` |
+/// | [`signer`](Self::signer) | in the headers that the signer returns |
+///
+/// No error and no `Debug` shows a key, a token or the value of a header whose name has a word such
+/// as `authorization`, `token` or `signature`.
+///
+/// ```
+/// use std::time::Duration;
+/// use turnstream::http::{Credential, Token};
+/// use turnstream::provider::OpenAiResponses;
+///
+/// # async fn fetch() -> Result<String, turnstream::Error> { Ok(String::new()) }
+/// // For example a token of Microsoft Entra, or of Google's `cloud-platform` scope.
+/// let credential = Credential::token(|| async {
+///     let token = fetch().await?;
+///     Ok(Token::new(token).expires_in(Duration::from_secs(3600)))
+/// });
+/// let model = OpenAiResponses::new("gpt-5.1").with_credential(credential);
+/// ```
+#[derive(Clone)]
+pub struct Credential(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Key(Secret),
+    Token(Arc<Tokens>),
+    Signer(Arc<Sign>),
+}
+
+type Sign = dyn Fn(UnsignedRequest) -> BoxFuture<'static, Result<Vec<(String, String)>, Error>>
+    + Send
+    + Sync;
+
+/// A token, and for how long it is valid.
+#[derive(Clone, Debug)]
+pub struct Token {
+    secret: Secret,
+    lifetime: Option<Duration>,
+}
+
+impl Token {
+    /// A token that is used until a server refuses it with 401.
+    pub fn new(token: impl AsRef<str>) -> Self {
+        Self { secret: Secret::new(token), lifetime: None }
+    }
+
+    /// Says how long the token is valid from now on, `expires_in` in OAuth. It is fetched anew a
+    /// minute before that, or a tenth of the time if that is less.
+    pub fn expires_in(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(lifetime);
+        self
+    }
+}
+
+/// A request that is to be signed. `Debug` shows no body and no values of headers.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct UnsignedRequest {
+    /// The method: `POST`.
+    pub method: &'static str,
+    /// The whole URL, as it is sent.
+    pub url: String,
+    /// The headers, their names in lower case. The transport adds `host`, `content-length` and
+    /// `user-agent`.
+    pub headers: Vec<(String, String)>,
+    /// The body, as it is sent.
+    pub body: Bytes,
+}
+
+impl fmt::Debug for UnsignedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("UnsignedRequest")
+            .field("method", &self.method)
+            .field("headers", &headers)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Credential {
+    /// A key that does not change. An empty one is as good as none.
+    pub fn key(key: impl AsRef<str>) -> Self {
+        Self(Kind::Key(Secret::new(key)))
+    }
+
+    /// A token that `fetch` gives.
+    ///
+    /// It is fetched when the first request needs it, and kept until it expires or a server answers
+    /// with 401; that request is sent once more with a new token, at once. All requests that need a
+    /// token at the same time wait for one call of `fetch`. The future that it returned is polled by
+    /// those that wait: if the one that began it is dropped, the others go on, and if all are
+    /// dropped, so is the future. The [`Timeouts`](crate::http::Timeouts) of a request hold for its
+    /// wait, too.
+    ///
+    /// An error of `fetch` is that of the turn, for all that waited, and is retried as if the
+    /// provider had returned it; the next request calls `fetch` again. If `fetch` panics, the turn
+    /// fails with [`ErrorKind::Panic`](crate::ErrorKind::Panic).
+    pub fn token<F, R>(fetch: F) -> Self
+    where
+        F: Fn() -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Token, Error>> + Send + 'static,
+    {
+        let fetch = Box::new(move || fetch().boxed());
+        Self(Kind::Token(Arc::new(Tokens { fetch, state: Mutex::default() })))
+    }
+
+    /// A signature of each request, for example version 4 of AWS: `sign` is given the request
+    /// when its body is encoded and returns headers, which take the place of those of the same name.
+    ///
+    /// It is called for each attempt. An error, or a panic, is that of the turn.
+    ///
+    /// ```
+    /// use turnstream::http::Credential;
+    ///
+    /// let credential = Credential::signer(|request| async move {
+    ///     // `aws-sigv4` or the like has what belongs here.
+    ///     let signature = format!("… of {} and {} bytes", request.url, request.body.len());
+    ///     Ok(vec![("authorization".to_owned(), signature)])
+    /// });
+    /// ```
+    pub fn signer<F, R>(sign: F) -> Self
+    where
+        F: Fn(UnsignedRequest) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Vec<(String, String)>, Error>> + Send + 'static,
+    {
+        Self(Kind::Signer(Arc::new(move |request| sign(request).boxed())))
+    }
+
+    /// Whether there is one at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(&self.0, Kind::Key(key) if key.is_empty())
+    }
+
+    /// What authorizes one request. `unsigned` is the request without it.
+    ///
+    /// Dropping the future ends no refresh that other requests wait for.
+    pub(crate) async fn authorize(
+        &self,
+        key_header: KeyHeader,
+        to: &Endpoint,
+        headers: &[Header],
+        body: &Bytes,
+    ) -> Result<Authorization, Error> {
+        let mut authorization = Authorization::default();
+        match &self.0 {
+            Kind::Key(key) if key.is_empty() => {}
+            Kind::Key(key) => {
+                authorization.headers.push(key_header.of(key));
+                authorization.secrets.push(key.clone());
+            }
+            Kind::Token(tokens) => {
+                let (held, origin) = tokens.get().await?;
+                authorization.headers.push(KeyHeader::Bearer.of(&held.secret));
+                authorization.secrets.push(held.secret.clone());
+                authorization.cached =
+                    (origin == Origin::Cache).then(|| (Arc::clone(tokens), held));
+            }
+            Kind::Signer(sign) => {
+                let own = |(name, value): &Header| (name.to_ascii_lowercase(), value.clone());
+                let request = UnsignedRequest {
+                    method: "POST",
+                    url: to.as_str().to_owned(),
+                    headers: headers.iter().map(own).collect(),
+                    body: body.clone(),
+                };
+                authorization.is_signature = true;
+                let signed = caught("the signer", async { sign(request).await }).await?;
+                for (name, value) in signed {
+                    if is_secret(&name) {
+                        authorization.secrets.push(Secret::new(&value));
+                    }
+                    authorization.headers.push((name.into(), value));
+                }
+            }
+        }
+        Ok(authorization)
+    }
+}
+
+/// What authorizes one request.
+#[derive(Default)]
+pub(crate) struct Authorization {
+    pub(crate) headers: Vec<Header>,
+    /// What of it no error shows.
+    pub(crate) secrets: Vec<Secret>,
+    /// Whether the other headers were signed with these, so that none may replace them.
+    pub(crate) is_signature: bool,
+    /// The token, if an earlier request has used it.
+    cached: Option<(Arc<Tokens>, Arc<Held>)>,
+}
+
+impl Authorization {
+    /// Takes note that a server refused it with 401. Returns whether there may be a better one.
+    pub(crate) fn refused(&self) -> bool {
+        if let Some((tokens, held)) = &self.cached {
+            tokens.discard(held);
+        }
+        self.cached.is_some()
+    }
+}
+
+/// Where tokens come from, and the one that is held.
+struct Tokens {
+    fetch: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Error>> + Send + Sync>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    held: Option<Arc<Held>>,
+    /// The refresh that requests wait for. Those hold it; without any it is gone.
+    refresh: Option<WeakShared<Refresh>>,
+}
+
+type Refresh = BoxFuture<'static, Result<Arc<Held>, Error>>;
+
+struct Held {
+    secret: Secret,
+    /// When it is to be fetched anew.
+    stale: Option<Instant>,
+}
+
+/// Where a token was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// An earlier request may have used it.
+    Cache,
+    /// It was fetched for this one.
+    New,
+}
+
+impl Held {
+    fn new(token: Token) -> Self {
+        let lasts = |lifetime: Duration| lifetime - EXPIRY_MARGIN.min(lifetime / 10);
+        let stale = token.lifetime.and_then(|lifetime| after(Instant::now(), lasts(lifetime)));
+        Self { secret: token.secret, stale }
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.stale.is_none_or(|stale| Instant::now() < stale)
+    }
+}
+
+impl Tokens {
+    async fn get(self: &Arc<Self>) -> Result<(Arc<Held>, Origin), Error> {
+        let refresh = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(held) = state.held.as_ref().filter(|held| held.is_fresh()) {
+                return Ok((Arc::clone(held), Origin::Cache));
+            }
+            let running = state.refresh.as_ref().and_then(WeakShared::upgrade);
+            running.unwrap_or_else(|| self.begin_refresh(&mut state))
+        };
+        refresh.await.map(|held| (held, Origin::New))
+    }
+
+    fn begin_refresh(self: &Arc<Self>, state: &mut State) -> Shared<Refresh> {
+        let tokens = Arc::clone(self);
+        let refresh = async move {
+            let fetched = caught("the source of tokens", async { (tokens.fetch)().await }).await;
+            let mut state = tokens.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.refresh = None;
+            let held = Arc::new(Held::new(fetched?));
+            state.held = Some(Arc::clone(&held));
+            Ok(held)
+        };
+        let refresh = refresh.boxed().shared();
+        state.refresh = refresh.downgrade();
+        refresh
+    }
+
+    /// Drops the token, unless it was replaced since.
+    fn discard(&self, held: &Arc<Held>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.held.take_if(|current| Arc::ptr_eq(current, held));
+    }
+}
+
+/// Waits for what a user's code returns; a panic in it is an error.
+async fn caught<T>(
+    whose: &str,
+    future: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let polled = AssertUnwindSafe(future).catch_unwind().await;
+    polled.unwrap_or_else(|payload| Err(Error::panic(whose, &panic_message(payload))))
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Kind::Key(_) => "Key(…)",
+            Kind::Token(_) => "Token(…)",
+            Kind::Signer(_) => "Signer(…)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use futures::future::join_all;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// Tokens `t0`, `t1`, …, each of which takes a second to come and is valid for `lifetime`.
+    fn source(lifetime: Duration) -> (Arc<AtomicUsize>, Arc<Tokens>) {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        let credential = Credential::token(move || {
+            let n = counted.fetch_add(1, SeqCst);
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Ok(Token::new(format!("t{n}")).expires_in(lifetime))
+            }
+        });
+        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        (calls, tokens)
+    }
+
+    async fn secret(tokens: &Arc<Tokens>) -> String {
+        tokens.get().await.unwrap().0.secret.expose().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_fetched_once_for_all_that_wait_and_anew_before_it_expires() {
+        let (calls, tokens) = source(Duration::from_hours(1));
+        let all = join_all((0..50).map(|_| secret(&tokens))).await;
+        assert!(all.iter().all(|token| token == "t0"));
+        tokio::time::advance(Duration::from_mins(59) - Duration::from_millis(10)).await;
+        assert_eq!(secret(&tokens).await, "t0");
+        tokio::time::advance(Duration::from_millis(20)).await;
+        let all = join_all((0..50).map(|_| secret(&tokens))).await;
+        assert!(all.iter().all(|token| token == "t1"));
+        assert_eq!(calls.load(SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refresh_goes_on_when_the_request_that_began_it_is_dropped() {
+        let (calls, tokens) = source(Duration::from_hours(1));
+        let mut first = Box::pin(secret(&tokens));
+        let mut others = Box::pin(join_all((0..49).map(|_| secret(&tokens))));
+        assert!(first.as_mut().now_or_never().is_none());
+        assert!(others.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(others.await.iter().all(|token| token == "t0"));
+        assert_eq!(calls.load(SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refresh_for_which_no_request_waits_is_dropped() {
+        struct Dropped(Arc<AtomicUsize>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, SeqCst);
+            }
+        }
+        let drops = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&drops);
+        let credential = Credential::token(move || {
+            let guard = Dropped(Arc::clone(&counted));
+            async move {
+                let _guard = guard;
+                std::future::pending().await
+            }
+        });
+        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(secret(&tokens))).collect();
+        for request in &mut waiting {
+            assert!(request.as_mut().now_or_never().is_none());
+        }
+        drop(waiting.pop());
+        drop(waiting.pop());
+        assert_eq!(drops.load(SeqCst), 0);
+        drop(waiting.pop());
+        assert_eq!(drops.load(SeqCst), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_token_that_was_refused_is_discarded() {
+        let (calls, tokens) = source(Duration::from_hours(1));
+        let (first, origin) = tokens.get().await.unwrap();
+        assert!(origin == Origin::New);
+        assert!(tokens.get().await.unwrap().1 == Origin::Cache);
+        tokens.discard(&first);
+        assert_eq!(secret(&tokens).await, "t1");
+        tokens.discard(&first);
+        assert_eq!(secret(&tokens).await, "t1");
+        assert_eq!(calls.load(SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn an_error_or_a_panic_of_the_source_is_that_of_the_request_and_the_next_asks_again() {
+        let calls = AtomicUsize::new(0);
+        let credential = Credential::token(move || {
+            let n = calls.fetch_add(1, SeqCst);
+            assert!(n != 1, "no token today");
+            async move {
+                match n {
+                    0 => Err(Error::new(ErrorKind::Connect, "unreachable")),
+                    _ => Ok(Token::new("t")),
+                }
+            }
+        });
+        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        let error = tokens.get().await.err().unwrap();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Connect, "unreachable"));
+        let error = tokens.get().await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Panic);
+        assert!(error.message().contains("no token today"), "{error}");
+        assert_eq!(secret(&tokens).await, "t");
+    }
+}

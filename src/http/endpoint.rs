@@ -1,0 +1,235 @@
+//! Where requests go.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+
+use reqwest::Url;
+
+use crate::error::{Error, ErrorKind};
+use crate::http::Secret;
+use crate::http::secret::{basic, percent_decoded};
+
+/// The name of a header, and its value.
+pub(crate) type Header = (Cow<'static, str>, String);
+
+/// An address that requests go to. Its user name and password, if any, are never shown.
+#[derive(Clone)]
+pub(crate) struct Endpoint(Url);
+
+/// What a path has in the place of the model's name.
+const MODEL: &str = "{model}";
+
+impl Endpoint {
+    /// Reads a base URL; each `/` at its end is ignored.
+    pub(crate) fn new(base: &str) -> Result<Self, Error> {
+        let wrong = |what: &str| {
+            let message = format!("the base URL {what}");
+            Error::new(ErrorKind::InvalidRequest, message).with_parameter("base_url")
+        };
+        let mut url =
+            Url::parse(base.trim()).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(wrong("must begin with http:// or https://"));
+        }
+        let path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&path);
+        url.set_fragment(None);
+        Ok(Self(url))
+    }
+
+    /// An address below this one: `path`, with the model's name in the place of `{model}`, and after
+    /// a `?` the parameters that the query has unless it has them already. Those of `query` come
+    /// first. What has a meaning in an address is written so that it has none, but the `/` of a name.
+    pub(crate) fn join(
+        &self,
+        path: &str,
+        model: &str,
+        query: &[(String, String)],
+    ) -> Result<Self, Error> {
+        let mut url = self.0.clone();
+        let (path, fixed) = path.split_once('?').unwrap_or((path, ""));
+        let model = model.trim_matches('/');
+        if path.contains(MODEL) {
+            let odd = |c: char| c.is_whitespace() || c.is_control();
+            let leads_elsewhere = |part: &str| matches!(part, "" | "." | "..");
+            if model.split('/').any(leads_elsewhere) || model.contains(odd) {
+                let message = "the name of the model cannot be part of an address";
+                return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
+            }
+        }
+        let path = path.trim_start_matches('/').replace(MODEL, model);
+        // Law: only an address that cannot be a base has no segments, and `new` refuses those.
+        if let Ok(mut segments) = url.path_segments_mut()
+            && !path.is_empty()
+        {
+            segments.pop_if_empty().extend(path.split('/'));
+        }
+        let fixed = fixed.split('&').filter_map(|pair| pair.split_once('='));
+        let query = query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in query.chain(fixed) {
+            if url.query_pairs().all(|(known, _)| known != name) {
+                url.query_pairs_mut().append_pair(name, value);
+            }
+        }
+        Ok(Self(url))
+    }
+
+    pub(super) fn url(&self) -> &Url {
+        &self.0
+    }
+
+    /// What of the address is not to be shown: its password, the values of its query, and what becomes
+    /// of a user name and password on their way. Not a version (Azure's `api-version=preview`, a word
+    /// that errors use) or another short word.
+    pub(crate) fn secrets(&self) -> Vec<Secret> {
+        let is_long = |value: &str| value.len() >= 8;
+        let query = self.0.query_pairs().filter(|(name, _)| name != "api-version");
+        let query = query.filter(|(name, value)| is_secret(name) || is_long(value));
+        let mut secrets: Vec<_> = query.map(|(_, value)| Secret::new(value)).collect();
+        let (user, password) = (percent_decoded(self.0.username()), self.0.password());
+        let password = password.map(percent_decoded).unwrap_or_default();
+        // A user name alone is a key.
+        let key = if password.is_empty() { &user } else { &password };
+        secrets.extend([Secret::new(key), Secret::new(basic(&user, &password))]);
+        secrets
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Whether it is on this machine.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let host = self.host_name().trim_matches(['[', ']']);
+        match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
+            Ok(address) => address.is_loopback() || address.is_unspecified(),
+            Err(_) => host == "localhost",
+        }
+    }
+
+    /// Whether what is sent to it can be read on its way.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.0.scheme() == "http"
+    }
+
+    /// Whether there is a user name, a password or a key in it.
+    pub(crate) fn has_credentials(&self) -> bool {
+        let in_query = |(name, _): (Cow<'_, str>, Cow<'_, str>)| is_secret(&name);
+        let in_front = !self.0.username().is_empty() || self.0.password().is_some();
+        in_front || self.0.query_pairs().any(in_query)
+    }
+
+    pub(super) fn scheme(&self) -> &str {
+        self.0.scheme()
+    }
+
+    /// The host, without its port, and without the dot that a whole name may end with.
+    pub(crate) fn host_name(&self) -> &str {
+        self.0.host_str().unwrap_or_default().trim_end_matches('.')
+    }
+
+    /// Host and port, the part that can be shown.
+    pub(crate) fn host(&self) -> String {
+        let host = self.0.host_str().unwrap_or_default();
+        match self.0.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
+    }
+}
+
+/// Whether a header, or a field of a query, holds what is not to be shown, by the words of its name.
+pub(crate) fn is_secret(name: &str) -> bool {
+    const WORDS: [&str; 15] = [
+        "auth",
+        "authorization",
+        "key",
+        "apikey",
+        "token",
+        "secret",
+        "cookie",
+        "password",
+        "credential",
+        "credentials",
+        "signature",
+        "sig",
+        "jwt",
+        "bearer",
+        "assertion",
+    ];
+    // It says which request is sent again, and opens nothing.
+    let is_idempotency = name.eq_ignore_ascii_case("idempotency-key");
+    let is_word = |part: &str| WORDS.iter().any(|word| part.eq_ignore_ascii_case(word));
+    !is_idempotency && name.split(['-', '_', '.']).any(is_word)
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.host())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::masked;
+
+    fn joined(base: &str, path: &str, model: &str) -> Result<String, Error> {
+        Ok(Endpoint::new(base)?.join(path, model, &[])?.as_str().to_owned())
+    }
+
+    #[test]
+    fn a_slash_at_the_end_of_a_base_url_is_ignored() {
+        for base in ["http://h:1/v1", "http://h:1/v1/", " http://h:1/v1// "] {
+            let url = joined(base, "/chat/completions", "m").unwrap();
+            assert_eq!(url, "http://h:1/v1/chat/completions");
+        }
+        assert_eq!(joined("http://h:1", "/v1/messages", "m").unwrap(), "http://h:1/v1/messages");
+    }
+
+    #[test]
+    fn a_user_name_in_a_base_url_is_never_shown() {
+        let endpoint = Endpoint::new("https://me:secret@host/v1").unwrap();
+        assert_eq!(format!("{endpoint:?}"), "host");
+    }
+
+    #[test]
+    fn a_query_is_not_shown_but_for_a_version() {
+        let endpoint = Endpoint::new("https://host?api-version=preview&key=hunter22").unwrap();
+        let shown = masked(&endpoint.secrets(), "hunter22 is no preview");
+        assert_eq!(shown, "… is no preview");
+    }
+
+    #[test]
+    fn what_is_no_http_url_is_refused() {
+        for base in ["", "localhost:8080", "ftp://h", "http://"] {
+            let error = Endpoint::new(base).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{base}");
+        }
+    }
+
+    #[test]
+    fn a_models_name_is_part_of_the_address_or_refused() {
+        let path = "/v1/{model}:say?alt=sse";
+        let check = |model: &str, url: &str| {
+            assert_eq!(joined("http://h?a=1", path, model).unwrap(), url, "{model}");
+        };
+        check("m", "http://h/v1/m:say?a=1&alt=sse");
+        check("models/m", "http://h/v1/models/m:say?a=1&alt=sse");
+        check("a?b#c%d", "http://h/v1/a%3Fb%23c%25d:say?a=1&alt=sse");
+        for odd in ["", " ", "a b", "a\nb", ".", "..", "models/../m", "a//b", "/"] {
+            let error = joined("http://h", path, odd).unwrap_err();
+            assert_eq!(error.parameter(), Some("model"), "{odd:?}");
+        }
+        assert_eq!(joined("http://h", "/v1", "a b").unwrap(), "http://h/v1");
+    }
+
+    #[test]
+    fn a_parameter_that_the_base_url_has_is_not_sent_twice() {
+        let base = Endpoint::new("http://h/?alt=json&x=a+b").unwrap();
+        let query = [("x".to_owned(), "2".to_owned()), ("y".to_owned(), "ü&".to_owned())];
+        let url = base.join("/p?alt=sse", "m", &query).unwrap();
+        assert_eq!(url.as_str(), "http://h/p?alt=json&x=a+b&y=%C3%BC%26");
+    }
+}

@@ -1,0 +1,110 @@
+//! The wire as a provider over HTTP speaks it.
+
+use super::encode::{ChangedPrefix, encode_with};
+use super::{Decoder, NAME};
+use crate::error::Error;
+use crate::framing::ServerSentEvents;
+use crate::http::KeyHeader;
+use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::request::Request;
+
+/// "To use multiple beta features, separate their names with commas."
+const BETA: &str = "anthropic-beta";
+
+/// A model behind the Anthropic Messages wire. Cheap to clone.
+///
+/// Its key is sent as `x-api-key`, and its base URL is without `/v1`, as the vendor's SDKs take it.
+///
+/// ```
+/// use turnstream::provider::Anthropic;
+///
+/// let model = Anthropic::new("claude-sonnet-4-5").with_api_key("sk-ant-…");
+/// assert!(!format!("{model:?}").contains("sk-ant"));
+/// ```
+pub type Anthropic = HttpProvider<Messages>;
+
+/// The Anthropic Messages wire, <https://docs.anthropic.com/en/api/messages>.
+#[derive(Clone, Debug)]
+pub struct Messages {
+    changed_prefix: ChangedPrefix,
+}
+
+impl Default for Messages {
+    fn default() -> Self {
+        Self { changed_prefix: ChangedPrefix::DropThoughts }
+    }
+}
+
+impl Wire for Messages {
+    type Framing = ServerSentEvents;
+    type Decoder = Decoder;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn base_url(&self) -> &str {
+        "https://api.anthropic.com"
+    }
+
+    fn path(&self, _model: &str) -> &str {
+        "/v1/messages"
+    }
+
+    /// The version of the wire that this was written for.
+    fn headers(&self) -> &[(&'static str, &'static str)] {
+        &[("anthropic-version", "2023-06-01")]
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Named("x-api-key")
+    }
+
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+        let changed_prefix = match to.is_vendor {
+            true => self.changed_prefix,
+            false => ChangedPrefix::Unsaid,
+        };
+        let (body, beta) = encode_with(request, to.model, changed_prefix)?;
+        let encoded = Encoded::from(body);
+        Ok(match beta {
+            Some(beta) => encoded.with_header(BETA, beta),
+            None => encoded,
+        })
+    }
+
+    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
+        Decoder::new(to.model)
+    }
+}
+
+impl Anthropic {
+    /// Leaves it to the vendor what becomes of thoughts whose prefix has changed.
+    ///
+    /// The newest models bind each block of thoughts to all that stood before it, and refuse a
+    /// request in which something before a block is another than when it was written: a tool, a
+    /// system prompt, a message that was compacted. At the vendor's own address, a request that
+    /// has such blocks therefore asks for `drop_block`: those that do not fit any more are not
+    /// shown to the model. [`input_transformations`](crate::provider::anthropic::input_transformations)
+    /// tells which ones.
+    ///
+    /// With this setting nothing is asked for, and the vendor refuses such a request.
+    pub fn without_drop_block(self) -> Self {
+        self.with_wire(|wire| wire.changed_prefix = ChangedPrefix::Unsaid)
+    }
+
+    /// Asks for a feature that is not for everybody yet, by the name that its documentation
+    /// gives for `anthropic-beta`. Several may be asked for, one after the other.
+    ///
+    /// A name that no header can hold is an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
+    ///
+    /// ```
+    /// use turnstream::provider::Anthropic;
+    ///
+    /// let model = Anthropic::new("claude-sonnet-4-5").with_beta("compact-2026-01-12");
+    /// ```
+    pub fn with_beta(self, name: impl AsRef<str>) -> Self {
+        self.add_header(BETA, name.as_ref())
+    }
+}

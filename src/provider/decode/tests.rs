@@ -1,0 +1,145 @@
+//! The limits on waiting, as a reader of a turn meets them.
+
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt, stream};
+use tokio::time::Instant;
+
+use super::*;
+use crate::http::Timeouts;
+use crate::item::History;
+use crate::provider::openai_chat::{Decoder, Dialect};
+use crate::stream::{TurnStream, seal};
+use crate::turn::PartialTurn;
+
+const PING: &str = ": ping\n\n";
+const EMPTY: &str = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n";
+const COUNT: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5}}\n\n";
+const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+const THOUGHT: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\n";
+const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
+/// A turn whose frames come after so many seconds each, and then no more.
+fn turn(frames: &'static [(u64, &'static str)], limits: Timeouts) -> TurnStream {
+    let body = stream::iter(frames).then(|(seconds, frame)| async move {
+        tokio::time::sleep(Duration::from_secs(*seconds)).await;
+        Ok(Bytes::from_static(frame.as_bytes()))
+    });
+    let decoding = Decoding::new(
+        Box::pin(body.chain(stream::pending())),
+        Decoder::new("any", &Dialect::OPENAI),
+    );
+    seal(&History::with_id("h"), decoding.with_deadlines(deadlines(limits)))
+}
+
+fn deadlines(limits: Timeouts) -> TurnDeadlines {
+    TurnDeadlines::start(limits, "the host".to_owned())
+}
+
+fn limits() -> Timeouts {
+    let (first_output, idle_output) = (Duration::from_mins(1), Duration::from_secs(20));
+    Timeouts { first_output, idle_output, ..Timeouts::default() }
+}
+
+/// The words of the error, when it came, and what had been said.
+async fn check(mut turn: TurnStream, seconds: u64, words: &str, said: &str) {
+    let began = Instant::now();
+    let error = loop {
+        match turn.next().await.unwrap() {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{error}");
+    assert!(error.message().contains(words), "{error}");
+    let partial = PartialTurn::of(&error);
+    assert_eq!(partial.map(PartialTurn::text).unwrap_or_default(), said);
+    assert!(turn.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pings_and_counts_are_no_output() {
+    let pings = &[(10, PING), (10, EMPTY), (10, COUNT), (10, PING), (10, COUNT), (9, PING)];
+    check(turn(pings, limits()), 60, "said nothing", "").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_between_outputs_does_not_set_their_limit_again() {
+    let frames = &[(59, TEXT), (10, PING), (9, TEXT), (15, PING), (4, PING), (9, TEXT)];
+    check(turn(frames, limits()), 59 + 10 + 9 + 20, "went silent", "hihi").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thought_is_output() {
+    let frames = &[(59, THOUGHT), (19, THOUGHT), (19, TEXT)];
+    check(turn(frames, limits()), 59 + 19 + 19 + 20, "went silent", "hi").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_whole_turn_has_a_limit_of_its_own() {
+    let frames = &[(10, TEXT), (10, TEXT), (10, TEXT), (10, TEXT)];
+    let limits = Timeouts { turn: Duration::from_secs(35), ..limits() };
+    check(turn(frames, limits), 35, "not complete within 35s", "hihihi").await;
+    let limits = Timeouts { turn: Duration::from_secs(5), ..limits };
+    check(turn(&[(10, TEXT)], limits), 5, "not complete", "").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_stop_reason_the_turn_completes() {
+    for limits in [limits(), Timeouts { turn: Duration::from_secs(9), ..limits() }] {
+        let mut turn = turn(&[(1, TEXT), (1, FINISH)], limits);
+        let mut last = None;
+        while let Some(event) = turn.next().await {
+            last = Some(event.unwrap());
+        }
+        assert!(matches!(last, Some(crate::turn::TurnEvent::TurnComplete { .. })));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_that_a_consumer_takes_between_outputs_is_not_counted() {
+    let mut turn = turn(&[(1, TEXT), (19, TEXT)], limits());
+    assert!(turn.next().await.unwrap().is_ok());
+    tokio::time::advance(Duration::from_hours(1)).await;
+    assert!(turn.next().await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pings_without_end_hold_nobody_up_and_time_out() {
+    let pings = stream::repeat_with(|| Ok(Bytes::from_static(PING.as_bytes())));
+    let decoding = Decoding::new(pings, Decoder::new("any", &Dialect::OPENAI));
+    let decoding = decoding.with_deadlines(deadlines(limits()));
+    let mut turn = seal(&History::with_id("h"), decoding);
+    assert!(turn.next().now_or_never().is_none());
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert!(turn.next().now_or_never().is_none());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let error = turn.next().now_or_never().unwrap().unwrap().unwrap_err();
+    assert!(error.message().contains("said nothing"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_limits_it_waits() {
+    let (first_output, idle_output) = (Timeouts::NEVER, Timeouts::NEVER);
+    let limits = Timeouts { first_output, idle_output, ..Timeouts::default() };
+    let mut turn = turn(&[(1_000_000, TEXT), (1_000_000, TEXT)], limits);
+    assert!(turn.next().await.unwrap().is_ok());
+    assert!(turn.next().await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_byte_has_a_limit_of_its_own() {
+    let limits = Timeouts { first_byte: Duration::from_secs(30), ..limits() };
+    check(turn(&[(31, PING)], limits), 30, "the host did not begin its answer within 30s", "")
+        .await;
+    check(turn(&[(29, PING)], limits), 60, "said nothing", "").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_without_pings_is_silent_and_one_with_pings_is_not() {
+    let idle = Duration::from_secs(10);
+    let limits = Timeouts { idle, idle_output: Timeouts::NEVER, ..limits() };
+    let pings = &[(1, TEXT), (9, PING), (9, PING), (9, PING), (11, PING)];
+    check(turn(pings, limits), 1 + 27 + 10, "the host went silent in the middle", "hi").await;
+}

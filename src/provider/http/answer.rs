@@ -1,0 +1,97 @@
+//! What the head of an answer says: a stream, or an error.
+
+use crate::error::{AuthProblem, Error, ErrorKind, catch_panic};
+use crate::framing::Framing;
+use crate::http::{Body, Response};
+use crate::provider::failure;
+use crate::provider::http::settings::is_retried;
+use crate::provider::http::wire::{Refusal, Wire};
+
+/// Gives the body of an answer that is a stream, or the error that it is instead.
+pub(super) async fn stream_of<W: Wire>(
+    wire: &W,
+    mut answer: Response,
+    with_key: bool,
+) -> Result<(Body, Option<String>), Error> {
+    let request_id = answer.request_id();
+    let error = match (answer.is_success(), answer.encoding().map(str::to_owned)) {
+        (true, None) => {
+            // What a body is said to be is often wrong; its first byte tells.
+            let first = answer.body.first_byte().await;
+            let Some(what) = first.and_then(W::Framing::other_than) else {
+                return Ok((answer.body, request_id));
+            };
+            let said = answer.text().await;
+            match failure::tells_of_error(&said) {
+                true => failure::of_body(&said, answer.now),
+                false => no_stream(what),
+            }
+        }
+        (true, Some(encoding)) => {
+            no_stream(&format!("a body packed as `{encoding}`, which was not asked for,"))
+        }
+        (false, None) => {
+            let said = answer.text().await;
+            let error = refused(wire, &answer, &said)?;
+            match &answer.by_proxy {
+                Some(proxy) => error.rewritten(|text| {
+                    text.replacen(
+                        "the provider answered",
+                        &format!("the proxy {proxy} answered"),
+                        1,
+                    )
+                }),
+                None => error,
+            }
+        }
+        // Its words cannot be read.
+        (false, Some(_)) => refused(wire, &answer, "")?,
+    };
+    let error = with_headers(error, &answer);
+    Err(match error.kind() {
+        ErrorKind::Auth if !with_key && answer.status == 401 => {
+            error.with_auth(AuthProblem::MissingKey)
+        }
+        _ => error,
+    })
+}
+
+/// Asks the wire what a refusal means.
+fn refused<W: Wire>(wire: &W, answer: &Response, said: &str) -> Result<Error, Error> {
+    let refusal = Refusal { status: answer.status, body: said, received: answer.now };
+    let error = catch_panic(|| wire.refused(&refusal))
+        .map_err(|message| Error::panic("the wire", &message))?;
+    Ok(match error.status() {
+        Some(_) => error,
+        None => error.with_status(answer.status),
+    })
+}
+
+fn no_stream(what: &str) -> Error {
+    let message = format!("the provider answered with {what} instead of a stream");
+    Error::new(ErrorKind::Protocol, message)
+}
+
+/// Adds what the headers say: in full about waiting, and else what the body did not say better.
+fn with_headers(mut error: Error, answer: &Response) -> Error {
+    if let Some(retryable) = answer.should_retry().filter(|_| !answer.is_success()) {
+        error = error.with_retryable(retryable);
+    }
+    let may_be_sent_again = error.kind().is_transient() || is_retried(&error);
+    let (scope, full_again) = match error.kind() {
+        ErrorKind::RateLimited => answer.used_up(),
+        _ => (None, None),
+    };
+    // The longest that the headers say, or else what the words of the body say.
+    let wait = answer.retry_after().filter(|_| may_be_sent_again);
+    if let Some(wait) = wait.max(full_again).or(error.retry_after()) {
+        error = error.with_retry_after(wait);
+    }
+    if let (Some(scope), None) = (scope, error.scope()) {
+        error = error.with_scope(scope);
+    }
+    match answer.request_id() {
+        Some(id) => error.with_request_id(id),
+        None => error,
+    }
+}

@@ -1,0 +1,228 @@
+//! The provider itself, and its settings as a user sees them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::env::Random;
+use crate::error::Error;
+use crate::http::{Credential, Endpoint, HttpClient, KeyHeader, Timeouts};
+use crate::provider::http::exchange::Asked;
+use crate::provider::http::settings::Settings;
+use crate::provider::http::wire::Wire;
+use crate::provider::{Backoff, Provider};
+use crate::request::Request;
+use crate::stream::{TurnStream, seal};
+use crate::turn::TurnBuilder;
+
+/// A model behind a [`Wire`]. Cheap to clone.
+///
+/// [`Anthropic`](crate::provider::Anthropic), [`OpenAiChat`](crate::provider::OpenAiChat),
+/// [`OpenAiResponses`](crate::provider::OpenAiResponses), [`Gemini`](crate::provider::Gemini) and
+/// [`Ollama`](crate::provider::Ollama) are this provider over their wires. For a wire of your own,
+/// see [`from_wire`](Self::from_wire).
+///
+/// Without a key it sends none; at the vendor's own address that is an error of the turn.
+///
+/// ```
+/// use turnstream::provider::Anthropic;
+///
+/// let model = Anthropic::new("claude-sonnet-4-5").with_api_key("sk-ant-…");
+/// assert!(!format!("{model:?}").contains("sk-ant"));
+/// ```
+#[derive(Clone)]
+pub struct HttpProvider<W> {
+    model: Arc<str>,
+    wire: W,
+    settings: Arc<Settings>,
+}
+
+impl<W: Wire + Default> HttpProvider<W> {
+    /// A model by its name, at the vendor's own address, without a key.
+    pub fn new(model: impl Into<Arc<str>>) -> Self {
+        Self::from_wire(W::default(), model)
+    }
+}
+
+impl<W: Wire> HttpProvider<W> {
+    /// A model by its name behind a wire, without a key.
+    pub fn from_wire(wire: W, model: impl Into<Arc<str>>) -> Self {
+        let model = model.into();
+        let settings = Arc::new(Settings::new(&wire, &model));
+        Self { model, wire, settings }
+    }
+
+    /// The wire, with its own settings.
+    pub fn wire(&self) -> &W {
+        &self.wire
+    }
+
+    /// Sets the key, sent in the header that the wire has for it, for example `x-api-key`, or in that
+    /// of [`with_key_header`](Self::with_key_header). Short for
+    /// [`Credential::key`].
+    pub fn with_api_key(self, key: impl AsRef<str>) -> Self {
+        self.with_credential(Credential::key(key))
+    }
+
+    /// Sets what requests prove their right by: a key, a token that is fetched and refreshed, or a
+    /// signature of each request. It takes the place of an earlier one.
+    pub fn with_credential(mut self, credential: Credential) -> Self {
+        self.settings_mut().credential = Some(credential);
+        self
+    }
+
+    /// Sets the header that a key is sent in. Tokens and signatures are not affected.
+    pub fn with_key_header(mut self, header: KeyHeader) -> Self {
+        self.settings_mut().key_header = Some(header);
+        self
+    }
+
+    /// Sets the address, as the vendor's SDKs take it: with `/v1` for the wires of OpenAI, without
+    /// it for the others. A `/` at its end is ignored, and a query is sent with every request.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it is not an http or https URL.
+    pub fn with_base_url(self, url: impl AsRef<str>) -> Result<Self, Error> {
+        let url = Endpoint::new(url.as_ref())?;
+        Ok(self.retargeted(|settings| settings.base_url = Some(url)))
+    }
+
+    /// Sets what follows the base URL in the address of a request, for servers that have a wire in
+    /// another place: `/chat` or `/models/{model}:rawPredict`. `{model}` stands for the name of the
+    /// model, and a query may follow.
+    pub fn with_path(self, path: impl Into<String>) -> Self {
+        let path = path.into();
+        self.retargeted(|settings| settings.path = Some(path))
+    }
+
+    /// Adds a parameter to the query of each request, for example `api-version`. It takes the place
+    /// of an earlier one of the same name, but not of one in the base URL.
+    pub fn with_query(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let (name, value) = (name.into(), value.into());
+        self.retargeted(|settings| {
+            settings.query.retain(|(known, _)| *known != name);
+            settings.query.push((name, value));
+        })
+    }
+
+    /// Sets the client; the one that all providers share unless set.
+    pub fn with_http(mut self, http: HttpClient) -> Self {
+        self.settings_mut().http = http;
+        self
+    }
+
+    /// Sends a header with each request: of a gateway, of a proxy, a feature of the vendor's.
+    ///
+    /// It replaces one of the same name that the provider or an earlier call has set, that of the
+    /// key included. The value of one whose name has a word such as `key`, `token`, `secret` or
+    /// `authorization` is treated as a key: no error shows it, and it goes over plain http only to
+    /// this machine.
+    ///
+    /// A name or a value that HTTP does not allow, and a header that describes the body, is an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
+    pub fn with_header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
+        self.settings_mut().set_header(name.as_ref(), value.as_ref());
+        self
+    }
+
+    /// Allows that the key is sent over plain http to another machine, for example in a network
+    /// of your own. Everyone on the way can read it.
+    ///
+    /// Without this, such a request is an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn. Requests to this machine
+    /// (`localhost`, `127.0.0.1`) and requests without a key are not affected.
+    pub fn allow_plain_http(mut self) -> Self {
+        self.settings_mut().plain_http = true;
+        self
+    }
+
+    /// Sets the time limits. They hold for each attempt.
+    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.settings_mut().timeouts = timeouts;
+        self
+    }
+
+    /// Sets how many times a request is sent, and how long to wait in between: at most 3
+    /// times by default.
+    ///
+    /// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the
+    /// server says in `x-should-retry` or in words that it is of no use; nothing is retried
+    /// once the model has begun its answer. The server's own `retry-after` is obeyed up to
+    /// [`Backoff::retry_after_cap`]. A connection that the server closed while it was not in use is
+    /// replaced at once, without a wait. Each wait is reported by a
+    /// [`Retrying`](crate::TurnEvent::Retrying) before it begins.
+    ///
+    /// [`Retry`](crate::provider::Retry), or a provider that is asked next, takes the place
+    /// of these retries.
+    pub fn with_backoff(mut self, backoff: Backoff) -> Self {
+        self.settings_mut().retry.backoff = backoff;
+        self
+    }
+
+    /// Sends each request once: its first error is the turn's.
+    pub fn without_retries(self) -> Self {
+        self.with_backoff(Backoff { attempts: 1, ..Backoff::default() })
+    }
+
+    /// Sets where the jitter of the waits comes from.
+    pub fn with_random(mut self, random: impl Random + 'static) -> Self {
+        self.settings_mut().retry.random = Arc::new(random);
+        self
+    }
+
+    /// Changes the wire's own settings.
+    pub(in crate::provider) fn with_wire(mut self, change: impl FnOnce(&mut W)) -> Self {
+        change(&mut self.wire);
+        self.retargeted(|_| {})
+    }
+
+    /// Adds to the values of a header.
+    pub(in crate::provider) fn add_header(mut self, name: &str, value: &str) -> Self {
+        self.settings_mut().add_header(name, value);
+        self
+    }
+
+    /// Whether requests go to the vendor of the wire itself.
+    pub(in crate::provider) fn is_at_vendor(&self) -> bool {
+        self.settings.is_at_vendor()
+    }
+
+    fn settings_mut(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
+    }
+
+    fn retargeted(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        let settings = Arc::make_mut(&mut self.settings);
+        change(settings);
+        settings.find_target(&self.wire, &self.model);
+        self
+    }
+}
+
+impl<W: Wire> Provider for HttpProvider<W> {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let turn = TurnBuilder::from(&request);
+        let other = request.model.as_deref().filter(|model| **model != *self.model);
+        let asked = Asked {
+            wire: self.wire.clone(),
+            settings: Arc::clone(&self.settings),
+            model: other.map_or_else(|| Arc::clone(&self.model), Arc::from),
+            is_own_model: other.is_none(),
+        };
+        seal(turn, asked.send(request))
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+}
+
+impl<W: Wire> fmt::Debug for HttpProvider<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpProvider")
+            .field("model", &self.model)
+            .field("wire", &self.wire)
+            .field("settings", &self.settings)
+            .finish()
+    }
+}

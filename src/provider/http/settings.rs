@@ -1,0 +1,228 @@
+//! The settings of a provider over HTTP, the same for every wire.
+
+use std::fmt;
+
+use crate::error::{AuthProblem, Error, ErrorKind};
+use crate::http::{
+    Credential, Endpoint, Header, HttpClient, KeyHeader, Secret, Timeouts, is_secret,
+};
+use crate::provider::http::wire::Wire;
+use crate::provider::retry::Policy;
+
+/// The headers that say what the body is, and what is taken for an answer.
+const OF_THE_TRANSPORT: [&str; 6] = [
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "content-encoding",
+    "accept",
+    "accept-encoding",
+];
+
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) http: HttpClient,
+    pub(super) credential: Option<Credential>,
+    /// Where a key is sent, if not as the wire has it.
+    pub(super) key_header: Option<KeyHeader>,
+    pub(super) timeouts: Timeouts,
+    pub(super) retry: Policy,
+    /// Sent beside those that the wire always has, and instead of those of the same name.
+    headers: Vec<Header>,
+    /// Whether a key may be sent where others can read it.
+    pub(super) plain_http: bool,
+    /// The base URL, if not the wire's own.
+    pub(super) base_url: Option<Endpoint>,
+    /// What follows the base URL, if not as the wire has it.
+    pub(super) path: Option<String>,
+    pub(super) query: Vec<(String, String)>,
+    target: Target,
+}
+
+/// What follows from the wire and the settings.
+#[derive(Clone)]
+struct Target {
+    /// The host of the vendor's own address. One over plain http is that of a server of the user's.
+    vendor: Option<String>,
+    /// Where requests for the provider's own model go, or why nowhere.
+    endpoint: Result<Endpoint, Error>,
+}
+
+impl Settings {
+    pub(super) fn new<W: Wire>(wire: &W, model: &str) -> Self {
+        let nowhere = Err(Error::new(ErrorKind::InvalidRequest, "there is no address yet"));
+        let mut settings = Self {
+            http: HttpClient::shared(),
+            credential: None,
+            key_header: None,
+            timeouts: Timeouts::default(),
+            retry: Policy::new(is_retried),
+            headers: Vec::new(),
+            plain_http: false,
+            base_url: None,
+            path: None,
+            query: Vec::new(),
+            target: Target { vendor: None, endpoint: nowhere },
+        };
+        settings.find_target(wire, model);
+        settings
+    }
+
+    /// Finds out where requests go, after a setting on which it depends has changed.
+    pub(super) fn find_target<W: Wire>(&mut self, wire: &W, model: &str) {
+        let vendor = match wire.base_url() {
+            "" => {
+                let message = format!("`{}` has no address of its own", wire.name());
+                let error = Error::new(ErrorKind::InvalidRequest, message);
+                Err(error.with_parameter("base_url"))
+            }
+            url => Endpoint::new(url),
+        };
+        let host = |vendor: &Endpoint| (!vendor.is_plain()).then(|| vendor.host_name().to_owned());
+        self.target.vendor = vendor.as_ref().ok().and_then(host);
+        let base = self.base_url.clone().map_or(vendor, Ok);
+        self.target.endpoint = base.and_then(|base| self.below(&base, wire, model));
+    }
+
+    fn below<W: Wire>(&self, base: &Endpoint, wire: &W, model: &str) -> Result<Endpoint, Error> {
+        let path = self.path.as_deref().unwrap_or_else(|| wire.path(model));
+        base.join(path, model, &self.query)
+    }
+
+    /// Where a request goes that asks for another model than the provider's own.
+    pub(super) fn endpoint_for<W: Wire>(&self, wire: &W, model: &str) -> Result<Endpoint, Error> {
+        let base = self.base_url.clone().map_or_else(|| Endpoint::new(wire.base_url()), Ok);
+        self.below(&base?, wire, model)
+    }
+
+    pub(super) fn endpoint(&self) -> &Result<Endpoint, Error> {
+        &self.target.endpoint
+    }
+
+    /// Whether requests go to the vendor itself.
+    pub(super) fn is_at_vendor(&self) -> bool {
+        let host = self.target.endpoint.as_ref().ok().map(Endpoint::host_name);
+        host.is_some() && self.target.vendor.as_deref() == host
+    }
+
+    /// Sets a header, instead of one of the same name.
+    pub(super) fn set_header(&mut self, name: &str, value: &str) {
+        let name = name.to_ascii_lowercase();
+        self.headers.retain(|(known, _)| *known != name);
+        self.headers.push((name.into(), value.to_owned()));
+    }
+
+    /// Adds to the values of a header.
+    pub(super) fn add_header(&mut self, name: &str, value: &str) {
+        add_header(&mut self.headers, name, value);
+    }
+
+    pub(super) fn headers(&self) -> &[Header] {
+        &self.headers
+    }
+
+    /// What of a request is not to be shown, wherever it comes back.
+    pub(super) fn secrets(&self, to: &Endpoint) -> Vec<Secret> {
+        let mut secrets = to.secrets();
+        for (_, value) in self.headers.iter().filter(|(name, _)| is_secret(name)) {
+            secrets.push(Secret::new(value));
+            // Of `Bearer abc` and `session=abc; user=def`, also each part, if it is no short word.
+            let parts = value.split([' ', ';', ',']).flat_map(|part| {
+                part.split_once('=').map_or([part, part], |(_, value)| [part, value])
+            });
+            secrets.extend(parts.filter(|part| part.len() >= 8).map(Secret::new));
+        }
+        secrets
+    }
+
+    pub(super) fn has_key(&self, to: &Endpoint) -> bool {
+        let by_header =
+            self.headers.iter().any(|(name, value)| is_secret(name) && !value.is_empty());
+        let by_field = self.credential.as_ref().is_some_and(|credential| !credential.is_empty());
+        by_header || by_field || to.has_credentials()
+    }
+
+    /// What is wrong with the settings.
+    pub(super) fn check(&self, to: &Endpoint) -> Result<(), Error> {
+        check_headers(&self.headers)?;
+        if self.is_at_vendor() && !self.has_key(to) {
+            let message = format!("{} wants a key, and none is set", to.host());
+            return Err(Error::new(ErrorKind::Auth, message).with_auth(AuthProblem::MissingKey));
+        }
+        if self.has_key(to) && to.is_plain() && !to.is_loopback() && !self.plain_http {
+            let message = format!(
+                "a key is not sent to {} over plain http, where others can read it: use https, or \
+                 allow it with `allow_plain_http`",
+                to.host()
+            );
+            return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("base_url"));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses headers that belong to the transport.
+pub(super) fn check_headers(headers: &[Header]) -> Result<(), Error> {
+    let own =
+        |(name, _): &&Header| OF_THE_TRANSPORT.iter().any(|own| name.eq_ignore_ascii_case(own));
+    match headers.iter().find(own) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let message = format!("the header `{name}` is the transport's own and cannot be set");
+            Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("headers"))
+        }
+    }
+}
+
+/// Adds to the values of a header.
+pub(super) fn add_header(headers: &mut Vec<Header>, name: &str, value: &str) {
+    match headers.iter_mut().find(|(known, _)| known == name) {
+        Some((_, values)) if values.is_empty() => value.clone_into(values),
+        Some((_, values)) => {
+            let is_new = values.split(',').all(|known| known.trim() != value);
+            if is_new && !value.is_empty() {
+                *values = format!("{values},{value}");
+            }
+        }
+        None => headers.push((name.to_owned().into(), value.to_owned())),
+    }
+}
+
+/// Of the headers, whose values may be secret, only the names are shown.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Settings")
+            .field("endpoint", &self.target.endpoint)
+            .field("credential", &self.credential)
+            .field("timeouts", &self.timeouts)
+            .field("retry", &self.retry)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The errors that are retried by default, as the SDKs of the vendors do it: failed connections and
+/// the statuses 408, 409, 429 and 5xx, unless the body says that the cause is permanent. What the
+/// vendor's `x-should-retry` says counts first.
+///
+/// A time-out of this crate's own is not among them, since the provider may be at work, and neither
+/// is a turn that broke off.
+pub(super) fn is_retried(error: &Error) -> bool {
+    use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
+    if let Some(told) = error.retryable_as_told() {
+        return told;
+    }
+    let (kind, may_pass) = (error.kind(), error.is_retryable());
+    match error.status() {
+        Some(status @ (408 | 409 | 429 | 500..)) => {
+            may_pass || (status, kind) == (501, Unsupported)
+        }
+        Some(_) => false,
+        None => match kind {
+            Connect | RateLimited | Overloaded | Server => may_pass,
+            Timeout => may_pass && error.is_in_words_of_the_server(),
+            _ => false,
+        },
+    }
+}

@@ -1,0 +1,87 @@
+//! The wire as a provider over HTTP speaks it.
+
+use super::dialect::{Dialect, UserField};
+use super::{Decoder, encode};
+use crate::error::Error;
+use crate::framing::ServerSentEvents;
+use crate::http::KeyHeader;
+use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::request::Request;
+
+/// A model behind the Chat Completions wire, the vendor's or any compatible server's. Cheap to
+/// clone.
+///
+/// The base URL is with `/v1`, as the vendor's SDKs take it. Compatible servers know the output
+/// limit as `max_tokens`, so that name is used at any other address than the vendor's, and
+/// instructions go in front; [`with_dialect`](Self::with_dialect) says otherwise.
+///
+/// ```
+/// use turnstream::provider::OpenAiChat;
+/// use turnstream::provider::openai_chat::Dialect;
+///
+/// let local = OpenAiChat::new("llama3").with_base_url("http://localhost:11434/v1")?;
+/// let routed = OpenAiChat::new("anthropic/claude-sonnet-4.5").with_dialect(Dialect::OPENROUTER);
+/// # Ok::<(), turnstream::Error>(())
+/// ```
+pub type OpenAiChat = HttpProvider<ChatCompletions>;
+
+/// The Chat Completions wire, <https://platform.openai.com/docs/api-reference/chat>.
+#[derive(Clone, Debug, Default)]
+pub struct ChatCompletions {
+    /// How the server's differ from the vendor's, if that is known.
+    dialect: Option<Dialect>,
+}
+
+impl ChatCompletions {
+    fn dialect(&self, is_vendor: bool) -> Dialect {
+        let Dialect { limit, system_place, .. } = Dialect::STRICT;
+        let copied = Dialect { limit, user: UserField::User, system_place, ..Dialect::OPENAI };
+        let unknown = if is_vendor { Dialect::OPENAI } else { copied };
+        self.dialect.unwrap_or(unknown)
+    }
+}
+
+impl Wire for ChatCompletions {
+    type Framing = ServerSentEvents;
+    type Decoder = Decoder;
+
+    fn name(&self) -> &str {
+        self.dialect.unwrap_or_default().name
+    }
+
+    fn base_url(&self) -> &str {
+        self.dialect.unwrap_or_default().base_url
+    }
+
+    fn path(&self, _model: &str) -> &str {
+        "/chat/completions"
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        self.dialect.unwrap_or_default().key
+    }
+
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+        encode(request, to.model, &self.dialect(to.is_vendor)).map(Encoded::from)
+    }
+
+    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
+        Decoder::new(to.model, &self.dialect(to.is_vendor))
+    }
+}
+
+impl OpenAiChat {
+    /// Sets how the server's Chat Completions differ from the vendor's, and with it the address,
+    /// unless that is set.
+    ///
+    /// A dialect without a usual address needs [`with_base_url`](Self::with_base_url), before or
+    /// after; until then every turn is an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
+    pub fn with_dialect(self, dialect: Dialect) -> Self {
+        self.with_wire(|wire| wire.dialect = Some(dialect))
+    }
+
+    /// How requests look.
+    pub fn dialect(&self) -> Dialect {
+        self.wire().dialect(self.is_at_vendor())
+    }
+}

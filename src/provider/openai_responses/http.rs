@@ -1,0 +1,50 @@
+//! The wire as a provider over HTTP speaks it.
+
+use super::{Decoder, NAME, encode};
+use crate::error::Error;
+use crate::framing::ServerSentEvents;
+use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::request::Request;
+
+/// A model behind the Responses wire, the vendor's or any compatible server's. Cheap to clone.
+///
+/// Nothing is stored by the provider: each request holds the whole input. The base URL is with
+/// `/v1`, as the vendor's SDKs take it.
+///
+/// ```
+/// use turnstream::provider::OpenAiResponses;
+///
+/// let model = OpenAiResponses::new("gpt-5.1").with_api_key("sk-…");
+/// assert!(!format!("{model:?}").contains("sk-"));
+/// ```
+pub type OpenAiResponses = HttpProvider<Responses>;
+
+/// The Responses wire, <https://platform.openai.com/docs/api-reference/responses>.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Responses;
+
+impl Wire for Responses {
+    type Framing = ServerSentEvents;
+    type Decoder = Decoder;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn base_url(&self) -> &str {
+        "https://api.openai.com/v1"
+    }
+
+    fn path(&self, _model: &str) -> &str {
+        "/responses"
+    }
+
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+        encode(request, to.model).map(Encoded::from)
+    }
+
+    fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
+        Decoder::new(to.model).with_tools(request.tools.iter().map(|tool| tool.name.as_str()))
+    }
+}
