@@ -136,22 +136,20 @@ impl Response {
         encoding.filter(|encoding| !matches!(*encoding, "" | "identity"))
     }
 
-    /// Reads the words of an answer that is not a stream, as much as errors have.
-    pub(crate) async fn text(&mut self) -> String {
-        let most = MAX_DRAIN_BYTES;
-        let mut bytes: Vec<u8> = Vec::new();
+    /// Reads the words of an answer that is not a stream into `words`, as much as errors have.
+    /// Dropping the future leaves there what came so far.
+    pub(crate) async fn read_words(&mut self, words: &mut Vec<u8>) {
         let mut until = Instant::now() + REFUSAL_TIMEOUT;
         // What cannot be read, or not soon, is left out: this is for the words of an error.
-        while bytes.len() < most
+        while words.len() < MAX_DRAIN_BYTES
             && let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.body.try_next()).await
         {
-            let room = most - bytes.len();
-            bytes.extend_from_slice(&piece[..piece.len().min(room)]);
-            let whole = bytes.ends_with(b"}") || bytes.ends_with(b"]") || bytes.ends_with(b"\n");
-            if whole && serde_json::from_slice::<IgnoredAny>(&bytes).is_ok() {
+            let room = MAX_DRAIN_BYTES - words.len();
+            words.extend_from_slice(&piece[..piece.len().min(room)]);
+            let whole = words.ends_with(b"}") || words.ends_with(b"]") || words.ends_with(b"\n");
+            if whole && serde_json::from_slice::<IgnoredAny>(words).is_ok() {
                 until = until.min(Instant::now() + DRAIN_TIMEOUT);
             }
         }
-        String::from_utf8_lossy(&bytes).into_owned()
     }
 }

@@ -121,8 +121,14 @@ async fn pings_without_end_hold_nobody_up_and_time_out() {
 
 #[tokio::test(start_paused = true)]
 async fn without_limits_it_waits() {
-    let (first_output, idle_output) = (Timeouts::NEVER, Timeouts::NEVER);
-    let limits = Timeouts { first_output, idle_output, ..Timeouts::default() };
+    let never = Timeouts::NEVER;
+    let limits = Timeouts {
+        first_byte: never,
+        first_output: never,
+        idle: never,
+        idle_output: never,
+        ..Timeouts::default()
+    };
     let mut turn = turn(&[(1_000_000, TEXT), (1_000_000, TEXT)], limits);
     assert!(turn.next().await.unwrap().is_ok());
     assert!(turn.next().await.unwrap().is_ok());

@@ -1,8 +1,12 @@
 //! What the head of an answer says: a stream, or an error.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
 use crate::error::{AuthProblem, Error, ErrorKind, catch_panic};
 use crate::framing::Framing;
-use crate::http::{Body, Response};
+use crate::http::{Body, Response, TurnDeadlines};
 use crate::provider::failure;
 use crate::provider::http::settings::is_retried;
 use crate::provider::http::wire::{Refusal, Wire};
@@ -12,16 +16,17 @@ pub(super) async fn stream_of<W: Wire>(
     wire: &W,
     mut answer: Response,
     with_key: bool,
+    deadlines: &mut TurnDeadlines,
 ) -> Result<(Body, Option<String>), Error> {
     let request_id = answer.request_id();
     let error = match (answer.is_success(), answer.encoding().map(str::to_owned)) {
         (true, None) => {
             // What a body is said to be is often wrong; its first byte tells.
-            let first = answer.body.first_byte().await;
+            let first = within(deadlines, answer.body.first_byte()).await?;
             let Some(what) = first.and_then(W::Framing::other_than) else {
                 return Ok((answer.body, request_id));
             };
-            let said = answer.text().await;
+            let said = words(&mut answer, deadlines).await;
             match failure::tells_of_error(&said) {
                 true => failure::of_body(&said, answer.now),
                 false => no_stream(what),
@@ -31,7 +36,7 @@ pub(super) async fn stream_of<W: Wire>(
             no_stream(&format!("a body packed as `{encoding}`, which was not asked for,"))
         }
         (false, None) => {
-            let said = answer.text().await;
+            let said = words(&mut answer, deadlines).await;
             let error = refused(wire, &answer, &said)?;
             match &answer.by_proxy {
                 Some(proxy) => error.rewritten(|text| {
@@ -54,6 +59,27 @@ pub(super) async fn stream_of<W: Wire>(
         }
         _ => error,
     })
+}
+
+/// The words of an answer that is not a stream, as far as they come in time: what is known already
+/// makes an error without them.
+async fn words(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
+    let mut words = Vec::new();
+    let _ = within(deadlines, answer.read_words(&mut words)).await;
+    String::from_utf8_lossy(&words).into_owned()
+}
+
+/// Waits for `future` as long as the limits allow.
+pub(super) async fn within<F: Future>(
+    deadlines: &mut TurnDeadlines,
+    future: F,
+) -> Result<F::Output, Error> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => deadlines.poll(cx).map(Err),
+    })
+    .await
 }
 
 /// Asks the wire what a refusal means.

@@ -1,8 +1,7 @@
 //! One request and its answer: encode, send, decode.
 
 use std::borrow::Cow;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -13,11 +12,11 @@ use futures::future::BoxFuture;
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::framing::Framing;
 use crate::http::{
-    Authorization, Body, Connection, Endpoint, Header, Post, Secret, TurnDeadlines, masked,
-    was_closed,
+    Authorization, Body, Connection, Endpoint, Header, Post, Response, Secret, TurnDeadlines,
+    masked, was_closed,
 };
 use crate::provider::decode::Decoding;
-use crate::provider::http::answer::stream_of;
+use crate::provider::http::answer::{stream_of, within};
 use crate::provider::http::settings::{Settings, add_header, check_headers};
 use crate::provider::http::wire::{Destination, Encoded, Wire};
 use crate::provider::retry::{Attempts, Retrying};
@@ -154,22 +153,12 @@ async fn send<W: Wire>(
     let secrets = settings.secrets(&message.to);
     let mut deadlines = TurnDeadlines::start(settings.timeouts, message.to.host());
     let mut attempt = Attempt { wire, settings, message, secrets: secrets.into() };
-    let answered = within(&mut deadlines, attempt.answered(connection)).await.flatten();
+    let answered = attempt.answered(connection, &mut deadlines).await;
     let secrets = attempt.secrets;
     match answered {
         Ok((body, request_id)) => Ok(Answer { body, request_id, deadlines, secrets }),
         Err(error) => Err(error.rewritten(|text| masked(&secrets, text))),
     }
-}
-
-/// Waits for `future` as long as the limits allow.
-async fn within<F: Future>(deadlines: &mut TurnDeadlines, future: F) -> Result<F::Output, Error> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Ok(output)),
-        Poll::Pending => deadlines.poll(cx).map(Err),
-    })
-    .await
 }
 
 /// One attempt, as far as the head of its answer.
@@ -181,15 +170,24 @@ struct Attempt<W> {
 }
 
 impl<W: Wire> Attempt<W> {
-    async fn answered(&mut self, connection: Connection) -> Result<(Body, Option<String>), Error> {
+    async fn answered(
+        &mut self,
+        connection: Connection,
+        deadlines: &mut TurnDeadlines,
+    ) -> Result<(Body, Option<String>), Error> {
         let with_key = self.settings.has_key(&self.message.to);
+        let response = within(deadlines, self.response(connection)).await??;
+        stream_of(&self.wire, response, with_key, deadlines).await
+    }
+
+    async fn response(&mut self, connection: Connection) -> Result<Response, Error> {
         let authorization = self.authorize().await?;
-        let mut response = self.post(&authorization, connection).await?;
-        if response.status == 401 && authorization.refused() {
-            let authorization = self.authorize().await?;
-            response = self.post(&authorization, Connection::Any).await?;
+        let response = self.post(&authorization, connection).await?;
+        if response.status != 401 || !authorization.refused() {
+            return Ok(response);
         }
-        stream_of(&self.wire, response, with_key).await
+        let authorization = self.authorize().await?;
+        self.post(&authorization, Connection::Any).await
     }
 
     async fn authorize(&mut self) -> Result<Authorization, Error> {
@@ -210,7 +208,7 @@ impl<W: Wire> Attempt<W> {
         &self,
         authorization: &Authorization,
         connection: Connection,
-    ) -> Result<crate::http::Response, Error> {
+    ) -> Result<Response, Error> {
         let Message { to, headers, own_and_users, body } = &*self.message;
         // A user may set the header of the key; what was signed stays as it was signed.
         let [before, after] = match authorization.is_signature {
