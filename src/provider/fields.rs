@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::Json;
+use crate::provider::lenient::elements;
 
 /// The fields of an object in their order, their values as they are written.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,11 @@ impl Fields {
     /// Reads an object; anything else has no fields.
     pub(super) fn parse(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
+    }
+
+    /// The objects of an array.
+    pub(super) fn list(array: Option<&RawValue>) -> Vec<Self> {
+        elements(array).into_iter().filter_map(|element| Self::parse(element.get())).collect()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&RawValue> {

@@ -7,6 +7,9 @@ use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::item::Json;
 
 /// Reads a frame. JSON that a strict reader trips over, though it is JSON, is repaired first: a key
 /// that stands there twice (the last one counts), half of a surrogate pair, a number beyond all
@@ -73,6 +76,30 @@ pub(super) fn repaired(data: &str) -> Option<String> {
     }
 }
 
+/// The value of a field, unless it is `null`.
+pub(super) fn non_null(raw: Option<&RawValue>) -> Option<&RawValue> {
+    raw.filter(|raw| raw.get() != "null")
+}
+
+/// The text of a JSON string.
+pub(super) fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    match serde_json::from_str::<Str<'_>>(raw.get()) {
+        Ok(text) => text.0,
+        Err(_) => serde_json::from_str(&repaired(raw.get())?).ok().map(Cow::Owned),
+    }
+}
+
+/// The elements of an array, as they are written.
+pub(super) fn elements(raw: Option<&RawValue>) -> Vec<&RawValue> {
+    let elements = raw.map(|raw| serde_json::from_str(raw.get()));
+    elements.and_then(Result::ok).unwrap_or_default()
+}
+
+/// A whole value, repaired where it must be.
+pub(super) fn json(raw: &RawValue) -> Option<Json> {
+    Json::parse(raw.get()).or_else(|error| Json::parse(&repaired(raw.get()).ok_or(error)?)).ok()
+}
+
 /// A string, borrowed where it has no escapes; anything else is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Str<'a>(pub(super) Option<Cow<'a, str>>);
@@ -99,6 +126,13 @@ pub(super) struct Lax<T>(pub(super) Option<T>);
 /// it are moved about for every token.
 pub(super) type Seldom<T> = Lax<Box<T>>;
 
+/// An object, or the fact that something is there which is not one: a piece of a call may be in it.
+#[derive(Debug)]
+pub(super) struct MaybeObject<T> {
+    pub(super) value: Option<T>,
+    pub(super) malformed: bool,
+}
+
 /// The elements of an array; anything else is empty.
 #[derive(Clone, Debug)]
 pub(super) struct List<T>(pub(super) Vec<T>);
@@ -109,123 +143,156 @@ impl<T> Default for Lax<T> {
     }
 }
 
+impl<T> Default for MaybeObject<T> {
+    fn default() -> Self {
+        Self { value: None, malformed: false }
+    }
+}
+
 impl<T> Default for List<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-/// Writes the visitor methods whose value is passed over.
-macro_rules! pass_over {
-    ($($method:ident: $type:ty),* $(,)?) => {
+/// A type that is read from a JSON value of any kind. Each method takes one kind; a value of a kind
+/// that the type does not take is a [`misfit`](Self::misfit), and `null` is the default.
+pub(super) trait FromAny<'de>: Default {
+    /// Stands for a value that does not fit.
+    fn misfit() -> Self {
+        Self::default()
+    }
+
+    fn from_text(_text: Cow<'de, str>) -> Self {
+        Self::misfit()
+    }
+
+    fn from_u64(_number: u64) -> Self {
+        Self::misfit()
+    }
+
+    fn from_f64(_number: f64) -> Self {
+        Self::misfit()
+    }
+
+    fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
+        while array.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Self::misfit())
+    }
+
+    fn from_object<A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
+        while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Self::misfit())
+    }
+}
+
+/// Reads a value of any kind.
+pub(super) fn from_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    struct AnyVisitor<T>(PhantomData<T>);
+    impl<'de, T: FromAny<'de>> Visitor<'de> for AnyVisitor<T> {
+        type Value = T;
+
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("anything")
         }
-        $(fn $method<E>(self, _: $type) -> Result<Self::Value, E> { Ok(Self::Value::default()) })*
-        fn visit_unit<E>(self) -> Result<Self::Value, E> { Ok(Self::Value::default()) }
-        fn visit_none<E>(self) -> Result<Self::Value, E> { Ok(Self::Value::default()) }
-    };
-}
-
-macro_rules! pass_over_map {
-    () => {
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            Ok(Self::Value::default())
+        fn visit_borrowed_str<E>(self, text: &'de str) -> Result<T, E> {
+            Ok(T::from_text(Cow::Borrowed(text)))
         }
-    };
-}
-
-macro_rules! pass_over_seq {
-    () => {
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-            while seq.next_element::<IgnoredAny>()?.is_some() {}
-            Ok(Self::Value::default())
+        fn visit_str<E>(self, text: &str) -> Result<T, E> {
+            Ok(T::from_text(Cow::Owned(text.to_owned())))
         }
-    };
+        fn visit_u64<E>(self, number: u64) -> Result<T, E> {
+            Ok(T::from_u64(number))
+        }
+        fn visit_f64<E>(self, number: f64) -> Result<T, E> {
+            Ok(T::from_f64(number))
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, array: A) -> Result<T, A::Error> {
+            T::from_array(array)
+        }
+        fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<T, A::Error> {
+            T::from_object(object)
+        }
+        fn visit_bool<E>(self, _: bool) -> Result<T, E> {
+            Ok(T::misfit())
+        }
+        /// A number below zero: the others are `u64`.
+        fn visit_i64<E>(self, _: i64) -> Result<T, E> {
+            Ok(T::misfit())
+        }
+        fn visit_unit<E>(self) -> Result<T, E> {
+            Ok(T::default())
+        }
+    }
+    deserializer.deserialize_any(AnyVisitor(PhantomData))
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct V<'a>(PhantomData<&'a ()>);
-        impl<'de: 'a, 'a> Visitor<'de> for V<'a> {
-            type Value = Str<'a>;
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Str<'a>, E> {
-                Ok(Str(Some(Cow::Borrowed(text))))
+/// Has types read by [`from_any`], each with the generics of its `Deserialize`.
+macro_rules! read_from_any {
+    ($([$($generics:tt)*] $type:ty;)*) => {$(
+        impl<$($generics)*> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                $crate::provider::lenient::from_any(from)
             }
-            fn visit_str<E>(self, text: &str) -> Result<Str<'a>, E> {
-                Ok(Str(Some(Cow::Owned(text.to_owned()))))
-            }
-            pass_over!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64);
-            pass_over_map!();
-            pass_over_seq!();
         }
-        deserializer.deserialize_any(V(PhantomData))
+    )*};
+}
+pub(super) use read_from_any;
+
+read_from_any! {
+    ['de: 'a, 'a] Str<'a>;
+    ['de] Num;
+    ['de, T: Deserialize<'de>] Lax<T>;
+    ['de, T: Deserialize<'de>] MaybeObject<T>;
+    ['de, T: Deserialize<'de>] List<T>;
+}
+
+impl<'de: 'a, 'a> FromAny<'de> for Str<'a> {
+    fn from_text(text: Cow<'de, str>) -> Self {
+        Self(Some(text))
     }
 }
 
-impl<'de> Deserialize<'de> for Num {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct V;
-        impl<'de> Visitor<'de> for V {
-            type Value = Num;
+impl FromAny<'_> for Num {
+    fn from_u64(number: u64) -> Self {
+        Self(Some(number))
+    }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Num, E> {
-                Ok(Num(Some(number)))
-            }
-            fn visit_f64<E>(self, number: f64) -> Result<Num, E> {
-                // Some servers count in floats.
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-                let whole = number as u64;
-                Ok(Num((number >= 0.0).then_some(whole)))
-            }
-            pass_over!(visit_bool: bool, visit_i64: i64, visit_str: &str);
-            pass_over_map!();
-            pass_over_seq!();
-        }
-        deserializer.deserialize_any(V)
+    /// Some servers count in floats.
+    fn from_f64(number: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let whole = number as u64;
+        Self((number >= 0.0).then_some(whole))
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Lax<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct V<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for V<T> {
-            type Value = Lax<T>;
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Lax<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(|value| Lax(Some(value)))
-            }
-            pass_over!(
-                visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str,
-            );
-            pass_over_seq!();
-        }
-        deserializer.deserialize_any(V(PhantomData))
+impl<'de, T: Deserialize<'de>> FromAny<'de> for Lax<T> {
+    fn from_object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(object)).map(|value| Self(Some(value)))
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct V<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for V<T> {
-            type Value = List<T>;
+impl<'de, T: Deserialize<'de>> FromAny<'de> for MaybeObject<T> {
+    fn misfit() -> Self {
+        Self { value: None, malformed: true }
+    }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<T>, A::Error> {
-                let mut all = Vec::new();
-                // An element that is no object is passed over.
-                while let Some(Lax(element)) = seq.next_element::<Lax<T>>()? {
-                    all.extend(element);
-                }
-                Ok(List(all))
-            }
-            pass_over!(
-                visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str,
-            );
-            pass_over_map!();
+    fn from_object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
+        let value = T::deserialize(MapAccessDeserializer::new(object))?;
+        Ok(Self { value: Some(value), malformed: false })
+    }
+}
+
+impl<'de, T: Deserialize<'de>> FromAny<'de> for List<T> {
+    fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
+        let mut all = Vec::new();
+        // An element that is no object is passed over.
+        while let Some(Lax(element)) = array.next_element::<Lax<T>>()? {
+            all.extend(element);
         }
-        deserializer.deserialize_any(V(PhantomData))
+        Ok(Self(all))
     }
 }
 

@@ -3,25 +3,11 @@
 //!
 //! Servers differ: a [`Dialect`] says how, as data.
 
-mod dialect;
-mod presets;
-
-mod calls;
-mod content;
 mod decode;
-mod delta;
-mod notes;
-mod reasoning;
-mod shaped;
-mod tags;
-mod wire;
-
+mod dialect;
 mod encode;
-mod ids;
-mod message;
-mod messages;
-mod written;
-
+mod passthrough;
+mod presets;
 #[cfg(feature = "http")]
 mod http;
 

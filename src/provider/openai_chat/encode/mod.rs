@@ -1,20 +1,25 @@
 //! From a request to a body.
 
+mod blocks;
+mod cache;
+mod ids;
+mod messages;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::dialect::{
-    Dialect, EffortWords, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices,
-    UserField,
-};
-use super::message::{CacheControl, Message};
-use super::messages::Messages;
-use super::written::{Server, Written};
+use self::blocks::{CacheControl, Message};
+use self::cache::{CacheKey, NewMessages};
+use self::messages::Messages;
 use crate::error::Error;
 use crate::provider::context::Context;
 use crate::provider::fields::unsupported;
+use crate::provider::openai_chat::dialect::{
+    Dialect, EffortWords, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices,
+    UserField,
+};
 use crate::provider::schema::openai_strict;
 use crate::request::{Cache, Effort, Options, Output, Reasoning, Request, ToolChoice};
 
@@ -43,14 +48,14 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
         Cache::Long => Some(CacheControl::LONG),
     };
     let in_parts = mark.is_some();
-    let key = Server { dialect: *dialect, model: model.to_owned(), in_parts };
+    let key = CacheKey { dialect: *dialect, model: model.to_owned(), in_parts };
     let mut context = Context::of(request, key);
     if in_parts && !context.stable().is_empty() && context.stable().trim().is_empty() {
         // Without words in the stable zone its mark may stand on an item.
         context = context.anew();
     }
     let known = context.state().cloned().unwrap_or_default();
-    let messages = Messages::new(dialect, model, in_parts, &known.place);
+    let messages = Messages::new(dialect, model, in_parts, &known.cursor);
     let mut written = messages.write(&context)?;
     let called = known.called || written.messages.iter().any(Message::calls);
     let mut tools = tools(request, dialect);
@@ -308,7 +313,7 @@ fn tools<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<Tool<'a>>> {
 fn put_marks(
     mark: CacheControl,
     tools: &mut Option<Vec<Tool<'_>>>,
-    written: &mut Written<'_>,
+    written: &mut NewMessages<'_>,
     has_stable_zone: bool,
 ) {
     if let Some(tool) = tools.as_mut().and_then(|tools| tools.last_mut()) {

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::calls::THOUGHT;
-use super::dialect::IdRule;
 use crate::item::NumberSet;
 use crate::provider::context::{SHORT_ID, fingerprint, wire_id};
+use crate::provider::openai_chat::dialect::IdRule;
+use crate::provider::openai_chat::passthrough::THOUGHT;
 
 /// The ids of the calls so far. What an id becomes depends on the calls before it and on nothing
 /// behind it.

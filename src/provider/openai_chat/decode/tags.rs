@@ -1,18 +1,18 @@
 //! Thoughts and calls that a model writes into its text, between tags.
 
-use super::dialect::ThinkTags;
+use crate::provider::openai_chat::dialect::ThinkTags;
 
 const THINK: &str = "<think>";
 const END_THINK: &str = "</think>";
 const CALL: &str = "<tool_call>";
 const END_CALL: &str = "</tool_call>";
 
-/// So much is taken at once, in bytes: what is held is moved at each tag.
-const AT_ONCE: usize = 4 << 10;
+/// The number of bytes that are taken at once: the held text is moved at each tag.
+const MAX_PIECE: usize = 4 << 10;
 
-/// What a piece of text turns out to be.
+/// A piece of text after its tags are read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Said<'a> {
+pub(super) enum TextPiece<'a> {
     Text(&'a str),
     Thought(&'a str),
     /// What stands between the tags of a call.
@@ -24,15 +24,15 @@ pub(super) enum Said<'a> {
 pub(super) struct Tags {
     think: ThinkTags,
     calls: bool,
-    place: Place,
+    position: Position,
     /// What is not decided yet.
     held: String,
-    /// So much of it was searched.
+    /// How many of its bytes were searched.
     searched: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+enum Position {
     /// Nothing but white space has come.
     Begin,
     /// Behind `<think>` and nothing but white space.
@@ -47,19 +47,19 @@ enum Place {
 impl Tags {
     /// `None` if the text is to be taken as it is.
     pub(super) fn new(think: ThinkTags, calls: bool) -> Option<Self> {
-        let place = match think {
+        let position = match think {
             ThinkTags::Off if !calls => return None,
-            ThinkTags::Off => Place::Text,
-            ThinkTags::Tagged | ThinkTags::Opened => Place::Begin,
+            ThinkTags::Off => Position::Text,
+            ThinkTags::Tagged | ThinkTags::Opened => Position::Begin,
         };
-        Some(Self { think, calls, place, held: String::new(), searched: 0 })
+        Some(Self { think, calls, position, held: String::new(), searched: 0 })
     }
 
     /// Takes the next piece of the text and says what it makes certain.
-    pub(super) fn push(&mut self, piece: &str, mut say: impl FnMut(Said<'_>)) {
+    pub(super) fn push(&mut self, piece: &str, mut say: impl FnMut(TextPiece<'_>)) {
         let mut rest = piece;
         while !rest.is_empty() {
-            let (next, behind) = rest.split_at(rest.floor_char_boundary(AT_ONCE));
+            let (next, behind) = rest.split_at(rest.floor_char_boundary(MAX_PIECE));
             self.held.push_str(next);
             while self.step(&mut say) {}
             rest = behind;
@@ -67,76 +67,76 @@ impl Tags {
     }
 
     /// The text is at its end; what was held back is what it looked like.
-    pub(super) fn end(&mut self, mut say: impl FnMut(Said<'_>)) {
+    pub(super) fn end(&mut self, mut say: impl FnMut(TextPiece<'_>)) {
         let held = std::mem::take(&mut self.held);
         self.searched = 0;
-        match self.place {
-            Place::Begin if self.think == ThinkTags::Opened => say(Said::Thought(&held)),
-            Place::Thought => say(Said::Thought(&held)),
-            Place::BeginThought | Place::Behind => {}
-            Place::Begin | Place::Text => say(Said::Text(&held)),
-            Place::Call => {
-                self.place = Place::Text;
-                say(Said::Text(CALL));
-                say(Said::Text(&held));
+        match self.position {
+            Position::Begin if self.think == ThinkTags::Opened => say(TextPiece::Thought(&held)),
+            Position::Thought => say(TextPiece::Thought(&held)),
+            Position::BeginThought | Position::Behind => {}
+            Position::Begin | Position::Text => say(TextPiece::Text(&held)),
+            Position::Call => {
+                self.position = Position::Text;
+                say(TextPiece::Text(CALL));
+                say(TextPiece::Text(&held));
             }
         }
     }
 
     /// Moves on to the next place; `false` if more must come first.
-    fn step(&mut self, say: &mut impl FnMut(Said<'_>)) -> bool {
-        match self.place {
-            Place::Begin => {
+    fn step(&mut self, say: &mut impl FnMut(TextPiece<'_>)) -> bool {
+        match self.position {
+            Position::Begin => {
                 let begun = self.held.trim_start();
                 if let Some(thought) = begun.strip_prefix(THINK) {
                     self.held = thought.to_owned();
-                    self.place = Place::BeginThought;
+                    self.position = Position::BeginThought;
                 } else if THINK.starts_with(begun) {
                     return false;
                 } else {
                     let opened = self.think == ThinkTags::Opened;
-                    self.place = if opened { Place::BeginThought } else { Place::Text };
+                    self.position = if opened { Position::BeginThought } else { Position::Text };
                 }
                 true
             }
-            Place::BeginThought => self.skip_white_space(Place::Thought),
-            Place::Behind => self.skip_white_space(Place::Text),
-            Place::Thought => self.until(END_THINK, Place::Behind, |thought| {
-                say(Said::Thought(thought));
+            Position::BeginThought => self.skip_white_space(Position::Thought),
+            Position::Behind => self.skip_white_space(Position::Text),
+            Position::Thought => self.until(END_THINK, Position::Behind, |thought| {
+                say(TextPiece::Thought(thought));
             }),
-            Place::Text if self.calls => {
-                self.until(CALL, Place::Call, |text| say(Said::Text(text)))
+            Position::Text if self.calls => {
+                self.until(CALL, Position::Call, |text| say(TextPiece::Text(text)))
             }
-            Place::Text => {
-                say(Said::Text(&std::mem::take(&mut self.held)));
+            Position::Text => {
+                say(TextPiece::Text(&std::mem::take(&mut self.held)));
                 false
             }
-            Place::Call => {
+            Position::Call => {
                 let from = self.searched.saturating_sub(END_CALL.len());
                 let from = self.held.floor_char_boundary(from);
                 let Some(at) = self.held[from..].find(END_CALL).map(|at| from + at) else {
                     self.searched = self.held.len();
                     return false;
                 };
-                say(Said::Call(&self.held[..at]));
-                self.cut(at + END_CALL.len(), Place::Behind);
+                say(TextPiece::Call(&self.held[..at]));
+                self.cut(at + END_CALL.len(), Position::Behind);
                 true
             }
         }
     }
 
-    fn skip_white_space(&mut self, next: Place) -> bool {
+    fn skip_white_space(&mut self, next: Position) -> bool {
         let white = self.held.len() - self.held.trim_start().len();
         self.held.drain(..white);
         if self.held.is_empty() {
             return false;
         }
-        self.place = next;
+        self.position = next;
         true
     }
 
     /// Says what stands before the tag, and all that cannot be a piece of it.
-    fn until(&mut self, tag: &str, next: Place, say: impl FnOnce(&str)) -> bool {
+    fn until(&mut self, tag: &str, next: Position, say: impl FnOnce(&str)) -> bool {
         if let Some(at) = self.held.find(tag) {
             say(&self.held[..at]);
             self.cut(at + tag.len(), next);
@@ -149,10 +149,10 @@ impl Tags {
         false
     }
 
-    fn cut(&mut self, at: usize, next: Place) {
+    fn cut(&mut self, at: usize, next: Position) {
         self.held.drain(..at);
         self.searched = 0;
-        self.place = next;
+        self.position = next;
     }
 }
 
@@ -167,11 +167,11 @@ mod tests {
             let letters: Vec<char> = text.chars().collect();
             let mut tags = Tags::new(think, calls).unwrap();
             let mut said: Vec<String> = Vec::new();
-            let mut say = |piece: Said<'_>| {
+            let mut say = |piece: TextPiece<'_>| {
                 let (kind, words) = match piece {
-                    Said::Text(words) => ("text ", words),
-                    Said::Thought(words) => ("thought ", words),
-                    Said::Call(words) => ("call ", words),
+                    TextPiece::Text(words) => ("text ", words),
+                    TextPiece::Thought(words) => ("thought ", words),
+                    TextPiece::Call(words) => ("call ", words),
                 };
                 if words.is_empty() {
                     return;

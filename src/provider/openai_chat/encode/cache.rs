@@ -1,28 +1,28 @@
 //! From messages to the bytes of a body, of which those that cannot change are remembered.
 
-use super::dialect::Dialect;
-use super::message::{CacheControl, Message};
-use super::messages::Place;
+use super::blocks::{CacheControl, Message};
+use super::ids::Given;
 use crate::error::Error;
 use crate::provider::context::{Array, Closed, Elements, Key};
+use crate::provider::openai_chat::dialect::Dialect;
 
 /// All that a message depends on beside the items.
 #[derive(Clone, PartialEq)]
-pub(super) struct Server {
+pub(super) struct CacheKey {
     pub(super) dialect: Dialect,
     pub(super) model: String,
     /// Texts are parts.
     pub(super) in_parts: bool,
 }
 
-impl Key for Server {
-    type State = Known;
+impl Key for CacheKey {
+    type State = EncodedPrefix;
 }
 
 /// What is known of the messages that are encoded.
 #[derive(Clone, Default)]
-pub(super) struct Known {
-    pub(super) place: Place,
+pub(super) struct EncodedPrefix {
+    pub(super) cursor: Cursor,
     /// One of them has calls.
     pub(super) called: bool,
     /// Where in their bytes the mark goes, if it stands on none of those that follow. Their bytes
@@ -30,29 +30,40 @@ pub(super) struct Known {
     mark_at: Option<usize>,
 }
 
+/// What is known where no turn, no call and no medium is open.
+#[derive(Clone, Default)]
+pub(super) struct Cursor {
+    /// A tool has answered and the user has not spoken since.
+    pub(super) in_tool_loop: bool,
+    /// The newest message answers a call.
+    pub(super) behind_result: bool,
+    /// The ids that were given out.
+    pub(super) given: Given,
+}
+
 /// The messages of a context, as far as they were not encoded before.
-pub(super) struct Written<'a> {
+pub(super) struct NewMessages<'a> {
     /// The instructions before the items, where there are any.
     pub(super) front: Option<Message<'a>>,
     /// Those of the items.
     pub(super) messages: Vec<Message<'a>>,
     /// The place up to which all is closed, how many messages are, and what is known there.
-    pub(super) closed: Option<(usize, usize, Place)>,
+    pub(super) closed: Option<(usize, usize, Cursor)>,
     /// The first of the messages is marked as the end of the stable zone.
     pub(super) first_is_marked: bool,
     /// The instructions behind the items, where there are any.
     pub(super) back: Option<Message<'a>>,
 }
 
-impl Written<'_> {
+impl NewMessages<'_> {
     /// Encodes them behind those that are `known`, which are `before` bytes. A mark is put on the
     /// newest message that it can stand on.
     pub(super) fn into_array(
         mut self,
-        known: &Known,
+        known: &EncodedPrefix,
         before: usize,
         mark: Option<CacheControl>,
-    ) -> Result<Array<Known>, Error> {
+    ) -> Result<Array<EncodedPrefix>, Error> {
         let mut array = Array::new("messages");
         if let Some(front) = &self.front {
             array.front.push(front)?;
@@ -65,8 +76,8 @@ impl Written<'_> {
         let place = encode(self.messages, 0, &mut closed, mark)?;
         mark_at = place.map(|at| before + at).or(mark_at);
         let begins = before + closed.0.len();
-        if let Some((at, _, place)) = self.closed {
-            let state = Known { place, called, mark_at };
+        if let Some((at, _, cursor)) = self.closed {
+            let state = EncodedPrefix { cursor, called, mark_at };
             array.closed = Some(Closed { at, state, elements: closed });
         }
         let place = encode(rest, usize::from(self.first_is_marked), &mut array.rest, mark)?;

@@ -1,30 +1,28 @@
-//! What a text refers to, kept beside it.
+//! The sources that a text refers to, kept with it.
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::wire::{objects, said};
 use crate::item::Json;
 use crate::provider::fields::Fields;
+use crate::provider::lenient::non_null;
 
 /// The annotations and citations of a text.
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct Citations {
     annotations: Vec<Fields>,
     citations: Option<Box<RawValue>>,
 }
 
-impl Notes {
+impl Citations {
     /// Takes the annotations of a delta.
     pub(super) fn annotate(&mut self, annotations: Option<&RawValue>) {
-        if said(annotations).is_some() {
-            self.annotations.extend(objects(annotations));
-        }
+        self.annotations.extend(Fields::list(annotations));
     }
 
     /// Takes the citations of a chunk, which repeats those before it.
     pub(super) fn cite(&mut self, citations: Option<&RawValue>) {
         let held = self.citations.as_deref().map(RawValue::get);
-        if let Some(citations) = said(citations).filter(|raw| Some(raw.get()) != held) {
+        if let Some(citations) = non_null(citations).filter(|raw| Some(raw.get()) != held) {
             self.citations = Some(citations.to_owned());
         }
     }

@@ -5,16 +5,17 @@ use std::mem::take;
 
 use serde_json::value::RawValue;
 
-use super::calls::{EXTRA_FIELDS, THOUGHT_FIELD};
-use super::dialect::{Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole};
-use super::ids::{Given, Ids};
-use super::message::{Call, CallFunction, Content, Message, Part, media_part};
-use super::reasoning::{BLOCKS, DETAILS};
-use super::written::Written;
+use super::blocks::{Call, CallFunction, Content, Message, Part, media_part};
+use super::cache::{Cursor, NewMessages};
+use super::ids::Ids;
 use crate::error::Error;
 use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
 use crate::provider::context::{Context, Key, object_or_wrapped, wire_name};
 use crate::provider::handoff;
+use crate::provider::openai_chat::dialect::{
+    Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole,
+};
+use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS, EXTRA_FIELDS, THOUGHT_FIELD};
 
 /// What an assistant says where a server wants one between a tool result and the user.
 const READ: &str = "I have read the results.";
@@ -27,9 +28,9 @@ pub(super) struct Messages<'a> {
     in_parts: bool,
     done: Vec<Message<'a>>,
     /// What is known here, but for the ids.
-    place: Place,
+    cursor: Cursor,
     /// The place up to which all is closed, how many messages are, and what is known there.
-    closed: Option<(usize, usize, Place)>,
+    closed: Option<(usize, usize, Cursor)>,
     /// The message of the turn that is being written.
     turn: Option<Message<'a>>,
     /// What the turn thought.
@@ -43,27 +44,21 @@ pub(super) struct Messages<'a> {
     ids: Ids<'a>,
 }
 
-/// What is known where nothing is open.
-#[derive(Clone, Default)]
-pub(super) struct Place {
-    /// A tool has answered and the user has not spoken since.
-    in_tool_loop: bool,
-    /// The newest message answers a call.
-    behind_result: bool,
-    /// The ids that were given out.
-    given: Given,
-}
-
 impl<'a> Messages<'a> {
     /// Begins at a place, or with nothing.
-    pub(super) fn new(dialect: &'a Dialect, model: &'a str, in_parts: bool, place: &Place) -> Self {
+    pub(super) fn new(
+        dialect: &'a Dialect,
+        model: &'a str,
+        in_parts: bool,
+        cursor: &Cursor,
+    ) -> Self {
         Self {
             dialect,
             model,
             in_parts,
             done: Vec::new(),
-            ids: Ids::new(dialect.ids, place.given.clone()),
-            place: place.clone(),
+            ids: Ids::new(dialect.ids, cursor.given.clone()),
+            cursor: cursor.clone(),
             closed: None,
             turn: None,
             thought: Cow::Borrowed(""),
@@ -74,7 +69,10 @@ impl<'a> Messages<'a> {
     }
 
     /// The messages of a context, the zones of the system prompt where the dialect has them.
-    pub(super) fn write<K: Key>(mut self, context: &'a Context<K>) -> Result<Written<'a>, Error> {
+    pub(super) fn write<K: Key>(
+        mut self,
+        context: &'a Context<K>,
+    ) -> Result<NewMessages<'a>, Error> {
         let (stable, volatile) = (context.stable(), context.volatile());
         let (front, back) = match self.dialect.system_place {
             SystemPlace::Anywhere => (self.instruction([stable, ""]), [volatile, ""]),
@@ -83,18 +81,18 @@ impl<'a> Messages<'a> {
         for (at, item) in context.items() {
             self.push(item)?;
             if self.turn.is_none() && self.media.is_empty() && self.open_calls == 0 {
-                let place = Place { given: self.ids.given(), ..self.place.clone() };
-                self.closed = Some((at, self.done.len(), place));
+                let cursor = Cursor { given: self.ids.given(), ..self.cursor.clone() };
+                self.closed = Some((at, self.done.len(), cursor));
             }
         }
         self.close();
         let back = self.instruction(back);
         let (messages, closed) = (self.done, self.closed);
-        Ok(Written { front, messages, closed, first_is_marked: false, back })
+        Ok(NewMessages { front, messages, closed, first_is_marked: false, back })
     }
 
     fn put(&mut self, message: Message<'a>) {
-        self.place.behind_result = message.role == "tool";
+        self.cursor.behind_result = message.role == "tool";
         self.done.push(message);
     }
 
@@ -188,7 +186,7 @@ impl<'a> Messages<'a> {
     }
 
     fn speak_as_user(&mut self, content: Content<'a>) {
-        self.place.in_tool_loop = false;
+        self.cursor.in_tool_loop = false;
         self.answer_results();
         self.put(Message::new("user", content));
     }
@@ -200,11 +198,10 @@ impl<'a> Messages<'a> {
             ReasoningEcho::AsItCame if item.interrupted => {}
             ReasoningEcho::AsItCame => {
                 let Some(data) = data else { return };
-                let seldom = self.turn().seldom();
-                for (name, place) in [
-                    (DETAILS, &mut seldom.reasoning_details),
-                    (BLOCKS, &mut seldom.thinking_blocks),
-                ] {
+                let rare = self.turn().rare();
+                for (name, place) in
+                    [(DETAILS, &mut rare.reasoning_details), (BLOCKS, &mut rare.thinking_blocks)]
+                {
                     *place = place.take().or_else(|| field(data, name));
                 }
             }
@@ -237,7 +234,7 @@ impl<'a> Messages<'a> {
     }
 
     fn result(&mut self, result: &'a ToolResult) -> Result<(), Error> {
-        self.place.in_tool_loop = true;
+        self.cursor.in_tool_loop = true;
         let text = match &result.content {
             item::Content::Text(text) => Cow::Borrowed(text.as_str()),
             item::Content::Parts(parts) => {
@@ -252,7 +249,7 @@ impl<'a> Messages<'a> {
         let mut message = Message::new("tool", Content::Text(text));
         message.tool_call_id = Some(self.ids.result(&result.call_id));
         if self.dialect.result_names {
-            message.seldom().name = Some(wire_name(&result.name));
+            message.rare().name = Some(wire_name(&result.name));
         }
         self.put(message);
         Ok(())
@@ -295,8 +292,8 @@ impl<'a> Messages<'a> {
             }
         }
         let echoes = self.dialect.reasoning_echo == ReasoningEcho::ContentInToolLoop;
-        if echoes && (calls || self.place.in_tool_loop) {
-            turn.seldom().reasoning_content = Some(thought);
+        if echoes && (calls || self.cursor.in_tool_loop) {
+            turn.rare().reasoning_content = Some(thought);
         }
         self.put(turn);
     }
@@ -311,7 +308,7 @@ impl<'a> Messages<'a> {
 
     /// Has an assistant speak before the user does, where a server wants it.
     fn answer_results(&mut self) {
-        if self.dialect.assistant_after_results && self.place.behind_result {
+        if self.dialect.assistant_after_results && self.cursor.behind_result {
             let content = self.spoken(Cow::Borrowed(READ));
             self.put(Message::new("assistant", content));
         }

@@ -5,15 +5,11 @@ use std::collections::HashMap;
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::delta::Seldom;
-use super::wire::{objects, said, string};
+use super::frames::RareFields;
 use crate::item::Json;
 use crate::provider::fields::Fields;
-
-/// Where OpenRouter puts it, <https://openrouter.ai/docs/use-cases/reasoning-tokens>.
-pub(super) const DETAILS: &str = "reasoning_details";
-/// Where LiteLLM puts it, <https://docs.litellm.ai/docs/reasoning_content>.
-pub(super) const BLOCKS: &str = "thinking_blocks";
+use crate::provider::lenient::{non_null, string};
+use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS};
 
 /// The reasoning of a turn, put together from its pieces.
 #[derive(Debug, Default)]
@@ -38,12 +34,12 @@ struct Piece {
 
 impl Reasoning {
     /// Takes what a delta holds, and gives the words in it. `None` if it holds nothing of the kind.
-    pub(super) fn take(&mut self, delta: &Seldom<'_>) -> Option<String> {
+    pub(super) fn take(&mut self, delta: &RareFields<'_>) -> Option<String> {
         if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
         }
         let mut words = String::new();
-        for fields in objects(delta.reasoning_details) {
+        for fields in Fields::list(delta.reasoning_details) {
             let piece = Piece::detail(fields);
             words.push_str(&piece.text);
             let place = (piece.text_field, raw(&piece.fields, "index").unwrap_or("").to_owned());
@@ -57,7 +53,7 @@ impl Reasoning {
             }
         }
         let details_spoke = !words.is_empty();
-        for fields in objects(delta.thinking_blocks) {
+        for fields in Fields::list(delta.thinking_blocks) {
             let piece = Piece::block(fields);
             if !details_spoke {
                 words.push_str(&piece.text);
@@ -152,7 +148,7 @@ impl Piece {
 
 /// A field that says something, as it is written.
 fn raw<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
-    said(fields.get(name)).map(RawValue::get)
+    non_null(fields.get(name)).map(RawValue::get)
 }
 
 fn text<'a>(fields: &'a Fields, name: &str) -> Option<Cow<'a, str>> {

@@ -5,19 +5,13 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::wire::{Function, WireCall, said};
+use super::frames::{Function, WireCall};
 use crate::error::{Error, ErrorKind};
 use crate::item::Json;
 use crate::provider::fields::Fields;
-use crate::provider::lenient::Str;
+use crate::provider::lenient::{Str, non_null};
+use crate::provider::openai_chat::passthrough::{EXTRA_FIELDS, THOUGHT, THOUGHT_FIELD};
 use crate::turn::{MOST_ITEMS, TurnBuilder};
-
-/// What LiteLLM puts between the id of a call and the signature of the thought before it.
-pub(super) const THOUGHT: &str = "__thought__";
-/// The field of provider data that the signature is kept in.
-pub(super) const THOUGHT_FIELD: &str = "thought";
-/// What servers put beside a call and want to see again.
-pub(super) const EXTRA_FIELDS: [&str; 2] = ["extra_content", "provider_specific_fields"];
 
 /// The calls of a turn while they stream. Their place here is their key.
 #[derive(Debug, Default)]
@@ -62,10 +56,10 @@ impl Calls {
             Some((id, thought)) => (id, Some(thought)),
             None => (delta.id.or_empty(), None),
         };
-        let function = delta.function.is.as_ref();
+        let function = delta.function.value.as_ref();
         let name = function.map_or("", |function| function.name.or_empty());
         let arguments = function.map_or(Some("".into()), Function::arguments);
-        let says_nothing = id.is_empty() && name.is_empty() && !delta.is_misshapen();
+        let says_nothing = id.is_empty() && name.is_empty() && !delta.function.malformed;
         let says_nothing = says_nothing && arguments.as_deref() == Some("");
         let at = match self.find(delta.index.0, id, name) {
             Some(at) => at,
@@ -90,7 +84,7 @@ impl Calls {
             call.name.push_str(name);
         }
         turn.count(call.keep(delta, thought));
-        call.broken |= arguments.is_none() || delta.is_misshapen();
+        call.broken |= arguments.is_none() || delta.function.malformed;
         let arguments = arguments.unwrap_or_default();
         if call.started {
             turn.tool_call_args(key(at), &arguments);
@@ -135,17 +129,15 @@ impl Calls {
     /// Takes a call that the model wrote into its text; `false` if it is none.
     pub(super) fn push_written(&mut self, written: &str, turn: &mut TurnBuilder) -> bool {
         #[derive(Default, Deserialize)]
-        #[serde(default)]
+        #[serde(default, bound(deserialize = "'de: 'a"))]
         struct Written<'a> {
-            #[serde(borrow)]
             name: Str<'a>,
-            #[serde(borrow)]
             arguments: Option<&'a RawValue>,
-            #[serde(borrow)]
             parameters: Option<&'a RawValue>,
         }
         let Ok(read) = serde_json::from_str::<Written<'_>>(written.trim()) else { return false };
-        let arguments = said(read.arguments).or(said(read.parameters)).map_or("{}", RawValue::get);
+        let arguments =
+            non_null(read.arguments).or(non_null(read.parameters)).map_or("{}", RawValue::get);
         let name = read.name.or_empty();
         if name.is_empty() || !arguments.starts_with('{') {
             return false;
@@ -246,13 +238,13 @@ impl Call {
         }
         let beside = [delta.extra_content, delta.provider_specific_fields];
         for (name, value) in EXTRA_FIELDS.into_iter().zip(beside) {
-            if let Some(value) = said(value) {
+            if let Some(value) = non_null(value) {
                 bytes += value.get().len();
                 self.data.set(name, value.to_owned());
             }
         }
-        let function = delta.function.is.as_ref();
-        let inside = function.and_then(|function| said(function.provider_specific_fields));
+        let function = delta.function.value.as_ref();
+        let inside = function.and_then(|function| non_null(function.provider_specific_fields));
         if let Some(value) = inside {
             bytes += value.get().len();
             self.data.set("function", value.to_owned());

@@ -1,4 +1,4 @@
-//! A message as it is written.
+//! A message and the parts of its content, as they are written.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use super::dialect::MediaForms;
-use super::reasoning::{BLOCKS, DETAILS};
 use crate::error::{Error, ErrorKind};
 use crate::item::{self, Media, MediaSource};
 use crate::provider::fields::not_json;
+use crate::provider::openai_chat::dialect::MediaForms;
+use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS};
 
 pub(super) struct Message<'a> {
     pub(super) role: &'static str,
@@ -18,12 +18,12 @@ pub(super) struct Message<'a> {
     pub(super) content: Content<'a>,
     pub(super) tool_calls: Vec<Call<'a>>,
     /// Boxed, so that the messages of most servers stay small.
-    pub(super) seldom: Option<Box<Seldom<'a>>>,
+    pub(super) rare: Option<Box<RareFields<'a>>>,
 }
 
 /// The fields of a message that only some servers have.
 #[derive(Default)]
-pub(super) struct Seldom<'a> {
+pub(super) struct RareFields<'a> {
     pub(super) name: Option<Cow<'a, str>>,
     pub(super) reasoning_content: Option<Cow<'a, str>>,
     pub(super) reasoning_details: Option<Box<RawValue>>,
@@ -119,7 +119,7 @@ impl CacheControl {
 
 impl<'a> Message<'a> {
     pub(super) fn new(role: &'static str, content: Content<'a>) -> Self {
-        Self { role, tool_call_id: None, content, tool_calls: Vec::new(), seldom: None }
+        Self { role, tool_call_id: None, content, tool_calls: Vec::new(), rare: None }
     }
 
     /// Whether the model calls tools in it.
@@ -133,8 +133,8 @@ impl<'a> Message<'a> {
     }
 
     /// The fields that only some servers have, to be filled in.
-    pub(super) fn seldom(&mut self) -> &mut Seldom<'a> {
-        self.seldom.get_or_insert_default()
+    pub(super) fn rare(&mut self) -> &mut RareFields<'a> {
+        self.rare.get_or_insert_default()
     }
 }
 
@@ -148,8 +148,8 @@ impl Serialize for Message<'_> {
         if !matches!(self.content, Content::Absent) {
             map.serialize_entry("content", &self.content)?;
         }
-        if let Some(seldom) = &self.seldom {
-            seldom.write(&mut map)?;
+        if let Some(rare) = &self.rare {
+            rare.write(&mut map)?;
         }
         if !self.tool_calls.is_empty() {
             map.serialize_entry("tool_calls", &self.tool_calls)?;
@@ -158,7 +158,7 @@ impl Serialize for Message<'_> {
     }
 }
 
-impl Seldom<'_> {
+impl RareFields<'_> {
     fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let texts = [("name", &self.name), ("reasoning_content", &self.reasoning_content)];
         for (name, text) in texts {

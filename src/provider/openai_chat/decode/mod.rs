@@ -1,18 +1,23 @@
 //! From frames to a turn.
 
-use super::calls::Calls;
-use super::delta::{Delta, Seldom};
-use super::dialect::{Dialect, TurnEnd};
-use super::notes::Notes;
-use super::reasoning::Reasoning;
-use super::tags::{Said, Tags};
-use super::wire::{Called, Choice, Chunk, WireCall, elements, said};
+mod calls;
+mod citations;
+mod frames;
+mod reasoning;
+mod tags;
+
+use self::calls::Calls;
+use self::citations::Citations;
+use self::frames::{Choice, Chunk, Delta, RareFields, WireCall};
+use self::reasoning::Reasoning;
+use self::tags::{Tags, TextPiece};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure;
 use crate::provider::fields::Fields;
-use crate::provider::lenient::{self, Num};
+use crate::provider::lenient::{self, FromAny, MaybeObject, Num, elements, non_null};
+use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -39,7 +44,7 @@ pub struct Decoder {
     /// Reasoning came under a name of its own: what else repeats it is not said again.
     thoughts_are_said: bool,
     tags: Option<Tags>,
-    notes: Notes,
+    citations: Citations,
     refused: bool,
     /// A choice came: this is an answer.
     answered: bool,
@@ -55,7 +60,7 @@ impl Decoder {
             reasoning: Reasoning::default(),
             thoughts_are_said: false,
             tags: Tags::new(dialect.think_tags, dialect.text_calls),
-            notes: Notes::default(),
+            citations: Citations::default(),
             refused: false,
             answered: false,
         }
@@ -63,13 +68,13 @@ impl Decoder {
 
     fn choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
         self.answered = true;
-        if let Some(error) = said(choice.error) {
+        if let Some(error) = non_null(choice.error) {
             return Err(failure::in_stream(error.get()));
         }
-        if choice.delta.misshapen {
+        if choice.delta.malformed {
             self.calls.break_open();
         }
-        if let Some(delta) = &choice.delta.is {
+        if let Some(delta) = &choice.delta.value {
             // What comes behind the finish reason is passed over.
             match turn.is_stopped() {
                 false => self.delta(delta, turn)?,
@@ -107,14 +112,14 @@ impl Decoder {
     }
 
     fn delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let beside = delta.content.beside.as_deref();
-        let in_parts = || beside.map(|beside| &*beside.thoughts).filter(|text| !text.is_empty());
+        let others = delta.content.others.as_deref();
+        let in_parts = || others.map(|others| &*others.thoughts).filter(|text| !text.is_empty());
         if let Some(thought) = delta.thought.get().or_else(in_parts) {
             self.thoughts_are_said = true;
             turn.reasoning(REASONING, thought, ReasoningKind::Trace);
         }
-        if let Some(seldom) = &delta.seldom {
-            self.seldom(seldom, turn)?;
+        if let Some(rare) = &delta.rare {
+            self.rare_fields(rare, turn)?;
         }
         if let Some(text) = delta.content.text.as_deref() {
             match self.tags {
@@ -122,7 +127,7 @@ impl Decoder {
                 Some(_) => self.tagged_text(text, turn),
             }
         }
-        for image in beside.into_iter().flat_map(|beside| &beside.images) {
+        for image in others.into_iter().flat_map(|others| &others.images) {
             self.image(image.get(), turn);
         }
         if let Some(refusal) = delta.refusal.get().filter(|text| !text.is_empty()) {
@@ -132,23 +137,24 @@ impl Decoder {
         for call in &delta.tool_calls.calls {
             self.call(call, turn)?;
         }
-        if delta.tool_calls.misshapen {
+        if delta.tool_calls.malformed {
             self.calls.break_open();
         }
-        if let Some(raw) = delta.seldom.as_ref().and_then(|seldom| seldom.function_call) {
-            let function = Called::read(raw);
+        if let Some(raw) = delta.rare.as_ref().and_then(|rare| rare.function_call) {
+            let function = serde_json::from_str(raw.get());
+            let function = function.unwrap_or_else(|_| MaybeObject::misfit());
             let index = Num(Some(LEGACY_CALL));
             self.call(&WireCall { index, function, ..WireCall::default() }, turn)?;
         }
         Ok(())
     }
 
-    fn seldom(&mut self, seldom: &Seldom<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
-        if seldom.audio.is_some() {
+    fn rare_fields(&mut self, rare: &RareFields<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+        if rare.audio.is_some() {
             let message = "the model answers with sound, which is not read";
             return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("audio"));
         }
-        if let Some(words) = self.reasoning.take(seldom) {
+        if let Some(words) = self.reasoning.take(rare) {
             if !self.thoughts_are_said {
                 turn.reasoning(REASONING, &words, ReasoningKind::Trace);
             }
@@ -156,8 +162,8 @@ impl Decoder {
             let value = Json::from(serde_json::json!({}));
             turn.reasoning_data(REASONING, data(&self.dialect, &self.model, value));
         }
-        self.notes.annotate(seldom.annotations);
-        for image in elements(seldom.images) {
+        self.citations.annotate(rare.annotations);
+        for image in elements(rare.images) {
             self.image(image.get(), turn);
         }
         Ok(())
@@ -184,7 +190,7 @@ impl Decoder {
     fn tagged_text(&mut self, text: &str, turn: &mut TurnBuilder) {
         let Self { tags, calls, .. } = self;
         if let Some(tags) = tags {
-            tags.push(text, |said| say(said, calls, turn));
+            tags.push(text, |piece| say(piece, calls, turn));
         }
     }
 
@@ -192,7 +198,7 @@ impl Decoder {
     fn end_text(&mut self, turn: &mut TurnBuilder) {
         let Self { tags, calls, .. } = self;
         if let Some(tags) = tags {
-            tags.end(|said| say(said, calls, turn));
+            tags.end(|piece| say(piece, calls, turn));
         }
     }
 
@@ -248,11 +254,11 @@ impl Decode for Decoder {
         turn.provider(self.dialect.name);
         turn.response_id(chunk.id.or_empty());
         turn.model(chunk.model.or_empty());
-        let is_none = chunk.choices.1 || !frame.data.trim_start().starts_with('{');
+        let is_none = chunk.choices.malformed || !frame.data.trim_start().starts_with('{');
         if is_none && !turn.is_stopped() {
             self.calls.break_open();
         }
-        if let Some(choice) = &chunk.choices.0 {
+        if let Some(choice) = &chunk.choices.choice {
             self.choice(choice, turn)?;
             if let Some(usage) = &choice.usage.0 {
                 turn.usage(usage.usage());
@@ -261,7 +267,7 @@ impl Decode for Decoder {
         if let Some(usage) = &chunk.usage.0 {
             turn.usage(usage.usage());
         }
-        self.notes.cite(chunk.citations);
+        self.citations.cite(chunk.citations);
         Ok(Heard::More)
     }
 
@@ -276,18 +282,18 @@ impl Decode for Decoder {
         if let Some(value) = std::mem::take(&mut self.reasoning).value() {
             turn.reasoning_data(REASONING, data(&self.dialect, &self.model, value));
         }
-        if let Some(value) = std::mem::take(&mut self.notes).value() {
+        if let Some(value) = std::mem::take(&mut self.citations).value() {
             turn.text_data(TEXT, data(&self.dialect, &self.model, value));
         }
         Ok(())
     }
 }
 
-fn say(said: Said<'_>, calls: &mut Calls, turn: &mut TurnBuilder) {
-    match said {
-        Said::Text(text) => turn.text(TEXT, text),
-        Said::Thought(thought) => turn.reasoning(REASONING, thought, ReasoningKind::Trace),
-        Said::Call(written) => {
+fn say(piece: TextPiece<'_>, calls: &mut Calls, turn: &mut TurnBuilder) {
+    match piece {
+        TextPiece::Text(text) => turn.text(TEXT, text),
+        TextPiece::Thought(thought) => turn.reasoning(REASONING, thought, ReasoningKind::Trace),
+        TextPiece::Call(written) => {
             if !calls.push_written(written, turn) {
                 turn.text(TEXT, &format!("<tool_call>{written}</tool_call>"));
             }

@@ -1,0 +1,334 @@
+//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess};
+use serde_json::value::RawValue;
+
+use crate::provider::lenient::{
+    FromAny, Lax, List, MaybeObject, Num, Seldom, Str, non_null, read_from_any, string,
+};
+use crate::usage::Usage;
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Chunk<'a> {
+    pub(super) id: Str<'a>,
+    pub(super) model: Str<'a>,
+    pub(super) choices: First<'a>,
+    pub(super) usage: Seldom<WireUsage>,
+    pub(super) error: Option<&'a RawValue>,
+    /// Addresses that the text refers to by number, as Perplexity has them.
+    pub(super) citations: Option<&'a RawValue>,
+}
+
+/// The choice with index 0, or without one; others were not asked for. `malformed` if something that
+/// is not a choice is among them.
+#[derive(Default)]
+pub(super) struct First<'a> {
+    pub(super) choice: Option<Choice<'a>>,
+    pub(super) malformed: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Choice<'a> {
+    index: Num,
+    pub(super) delta: MaybeObject<Delta<'a>>,
+    pub(super) finish_reason: Str<'a>,
+    /// Some servers put it here.
+    pub(super) usage: Seldom<WireUsage>,
+    pub(super) error: Option<&'a RawValue>,
+}
+
+/// What a chunk adds to the answer. It is moved for every token, so the fields that only some servers
+/// send are kept apart.
+#[derive(Default)]
+pub(super) struct Delta<'a> {
+    pub(super) content: Content<'a>,
+    pub(super) refusal: Str<'a>,
+    /// Reasoning under the first of its names that says something.
+    pub(super) thought: Str<'a>,
+    pub(super) tool_calls: Pieces<'a>,
+    pub(super) rare: Option<Box<RareFields<'a>>>,
+}
+
+/// What only some servers send, as it is written; never `null`.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RareFields<'a> {
+    pub(super) reasoning_details: Option<&'a RawValue>,
+    pub(super) thinking_blocks: Option<&'a RawValue>,
+    pub(super) annotations: Option<&'a RawValue>,
+    pub(super) audio: Option<&'a RawValue>,
+    /// Pictures that the model made, <https://openrouter.ai/docs/features/multimodal/image-generation>.
+    pub(super) images: Option<&'a RawValue>,
+    /// What `tool_calls` replaced.
+    pub(super) function_call: Option<&'a RawValue>,
+}
+
+/// The names that servers have for reasoning. The same words under two of them are said once.
+const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
+
+/// Content: a string, or an array of parts.
+#[derive(Default)]
+pub(super) struct Content<'a> {
+    /// The string, or the parts of type `text` and `output_text`.
+    pub(super) text: Option<Cow<'a, str>>,
+    pub(super) others: Option<Box<OtherParts<'a>>>,
+}
+
+/// The parts of a content that are not text.
+#[derive(Default)]
+pub(super) struct OtherParts<'a> {
+    /// Parts of type `thinking`, as Mistral sends them, and `reasoning`, as Databricks does.
+    pub(super) thoughts: String,
+    pub(super) images: Vec<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct ContentPart<'a> {
+    r#type: Str<'a>,
+    text: Str<'a>,
+    thinking: List<ContentThought<'a>>,
+    summary: List<ContentThought<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct ContentThought<'a> {
+    text: Str<'a>,
+}
+
+impl ContentPart<'_> {
+    /// The words of a part that is not the answer: in one of its lists, or its own.
+    fn thoughts(&self, into: &mut String) {
+        let listed = self.thinking.0.iter().chain(&self.summary.0);
+        let before = into.len();
+        into.extend(listed.map(|thought| thought.text.or_empty()));
+        if into.len() == before {
+            into.push_str(self.text.or_empty());
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct WireCall<'a> {
+    pub(super) index: Num,
+    pub(super) id: Str<'a>,
+    pub(super) function: MaybeObject<Function<'a>>,
+    pub(super) r#type: Str<'a>,
+    pub(super) custom: Option<&'a RawValue>,
+    pub(super) extra_content: Option<&'a RawValue>,
+    pub(super) provider_specific_fields: Option<&'a RawValue>,
+}
+
+/// The pieces of calls in a delta; `malformed` if something that is not one is among them.
+#[derive(Default)]
+pub(super) struct Pieces<'a> {
+    pub(super) calls: Vec<WireCall<'a>>,
+    pub(super) malformed: bool,
+}
+
+impl WireCall<'_> {
+    pub(super) fn adds_arguments(&self) -> bool {
+        let arguments = self.function.value.as_ref().map(Function::arguments);
+        arguments.is_some_and(|piece| piece.is_none_or(|piece| !piece.is_empty()))
+    }
+
+    /// Whether it is of the kind whose input is no JSON.
+    pub(super) fn is_custom(&self) -> bool {
+        self.r#type.get() == Some("custom") || non_null(self.custom).is_some()
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Function<'a> {
+    pub(super) name: Str<'a>,
+    pub(super) provider_specific_fields: Option<&'a RawValue>,
+    /// A string on the wire of the vendor, an object on some others.
+    arguments: Option<&'a RawValue>,
+}
+
+impl Function<'_> {
+    /// The piece of JSON text that the arguments add; `None` if they are of a shape that adds none,
+    /// so that what the model wrote is not known.
+    pub(super) fn arguments(&self) -> Option<Cow<'_, str>> {
+        let Some(raw) = self.arguments else { return Some(Cow::Borrowed("")) };
+        match raw.get().as_bytes().first() {
+            Some(b'"') => string(raw),
+            Some(b'{') => Some(Cow::Borrowed(raw.get())),
+            Some(b'n') => Some(Cow::Borrowed("")),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    prompt_tokens: Num,
+    completion_tokens: Num,
+    total_tokens: Num,
+    /// Where some servers say what was read from a cache.
+    cached_tokens: Num,
+    prompt_cache_hit_tokens: Num,
+    cache_read_input_tokens: Num,
+    cache_creation_input_tokens: Num,
+    prompt_tokens_details: Lax<PromptDetails>,
+    completion_tokens_details: Lax<CompletionDetails>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Num,
+    cache_write_tokens: Num,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct CompletionDetails {
+    reasoning_tokens: Num,
+}
+
+impl Copy for Lax<PromptDetails> {}
+impl Copy for Lax<CompletionDetails> {}
+
+impl WireUsage {
+    pub(super) fn usage(self) -> Usage {
+        let count = |Num(number): Num| number.unwrap_or_default();
+        let first = |counts: &[Num]| counts.iter().find_map(|count| count.0).unwrap_or_default();
+        let prompt = self.prompt_tokens_details.0.unwrap_or_default();
+        let completion = self.completion_tokens_details.0.unwrap_or_default();
+        let (input, said) = (count(self.prompt_tokens), count(self.completion_tokens));
+        let reasoned = count(completion.reasoning_tokens);
+        // xAI leaves them out of its `completion_tokens`, as its total shows.
+        let apart = input.saturating_add(said).saturating_add(reasoned);
+        let is_apart = self.total_tokens.0 == Some(apart);
+        Usage {
+            input_tokens: input,
+            output_tokens: if is_apart { said.saturating_add(reasoned) } else { said },
+            cache_read_input_tokens: first(&[
+                prompt.cached_tokens,
+                self.cached_tokens,
+                self.prompt_cache_hit_tokens,
+                self.cache_read_input_tokens,
+            ]),
+            cache_write_input_tokens: first(&[
+                prompt.cache_write_tokens,
+                self.cache_creation_input_tokens,
+            ]),
+            reasoning_tokens: reasoned,
+        }
+    }
+}
+
+read_from_any! {
+    ['de: 'a, 'a] First<'a>;
+    ['de: 'a, 'a] Pieces<'a>;
+    ['de: 'a, 'a] Content<'a>;
+    ['de: 'a, 'a] Delta<'a>;
+}
+
+impl<'de: 'a, 'a> FromAny<'de> for First<'a> {
+    fn misfit() -> Self {
+        Self { choice: None, malformed: true }
+    }
+
+    fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
+        let mut first = Self::default();
+        while let Some(choice) = array.next_element::<MaybeObject<Choice<'a>>>()? {
+            first.malformed |= choice.malformed;
+            let choice = choice.value.filter(|choice| choice.index.0.unwrap_or(0) == 0);
+            first.choice = first.choice.or(choice);
+        }
+        Ok(first)
+    }
+}
+
+impl<'de: 'a, 'a> FromAny<'de> for Pieces<'a> {
+    fn misfit() -> Self {
+        Self { calls: Vec::new(), malformed: true }
+    }
+
+    fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
+        let mut pieces = Self::default();
+        while let Some(call) = array.next_element::<MaybeObject<WireCall<'a>>>()? {
+            pieces.malformed |= call.malformed;
+            pieces.calls.extend(call.value);
+        }
+        Ok(pieces)
+    }
+}
+
+impl<'de: 'a, 'a> FromAny<'de> for Content<'a> {
+    fn from_text(text: Cow<'de, str>) -> Self {
+        Self { text: Some(text), others: None }
+    }
+
+    fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
+        let (mut text, mut others) = (String::new(), OtherParts::default());
+        while let Some(raw) = array.next_element::<&'a RawValue>()? {
+            let part: Lax<ContentPart<'a>> =
+                serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+            let Some(part) = part.0 else { continue };
+            match part.r#type.get() {
+                Some("text" | "output_text") | None => text.push_str(part.text.or_empty()),
+                Some("thinking" | "reasoning") => part.thoughts(&mut others.thoughts),
+                Some("image_url") => others.images.push(raw),
+                Some(_) => {}
+            }
+        }
+        Ok(Self { text: Some(Cow::Owned(text)), others: Some(Box::new(others)) })
+    }
+}
+
+impl<'de: 'a, 'a> FromAny<'de> for Delta<'a> {
+    fn from_object<A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
+        let mut delta = Self::default();
+        let mut rank = THOUGHTS.len();
+        while let Some(Str(name)) = object.next_key::<Str<'a>>()? {
+            match name.as_deref().unwrap_or_default() {
+                "content" => delta.content = object.next_value()?,
+                "tool_calls" => delta.tool_calls = object.next_value()?,
+                "refusal" => delta.refusal = object.next_value()?,
+                name if let Some(at) = THOUGHTS.iter().position(|known| *known == name) => {
+                    let thought: Str<'a> = object.next_value()?;
+                    if at < rank && !thought.or_empty().is_empty() {
+                        (delta.thought, rank) = (thought, at);
+                    }
+                }
+                name => match RareFields::field(name) {
+                    Some(field) => {
+                        let raw: &'a RawValue = object.next_value()?;
+                        if raw.get() != "null" {
+                            *field(delta.rare.get_or_insert_default()) = Some(raw);
+                        }
+                    }
+                    None => drop(object.next_value::<IgnoredAny>()?),
+                },
+            }
+        }
+        Ok(delta)
+    }
+}
+
+type RareField = for<'s, 'a> fn(&'s mut RareFields<'a>) -> &'s mut Option<&'a RawValue>;
+
+impl RareFields<'_> {
+    fn field(name: &str) -> Option<RareField> {
+        Some(match name {
+            "reasoning_details" => |rare| &mut rare.reasoning_details,
+            "thinking_blocks" => |rare| &mut rare.thinking_blocks,
+            "annotations" => |rare| &mut rare.annotations,
+            "images" => |rare| &mut rare.images,
+            "audio" => |rare| &mut rare.audio,
+            "function_call" => |rare| &mut rare.function_call,
+            _ => return None,
+        })
+    }
+}
