@@ -100,6 +100,12 @@ pub struct ProviderData {
     pub value: Json,
 }
 
+impl ProviderData {
+    pub(crate) fn new(provider: &str, model: &str, value: impl Into<Json>) -> Self {
+        Self { provider: provider.to_owned(), model: model.to_owned(), value: value.into() }
+    }
+}
+
 /// A mark on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mark {

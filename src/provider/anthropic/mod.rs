@@ -2,17 +2,11 @@
 
 mod decode;
 mod encode;
+mod passthrough;
 #[cfg(feature = "http")]
-mod http;
-mod transformations;
 mod wire;
 
-pub use decode::Decoder;
+pub use decode::{Decoder, InputTransformation, input_transformations};
 pub use encode::encode;
-pub use transformations::{InputTransformation, input_transformations};
-
 #[cfg(feature = "http")]
-pub use http::{Anthropic, Messages};
-
-/// The name of this wire in provider data.
-const NAME: &str = "anthropic";
+pub use wire::{Anthropic, Messages};

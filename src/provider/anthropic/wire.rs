@@ -1,172 +1,111 @@
-//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+//! The wire as a provider over HTTP speaks it.
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use super::encode::{ChangedPrefix, encode_with};
+use super::Decoder;
+use super::passthrough::NAME;
+use crate::error::Error;
+use crate::framing::ServerSentEvents;
+use crate::http::KeyHeader;
+use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::request::Request;
 
-use crate::provider::lenient::{Lax, Num, Seldom, Str};
-use crate::usage::Usage;
+/// "To use multiple beta features, separate their names with commas."
+const BETA: &str = "anthropic-beta";
 
-/// Any event: the fields that belong to another type are absent.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Event<'a> {
-    #[serde(borrow)]
-    pub(super) r#type: Str<'a>,
-    pub(super) index: Num,
-    #[serde(borrow)]
-    pub(super) delta: Lax<Delta<'a>>,
-    #[serde(borrow)]
-    pub(super) content_block: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) message: Seldom<Message<'a>>,
-    pub(super) usage: Seldom<WireUsage>,
-    #[serde(borrow)]
-    pub(super) error: Option<&'a RawValue>,
+/// A model behind the Anthropic Messages wire. Cheap to clone.
+///
+/// Its key is sent as `x-api-key`, and its base URL is without `/v1`, as the vendor's SDKs take it.
+///
+/// ```
+/// use turnstream::provider::Anthropic;
+///
+/// let model = Anthropic::new("claude-sonnet-4-5").with_api_key("sk-ant-…");
+/// assert!(!format!("{model:?}").contains("sk-ant"));
+/// ```
+pub type Anthropic = HttpProvider<Messages>;
+
+/// The Anthropic Messages wire, <https://docs.anthropic.com/en/api/messages>.
+#[derive(Clone, Debug)]
+pub struct Messages {
+    changed_prefix: ChangedPrefix,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Message<'a> {
-    #[serde(borrow)]
-    pub(super) id: Str<'a>,
-    #[serde(borrow)]
-    pub(super) model: Str<'a>,
-    /// Empty, but for programmatic tool calls, whose message is there at once.
-    #[serde(borrow)]
-    pub(super) content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) stop_reason: Str<'a>,
-    pub(super) usage: Seldom<WireUsage>,
+impl Default for Messages {
+    fn default() -> Self {
+        Self { changed_prefix: ChangedPrefix::DropThoughts }
+    }
 }
 
-/// The delta of a block and that of the message in one.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Delta<'a> {
-    #[serde(borrow)]
-    pub(super) r#type: Str<'a>,
-    #[serde(borrow)]
-    pub(super) text: Str<'a>,
-    #[serde(borrow)]
-    pub(super) thinking: Str<'a>,
-    #[serde(borrow)]
-    pub(super) signature: Str<'a>,
-    #[serde(borrow)]
-    pub(super) partial_json: Str<'a>,
-    #[serde(borrow)]
-    pub(super) citation: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) stop_reason: Str<'a>,
-}
+impl Wire for Messages {
+    type Framing = ServerSentEvents;
+    type Decoder = Decoder;
 
-/// The fields of a delta as they are written.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct RawDelta<'a> {
-    #[serde(borrow)]
-    pub(super) delta: Option<&'a RawValue>,
-}
-
-/// A block as it begins. The whole of it is kept beside this where it is not understood.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Block<'a> {
-    #[serde(borrow)]
-    pub(super) r#type: Str<'a>,
-    #[serde(borrow)]
-    pub(super) text: Str<'a>,
-    #[serde(borrow)]
-    pub(super) thinking: Str<'a>,
-    #[serde(borrow)]
-    pub(super) signature: Str<'a>,
-    #[serde(borrow)]
-    pub(super) id: Str<'a>,
-    #[serde(borrow)]
-    pub(super) name: Str<'a>,
-    #[serde(borrow)]
-    pub(super) input: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) caller: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) citations: Option<&'a RawValue>,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireUsage {
-    input_tokens: Num,
-    output_tokens: Num,
-    cache_read_input_tokens: Num,
-    cache_creation_input_tokens: Num,
-    cache_creation: Lax<CacheCreation>,
-    output_tokens_details: Lax<Details>,
-}
-
-/// "Breakdown of cached tokens by TTL"
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct CacheCreation {
-    ephemeral_5m_input_tokens: Num,
-    ephemeral_1h_input_tokens: Num,
-}
-
-impl Copy for Lax<CacheCreation> {}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct Details {
-    thinking_tokens: Num,
-}
-
-impl Copy for Lax<Details> {}
-
-/// The usage as the wire counts it: the three kinds of input tokens apart.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
-    /// What the messages before this one have cost.
-    before: Usage,
-    input: u64,
-    output: u64,
-    cache_read: u64,
-    cache_write: u64,
-    reasoning: u64,
-}
-
-impl Counted {
-    /// Usage is cumulative: a number that is there replaces the one before.
-    pub(super) fn replace(&mut self, wire: WireUsage) {
-        let set = |to: &mut u64, Num(number): Num| *to = number.unwrap_or(*to);
-        set(&mut self.input, wire.input_tokens);
-        set(&mut self.output, wire.output_tokens);
-        set(&mut self.cache_read, wire.cache_read_input_tokens);
-        let by_age = wire.cache_creation.0.map(
-            |CacheCreation {
-                 ephemeral_5m_input_tokens: short,
-                 ephemeral_1h_input_tokens: long,
-             }| {
-                short.0.unwrap_or_default().saturating_add(long.0.unwrap_or_default())
-            },
-        );
-        set(&mut self.cache_write, Num(wire.cache_creation_input_tokens.0.or(by_age)));
-        set(&mut self.reasoning, wire.output_tokens_details.0.unwrap_or_default().thinking_tokens);
+    fn name(&self) -> &str {
+        NAME
     }
 
-    /// Counts anew, on top of what was counted.
-    pub(super) fn next_message(&mut self) {
-        *self = Self { before: self.usage(), ..Self::default() };
+    fn base_url(&self) -> &str {
+        "https://api.anthropic.com"
     }
 
-    pub(super) fn usage(self) -> Usage {
-        let usage = Usage {
-            input_tokens: self
-                .input
-                .saturating_add(self.cache_read)
-                .saturating_add(self.cache_write),
-            output_tokens: self.output,
-            cache_read_input_tokens: self.cache_read,
-            cache_write_input_tokens: self.cache_write,
-            reasoning_tokens: self.reasoning,
+    fn path(&self, _model: &str) -> &str {
+        "/v1/messages"
+    }
+
+    /// The version of the wire that this was written for.
+    fn headers(&self) -> &[(&'static str, &'static str)] {
+        &[("anthropic-version", "2023-06-01")]
+    }
+
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Named("x-api-key")
+    }
+
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+        let changed_prefix = match to.is_vendor {
+            true => self.changed_prefix,
+            false => ChangedPrefix::Unsaid,
         };
-        self.before + usage
+        let (body, beta) = encode_with(request, to.model, changed_prefix)?;
+        let encoded = Encoded::from(body);
+        Ok(match beta {
+            Some(beta) => encoded.with_header(BETA, beta),
+            None => encoded,
+        })
+    }
+
+    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
+        Decoder::new(to.model)
+    }
+}
+
+impl Anthropic {
+    /// Leaves it to the vendor what becomes of thoughts whose prefix has changed.
+    ///
+    /// The newest models bind each block of thoughts to all that stood before it, and refuse a
+    /// request in which something before a block is another than when it was written: a tool, a
+    /// system prompt, a message that was compacted. At the vendor's own address, a request that
+    /// has such blocks therefore asks for `drop_block`: those that do not fit any more are not
+    /// shown to the model. [`input_transformations`](crate::provider::anthropic::input_transformations)
+    /// tells which ones.
+    ///
+    /// With this setting nothing is asked for, and the vendor refuses such a request.
+    pub fn without_drop_block(self) -> Self {
+        self.with_wire(|wire| wire.changed_prefix = ChangedPrefix::Unsaid)
+    }
+
+    /// Asks for a feature that is not for everybody yet, by the name that its documentation
+    /// gives for `anthropic-beta`. Several may be asked for, one after the other.
+    ///
+    /// A name that no header can hold is an
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
+    ///
+    /// ```
+    /// use turnstream::provider::Anthropic;
+    ///
+    /// let model = Anthropic::new("claude-sonnet-4-5").with_beta("compact-2026-01-12");
+    /// ```
+    pub fn with_beta(self, name: impl AsRef<str>) -> Self {
+        self.add_header(BETA, name.as_ref())
     }
 }

@@ -9,7 +9,7 @@ mod encode;
 mod passthrough;
 mod presets;
 #[cfg(feature = "http")]
-mod http;
+mod wire;
 
 pub use decode::Decoder;
 pub use dialect::{
@@ -19,4 +19,4 @@ pub use dialect::{
 };
 pub use encode::encode;
 #[cfg(feature = "http")]
-pub use http::{ChatCompletions, OpenAiChat};
+pub use wire::{ChatCompletions, OpenAiChat};

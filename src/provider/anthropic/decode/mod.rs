@@ -1,18 +1,23 @@
 //! From frames to a turn.
 
-mod beside;
-mod block;
-mod own;
+mod blocks;
+mod frames;
+mod message_meta;
+mod opaque_block;
+mod transformations;
 
 use std::ops::Range;
 
 use serde_json::value::RawValue;
 
-use self::beside::Beside;
-use self::block::Block;
-use super::wire::{Counted, Delta, Event, Message, RawDelta};
+pub use self::transformations::{InputTransformation, input_transformations};
+
+use self::blocks::Block;
+use self::frames::{Counted, Delta, Event, Message, RawDelta};
+use self::message_meta::MessageMeta;
 use crate::error::{Error, ErrorKind};
-use crate::item::StopReason;
+use crate::item::{ProviderData, StopReason};
+use crate::provider::anthropic::passthrough::NAME;
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure;
 use crate::provider::fields::Fields;
@@ -42,7 +47,7 @@ pub struct Decoder {
     model: String,
     message_id: Option<String>,
     counted: Counted,
-    beside: Beside,
+    meta: MessageMeta,
     blocks: Vec<(u64, Block)>,
     /// The key of the open message's first block, and the one behind its last.
     keys: Range<u32>,
@@ -73,7 +78,7 @@ impl Decoder {
             Some(_) => return Ok(()),
             None => self.message_id = Some(id.to_owned()),
         }
-        turn.provider(super::NAME);
+        turn.provider(NAME);
         turn.response_id(id);
         turn.model(message.model.or_empty());
         if let Some(usage) = &message.usage.0 {
@@ -228,7 +233,7 @@ impl Decode for Decoder {
             "content_block_stop" => self.block_stop(index, turn),
             "message_start" => {
                 if let Some(message) = &event.message.0 {
-                    self.beside.hear(frame.data);
+                    self.meta.read(frame.data);
                     self.message_start(message, turn)?;
                 }
             }
@@ -240,7 +245,7 @@ impl Decode for Decoder {
                 if let Some(delta) = &event.delta.0 {
                     stop(&delta.stop_reason, turn);
                 }
-                self.beside.hear(frame.data);
+                self.meta.read(frame.data);
             }
             "message_stop" => {
                 if !turn.is_stopped() {
@@ -278,8 +283,8 @@ impl Decode for Decoder {
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         self.end_open(turn);
-        if let Some(beside) = self.beside.take() {
-            turn.other(block::data(&self.model, beside));
+        if let Some(meta) = self.meta.take() {
+            turn.other(ProviderData::new(NAME, &self.model, meta));
         }
         Ok(())
     }

@@ -2,20 +2,9 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
-
-use super::block::Block;
+use super::blocks::{Block, Source};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Media, MediaSource, Part};
-
-/// Where the bytes of an image or a document are.
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Source<'a> {
-    Base64 { media_type: &'static str, data: &'a str },
-    Text { media_type: &'static str, data: String },
-    Url { url: &'a str },
-}
 
 /// "Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
 const IMAGES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];

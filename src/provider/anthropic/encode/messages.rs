@@ -2,30 +2,25 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::block::{Block, field, reasoning, tool_use, verbatim};
+use super::blocks::{Block, Message, field, reasoning, tool_use, verbatim};
+use super::cache::{EncodedPrefix, NewMessages};
 use super::content::{blocks, text_block};
-use super::written::{Known, Written};
+
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
-use crate::provider::anthropic::NAME;
+use crate::provider::anthropic::passthrough::NAME;
 use crate::provider::context::{LONG_ID, wire_id};
 use crate::provider::handoff;
 use crate::provider::lenient::{Lax, Str};
-
-#[derive(Serialize)]
-pub(super) struct Message<'a> {
-    pub(super) role: &'static str,
-    pub(super) content: Vec<Block<'a>>,
-}
 
 /// The messages so far, alternating roles.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
     /// What is known of those that are encoded.
-    known: Known,
+    known: EncodedPrefix,
     done: Vec<Message<'a>>,
     /// The place before the item that is added.
     at: usize,
@@ -55,7 +50,7 @@ struct Use {
 
 impl<'a> Messages<'a> {
     /// Begins behind messages that are encoded, or with nothing.
-    pub(super) fn new(known: Option<&Known>, offers_native: bool) -> Self {
+    pub(super) fn new(known: Option<&EncodedPrefix>, offers_native: bool) -> Self {
         let known = known.cloned().unwrap_or_default();
         Self { container: known.container.clone(), known, offers_native, ..Self::default() }
     }
@@ -255,14 +250,14 @@ impl<'a> Messages<'a> {
         }
     }
 
-    pub(super) fn finish(mut self) -> Written<'a> {
+    pub(super) fn finish(mut self) -> NewMessages<'a> {
         self.flush_calls();
         let answers_calls = self.done.last().is_some_and(|message| message.role == "user");
         if answers_calls && !self.offers_native {
             self.leave_out_pending();
         }
         self.trim_end();
-        Written::new(self.known, self.done, self.closed, self.container)
+        NewMessages::new(self.known, self.done, self.closed, self.container)
     }
 }
 
@@ -281,23 +276,17 @@ pub(super) fn opens_user(item: &Item) -> bool {
 
 /// What is read of an item of the provider's own.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Own<'a> {
-    #[serde(borrow)]
     r#type: Str<'a>,
-    #[serde(borrow)]
     id: Str<'a>,
-    #[serde(borrow)]
     tool_use_id: Str<'a>,
-    #[serde(borrow)]
     input: Option<&'a RawValue>,
-    #[serde(borrow)]
     container: Lax<Container<'a>>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Container<'a> {
-    #[serde(borrow)]
     id: Str<'a>,
 }

@@ -1,10 +1,10 @@
 //! From a request to a body.
 
-mod block;
+mod blocks;
+mod cache;
 mod content;
 mod messages;
 mod options;
-mod written;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,10 +12,10 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use serde_json::json;
 
-use self::block::{Block, Mark};
+use self::blocks::{Block, Mark};
+use self::cache::CacheKey;
 use self::messages::{Messages, opens_user};
 use self::options::{Settings, offers_native};
-use self::written::ToModel;
 use crate::error::{Error, ErrorKind};
 use crate::provider::context::Context;
 use crate::request::{Cache, Request};
@@ -91,7 +91,7 @@ pub(super) fn encode_with(
     changed_prefix: ChangedPrefix,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
     request.check()?;
-    let mut context = Context::of(request, ToModel(model.to_owned()));
+    let mut context = Context::of(request, CacheKey(model.to_owned()));
     if !context.peek().next().is_some_and(opens_user) {
         // What is encoded ends with an assistant, to whose message this may belong.
         context = context.anew();

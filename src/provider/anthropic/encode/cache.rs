@@ -1,8 +1,7 @@
 //! From messages to the bytes of a body, of which those that cannot change are remembered.
 
-use super::block::{Block, Mark};
+use super::blocks::{Block, Mark, Message};
 use super::content::text_block;
-use super::messages::Message;
 use crate::error::Error;
 use crate::provider::context::{Array, Closed, Elements, Key};
 
@@ -11,15 +10,15 @@ const NOT_SHOWN: &str = "(What was said before is not shown.)";
 
 /// The model, on which depends what goes back.
 #[derive(Clone, PartialEq)]
-pub(super) struct ToModel(pub(super) String);
+pub(super) struct CacheKey(pub(super) String);
 
-impl Key for ToModel {
-    type State = Known;
+impl Key for CacheKey {
+    type State = EncodedPrefix;
 }
 
 /// What is known of the messages that are encoded, the last of which is of the assistant.
 #[derive(Clone, Default)]
-pub(super) struct Known {
+pub(super) struct EncodedPrefix {
     /// The newest container that code of this model ran in.
     pub(super) container: Option<String>,
     /// The tools that were called, each once.
@@ -29,9 +28,9 @@ pub(super) struct Known {
 }
 
 /// The messages of a context, as far as they were not encoded before.
-pub(super) struct Written<'a> {
+pub(super) struct NewMessages<'a> {
     /// What is known of those before.
-    known: Known,
+    known: EncodedPrefix,
     messages: Vec<Message<'a>>,
     /// The place up to which nothing changes any more, how many messages are there, and the
     /// container.
@@ -39,9 +38,9 @@ pub(super) struct Written<'a> {
     container: Option<String>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> NewMessages<'a> {
     pub(super) fn new(
-        known: Known,
+        known: EncodedPrefix,
         mut messages: Vec<Message<'a>>,
         mut closed: Option<(usize, usize, Option<String>)>,
         container: Option<String>,
@@ -91,7 +90,7 @@ impl<'a> Written<'a> {
         }
     }
 
-    pub(super) fn into_array(mut self) -> Result<Array<Known>, Error> {
+    pub(super) fn into_array(mut self) -> Result<Array<EncodedPrefix>, Error> {
         let mut array = Array::new("messages");
         if let Some((at, count, container)) = self.closed {
             let rest = self.messages.split_off(count.min(self.messages.len()));
@@ -103,7 +102,7 @@ impl<'a> Written<'a> {
                 elements.push(message)?;
             }
             let thinks = self.known.thinks || has_thoughts(&closed);
-            let state = Known { container, called, thinks };
+            let state = EncodedPrefix { container, called, thinks };
             array.closed = Some(Closed { at, state, elements });
         }
         for message in &self.messages {

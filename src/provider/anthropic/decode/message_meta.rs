@@ -1,4 +1,4 @@
-//! What a message says beside its blocks, and that its sender or its reader may want again.
+//! What a message says meta its blocks, and that its sender or its reader may want again.
 
 use std::collections::HashMap;
 
@@ -6,46 +6,35 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::own::kept;
+use super::opaque_block::kept;
 use crate::item::Json;
-use crate::provider::lenient::{Lax, List, Num, Str, read};
+use crate::provider::lenient::{self, Lax, List, Num, Str};
 
 /// `message_start` or `message_delta`, as far as it is read here.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Event<'a> {
-    #[serde(borrow)]
-    message: Lax<Words<'a>>,
-    #[serde(borrow)]
-    delta: Lax<Words<'a>>,
-    #[serde(borrow)]
+    message: Lax<MetaFields<'a>>,
+    delta: Lax<MetaFields<'a>>,
     usage: Lax<Counts<'a>>,
     /// "Can arrive again on the final `message_delta`, after a server-side fallback".
-    #[serde(borrow)]
     input_transformations: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
-struct Words<'a> {
-    #[serde(borrow)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct MetaFields<'a> {
     container: Option<&'a RawValue>,
-    #[serde(borrow)]
     stop_sequence: Option<&'a RawValue>,
-    #[serde(borrow)]
     stop_details: Option<&'a RawValue>,
-    #[serde(borrow)]
     input_transformations: Option<&'a RawValue>,
-    #[serde(borrow)]
     usage: Lax<Counts<'a>>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Counts<'a> {
-    #[serde(borrow)]
     server_tool_use: Option<&'a RawValue>,
-    #[serde(borrow)]
     iterations: Option<&'a RawValue>,
 }
 
@@ -53,7 +42,7 @@ struct Counts<'a> {
 /// the vendor did not show to the model, and of the usage what no turn counts: the server's own tools, and the models' passes where there were others
 /// than those of the message. What comes later replaces what came before.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Beside {
+pub(super) struct MessageMeta {
     #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,15 +63,15 @@ struct Usage {
     iterations: Option<Json>,
 }
 
-impl Beside {
+impl MessageMeta {
     /// Reads the data of an event. What is no such event says nothing.
-    pub(super) fn hear(&mut self, data: &str) {
+    pub(super) fn read(&mut self, data: &str) {
         let mut room = String::new();
-        let Ok(event) = read::<Event<'_>>(data, &mut room) else { return };
+        let Ok(event) = lenient::read::<Event<'_>>(data, &mut room) else { return };
         let (message, delta) = (event.message.0, event.delta.0);
         let usages =
             [message.as_ref().and_then(|message| message.usage.0.as_ref()), event.usage.0.as_ref()];
-        usages.into_iter().flatten().for_each(|counts| self.usage.hear(counts));
+        usages.into_iter().flatten().for_each(|counts| self.usage.read(counts));
         let in_words = message.as_ref().and_then(|message| message.input_transformations);
         let changed = event.input_transformations.or(in_words);
         set(&mut self.input_transformations, changed.filter(|raw| !is_empty_array(raw)));
@@ -100,29 +89,28 @@ impl Beside {
         struct Message {
             r#type: &'static str,
             #[serde(flatten)]
-            beside: Beside,
+            meta: MessageMeta,
         }
-        let beside = std::mem::take(self);
-        let Beside { container, stop_sequence, stop_details, input_transformations, usage } =
-            &beside;
+        let meta = std::mem::take(self);
+        let MessageMeta { container, stop_sequence, stop_details, input_transformations, usage } =
+            &meta;
         let said = [container, stop_sequence, stop_details, input_transformations];
         let says = said.iter().any(|said| said.is_some());
-        let message = (says || !usage.is_empty()).then_some(Message { r#type: "message", beside });
+        let message = (says || !usage.is_empty()).then_some(Message { r#type: "message", meta });
         message.and_then(|message| Json::new(&message).ok())
     }
 }
 
 impl Usage {
-    fn hear(&mut self, counts: &Counts<'_>) {
+    fn read(&mut self, counts: &Counts<'_>) {
         let counted = |raw: &&RawValue| {
             let counts: HashMap<String, Num> = serde_json::from_str(raw.get()).unwrap_or_default();
             counts.values().any(|count| count.0.unwrap_or_default() > 0)
         };
         let others = |raw: &&RawValue| {
             #[derive(Default, Deserialize)]
-            #[serde(default)]
+            #[serde(default, bound(deserialize = "'de: 'a"))]
             struct Pass<'a> {
-                #[serde(borrow)]
                 r#type: Str<'a>,
             }
             let passes: List<Pass<'_>> = serde_json::from_str(raw.get()).unwrap_or_default();

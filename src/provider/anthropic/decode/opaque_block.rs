@@ -8,12 +8,12 @@ use crate::provider::lenient::{Str, repaired};
 
 /// What is nested deeper is kept as its text: a reader of JSON stops at 128 levels, and the value
 /// stands some levels deep in the record of a run.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// A block that only the provider understands: a server tool's call or result, a compaction, a
 /// fallback, or a kind of a later version. Kept as it began, with what its deltas added.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(super) struct OpaqueBlock {
     began: Box<str>,
     input: String,
     content: String,
@@ -22,7 +22,7 @@ pub(super) struct Own {
     others: Fields,
 }
 
-impl Own {
+impl OpaqueBlock {
     pub(super) fn new(began: &RawValue) -> Self {
         let (input, content) = (String::new(), String::new());
         let (citations, others) = (Vec::new(), Fields::default());
@@ -95,7 +95,7 @@ pub(super) fn kept(text: &str) -> Json {
         let value = || Json::parse(whole()?.get("value")?.get()).ok();
         Json::parse(text).ok().or_else(value)
     };
-    let is_read_again = depth(text) <= DEEPEST;
+    let is_read_again = depth(text) <= MAX_DEPTH;
     let read = is_read_again.then(read).flatten();
     read.unwrap_or_else(|| Json::from(serde_json::Value::from(text)))
 }
@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn only_what_is_too_deep_becomes_text() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert_eq!(kept(&nested(DEEPEST)).as_str(), nested(DEEPEST));
-        assert_eq!(kept(&nested(DEEPEST + 1)).as_str(), format!("\"{}\"", nested(DEEPEST + 1)));
+        assert_eq!(kept(&nested(MAX_DEPTH)).as_str(), nested(MAX_DEPTH));
+        assert_eq!(kept(&nested(MAX_DEPTH + 1)).as_str(), format!("\"{}\"", nested(MAX_DEPTH + 1)));
         let text = format!(r#"{{"a":"\"{}"}}"#, nested(200));
         assert_eq!(kept(&text).as_str(), text);
         assert_eq!(kept(r#"{"a":1,"a":2}"#).as_str(), r#"{"a":1,"a":2}"#);

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::NAME;
+use crate::provider::anthropic::passthrough::NAME;
 use crate::turn::Turn;
 
 /// One change that the vendor made to a request.

@@ -3,10 +3,11 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::own::{Own, kept};
+use super::frames::{Block as WireBlock, Delta};
+use super::opaque_block::{OpaqueBlock, kept};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData};
-use crate::provider::anthropic::wire::{Block as WireBlock, Delta};
+use crate::provider::anthropic::passthrough::NAME;
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{Lax, read};
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -27,7 +28,7 @@ pub(super) enum Block {
         input: Option<String>,
         deltas: bool,
     },
-    Own(Own),
+    Opaque(OpaqueBlock),
 }
 
 impl Block {
@@ -55,7 +56,7 @@ impl Block {
                 Self::Thinking { at_start, signature: String::new() }
             }
             "redacted_thinking" => {
-                turn.reasoning_data(key, data(model, kept(raw.get())));
+                turn.reasoning_data(key, ProviderData::new(NAME, model, kept(raw.get())));
                 return Ok(None);
             }
             "tool_use" if block.name.or_empty().is_empty() => {
@@ -64,13 +65,13 @@ impl Block {
             "tool_use" => {
                 turn.tool_call_start(key, block.id.or_empty(), block.name.or_empty());
                 if let Some(caller) = block.caller {
-                    turn.tool_call_data(key, said(model, "caller", &kept(caller.get())));
+                    turn.tool_call_data(key, field(model, "caller", &kept(caller.get())));
                 }
                 let input = block.input.map(RawValue::get);
                 let input = input.filter(|input| !matches!(*input, "null" | "{}"));
                 Self::ToolUse { input: input.map(str::to_owned), deltas: false }
             }
-            _ => Self::Own(Own::new(raw)),
+            _ => Self::Opaque(OpaqueBlock::new(raw)),
         };
         Ok(Some(begun))
     }
@@ -90,13 +91,15 @@ impl Block {
                 *deltas |= !delta.partial_json.or_empty().is_empty();
                 turn.tool_call_args(key, delta.partial_json.or_empty());
             }
-            ("input_json_delta", Self::Own(own)) => own.input(delta.partial_json.or_empty()),
+            ("input_json_delta", Self::Opaque(opaque)) => {
+                opaque.input(delta.partial_json.or_empty())
+            }
             ("citations_delta", Self::Text { citations }) => {
                 citations.extend(delta.citation.map(|citation| kept(citation.get())));
             }
-            ("citations_delta", Self::Own(own)) => {
+            ("citations_delta", Self::Opaque(opaque)) => {
                 if let Some(citation) = delta.citation {
-                    own.cite(citation);
+                    opaque.cite(citation);
                 }
             }
             _ => {}
@@ -105,14 +108,14 @@ impl Block {
 
     /// Takes a delta of a compaction, which has fields that no other has.
     pub(super) fn compacted(&mut self, delta: Fields) {
-        if let Self::Own(own) = self {
-            own.compacted(delta);
+        if let Self::Opaque(opaque) = self {
+            opaque.compacted(delta);
         }
     }
 
     /// Whether pieces of JSON may belong to it.
     pub(super) fn takes_json(&self) -> bool {
-        matches!(self, Self::ToolUse { .. } | Self::Own(_))
+        matches!(self, Self::ToolUse { .. } | Self::Opaque(_))
     }
 
     /// Whether it is a call, which may run.
@@ -129,13 +132,13 @@ impl Block {
         match self {
             Self::Text { citations } => {
                 if !citations.is_empty() {
-                    turn.text_data(key, said(model, "citations", &citations));
+                    turn.text_data(key, field(model, "citations", &citations));
                 }
             }
             Self::Thinking { at_start, signature } => {
                 let signature = if signature.is_empty() { at_start } else { signature };
                 if !signature.is_empty() {
-                    turn.reasoning_data(key, said(model, "signature", &signature));
+                    turn.reasoning_data(key, field(model, "signature", &signature));
                 }
             }
             Self::ToolUse { input, deltas } => {
@@ -144,20 +147,14 @@ impl Block {
                 }
                 turn.tool_call_end(key);
             }
-            Self::Own(own) => turn.other(data(model, own.ended())),
+            Self::Opaque(opaque) => turn.other(ProviderData::new(NAME, model, opaque.ended())),
         }
     }
 }
 
-/// A value of the wire, bound to the model that was asked.
-pub(super) fn data(model: &str, value: Json) -> ProviderData {
-    let provider = crate::provider::anthropic::NAME.to_owned();
-    ProviderData { provider, model: model.to_owned(), value }
-}
-
 /// One field of a block, its value as it is written.
-fn said(model: &str, field: &str, value: &impl Serialize) -> ProviderData {
-    let fields = std::collections::HashMap::from([(field, value)]);
-    let nothing = || Json::from(serde_json::json!({}));
-    data(model, Json::new(&fields).unwrap_or_else(|_| nothing()))
+fn field(model: &str, name: &str, value: &impl Serialize) -> ProviderData {
+    let fields = std::collections::HashMap::from([(name, value)]);
+    let value = Json::new(&fields).unwrap_or_else(|_| serde_json::json!({}).into());
+    ProviderData::new(NAME, model, value)
 }

@@ -1,4 +1,4 @@
-//! One content block of a message.
+//! A message and its content blocks, as they are written.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,10 +6,15 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::content::Source;
 use crate::item::{ProviderData, ToolCall};
 use crate::provider::context::{LONG_ID, object_or_wrapped, wire_id, wire_name};
 use crate::provider::lenient::Str;
+
+#[derive(Serialize)]
+pub(super) struct Message<'a> {
+    pub(super) role: &'static str,
+    pub(super) content: Vec<Block<'a>>,
+}
 
 /// One content block.
 #[derive(Serialize)]
@@ -56,6 +61,15 @@ pub(super) enum Block<'a> {
     Redacted(Box<RawValue>),
     #[serde(untagged)]
     Verbatim(Box<RawValue>),
+}
+
+/// Where the bytes of an image or a document are.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Source<'a> {
+    Base64 { media_type: &'static str, data: &'a str },
+    Text { media_type: &'static str, data: String },
+    Url { url: &'a str },
 }
 
 /// "Create a cache control breakpoint at this content block."
@@ -106,9 +120,8 @@ impl Block<'_> {
 
 /// What is read of the code that made a call.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 struct Caller<'a> {
-    #[serde(borrow)]
     tool_id: Str<'a>,
 }
 

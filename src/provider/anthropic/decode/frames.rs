@@ -1,0 +1,146 @@
+//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::provider::lenient::{Lax, Num, Seldom, Str};
+use crate::usage::Usage;
+
+/// Any event: the fields that belong to another type are absent.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Event<'a> {
+    pub(super) r#type: Str<'a>,
+    pub(super) index: Num,
+    pub(super) delta: Lax<Delta<'a>>,
+    pub(super) content_block: Option<&'a RawValue>,
+    pub(super) message: Seldom<Message<'a>>,
+    pub(super) usage: Seldom<WireUsage>,
+    pub(super) error: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Message<'a> {
+    pub(super) id: Str<'a>,
+    pub(super) model: Str<'a>,
+    /// Empty, but for programmatic tool calls, whose message is there at once.
+    pub(super) content: Option<&'a RawValue>,
+    pub(super) stop_reason: Str<'a>,
+    pub(super) usage: Seldom<WireUsage>,
+}
+
+/// The delta of a block and that of the message in one.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Delta<'a> {
+    pub(super) r#type: Str<'a>,
+    pub(super) text: Str<'a>,
+    pub(super) thinking: Str<'a>,
+    pub(super) signature: Str<'a>,
+    pub(super) partial_json: Str<'a>,
+    pub(super) citation: Option<&'a RawValue>,
+    pub(super) stop_reason: Str<'a>,
+}
+
+/// The fields of a delta as they are written.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct RawDelta<'a> {
+    pub(super) delta: Option<&'a RawValue>,
+}
+
+/// A block as it begins. The whole of it is kept beside this where it is not understood.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Block<'a> {
+    pub(super) r#type: Str<'a>,
+    pub(super) text: Str<'a>,
+    pub(super) thinking: Str<'a>,
+    pub(super) signature: Str<'a>,
+    pub(super) id: Str<'a>,
+    pub(super) name: Str<'a>,
+    pub(super) input: Option<&'a RawValue>,
+    pub(super) caller: Option<&'a RawValue>,
+    pub(super) citations: Option<&'a RawValue>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    input_tokens: Num,
+    output_tokens: Num,
+    cache_read_input_tokens: Num,
+    cache_creation_input_tokens: Num,
+    cache_creation: Lax<CacheCreation>,
+    output_tokens_details: Lax<Details>,
+}
+
+/// "Breakdown of cached tokens by TTL"
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct CacheCreation {
+    ephemeral_5m_input_tokens: Num,
+    ephemeral_1h_input_tokens: Num,
+}
+
+impl Copy for Lax<CacheCreation> {}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    thinking_tokens: Num,
+}
+
+impl Copy for Lax<Details> {}
+
+/// The usage as the wire counts it: the three kinds of input tokens apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    /// What the messages before this one have cost.
+    before: Usage,
+    input: u64,
+    output: u64,
+    cache_read: u64,
+    cache_write: u64,
+    reasoning: u64,
+}
+
+impl Counted {
+    /// Usage is cumulative: a number that is there replaces the one before.
+    pub(super) fn replace(&mut self, wire: WireUsage) {
+        let set = |to: &mut u64, Num(number): Num| *to = number.unwrap_or(*to);
+        set(&mut self.input, wire.input_tokens);
+        set(&mut self.output, wire.output_tokens);
+        set(&mut self.cache_read, wire.cache_read_input_tokens);
+        let by_age = wire.cache_creation.0.map(
+            |CacheCreation {
+                 ephemeral_5m_input_tokens: short,
+                 ephemeral_1h_input_tokens: long,
+             }| {
+                short.0.unwrap_or_default().saturating_add(long.0.unwrap_or_default())
+            },
+        );
+        set(&mut self.cache_write, Num(wire.cache_creation_input_tokens.0.or(by_age)));
+        set(&mut self.reasoning, wire.output_tokens_details.0.unwrap_or_default().thinking_tokens);
+    }
+
+    /// Counts anew, on top of what was counted.
+    pub(super) fn next_message(&mut self) {
+        *self = Self { before: self.usage(), ..Self::default() };
+    }
+
+    pub(super) fn usage(self) -> Usage {
+        let usage = Usage {
+            input_tokens: self
+                .input
+                .saturating_add(self.cache_read)
+                .saturating_add(self.cache_write),
+            output_tokens: self.output,
+            cache_read_input_tokens: self.cache_read,
+            cache_write_input_tokens: self.cache_write,
+            reasoning_tokens: self.reasoning,
+        };
+        self.before + usage
+    }
+}
