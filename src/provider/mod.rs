@@ -34,6 +34,8 @@
 
 pub mod anthropic;
 mod breaker;
+#[cfg(feature = "http")]
+mod clouds;
 mod context;
 mod custom;
 mod decode;

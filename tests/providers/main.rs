@@ -12,12 +12,18 @@
 //! | `transport` | HTTP between a request and its turn: statuses, timeouts, broken bodies |
 //! | `moved` | turns that are begun in one tokio runtime and read in another |
 //! | `transport_settings` | headers, keys, proxies and the client, the same for every provider |
+//! | `credentials` | keys, tokens that are fetched once for all requests, and signatures |
+//! | `clouds` | the request of each preset for a model in a cloud |
 //! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
 
 #[cfg(feature = "http")]
 mod closed_connections;
 #[cfg(feature = "http")]
+mod clouds;
+#[cfg(feature = "http")]
 mod composed;
+#[cfg(feature = "http")]
+mod credentials;
 mod custom;
 mod fallback;
 #[cfg(feature = "http")]

@@ -1,7 +1,7 @@
 //! The wire as a provider over HTTP speaks it.
 
-use super::encode::{ChangedPrefix, encode_with};
 use super::Decoder;
+use super::encode::{ChangedPrefix, Head, encode_with};
 use super::passthrough::NAME;
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
@@ -28,11 +28,21 @@ pub type Anthropic = HttpProvider<Messages>;
 #[derive(Clone, Debug)]
 pub struct Messages {
     changed_prefix: ChangedPrefix,
+    host: Host,
+}
+
+/// Who serves the wire.
+#[derive(Clone, Debug)]
+enum Host {
+    /// The vendor, or a server that copies it.
+    Vendor,
+    /// Vertex AI, which is asked for these features in the body.
+    Vertex { betas: Vec<String> },
 }
 
 impl Default for Messages {
     fn default() -> Self {
-        Self { changed_prefix: ChangedPrefix::DropThoughts }
+        Self { changed_prefix: ChangedPrefix::DropThoughts, host: Host::Vendor }
     }
 }
 
@@ -49,12 +59,18 @@ impl Wire for Messages {
     }
 
     fn path(&self, _model: &str) -> &str {
-        "/v1/messages"
+        match self.host {
+            Host::Vendor => "/v1/messages",
+            Host::Vertex { .. } => "/models/{model}:streamRawPredict",
+        }
     }
 
     /// The version of the wire that this was written for.
     fn headers(&self) -> &[(&'static str, &'static str)] {
-        &[("anthropic-version", "2023-06-01")]
+        match self.host {
+            Host::Vendor => &[("anthropic-version", "2023-06-01")],
+            Host::Vertex { .. } => &[],
+        }
     }
 
     fn key_header(&self) -> KeyHeader {
@@ -66,7 +82,13 @@ impl Wire for Messages {
             true => self.changed_prefix,
             false => ChangedPrefix::Unsaid,
         };
-        let (body, beta) = encode_with(request, to.model, changed_prefix)?;
+        let head = match &self.host {
+            Host::Vendor => Head::Vendor { model: to.model },
+            Host::Vertex { betas } => {
+                Head::Vertex { anthropic_version: "vertex-2023-10-16", anthropic_beta: betas }
+            }
+        };
+        let (body, beta) = encode_with(request, to.model, head, changed_prefix)?;
         let encoded = Encoded::from(body);
         Ok(match beta {
             Some(beta) => encoded.with_header(BETA, beta),
@@ -106,6 +128,22 @@ impl Anthropic {
     /// let model = Anthropic::new("claude-sonnet-4-5").with_beta("compact-2026-01-12");
     /// ```
     pub fn with_beta(self, name: impl AsRef<str>) -> Self {
-        self.add_header(BETA, name.as_ref())
+        let name = name.as_ref();
+        match self.wire().host {
+            Host::Vendor => self.add_header(BETA, name),
+            Host::Vertex { .. } => self.with_wire(|wire| {
+                if let Host::Vertex { betas } = &mut wire.host
+                    && !betas.iter().any(|known| known == name)
+                {
+                    betas.push(name.to_owned());
+                }
+            }),
+        }
+    }
+
+    /// Speaks as Vertex AI does: the model in the address, and in the body what the vendor has in
+    /// headers.
+    pub(in crate::provider) fn on_vertex(self) -> Self {
+        self.with_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }
 }

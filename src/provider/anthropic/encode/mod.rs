@@ -68,7 +68,7 @@ use crate::request::{Cache, Request};
 /// [`Unsupported`](ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
 /// files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    encode_with(request, model, ChangedPrefix::Unsaid).map(|(body, _)| body)
+    encode_with(request, model, Head::Vendor { model }, ChangedPrefix::Unsaid).map(|(body, _)| body)
 }
 
 /// What the vendor is to do with thoughts whose prefix has changed.
@@ -88,6 +88,7 @@ pub(super) enum ChangedPrefix {
 pub(super) fn encode_with(
     request: &Request,
     model: &str,
+    head: Head<'_>,
     changed_prefix: ChangedPrefix,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
     request.check()?;
@@ -139,14 +140,30 @@ pub(super) fn encode_with(
         system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
     let system = system.collect();
     let container = written.container();
-    let body = Body { model, stream: true, settings, container, system, tools, messages: [] };
+    let body = Body { head, stream: true, settings, container, system, tools, messages: [] };
     let body = context.write(&body, written.into_array()?, &options.extra)?;
     Ok((body, binds.then_some(options::BINDING)))
 }
 
+/// What a body begins with.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Head<'a> {
+    /// As the vendor has it.
+    Vendor { model: &'a str },
+    /// As Vertex AI has it: the model stands in the address, and headers in the body.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "it depends on the address"))]
+    Vertex {
+        anthropic_version: &'static str,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        anthropic_beta: &'a [String],
+    },
+}
+
 #[derive(Serialize)]
 struct Body<'a> {
-    model: &'a str,
+    #[serde(flatten)]
+    head: Head<'a>,
     stream: bool,
     #[serde(flatten)]
     settings: Settings<'a>,

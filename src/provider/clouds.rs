@@ -1,0 +1,214 @@
+//! Models that a cloud hosts behind the wire of their vendor: addresses, and where the key goes.
+
+use crate::error::{Error, ErrorKind};
+use crate::http::KeyHeader;
+use crate::provider::openai_chat::Dialect;
+use crate::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses};
+
+impl OpenAiChat {
+    /// A deployment in Azure OpenAI, by its v1 API:
+    /// `https://{resource}.openai.azure.com/openai/v1`.
+    ///
+    /// A key is sent as `api-key`; a [token](crate::http::Credential::token) of Microsoft Entra needs
+    /// the scope `https://ai.azure.com/.default`.
+    /// Source: <https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle>.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address.
+    ///
+    /// ```
+    /// use turnstream::provider::OpenAiChat;
+    ///
+    /// let model = OpenAiChat::azure("my-resource", "my-gpt-5")?.with_api_key("…");
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
+        let model = Self::new(deployment).with_dialect(Dialect::AZURE);
+        model.with_base_url(azure_openai(resource, "openai/v1")?)
+    }
+
+    /// A deployment in Azure OpenAI, by its older API with a dated version:
+    /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}?api-version={version}`.
+    ///
+    /// Keys and tokens are as for [`azure`](Self::azure), the scope is
+    /// `https://cognitiveservices.azure.com/.default`.
+    /// Source: <https://learn.microsoft.com/azure/ai-foundry/openai/reference>.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address; if
+    /// the deployment cannot, it is that of the turn.
+    pub fn azure_classic(resource: &str, deployment: &str, version: &str) -> Result<Self, Error> {
+        let model = Self::new(deployment).with_dialect(Dialect::AZURE);
+        let model = model.with_base_url(azure_openai(resource, "openai/deployments")?)?;
+        Ok(model.with_path("/{model}/chat/completions").with_query("api-version", version))
+    }
+
+    /// A model in Amazon Bedrock, by its endpoint for clients of OpenAI:
+    /// `https://bedrock-runtime.{region}.amazonaws.com/openai/v1`.
+    ///
+    /// The key is a Bedrock API key, in AWS's tools the variable `AWS_BEARER_TOKEN_BEDROCK`; or a
+    /// [signer](crate::http::Credential::signer) signs for the service `bedrock`.
+    /// Source: <https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html>.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
+    pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
+        Self::new(model).with_base_url(bedrock_runtime(region)?)
+    }
+
+    /// A model in Google Cloud's Vertex AI, by its endpoint for clients of OpenAI:
+    /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/endpoints/openapi`.
+    ///
+    /// It takes a [token](crate::http::Credential::token) of the scope
+    /// `https://www.googleapis.com/auth/cloud-platform`.
+    /// Source: <https://cloud.google.com/vertex-ai/generative-ai/docs/migrate/openai/overview>.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location cannot be part of
+    /// an address.
+    pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
+        Self::new(model).with_base_url(vertex(project, location, "endpoints/openapi")?)
+    }
+}
+
+impl OpenAiResponses {
+    /// A deployment in Azure OpenAI; see [`OpenAiChat::azure`].
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address.
+    pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
+        let model = Self::new(deployment).with_key_header(AZURE_KEY);
+        model.with_base_url(azure_openai(resource, "openai/v1")?)
+    }
+
+    /// A model in Amazon Bedrock; see [`OpenAiChat::bedrock`].
+    /// Source: <https://docs.aws.amazon.com/bedrock/latest/userguide/inference-responses-api.html>.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
+    pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
+        Self::new(model).with_base_url(bedrock_runtime(region)?)
+    }
+}
+
+impl Anthropic {
+    /// A deployment of Claude in Microsoft Foundry:
+    /// `https://{resource}.services.ai.azure.com/anthropic`.
+    ///
+    /// A key is sent as `api-key`; a [token](crate::http::Credential::token) of Microsoft Entra needs
+    /// the scope `https://ai.azure.com/.default`.
+    /// Source: <https://platform.claude.com/docs/en/build-with-claude/claude-in-microsoft-foundry>.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address.
+    pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
+        let resource = part_of_host("resource", resource)?;
+        let url = format!("https://{resource}.services.ai.azure.com/anthropic");
+        Self::new(deployment).with_key_header(AZURE_KEY).with_base_url(url)
+    }
+
+    /// A model of Claude in Amazon Bedrock, by its endpoint for clients of Anthropic:
+    /// `https://bedrock-mantle.{region}.api.aws/anthropic`.
+    ///
+    /// The key is a Bedrock API key, sent as a bearer token, in AWS's tools the variable
+    /// `AWS_BEARER_TOKEN_BEDROCK`; or a [signer](crate::http::Credential::signer) signs for the
+    /// service `bedrock-mantle`.
+    /// Source: <https://docs.aws.amazon.com/bedrock/latest/userguide/bedrock-mantle.html>.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
+    pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
+        let region = part_of_host("region", region)?;
+        let url = format!("https://bedrock-mantle.{region}.api.aws/anthropic");
+        Self::new(model).with_key_header(KeyHeader::Bearer).with_base_url(url)
+    }
+
+    /// A model of Claude in Google Cloud's Vertex AI, below
+    /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/anthropic`.
+    /// The location may be `global`, `us` or `eu`, too.
+    ///
+    /// The name of the model is in the address and not in the body, which has `anthropic_version` and
+    /// the names of [betas](Self::with_beta) instead of their headers. It takes a
+    /// [token](crate::http::Credential::token) of the scope
+    /// `https://www.googleapis.com/auth/cloud-platform`.
+    /// Source: <https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai>.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location cannot be part of
+    /// an address.
+    pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
+        let model = Self::new(model).on_vertex();
+        model.with_base_url(vertex(project, location, "publishers/anthropic")?)
+    }
+}
+
+impl Gemini {
+    /// A model of Gemini in Google Cloud's Vertex AI, below
+    /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`.
+    /// The location may be `global`, `us` or `eu`, too.
+    ///
+    /// It takes a [token](crate::http::Credential::token) of the scope
+    /// `https://www.googleapis.com/auth/cloud-platform`.
+    /// Source: <https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference>.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location cannot be part of
+    /// an address.
+    pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
+        let model = Self::new(model).with_path("/models/{model}:streamGenerateContent?alt=sse");
+        model.with_base_url(vertex(project, location, "publishers/google")?)
+    }
+}
+
+/// How Azure takes keys, whatever the wire.
+const AZURE_KEY: KeyHeader = KeyHeader::Named("api-key");
+
+fn azure_openai(resource: &str, path: &str) -> Result<String, Error> {
+    let resource = part_of_host("resource", resource)?;
+    Ok(format!("https://{resource}.openai.azure.com/{path}"))
+}
+
+fn bedrock_runtime(region: &str) -> Result<String, Error> {
+    let region = part_of_host("region", region)?;
+    Ok(format!("https://bedrock-runtime.{region}.amazonaws.com/openai/v1"))
+}
+
+fn vertex(project: &str, location: &str, path: &str) -> Result<String, Error> {
+    let location = part_of_host("location", location)?;
+    let host = match location {
+        "global" => "aiplatform.googleapis.com".to_owned(),
+        "us" | "eu" => format!("aiplatform.{location}.rep.googleapis.com"),
+        region => format!("{region}-aiplatform.googleapis.com"),
+    };
+    // Projects of an organisation have its domain in front: `example.com:project`.
+    let project = part_of("project", project, |c| matches!(c, '-' | '.' | ':'))?;
+    Ok(format!("https://{host}/v1/projects/{project}/locations/{location}/{path}"))
+}
+
+fn part_of_host<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+    part_of(what, value, |c| c == '-')
+}
+
+fn part_of<'a>(
+    what: &'static str,
+    value: &'a str,
+    also: impl Fn(char) -> bool,
+) -> Result<&'a str, Error> {
+    match !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || also(c)) {
+        true => Ok(value),
+        false => {
+            let message = format!("the {what} `{value}` cannot be part of an address");
+            Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(what))
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Models in the clouds: where the request of each preset goes, what authorizes it, and what differs
+//! in its body. The sources stand in the docs of the presets.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use turnstream::http::{Credential, HttpClient, Token, UnsignedRequest};
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{
+    Anthropic, Gemini, HttpProvider, OpenAiChat, OpenAiResponses, Provider, Wire,
+};
+use turnstream::request::Request;
+use turnstream::stream::TurnEvents;
+use turnstream::testing::http::{HttpResponse, LoopbackServer};
+use turnstream::{Error, ErrorKind, History, Item};
+
+const KEY: &str = "key-12345678";
+const TOKEN: &str = "token-12345678";
+
+/// What a preset sends.
+struct Sent {
+    url: String,
+    headers: Vec<(String, String)>,
+    body: Value,
+}
+
+impl Sent {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+async fn ask(model: &impl Provider) -> Error {
+    let history = History::from_items("h", [Item::user("hi")]);
+    model.stream_turn(Request::new(history)).into_turn().await.unwrap_err()
+}
+
+/// The URL and the body as a signer is shown them, and the headers as a server receives them: the
+/// request goes to another server only for these.
+async fn sent<W: Wire>(preset: HttpProvider<W>) -> Sent {
+    let seen: Arc<Mutex<Option<UnsignedRequest>>> = Arc::default();
+    let kept = Arc::clone(&seen);
+    let signer = Credential::signer(move |request| {
+        *kept.lock().unwrap() = Some(request);
+        async { Err(Error::new(ErrorKind::Other, "seen")) }
+    });
+    assert_eq!(ask(&preset.clone().with_credential(signer)).await.message(), "seen");
+    let unsigned = seen.lock().unwrap().take().expect("a request");
+
+    let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
+    let there = preset.with_http(HttpClient::without_proxy()).with_base_url(server.url()).unwrap();
+    ask(&there).await;
+    let received = server.requests().pop().expect("a request");
+    assert_eq!(received.body, unsigned.body);
+    let body = serde_json::from_slice(&unsigned.body).unwrap();
+    Sent { url: unsigned.url, headers: received.headers, body }
+}
+
+fn token() -> Credential {
+    Credential::token(|| async { Ok(Token::new(TOKEN)) })
+}
+
+#[track_caller]
+fn check(sent: &Sent, url: &str, header: &str, value: &str) {
+    assert_eq!(sent.url, url);
+    let known = ["authorization", "api-key", "x-api-key", "x-goog-api-key"];
+    for name in known {
+        assert_eq!(sent.header(name), (name == header).then_some(value), "{name} of {url}");
+    }
+}
+
+#[tokio::test]
+async fn azure_openai_by_its_v1_api() {
+    let chat = || OpenAiChat::azure("res", "dep").unwrap();
+    let url = "https://res.openai.azure.com/openai/v1/chat/completions";
+    let by_key = sent(chat().with_api_key(KEY)).await;
+    check(&by_key, url, "api-key", KEY);
+    assert_eq!(by_key.body["model"], "dep");
+    let by_token = sent(chat().with_credential(token())).await;
+    check(&by_token, url, "authorization", &format!("Bearer {TOKEN}"));
+
+    let responses = || OpenAiResponses::azure("res", "dep").unwrap();
+    let url = "https://res.openai.azure.com/openai/v1/responses";
+    let by_key = sent(responses().with_api_key(KEY)).await;
+    check(&by_key, url, "api-key", KEY);
+    assert_eq!(by_key.body["model"], "dep");
+    let by_token = sent(responses().with_credential(token())).await;
+    check(&by_token, url, "authorization", &format!("Bearer {TOKEN}"));
+}
+
+#[tokio::test]
+async fn azure_openai_by_its_api_with_dated_versions() {
+    let model = OpenAiChat::azure_classic("res", "gpt-4.1", "2024-10-21").unwrap();
+    let sent = sent(model.with_api_key(KEY)).await;
+    let url = "https://res.openai.azure.com/openai/deployments/gpt-4.1/chat/completions\
+               ?api-version=2024-10-21";
+    check(&sent, url, "api-key", KEY);
+}
+
+#[tokio::test]
+async fn claude_in_microsoft_foundry() {
+    let model = || Anthropic::azure("res", "dep").unwrap();
+    let url = "https://res.services.ai.azure.com/anthropic/v1/messages";
+    let by_key = sent(model().with_api_key(KEY)).await;
+    check(&by_key, url, "api-key", KEY);
+    assert_eq!(by_key.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(by_key.body["model"], "dep");
+    let by_token = sent(model().with_credential(token())).await;
+    check(&by_token, url, "authorization", &format!("Bearer {TOKEN}"));
+}
+
+#[tokio::test]
+async fn gemini_in_vertex_ai() {
+    for (location, host) in [
+        ("us-central1", "us-central1-aiplatform.googleapis.com"),
+        ("global", "aiplatform.googleapis.com"),
+        ("eu", "aiplatform.eu.rep.googleapis.com"),
+        ("us", "aiplatform.us.rep.googleapis.com"),
+    ] {
+        let model = Gemini::vertex("proj", location, "gemini-3-flash").unwrap();
+        let sent = sent(model.with_credential(token())).await;
+        let url = format!(
+            "https://{host}/v1/projects/proj/locations/{location}/publishers/google/models/\
+             gemini-3-flash:streamGenerateContent?alt=sse"
+        );
+        check(&sent, &url, "authorization", &format!("Bearer {TOKEN}"));
+        assert_eq!(sent.body["contents"][0]["parts"], json!([{ "text": "hi" }]));
+    }
+}
+
+#[tokio::test]
+async fn claude_in_vertex_ai_has_in_the_body_what_the_vendor_has_in_headers() {
+    let model = Anthropic::vertex("proj", "us-east5", "claude-sonnet-4-5@20250929").unwrap();
+    let model = model.with_beta("one").with_beta("two").with_beta("one");
+    let sent = sent(model.with_credential(token())).await;
+    let url = "https://us-east5-aiplatform.googleapis.com/v1/projects/proj/locations/us-east5/\
+               publishers/anthropic/models/claude-sonnet-4-5@20250929:streamRawPredict";
+    check(&sent, url, "authorization", &format!("Bearer {TOKEN}"));
+    assert_eq!(sent.body.get("model"), None);
+    assert_eq!(sent.body["anthropic_version"], "vertex-2023-10-16");
+    assert_eq!(sent.body["anthropic_beta"], json!(["one", "two"]));
+    assert_eq!(sent.body["stream"], true);
+    assert_eq!(sent.header("anthropic-version"), None);
+    assert_eq!(sent.header("anthropic-beta"), None);
+}
+
+#[tokio::test]
+async fn other_models_in_vertex_ai() {
+    let model = OpenAiChat::vertex("org.com:proj", "us-central1", "meta/llama-4").unwrap();
+    let sent = sent(model.with_credential(token())).await;
+    let url = "https://us-central1-aiplatform.googleapis.com/v1/projects/org.com:proj/locations/\
+               us-central1/endpoints/openapi/chat/completions";
+    check(&sent, url, "authorization", &format!("Bearer {TOKEN}"));
+    assert_eq!(sent.body["model"], "meta/llama-4");
+}
+
+#[tokio::test]
+async fn amazon_bedrock() {
+    let bearer = format!("Bearer {KEY}");
+    let chat = OpenAiChat::bedrock("eu-west-1", "openai.gpt-oss-120b").unwrap();
+    let sent_chat = sent(chat.with_api_key(KEY)).await;
+    let base = "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1";
+    check(&sent_chat, &format!("{base}/chat/completions"), "authorization", &bearer);
+    assert_eq!(sent_chat.body["model"], "openai.gpt-oss-120b");
+
+    let responses = OpenAiResponses::bedrock("eu-west-1", "openai.gpt-oss-120b").unwrap();
+    let sent_responses = sent(responses.with_api_key(KEY)).await;
+    check(&sent_responses, &format!("{base}/responses"), "authorization", &bearer);
+
+    let claude = Anthropic::bedrock("us-east-1", "anthropic.claude-sonnet-5").unwrap();
+    let sent_claude = sent(claude.with_api_key(KEY)).await;
+    let url = "https://bedrock-mantle.us-east-1.api.aws/anthropic/v1/messages";
+    check(&sent_claude, url, "authorization", &bearer);
+    assert_eq!(sent_claude.body["model"], "anthropic.claude-sonnet-5");
+    assert_eq!(sent_claude.header("anthropic-version"), Some("2023-06-01"));
+}
+
+/// Cloudflare's gateway, <https://developers.cloudflare.com/ai-gateway/usage/chat-completion/>, a
+/// proxy of LiteLLM, and OpenRouter.
+#[tokio::test]
+async fn gateways_that_speak_as_openai_does() {
+    let bearer = format!("Bearer {KEY}");
+    let base = "https://gateway.ai.cloudflare.com/v1/account/gateway/compat";
+    let cloudflare = OpenAiChat::new("openai/gpt-5-mini").with_base_url(base).unwrap();
+    let cloudflare = cloudflare.with_header("cf-aig-authorization", "Bearer gateway-12345678");
+    let cloudflare = sent(cloudflare.with_api_key(KEY)).await;
+    check(&cloudflare, &format!("{base}/chat/completions"), "authorization", &bearer);
+    assert_eq!(cloudflare.header("cf-aig-authorization"), Some("Bearer gateway-12345678"));
+    assert_eq!(cloudflare.body["model"], "openai/gpt-5-mini");
+
+    let proxy = OpenAiChat::new("claude").with_dialect(Dialect::LITELLM);
+    let proxy =
+        sent(proxy.with_base_url("https://litellm.example").unwrap().with_api_key(KEY)).await;
+    check(&proxy, "https://litellm.example/chat/completions", "authorization", &bearer);
+
+    let routed = OpenAiChat::new("openrouter/auto").with_dialect(Dialect::OPENROUTER);
+    let routed = sent(routed.with_api_key(KEY)).await;
+    let url = "https://openrouter.ai/api/v1/chat/completions";
+    check(&routed, url, "authorization", &bearer);
+}
+
+#[test]
+fn a_name_that_would_lead_to_another_host_is_refused() {
+    for odd in ["", "a/b", "evil.example#", "a@b", "a b", "a?b", "ü"] {
+        let errors = [
+            OpenAiChat::azure(odd, "d").err(),
+            OpenAiChat::azure_classic(odd, "d", "v").err(),
+            OpenAiChat::bedrock(odd, "m").err(),
+            OpenAiChat::vertex(odd, "l", "m").err(),
+            OpenAiResponses::azure(odd, "d").err(),
+            OpenAiResponses::bedrock(odd, "m").err(),
+            Anthropic::azure(odd, "d").err(),
+            Anthropic::bedrock(odd, "m").err(),
+            Anthropic::vertex("p", odd, "m").err(),
+            Gemini::vertex("p", odd, "m").err(),
+        ];
+        for error in errors {
+            let error = error.unwrap_or_else(|| panic!("{odd:?} is taken"));
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{odd:?}");
+            assert!(error.parameter().is_some(), "{odd:?}");
+        }
+    }
+}

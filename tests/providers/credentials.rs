@@ -1,0 +1,216 @@
+//! What requests are authorized by: keys, tokens that are fetched, and signatures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::{FutureExt, StreamExt};
+use turnstream::http::{Credential, HttpClient, KeyHeader, Token};
+use turnstream::provider::{OpenAiResponses, Provider};
+use turnstream::stream::TurnEvents;
+use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
+use turnstream::testing::{Answer, ModelServer};
+use turnstream::turn::Turn;
+use turnstream::{Error, ErrorKind, History, Item, Request};
+
+fn model(url: &str) -> OpenAiResponses {
+    let model = OpenAiResponses::new("o-x").with_http(HttpClient::without_proxy());
+    model.with_base_url(url).unwrap()
+}
+
+fn request() -> Request {
+    Request::new(History::from_items("h", [Item::user("hi")]))
+}
+
+async fn ask(model: &impl Provider) -> Result<Arc<Turn>, Error> {
+    model.stream_turn(request()).into_turn().await
+}
+
+/// Tokens `token-0`, `token-1`, …, each after the scheduler has run the others.
+fn tokens() -> (Arc<AtomicUsize>, Credential) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let credential = Credential::token(move || {
+        let n = counted.fetch_add(1, SeqCst);
+        async move {
+            tokio::task::yield_now().await;
+            Ok(Token::new(format!("token-{n}")).expires_in(Duration::from_hours(1)))
+        }
+    });
+    (calls, credential)
+}
+
+fn bearer(request: &HttpRequest) -> &str {
+    request.header("authorization").unwrap_or_default()
+}
+
+/// A server that takes one token only, the newest of `calls`.
+async fn taking_the_newest(calls: &Arc<AtomicUsize>) -> ModelServer {
+    let calls = Arc::clone(calls);
+    ModelServer::start(move |asked| {
+        let newest = format!("Bearer token-{}", calls.load(SeqCst) - 1);
+        match asked.http.header("authorization") == Some(&newest) {
+            true => Answer::reply("Hello."),
+            false => Answer::refuse(401),
+        }
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn fifty_requests_that_need_a_token_wait_for_one() {
+    let (calls, credential) = tokens();
+    let server = taking_the_newest(&calls).await;
+    let model = model(&server.url()).with_credential(credential);
+    let turns = join_all((0..50).map(|_| ask(&model))).await;
+    assert!(turns.iter().all(Result::is_ok));
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_token_still_comes_when_the_turn_that_began_to_fetch_it_is_dropped() {
+    let (calls, credential) = tokens();
+    let server = taking_the_newest(&calls).await;
+    let model = model(&server.url()).with_credential(credential);
+    let mut first = model.stream_turn(request());
+    assert!(first.next().now_or_never().is_none());
+    assert_eq!(calls.load(SeqCst), 1);
+    let mut others: Vec<_> = (0..49).map(|_| Box::pin(ask(&model))).collect();
+    for other in &mut others {
+        assert!(other.now_or_never().is_none());
+    }
+    drop(first);
+    assert!(join_all(others).await.iter().all(Result::is_ok));
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn tokens_that_a_server_refuses_are_replaced_by_one_new_token_and_the_requests_sent_again() {
+    let (calls, credential) = tokens();
+    let server = taking_the_newest(&calls).await;
+    let model = model(&server.url()).with_credential(credential).without_retries();
+    ask(&model).await.unwrap();
+    // As if it had been revoked: the server wants another one, of which nobody knows.
+    calls.fetch_add(1, SeqCst);
+    let turns = join_all((0..50).map(|_| ask(&model))).await;
+    let errors: Vec<_> = turns.iter().filter_map(|turn| turn.as_ref().err()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(calls.load(SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_new_token_that_is_refused_is_the_error_of_the_turn() {
+    let (calls, credential) = tokens();
+    let server = LoopbackServer::start(|_| HttpResponse::text(401, "no")).await.unwrap();
+    let model = model(&server.url()).with_credential(credential);
+    let error = ask(&model).await.unwrap_err();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Auth, Some(401)));
+    assert_eq!((calls.load(SeqCst), server.requests().len()), (1, 1));
+    // The next request does not know yet that the token is of no use; it finds out once.
+    ask(&model).await.unwrap_err();
+    assert_eq!((calls.load(SeqCst), server.requests().len()), (2, 3));
+}
+
+#[tokio::test]
+async fn an_error_of_the_source_of_tokens_is_retried_as_one_of_the_provider() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let credential = Credential::token(move || {
+        let n = counted.fetch_add(1, SeqCst);
+        async move {
+            match n {
+                0 => Err(Error::new(ErrorKind::Connect, "no tokens today")),
+                _ => Ok(Token::new("token-1")),
+            }
+        }
+    });
+    let server = ModelServer::start(|_| Answer::reply("Hello.")).await.unwrap();
+    let at_once = turnstream::provider::Backoff { base: Duration::ZERO, ..Default::default() };
+    let model = model(&server.url()).with_credential(credential).with_backoff(at_once);
+    assert_eq!(ask(&model).await.unwrap().text(), "Hello.");
+    assert_eq!(calls.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn what_a_server_echoes_of_a_token_or_a_signature_is_not_shown() {
+    let echo = |request: HttpRequest| HttpResponse::text(403, format!("no {}", bearer(&request)));
+    let server = LoopbackServer::start(echo).await.unwrap();
+    let token = Credential::token(|| async { Ok(Token::new("token-12345678")) });
+    let signer = Credential::signer(|_| async {
+        Ok(vec![("Authorization".to_owned(), "signed token-12345678".to_owned())])
+    });
+    for credential in [token, signer] {
+        let model = model(&server.url()).with_credential(credential);
+        assert!(!format!("{model:?}").contains("token-12345678"));
+        let error = ask(&model).await.unwrap_err();
+        assert!(!format!("{error:?} {error}").contains("token-12345678"), "{error}");
+        assert!(bearer(server.requests().last().unwrap()).ends_with("token-12345678"));
+    }
+}
+
+#[tokio::test]
+async fn a_signer_sees_the_request_as_it_is_sent_and_its_headers_replace_others() {
+    let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
+    let url = server.url();
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = Arc::clone(&seen);
+    let signer = Credential::signer(move |request| {
+        kept.lock().unwrap().push(request);
+        async { Ok(vec![("X-Date".to_owned(), "signed".to_owned())]) }
+    });
+    let model = model(&url).with_credential(signer).with_header("x-date", "set");
+    ask(&model.with_query("v", "1 2").with_path("/{model}/say?fixed=yes")).await.unwrap_err();
+    let received = server.requests().pop().unwrap();
+    let seen = seen.lock().unwrap().pop().unwrap();
+    assert_eq!(seen.method, "POST");
+    assert_eq!(seen.url, format!("{url}/o-x/say?v=1+2&fixed=yes"));
+    assert_eq!(seen.body, received.body);
+    let of_seen = |name: &str| seen.headers.iter().find(|(known, _)| known == name);
+    assert_eq!(of_seen("x-date").unwrap().1, "set");
+    assert_eq!(of_seen("content-type").unwrap().1, "application/json");
+    assert_eq!(received.header("x-date"), Some("signed"));
+    assert_eq!(received.headers.iter().filter(|(name, _)| name == "x-date").count(), 1);
+    for (name, value) in &seen.headers {
+        assert!(name == "x-date" || received.header(name) == Some(value), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_signer_cannot_set_the_headers_of_the_transport_and_its_panic_is_an_error() {
+    let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
+    let signer = |headers: Vec<(String, String)>| {
+        Credential::signer(move |_| std::future::ready(Ok(headers.clone())))
+    };
+    let length = signer(vec![("Content-Length".to_owned(), "5".to_owned())]);
+    let error = ask(&model(&server.url()).with_credential(length)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    let panics = Credential::signer(|_| async { panic!("no ink") });
+    let error = ask(&model(&server.url()).with_credential(panics)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panic);
+    assert!(error.message().contains("no ink"), "{error}");
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_key_goes_into_the_header_that_is_set_for_it() {
+    let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
+    let model = model(&server.url()).with_api_key("key-12345678");
+    ask(&model.clone().with_key_header(KeyHeader::Named("x-own-key"))).await.unwrap_err();
+    let received = server.requests().pop().unwrap();
+    assert_eq!(received.header("x-own-key"), Some("key-12345678"));
+    assert_eq!(received.header("authorization"), None);
+    // A header of the user's takes its place.
+    ask(&model.with_header("Authorization", "Basic own")).await.unwrap_err();
+    assert_eq!(bearer(server.requests().last().unwrap()), "Basic own");
+}
+
+#[tokio::test]
+async fn a_token_is_not_sent_over_plain_http_to_another_machine() {
+    let (calls, credential) = tokens();
+    let error = ask(&model("http://192.0.2.1/v1").with_credential(credential)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    assert!(error.message().contains("plain http"), "{error}");
+    assert_eq!(calls.load(SeqCst), 0);
+}
