@@ -8,9 +8,13 @@
 //! | [`Gemini`](gemini) | Google's generateContent |
 //! | [`Scripted`] | none: it says what a script tells it to |
 //!
-//! Each wire has the same rooms: `encode` from a request to a body, `wire`, `decode` from frames to
-//! a turn, and the value that sends the one and reads the other. Encoders and decoders are pure and
-//! always there; the values need the feature `http`.
+//! Each wire has the same files: `encode` from a request to a body, `decode` from frames to a turn,
+//! and `wire`, which says where and how both are sent. Encoders and decoders are pure and always
+//! there. With the feature `http`, [`HttpProvider`] sends the one and reads the other for every
+//! [`Wire`], also for one of your own; [`Anthropic`](anthropic) and the others are short names of it.
+//! Keys, tokens and signatures are a [`Credential`](crate::http::Credential); models that Azure,
+//! Amazon Bedrock or Google's Vertex AI host have a constructor each, such as
+//! [`OpenAiChat::azure`] and [`Anthropic::vertex`].
 //!
 //! A provider made of a provider changes one thing and composes with the others in any order:
 //! [`Retry`], [`Fallback`], [`CircuitBreaker`], [`Record`], [`Replay`].
