@@ -176,6 +176,22 @@ impl<S> Array<S> {
         Self { name, front, closed: None, rest, mark: None }
     }
 
+    /// The elements, of which the first `count` are closed up to the place `at`: `(at, count, state)`.
+    pub(super) fn of<T: Serialize>(
+        name: &'static str,
+        elements: &[T],
+        closed: Option<(usize, usize, S)>,
+    ) -> Result<Self, Error> {
+        let mut array = Self::new(name);
+        let count = closed.as_ref().map_or(0, |(_, count, _)| *count).min(elements.len());
+        let (first, rest) = elements.split_at(count);
+        if let Some((at, _, state)) = closed {
+            array.closed = Some(Closed { at, state, elements: Elements::of(first)? });
+        }
+        array.rest = Elements::of(rest)?;
+        Ok(array)
+    }
+
     /// Whether nothing is in it that was not encoded before.
     pub(super) fn is_empty(&self) -> bool {
         let closed = self.closed.as_ref().is_none_or(|closed| closed.elements.0.is_empty());
@@ -184,6 +200,12 @@ impl<S> Array<S> {
 }
 
 impl Elements {
+    fn of<T: Serialize>(elements: &[T]) -> Result<Self, Error> {
+        let mut all = Self::default();
+        elements.iter().try_for_each(|element| all.push(element))?;
+        Ok(all)
+    }
+
     /// Adds an element.
     ///
     /// # Errors

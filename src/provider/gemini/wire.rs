@@ -1,198 +1,64 @@
-//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+//! The wire as a provider over HTTP speaks it.
 
-use std::borrow::Cow;
+use super::passthrough::NAME;
+use super::{Decoder, encode};
+use crate::error::Error;
+use crate::framing::ServerSentEvents;
+use crate::http::KeyHeader;
+use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::request::Request;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
+/// A model behind the Gemini wire. Cheap to clone.
+///
+/// Its key is sent as `x-goog-api-key`, and its base URL is without `/v1beta`, as the vendor's SDKs
+/// take it.
+///
+/// The name of the model is part of the address. One with a `/`, such as `tunedModels/mine`, is used
+/// as it is; any other stands below `models/`. One that cannot be part of an address is an
+/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) when it is asked.
+///
+/// ```
+/// use turnstream::provider::Gemini;
+///
+/// let model = Gemini::new("gemini-3-flash-preview").with_api_key("AIza…");
+/// assert!(!format!("{model:?}").contains("AIza"));
+/// ```
+pub type Gemini = HttpProvider<GenerateContent>;
 
-use crate::provider::lenient::{Lax, List, Num, Seldom, Str};
-use crate::usage::Usage;
+/// The wire of Gemini's `generateContent`, <https://ai.google.dev/api/generate-content>.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct GenerateContent;
 
-/// One `GenerateContentResponse`.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Chunk<'a> {
-    #[serde(borrow)]
-    pub(super) candidates: List<Candidate<'a>>,
-    #[serde(borrow)]
-    pub(super) prompt_feedback: Seldom<PromptFeedback<'a>>,
-    pub(super) usage_metadata: Lax<WireUsage>,
-    #[serde(borrow)]
-    pub(super) model_version: Str<'a>,
-    #[serde(borrow)]
-    pub(super) response_id: Str<'a>,
-    #[serde(borrow)]
-    pub(super) error: Option<&'a RawValue>,
-}
+impl Wire for GenerateContent {
+    type Framing = ServerSentEvents;
+    type Decoder = Decoder;
 
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Candidate<'a> {
-    index: Num,
-    #[serde(borrow)]
-    content: Lax<Content<'a>>,
-    #[serde(borrow)]
-    pub(super) finish_reason: Str<'a>,
-    #[serde(borrow)]
-    pub(super) finish_message: Str<'a>,
-    #[serde(borrow)]
-    grounding_metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
-    url_context_metadata: Option<&'a RawValue>,
-    #[serde(borrow)]
-    citation_metadata: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Content<'a> {
-    #[serde(borrow)]
-    parts: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct PromptFeedback<'a> {
-    #[serde(borrow)]
-    pub(super) block_reason: Str<'a>,
-}
-
-/// A part, as far as it is understood. The whole of it is kept beside this where it is not.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct Part<'a> {
-    #[serde(borrow)]
-    pub(super) text: Str<'a>,
-    #[serde(borrow)]
-    thought: Option<&'a RawValue>,
-    #[serde(borrow)]
-    thought_signature: Str<'a>,
-    #[serde(borrow)]
-    pub(super) function_call: Option<&'a RawValue>,
-}
-
-/// A call, or a piece of one.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct FunctionCall<'a> {
-    #[serde(borrow)]
-    pub(super) id: Str<'a>,
-    /// The name is not guessed: one of another type is an error.
-    #[serde(borrow)]
-    pub(super) name: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) args: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) partial_args: Option<Vec<&'a RawValue>>,
-    pub(super) will_continue: Option<bool>,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-#[expect(clippy::struct_field_names, reason = "they are the wire's")]
-pub(super) struct WireUsage {
-    prompt_token_count: Num,
-    candidates_token_count: Num,
-    thoughts_token_count: Num,
-    tool_use_prompt_token_count: Num,
-    cached_content_token_count: Num,
-    total_token_count: Num,
-}
-
-impl WireUsage {
-    /// Whether the numbers add up to the total that is said to be theirs. What was cached is part of
-    /// the prompt.
-    fn is_whole(&self) -> bool {
-        let parts = [
-            self.prompt_token_count,
-            self.candidates_token_count,
-            self.thoughts_token_count,
-            self.tool_use_prompt_token_count,
-        ];
-        let sum = parts.iter().fold(0_u64, |sum, part| sum.saturating_add(part.0.unwrap_or(0)));
-        self.prompt_token_count.0.is_some() && self.total_token_count.0 == Some(sum)
+    fn name(&self) -> &str {
+        NAME
     }
-}
 
-impl<'a> Chunk<'a> {
-    /// The candidate with index 0, or without one; others were not asked for.
-    pub(super) fn candidate(&self) -> Option<&Candidate<'a>> {
-        self.candidates.0.iter().find(|candidate| candidate.index.0.unwrap_or(0) == 0)
+    fn base_url(&self) -> &str {
+        "https://generativelanguage.googleapis.com"
     }
-}
 
-impl<'a> Candidate<'a> {
-    /// The parts; `None` if what stands there is no list.
-    pub(super) fn parts(&self) -> Option<Vec<&'a RawValue>> {
-        match self.content.0.as_ref().and_then(|content| content.parts) {
-            None => Some(Vec::new()),
-            Some(parts) => serde_json::from_str(parts.get()).ok(),
+    /// Without `alt=sse` the answer is one long JSON array.
+    fn path(&self, model: &str) -> &str {
+        match model.trim_matches('/').contains('/') {
+            true => "/v1beta/{model}:streamGenerateContent?alt=sse",
+            false => "/v1beta/models/{model}:streamGenerateContent?alt=sse",
         }
     }
 
-    /// Why it ended. The first value of the enumeration says that there is none.
-    pub(super) fn reason(&self) -> Option<&str> {
-        let said = |word: &&str| !matches!(*word, "" | "FINISH_REASON_UNSPECIFIED");
-        self.finish_reason.get().filter(said)
+    fn key_header(&self) -> KeyHeader {
+        KeyHeader::Named("x-goog-api-key")
     }
 
-    /// Where it comes from: by the name of the field.
-    pub(super) fn sources(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
-        [
-            ("groundingMetadata", self.grounding_metadata),
-            ("urlContextMetadata", self.url_context_metadata),
-            ("citationMetadata", self.citation_metadata),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)))
-    }
-}
-
-impl Part<'_> {
-    /// `thought` alone marks thinking: a signature stands on parts of any kind.
-    pub(super) fn is_thought(&self) -> bool {
-        self.thought.is_some_and(|flag| flag.get() == "true")
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+        encode(request, to.model).map(Encoded::from)
     }
 
-    pub(super) fn signature(&self) -> Option<&str> {
-        self.thought_signature.get().filter(|signature| !signature.is_empty())
-    }
-}
-
-/// The usage as the wire counts it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
-    prompt: u64,
-    candidates: u64,
-    thoughts: u64,
-    tool_use: u64,
-    cached: u64,
-}
-
-impl Counted {
-    /// Usage is cumulative: a number that is there replaces the one before. One that adds up to its own
-    /// total is whole, and replaces all numbers.
-    pub(super) fn replace(&mut self, wire: WireUsage) {
-        if wire.is_whole() {
-            *self = Self::default();
-        }
-        let set = |to: &mut u64, Num(number): Num| *to = number.unwrap_or(*to);
-        set(&mut self.prompt, wire.prompt_token_count);
-        set(&mut self.candidates, wire.candidates_token_count);
-        set(&mut self.thoughts, wire.thoughts_token_count);
-        set(&mut self.tool_use, wire.tool_use_prompt_token_count);
-        set(&mut self.cached, wire.cached_content_token_count);
-    }
-
-    /// What tools of the provider fed back is input, what was thought is output: the wire counts
-    /// both apart. What was cached is part of the prompt.
-    pub(super) fn usage(self) -> Usage {
-        Usage {
-            input_tokens: self.prompt.saturating_add(self.tool_use),
-            output_tokens: self.candidates.saturating_add(self.thoughts),
-            cache_read_input_tokens: self.cached,
-            cache_write_input_tokens: 0,
-            reasoning_tokens: self.thoughts,
-        }
+    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
+        Decoder::new(to.model)
     }
 }

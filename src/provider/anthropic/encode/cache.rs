@@ -3,7 +3,7 @@
 use super::blocks::{Block, Mark, Message};
 use super::content::text_block;
 use crate::error::Error;
-use crate::provider::context::{Array, Closed, Elements, Key};
+use crate::provider::context::{Array, Key};
 
 /// What stands for the user's words before those of the assistant, if there are none.
 const NOT_SHOWN: &str = "(What was said before is not shown.)";
@@ -90,25 +90,15 @@ impl<'a> NewMessages<'a> {
         }
     }
 
-    pub(super) fn into_array(mut self) -> Result<Array<EncodedPrefix>, Error> {
-        let mut array = Array::new("messages");
-        if let Some((at, count, container)) = self.closed {
-            let rest = self.messages.split_off(count.min(self.messages.len()));
-            let closed = std::mem::replace(&mut self.messages, rest);
+    pub(super) fn into_array(self) -> Result<Array<EncodedPrefix>, Error> {
+        let closed = self.closed.map(|(at, count, container)| {
+            let closed = &self.messages[..count.min(self.messages.len())];
             let mut called = self.known.called;
-            add_called(&mut called, &closed);
-            let mut elements = Elements::default();
-            for message in &closed {
-                elements.push(message)?;
-            }
-            let thinks = self.known.thinks || has_thoughts(&closed);
-            let state = EncodedPrefix { container, called, thinks };
-            array.closed = Some(Closed { at, state, elements });
-        }
-        for message in &self.messages {
-            array.rest.push(message)?;
-        }
-        Ok(array)
+            add_called(&mut called, closed);
+            let thinks = self.known.thinks || has_thoughts(closed);
+            (at, count, EncodedPrefix { container, called, thinks })
+        });
+        Array::of("messages", &self.messages, closed)
     }
 }
 

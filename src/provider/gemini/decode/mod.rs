@@ -1,21 +1,28 @@
 //! From frames to a turn.
 
+mod calls;
+mod frames;
+mod partial_args;
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::calls::Calls;
-use super::finish;
-use super::wire::{Candidate, Chunk, Counted, FunctionCall, Part};
+use self::calls::Calls;
+use self::frames::{Candidate, Chunk, Counted, FunctionCall, Part};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::fields::Fields;
+use crate::provider::gemini::passthrough::NAME;
 use crate::provider::{failure, lenient};
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
 /// So many values of each kind are kept of where an answer comes from.
 const MOST_SOURCES: usize = 64;
+
+/// How many characters of a message are shown.
+const MAX_MESSAGE_LEN: usize = 500;
 
 /// Reads the chunks of the Gemini wire. Pure: it does no I/O.
 ///
@@ -63,7 +70,7 @@ impl Decoder {
         if let Some(error) = chunk.error.filter(told) {
             return Err(failure::in_stream(error.get()));
         }
-        turn.provider(super::NAME);
+        turn.provider(NAME);
         turn.model(chunk.model_version.or_empty());
         turn.response_id(chunk.response_id.or_empty());
         if let Some(usage) = chunk.usage_metadata.0 {
@@ -106,7 +113,7 @@ impl Decoder {
         }
         let Some(raw) = candidate.reason() else { return Ok(()) };
         let message = candidate.finish_message.or_empty();
-        if let Some(error) = finish::generation_failed(raw, message) {
+        if let Some(error) = generation_failed(raw, message) {
             return Err(error);
         }
         if !message.is_empty() {
@@ -115,7 +122,7 @@ impl Decoder {
         self.finished = true;
         // The last one counts.
         turn.go_on();
-        turn.stop(finish::reason(raw, !self.calls.is_empty()), raw);
+        turn.stop(reason(raw, !self.calls.is_empty()), raw);
         Ok(())
     }
 
@@ -129,13 +136,18 @@ impl Decoder {
         if let Some(call) = part.function_call {
             self.open = None;
             let model = &self.model;
-            return self.calls.push(call, part.signature(), |value| data(model, value), turn);
+            return self.calls.push(
+                call,
+                part.signature(),
+                |value| ProviderData::new(NAME, model, value),
+                turn,
+            );
         }
         match part.text.get() {
             None if is_own(raw) => {
                 self.open = None;
-                if let Some(value) = verbatim(raw) {
-                    turn.other(data(&self.model, value));
+                if let Some(value) = lenient::json(raw) {
+                    turn.other(ProviderData::new(NAME, &self.model, value));
                 }
             }
             text => self.text(text.unwrap_or_default(), &part, turn),
@@ -162,7 +174,7 @@ impl Decoder {
         };
         self.open = signature.is_none().then_some(said);
         let signed = signature.map(|signature| signed(signature, text.is_empty(), part));
-        let signed = signed.map(|value| data(&self.model, value));
+        let signed = signed.map(|value| ProviderData::new(NAME, &self.model, value));
         match said {
             Said::Text(index) => {
                 turn.text(index, text);
@@ -226,7 +238,7 @@ impl Decode for Decoder {
         if let Some(signature) = last.signature {
             value.insert("thoughtSignature".to_owned(), signature.into());
         }
-        turn.text_data(last.index, data(&self.model, Value::Object(value).into()));
+        turn.text_data(last.index, ProviderData::new(NAME, &self.model, Value::Object(value)));
         Ok(())
     }
 }
@@ -278,15 +290,43 @@ fn is_own(raw: &RawValue) -> bool {
     fields.names().any(|name| !known.contains(&name))
 }
 
-fn verbatim(raw: &RawValue) -> Option<Json> {
-    Json::parse(raw.get())
-        .or_else(|error| {
-            let repaired = lenient::repaired(raw.get()).ok_or(error)?;
-            Json::parse(&repaired)
-        })
-        .ok()
+/// What the wire's word for an end means, <https://ai.google.dev/api/generate-content#FinishReason>.
+fn reason(raw: &str, calls: bool) -> StopReason {
+    match raw {
+        // The wire has no word of its own for a turn that wants tools.
+        "STOP" if calls => StopReason::ToolCalls,
+        "STOP" => StopReason::Stop,
+        // Gateways have one.
+        "FUNCTION_CALL" | "TOOL_CALLS" => StopReason::ToolCalls,
+        "MAX_TOKENS" => StopReason::MaxTokens,
+        "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+        | "MODEL_ARMOR" => StopReason::ContentFilter,
+        image if image.starts_with("IMAGE_") => StopReason::ContentFilter,
+        other => StopReason::Other(other.to_owned()),
+    }
 }
 
-fn data(model: &str, value: Json) -> ProviderData {
-    ProviderData { provider: super::NAME.to_owned(), model: model.to_owned(), value }
+/// The error of a turn that the model or the provider could not write, where it is one.
+fn generation_failed(raw: &str, message: &str) -> Option<Error> {
+    let kind = match raw {
+        "MALFORMED_FUNCTION_CALL"
+        | "MALFORMED_RESPONSE"
+        | "UNEXPECTED_TOOL_CALL"
+        | "TOO_MANY_TOOL_CALLS" => ErrorKind::GenerationFailed,
+        // "Request has at least one thought signature missing."
+        "MISSING_THOUGHT_SIGNATURE" => ErrorKind::InvalidRequest,
+        _ => return None,
+    };
+    let message = match message {
+        "" => format!("the model's turn could not be read: {raw}"),
+        message => {
+            format!("the model's turn could not be read: {raw}: {}", one_line(message))
+        }
+    };
+    Some(Error::new(kind, message))
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().filter(|c| !c.is_control()).take(MAX_MESSAGE_LEN).collect()
 }

@@ -1,17 +1,16 @@
 //! From items to contents: roles that alternate, results together and in the order of their calls.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::NAME;
-use super::model::Generation;
+use super::blocks::{Call, Content, Part, Response, answer, parts, plain};
+use super::generation::Generation;
 use crate::error::Error;
-use crate::item::{Content as Words, Part as Word};
-use crate::item::{Item, ItemKind, Media, MediaSource, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::{Array, Closed, Elements, Key, object_or_wrapped, wire_name};
+use crate::item::{Item, ItemKind, ProviderData, ToolCall, ToolResult};
+use crate::provider::context::{Array, object_or_wrapped, wire_name};
+use crate::provider::gemini::passthrough::NAME;
 use crate::provider::handoff;
 
 /// What stands for the user's words before those of the model, if there are none.
@@ -20,85 +19,6 @@ const NOT_SHOWN: &str = "(What was said before is not shown.)";
 /// The signature of a call that nobody signed, as the guide on thought signatures has it:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const UNSIGNED: &str = "skip_thought_signature_validator";
-
-/// What one side says before the other does.
-#[derive(Serialize)]
-pub(super) struct Content<'a> {
-    role: &'static str,
-    parts: Vec<Part<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged, rename_all_fields = "camelCase")]
-enum Part<'a> {
-    Text {
-        text: &'a str,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        thought: bool,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        thought_signature: Option<String>,
-    },
-    Call {
-        function_call: Call<'a>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        thought_signature: Option<Cow<'static, str>>,
-    },
-    Response {
-        function_response: Response<'a>,
-    },
-    Inline {
-        inline_data: Inline<'a>,
-    },
-    File {
-        file_data: File<'a>,
-    },
-    Verbatim(Box<RawValue>),
-}
-
-#[derive(Serialize)]
-struct Call<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    name: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    args: Option<Box<RawValue>>,
-}
-
-#[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "they are the wire's")]
-struct Response<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<&'a str>,
-    name: Cow<'a, str>,
-    response: Answer<'a>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<Part<'a>>,
-}
-
-/// "Use `output` key to specify function output and `error` key to specify error details."
-///
-/// The text of a tool stays a text, also where it is JSON: as an object its numbers would become
-/// doubles on the way.
-#[derive(Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Answer<'a> {
-    Output(Cow<'a, str>),
-    Error(Cow<'a, str>),
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Inline<'a> {
-    mime_type: &'a str,
-    data: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct File<'a> {
-    mime_type: &'a str,
-    file_uri: &'a str,
-}
 
 /// What goes back with an item to the model that wrote it.
 #[derive(Default, Deserialize)]
@@ -116,15 +36,6 @@ struct Called<'a> {
     order: usize,
     id: Option<&'a str>,
     name: &'a str,
-}
-
-/// The model, on which depends what goes back.
-#[derive(Clone, PartialEq)]
-pub(super) struct ToModel(pub(super) String);
-
-/// Where the model begins to speak, all before is closed, and nothing of it has to be known.
-impl Key for ToModel {
-    type State = ();
 }
 
 /// The contents so far.
@@ -266,18 +177,8 @@ impl<'a> Contents<'a> {
         if !self.results.is_empty() {
             self.open("user");
         }
-        let mut array = Array::new("contents");
-        let count = self.closed.map_or(0, |(_, count)| count);
-        let rest = self.done.split_off(count.min(self.done.len()));
-        let mut elements = Elements::default();
-        for content in &self.done {
-            elements.push(content)?;
-        }
-        array.closed = self.closed.map(|(at, _)| Closed { at, state: (), elements });
-        for content in &rest {
-            array.rest.push(content)?;
-        }
-        Ok(array)
+        let closed = self.closed.map(|(at, count)| (at, count, ()));
+        Array::of("contents", &self.done, closed)
     }
 }
 
@@ -294,45 +195,4 @@ pub(super) fn opens_model<'a>(items: impl Iterator<Item = &'a Item>) -> bool {
         }
     }
     false
-}
-
-fn answer(result: &ToolResult) -> Answer<'_> {
-    let text = match &result.content {
-        Words::Text(text) => Cow::Borrowed(text.as_str()),
-        words @ Words::Parts(_) => Cow::Owned(words.text()),
-    };
-    match result.is_error() {
-        true if text.is_empty() => Answer::Error("It failed without a word.".into()),
-        true => Answer::Error(text),
-        false => Answer::Output(text),
-    }
-}
-
-/// A part of text, unless it is blank: "Unable to submit request because it must have a text
-/// parameter."
-fn plain(text: &str) -> impl Iterator<Item = Part<'_>> {
-    let part = Part::Text { text, thought: false, thought_signature: None };
-    (!text.trim().is_empty()).then_some(part).into_iter()
-}
-
-fn parts(content: &Words) -> Vec<Part<'_>> {
-    match content {
-        Words::Text(text) => plain(text).collect(),
-        Words::Parts(parts) => parts.iter().filter_map(part).collect(),
-    }
-}
-
-fn part(part: &Word) -> Option<Part<'_>> {
-    match part {
-        Word::Text { text } => plain(text).next(),
-        Word::Image(media) | Word::File(media) => Some(medium(media)),
-    }
-}
-
-fn medium(media: &Media) -> Part<'_> {
-    let mime_type = &media.media_type;
-    match &media.source {
-        MediaSource::Data(data) => Part::Inline { inline_data: Inline { mime_type, data } },
-        MediaSource::Url(file_uri) => Part::File { file_data: File { mime_type, file_uri } },
-    }
 }

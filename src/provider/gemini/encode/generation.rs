@@ -1,6 +1,6 @@
-//! What follows from the name of a model.
+//! Which requests a model takes, by its name.
 
-/// The generations of models that ask for different requests.
+/// The generations of models that need different requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Generation {
     /// Gemini 1 and 2, and Gemma.

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
+use super::frames::FunctionCall;
 use super::partial_args::Arguments;
-use super::wire::FunctionCall;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData};
 use crate::turn::{MOST_ITEMS, TurnBuilder};
@@ -133,23 +133,6 @@ impl Call {
             value.insert("thoughtSignature".to_owned(), signature.as_str().into());
         }
         (!value.is_empty()).then(|| serde_json::Value::Object(value).into())
-    }
-}
-
-impl<'a> FunctionCall<'a> {
-    pub(super) fn read(raw: &'a RawValue) -> Option<Self> {
-        // A list would be read field by field.
-        let object = Some(raw.get()).filter(|json| json.starts_with('{'));
-        object.and_then(|json| serde_json::from_str(json).ok())
-    }
-
-    fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or_default()
-    }
-
-    /// Whether it says nothing.
-    pub(super) fn is_empty(&self) -> bool {
-        self.name().is_empty() && self.args.is_none() && self.partial_args.is_none()
     }
 }
 

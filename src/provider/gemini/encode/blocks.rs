@@ -1,0 +1,128 @@
+//! A content and its parts, as they are written.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::item::{self, Media, MediaSource, ToolResult};
+
+/// What one side says before the other does.
+#[derive(Serialize)]
+pub(super) struct Content<'a> {
+    pub(super) role: &'static str,
+    pub(super) parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub(super) enum Part<'a> {
+    Text {
+        text: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        thought: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thought_signature: Option<String>,
+    },
+    Call {
+        function_call: Call<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thought_signature: Option<Cow<'static, str>>,
+    },
+    Response {
+        function_response: Response<'a>,
+    },
+    Inline {
+        inline_data: Inline<'a>,
+    },
+    File {
+        file_data: File<'a>,
+    },
+    Verbatim(Box<RawValue>),
+}
+
+#[derive(Serialize)]
+pub(super) struct Call<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<&'a str>,
+    pub(super) name: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) args: Option<Box<RawValue>>,
+}
+
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "they are the wire's")]
+pub(super) struct Response<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<&'a str>,
+    pub(super) name: Cow<'a, str>,
+    pub(super) response: Answer<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) parts: Vec<Part<'a>>,
+}
+
+/// "Use `output` key to specify function output and `error` key to specify error details."
+///
+/// The text of a tool stays a text, also where it is JSON: as an object its numbers would become
+/// doubles on the way.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Answer<'a> {
+    Output(Cow<'a, str>),
+    Error(Cow<'a, str>),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Inline<'a> {
+    pub(super) mime_type: &'a str,
+    pub(super) data: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct File<'a> {
+    pub(super) mime_type: &'a str,
+    pub(super) file_uri: &'a str,
+}
+
+pub(super) fn answer(result: &ToolResult) -> Answer<'_> {
+    let text = match &result.content {
+        item::Content::Text(text) => Cow::Borrowed(text.as_str()),
+        content @ item::Content::Parts(_) => Cow::Owned(content.text()),
+    };
+    match result.is_error() {
+        true if text.is_empty() => Answer::Error("It failed without a word.".into()),
+        true => Answer::Error(text),
+        false => Answer::Output(text),
+    }
+}
+
+/// A part of text, unless it is blank: "Unable to submit request because it must have a text
+/// parameter."
+pub(super) fn plain(text: &str) -> impl Iterator<Item = Part<'_>> {
+    let part = Part::Text { text, thought: false, thought_signature: None };
+    (!text.trim().is_empty()).then_some(part).into_iter()
+}
+
+pub(super) fn parts(content: &item::Content) -> Vec<Part<'_>> {
+    match content {
+        item::Content::Text(text) => plain(text).collect(),
+        item::Content::Parts(parts) => parts.iter().filter_map(part).collect(),
+    }
+}
+
+fn part(part: &item::Part) -> Option<Part<'_>> {
+    match part {
+        item::Part::Text { text } => plain(text).next(),
+        item::Part::Image(media) | item::Part::File(media) => Some(medium(media)),
+    }
+}
+
+fn medium(media: &Media) -> Part<'_> {
+    let mime_type = &media.media_type;
+    match &media.source {
+        MediaSource::Data(data) => Part::Inline { inline_data: Inline { mime_type, data } },
+        MediaSource::Url(file_uri) => Part::File { file_data: File { mime_type, file_uri } },
+    }
+}

@@ -1,0 +1,3 @@
+//! The name under which provider data of this wire is kept, to go back to the model that wrote it.
+
+pub(super) const NAME: &str = "gemini";
