@@ -6,25 +6,13 @@
 //! client, for example `custom_tool_call` or `local_shell_call`, are answered by a provider's own
 //! item that holds the answer.
 
-mod call;
 mod decode;
 mod encode;
-mod finish;
+mod passthrough;
 #[cfg(feature = "http")]
-mod http;
-mod input;
-mod items;
-mod keep;
-mod parallel;
-mod slot;
 mod wire;
-mod words;
 
 pub use decode::Decoder;
 pub use encode::encode;
-
 #[cfg(feature = "http")]
-pub use http::{OpenAiResponses, Responses};
-
-/// The name of this wire in provider data.
-const NAME: &str = "openai_responses";
+pub use wire::{OpenAiResponses, Responses};

@@ -1,193 +1,51 @@
-//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+//! The wire as a provider over HTTP speaks it.
 
-use std::borrow::Cow;
+use super::passthrough::NAME;
+use super::{Decoder, encode};
+use crate::error::Error;
+use crate::framing::ServerSentEvents;
+use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::request::Request;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
+/// A model behind the Responses wire, the vendor's or any compatible server's. Cheap to clone.
+///
+/// Nothing is stored by the provider: each request holds the whole input. The base URL is with
+/// `/v1`, as the vendor's SDKs take it.
+///
+/// ```
+/// use turnstream::provider::OpenAiResponses;
+///
+/// let model = OpenAiResponses::new("gpt-5.1").with_api_key("sk-…");
+/// assert!(!format!("{model:?}").contains("sk-"));
+/// ```
+pub type OpenAiResponses = HttpProvider<Responses>;
 
-use crate::provider::lenient::{Lax, List, Num, Seldom, Str, repaired};
-use crate::usage::Usage;
+/// The Responses wire, <https://platform.openai.com/docs/api-reference/responses>.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Responses;
 
-/// Any event: the fields that belong to another type are absent.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Event<'a> {
-    #[serde(borrow)]
-    pub(super) r#type: Str<'a>,
-    pub(super) output_index: Num,
-    #[serde(borrow)]
-    pub(super) item_id: Str<'a>,
-    pub(super) content_index: Num,
-    pub(super) summary_index: Num,
-    /// A string, but for some events that are not read.
-    #[serde(borrow)]
-    pub(super) delta: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) text: Str<'a>,
-    #[serde(borrow)]
-    pub(super) refusal: Str<'a>,
-    #[serde(borrow)]
-    pub(super) name: Str<'a>,
-    #[serde(borrow)]
-    pub(super) arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) item: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) part: Seldom<WirePart<'a>>,
-    #[serde(borrow)]
-    pub(super) response: Seldom<Response<'a>>,
-    #[serde(borrow)]
-    pub(super) error: Option<&'a RawValue>,
-    /// What the chunks of Chat Completions have instead of a type.
-    #[serde(borrow)]
-    pub(super) choices: Option<&'a RawValue>,
-}
+impl Wire for Responses {
+    type Framing = ServerSentEvents;
+    type Decoder = Decoder;
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Response<'a> {
-    #[serde(borrow)]
-    pub(super) id: Str<'a>,
-    #[serde(borrow)]
-    pub(super) model: Str<'a>,
-    #[serde(borrow)]
-    pub(super) status: Str<'a>,
-    #[serde(borrow)]
-    pub(super) incomplete_details: Lax<IncompleteDetails<'a>>,
-    #[serde(borrow)]
-    pub(super) error: Option<&'a RawValue>,
-    /// An array; some gateways leave it empty though items streamed.
-    #[serde(borrow)]
-    pub(super) output: Option<&'a RawValue>,
-    pub(super) usage: Seldom<WireUsage>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct IncompleteDetails<'a> {
-    #[serde(borrow)]
-    pub(super) reason: Str<'a>,
-}
-
-/// An item of the output. The whole of it is kept beside this.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireItem<'a> {
-    #[serde(borrow)]
-    pub(super) r#type: Str<'a>,
-    #[serde(borrow)]
-    pub(super) id: Str<'a>,
-    #[serde(borrow)]
-    pub(super) status: Str<'a>,
-    /// Of a message: `commentary` or `final_answer`.
-    #[serde(borrow)]
-    pub(super) phase: Str<'a>,
-    #[serde(borrow)]
-    pub(super) call_id: Str<'a>,
-    #[serde(borrow)]
-    pub(super) name: Str<'a>,
-    #[serde(borrow)]
-    pub(super) arguments: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) summary: List<WirePart<'a>>,
-    #[serde(borrow)]
-    pub(super) content: List<WirePart<'a>>,
-    /// Of `mcp_list_tools`.
-    #[serde(borrow)]
-    pub(super) tools: Option<&'a RawValue>,
-}
-
-/// A part of a message or of a reasoning item.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WirePart<'a> {
-    #[serde(borrow)]
-    pub(super) r#type: Str<'a>,
-    #[serde(borrow)]
-    pub(super) text: Str<'a>,
-    #[serde(borrow)]
-    pub(super) refusal: Str<'a>,
-    #[serde(borrow)]
-    pub(super) annotations: Option<&'a RawValue>,
-}
-
-impl<'a> WireItem<'a> {
-    /// Reads an item; what is no object, or has no type, is none.
-    pub(super) fn read(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
-        let Lax(item) = crate::provider::lenient::read::<Lax<Self>>(raw.get(), room).ok()?;
-        item.filter(|item| !item.r#type.or_empty().is_empty())
+    fn name(&self) -> &str {
+        NAME
     }
-}
 
-/// What stands where a call's arguments are due.
-pub(super) enum Arguments<'a> {
-    /// Nothing.
-    None,
-    /// JSON text: the wire's own way, or an object, which some gateways write.
-    Text(Cow<'a, str>),
-    /// Something else, so that what the model wrote is not known.
-    Misshapen,
-}
-
-impl<'a> Arguments<'a> {
-    pub(super) fn of(raw: Option<&'a RawValue>) -> Self {
-        let Some(raw) = raw else { return Self::None };
-        match raw.get().as_bytes().first() {
-            Some(b'{') => Self::Text(Cow::Borrowed(raw.get())),
-            Some(b'n') => Self::None,
-            _ => match string(raw) {
-                Some(text) if text.is_empty() => Self::None,
-                Some(text) => Self::Text(text),
-                None => Self::Misshapen,
-            },
-        }
+    fn base_url(&self) -> &str {
+        "https://api.openai.com/v1"
     }
-}
 
-/// The string that a value is.
-pub(super) fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
-    match serde_json::from_str::<Str<'_>>(raw.get()) {
-        Ok(text) => text.0,
-        Err(_) => serde_json::from_str(&repaired(raw.get())?).ok().map(Cow::Owned),
+    fn path(&self, _model: &str) -> &str {
+        "/responses"
     }
-}
 
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireUsage {
-    input_tokens: Num,
-    output_tokens: Num,
-    input_tokens_details: Lax<InputDetails>,
-    output_tokens_details: Lax<OutputDetails>,
-}
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+        encode(request, to.model).map(Encoded::from)
+    }
 
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct InputDetails {
-    cached_tokens: Num,
-    cache_write_tokens: Num,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct OutputDetails {
-    reasoning_tokens: Num,
-}
-
-impl Copy for Lax<InputDetails> {}
-impl Copy for Lax<OutputDetails> {}
-
-impl WireUsage {
-    pub(super) fn usage(self) -> Usage {
-        let count = |Num(number): Num| number.unwrap_or_default();
-        let input = self.input_tokens_details.0.unwrap_or_default();
-        let output = self.output_tokens_details.0.unwrap_or_default();
-        Usage {
-            input_tokens: count(self.input_tokens),
-            output_tokens: count(self.output_tokens),
-            cache_read_input_tokens: count(input.cached_tokens),
-            cache_write_input_tokens: count(input.cache_write_tokens),
-            reasoning_tokens: count(output.reasoning_tokens),
-        }
+    fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
+        Decoder::new(to.model).with_tools(request.tools.iter().map(|tool| tool.name.as_str()))
     }
 }

@@ -1,10 +1,10 @@
-//! The words of one item while they stream: the parts of a message, or of reasoning.
+//! The text of one item while it streams: the parts of a message, or of reasoning.
 
 use crate::turn::{ReasoningKind, TurnBuilder};
 
 /// What kind of words a part holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Voice {
+pub(super) enum TextKind {
     Text,
     Refusal,
     Summary,
@@ -13,14 +13,14 @@ pub(super) enum Voice {
 
 /// The parts of an item, in the order in which their first words came.
 #[derive(Debug, Default)]
-pub(super) struct Words(Vec<Part>);
+pub(super) struct Parts(Vec<Part>);
 
 /// How many parts an item may have; no model writes as many.
-const MOST_PARTS: usize = 1024;
+const MAX_PARTS: usize = 1024;
 
 #[derive(Debug)]
 struct Part {
-    voice: Voice,
+    kind: TextKind,
     index: u64,
     text: String,
     /// Its whole text was told; a delta behind that says nothing.
@@ -35,30 +35,30 @@ pub(super) enum Agreement {
     Differs,
 }
 
-impl Words {
+impl Parts {
     /// A piece of a part.
     pub(super) fn delta(
         &mut self,
-        (voice, index): (Voice, u64),
+        (kind, index): (TextKind, u64),
         piece: &str,
         key: u32,
         turn: &mut TurnBuilder,
     ) {
-        let at = self.part(voice, index);
+        let at = self.part(kind, index);
         if self.0[at].whole || piece.is_empty() {
             return;
         }
         if self.0[at].text.is_empty() && self.0.iter().any(|part| !part.text.is_empty()) {
-            say(voice.gap(), voice, key, turn);
+            say(kind.gap(), kind, key, turn);
         }
         self.0[at].text.push_str(piece);
-        say(piece, voice, key, turn);
+        say(piece, kind, key, turn);
     }
 
     /// The whole text of a part: what its deltas did not say is said. An empty one says nothing.
     pub(super) fn whole(
         &mut self,
-        (voice, index): (Voice, u64),
+        (kind, index): (TextKind, u64),
         text: &str,
         key: u32,
         turn: &mut TurnBuilder,
@@ -66,7 +66,7 @@ impl Words {
         if text.is_empty() {
             return Agreement::Agrees;
         }
-        let at = self.part(voice, index);
+        let at = self.part(kind, index);
         let streamed = &self.0[at].text;
         let newest = self.0.iter().rposition(|part| !part.text.is_empty());
         let is_last = newest.is_none_or(|newest| newest <= at);
@@ -75,7 +75,7 @@ impl Words {
             Some(rest) if is_last || streamed.is_empty() => {
                 let rest = rest.to_owned();
                 self.0[at].whole = false;
-                self.delta((voice, index), &rest, key, turn);
+                self.delta((kind, index), &rest, key, turn);
                 Agreement::Agrees
             }
             _ => {
@@ -90,7 +90,7 @@ impl Words {
     /// All parts as the finished item has them.
     pub(super) fn all(
         &mut self,
-        told: &[(Voice, u64, &str)],
+        told: &[(TextKind, u64, &str)],
         key: u32,
         turn: &mut TurnBuilder,
     ) -> Agreement {
@@ -99,8 +99,8 @@ impl Words {
         if same(&self.text(), &text) {
             return Agreement::Agrees;
         }
-        told.iter().fold(Agreement::Agrees, |before, (voice, index, text)| {
-            match self.whole((*voice, *index), text, key, turn) {
+        told.iter().fold(Agreement::Agrees, |before, (kind, index, text)| {
+            match self.whole((*kind, *index), text, key, turn) {
                 Agreement::Agrees => before,
                 Agreement::Differs => Agreement::Differs,
             }
@@ -109,7 +109,7 @@ impl Words {
 
     /// There are more parts than any item has: the turn is not read on.
     pub(super) fn is_overfull(&self) -> bool {
-        self.0.len() > MOST_PARTS
+        self.0.len() > MAX_PARTS
     }
 
     /// All that was said.
@@ -122,7 +122,7 @@ impl Words {
     }
 
     pub(super) fn refuses(&self) -> bool {
-        self.0.iter().any(|part| part.voice == Voice::Refusal && !part.text.is_empty())
+        self.0.iter().any(|part| part.kind == TextKind::Refusal && !part.text.is_empty())
     }
 
     /// Says everything once more, after a retraction.
@@ -130,24 +130,24 @@ impl Words {
         let parts = self.0.iter().filter(|part| !part.text.is_empty());
         for (at, part) in parts.enumerate() {
             if at > 0 {
-                say(part.voice.gap(), part.voice, key, turn);
+                say(part.kind.gap(), part.kind, key, turn);
             }
-            say(&part.text, part.voice, key, turn);
+            say(&part.text, part.kind, key, turn);
         }
     }
 
-    fn part(&mut self, voice: Voice, index: u64) -> usize {
-        let belongs = |part: &Part| part.voice == voice && part.index == index;
+    fn part(&mut self, kind: TextKind, index: u64) -> usize {
+        let belongs = |part: &Part| part.kind == kind && part.index == index;
         self.0.iter().rposition(belongs).unwrap_or_else(|| {
             if !self.is_overfull() {
-                self.0.push(Part { voice, index, text: String::new(), whole: false });
+                self.0.push(Part { kind, index, text: String::new(), whole: false });
             }
             self.0.len() - 1
         })
     }
 }
 
-impl Voice {
+impl TextKind {
     /// What stands between two parts: those of a message are one text, those of reasoning are
     /// paragraphs.
     fn gap(self) -> &'static str {
@@ -158,12 +158,12 @@ impl Voice {
     }
 }
 
-fn say(piece: &str, voice: Voice, key: u32, turn: &mut TurnBuilder) {
-    match voice {
-        Voice::Text => turn.text(key, piece),
-        Voice::Refusal => turn.refusal(key, piece),
-        Voice::Summary => turn.reasoning(key, piece, ReasoningKind::Summary),
-        Voice::Trace => turn.reasoning(key, piece, ReasoningKind::Trace),
+fn say(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
+    match kind {
+        TextKind::Text => turn.text(key, piece),
+        TextKind::Refusal => turn.refusal(key, piece),
+        TextKind::Summary => turn.reasoning(key, piece, ReasoningKind::Summary),
+        TextKind::Trace => turn.reasoning(key, piece, ReasoningKind::Trace),
     }
 }
 

@@ -1,17 +1,19 @@
 //! From a request to a body.
 
-use serde::Serialize;
-use serde_json::{Value, json};
+mod blocks;
+mod cache;
+mod messages;
+mod options;
 
-use super::input::{Input, ToModel};
+use serde::Serialize;
+use serde_json::Value;
+
+use self::cache::CacheKey;
+use self::messages::Input;
+use self::options::{may_reason, reasoning, refuse_unsupported, text, tool_choice};
 use crate::error::{Error, ErrorKind};
 use crate::provider::context::Context;
-use crate::provider::fields::unsupported;
-use crate::provider::schema::openai_strict;
-use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
-
-/// The name of this wire in errors.
-const WIRE: &str = "OpenAI Responses";
+use crate::request::Request;
 
 /// Writes the body of a request to the Responses wire.
 ///
@@ -25,8 +27,8 @@ const WIRE: &str = "OpenAI Responses";
 /// its id. Other models get the words and the calls.
 ///
 /// Encrypted reasoning is asked for (`include`) unless the model's name says that it does not
-/// reason, because such models refuse to be asked. [`extra`](Options::extra) can set `include`
-/// otherwise. [`cache`](Options::cache) does nothing: the provider caches by itself.
+/// reason, because such models refuse to be asked. [`extra`](crate::request::Options::extra) can set `include`
+/// otherwise. [`cache`](crate::request::Options::cache) does nothing: the provider caches by itself.
 ///
 /// # Errors
 ///
@@ -37,7 +39,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.check()?;
     let options = &request.options;
     refuse_unsupported(options)?;
-    let context = Context::of(request, ToModel(model.to_owned()));
+    let context = Context::of(request, CacheKey(model.to_owned()));
     let mut input = Input::new(context.state());
     for (at, item) in context.items() {
         input.push(item, at, model)?;
@@ -120,64 +122,4 @@ struct Tool<'a> {
     parameters: &'a Value,
     /// The wire's own default is true, and changes the schema.
     strict: bool,
-}
-
-fn refuse_unsupported(options: &Options) -> Result<(), Error> {
-    let asked = [
-        ("stop_sequences", !options.stop_sequences.is_empty()),
-        ("top_k", options.top_k.is_some()),
-        ("seed", options.seed.is_some()),
-        ("frequency_penalty", options.frequency_penalty.is_some()),
-        ("presence_penalty", options.presence_penalty.is_some()),
-    ];
-    match asked.into_iter().find(|(_, asked)| *asked) {
-        Some((option, _)) => Err(unsupported(WIRE, option)),
-        None => Ok(()),
-    }
-}
-
-/// Whether a model may reason. Those that do not answer with "Encrypted content is not supported
-/// with this model", so the vendor's are known by their names; others are not judged.
-fn may_reason(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or_default();
-    let name = name.strip_prefix("ft:").unwrap_or(name);
-    let does_not = ["gpt-3.5", "gpt-4", "chatgpt-", "gpt-5-chat"];
-    !does_not.iter().any(|prefix| name.starts_with(prefix))
-}
-
-/// A summary is asked for: it is all of the thoughts that the vendor shows.
-fn reasoning(reasoning: Reasoning) -> Result<Value, Error> {
-    let effort = match reasoning {
-        Reasoning::Off => return Ok(json!({ "effort": "none" })),
-        Reasoning::Budget(_) => return Err(unsupported(WIRE, "reasoning")),
-        Reasoning::Effort(Effort::Minimal) => "minimal",
-        Reasoning::Effort(Effort::Low) => "low",
-        Reasoning::Effort(Effort::Medium) => "medium",
-        Reasoning::Effort(Effort::High) => "high",
-        Reasoning::Effort(Effort::Max) => "xhigh",
-    };
-    Ok(json!({ "effort": effort, "summary": "auto" }))
-}
-
-fn text(output: &Output) -> Result<Option<Value>, Error> {
-    let format = match output {
-        Output::Text => return Ok(None),
-        Output::Json => json!({ "type": "json_object" }),
-        Output::Schema(schema) => json!({
-            "type": "json_schema",
-            "name": schema.name,
-            "schema": openai_strict(&schema.schema)?,
-            "strict": true,
-        }),
-    };
-    Ok(Some(json!({ "format": format })))
-}
-
-fn tool_choice(choice: &ToolChoice) -> Option<Value> {
-    match choice {
-        ToolChoice::Auto => None,
-        ToolChoice::None => Some(json!("none")),
-        ToolChoice::Required => Some(json!("required")),
-        ToolChoice::Tool(name) => Some(json!({ "type": "function", "name": name })),
-    }
 }

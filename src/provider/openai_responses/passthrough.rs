@@ -1,4 +1,5 @@
-//! What is kept of an item beside its words, and goes back to the model that wrote it.
+//! The parts of an item beside its text that are kept as provider data, and go back to the model that
+//! wrote them.
 //!
 //! Reasoning and the provider's own items are kept whole. Of a message and of a call only the
 //! fields are kept that the item of the history does not have, in the form
@@ -7,10 +8,22 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::wire::WirePart;
 use crate::item::{Json, ProviderData};
 use crate::provider::fields::Fields;
-use crate::provider::lenient::{List, Str, repaired};
+use crate::provider::lenient::{List, Str, json};
+
+/// The name of this wire in provider data.
+pub(super) const NAME: &str = "openai_responses";
+
+/// A part of a message or of a reasoning item.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Part<'a> {
+    pub(super) r#type: Str<'a>,
+    pub(super) text: Str<'a>,
+    pub(super) refusal: Str<'a>,
+    pub(super) annotations: Option<&'a RawValue>,
+}
 
 /// The fields of a message or a call that are kept.
 #[derive(Serialize, Deserialize)]
@@ -22,15 +35,10 @@ pub(super) struct Kept {
     pub(super) after: Option<String>,
 }
 
-/// An item as a whole.
-pub(super) fn whole(raw: &RawValue) -> Option<Json> {
-    Json::parse(raw.get()).or_else(|error| Json::parse(&repaired(raw.get()).ok_or(error)?)).ok()
-}
-
 /// What is kept of a message. Its content is, where it is more than one plain text.
-pub(super) fn message(raw: &RawValue, parts: &[WirePart<'_>], after: Option<&str>) -> Option<Json> {
-    let mut item = Fields::parse(whole(raw)?.as_str())?;
-    let is_plain = |part: &WirePart<'_>| {
+pub(super) fn message(raw: &RawValue, parts: &[Part<'_>], after: Option<&str>) -> Option<Json> {
+    let mut item = Fields::parse(json(raw)?.as_str())?;
+    let is_plain = |part: &Part<'_>| {
         let annotations = part.annotations.map_or("[]", RawValue::get);
         part.r#type.or_empty() == "output_text" && annotations == "[]"
     };
@@ -48,7 +56,7 @@ pub(super) fn message(raw: &RawValue, parts: &[WirePart<'_>], after: Option<&str
 
 /// What is kept of a call.
 pub(super) fn call(raw: &RawValue, after: Option<&str>) -> Option<Json> {
-    let item = Fields::parse(whole(raw)?.as_str())?;
+    let item = Fields::parse(json(raw)?.as_str())?;
     kept(item.without(&["call_id", "name", "arguments"]), after)
 }
 
@@ -72,8 +80,8 @@ impl Kept {
                 item.set("content", to_raw_value(&[part]).ok()?);
             }
             Some(content) => {
-                let List(parts) = serde_json::from_str::<List<WirePart<'_>>>(content.get()).ok()?;
-                let words = |part: &WirePart<'_>| match part.r#type.or_empty() {
+                let List(parts) = serde_json::from_str::<List<Part<'_>>>(content.get()).ok()?;
+                let words = |part: &Part<'_>| match part.r#type.or_empty() {
                     "refusal" => part.refusal.or_empty().to_owned(),
                     _ => part.text.or_empty().to_owned(),
                 };
@@ -108,16 +116,12 @@ impl Kept {
 /// What a reasoning item must have to be sent: without being stored by the provider it means
 /// nothing but for its encrypted content, or for the thoughts that some servers show as they are.
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Thought<'a> {
-    #[serde(borrow)]
     r#type: Str<'a>,
-    #[serde(borrow)]
     id: Str<'a>,
-    #[serde(borrow)]
     encrypted_content: Str<'a>,
-    #[serde(borrow)]
-    content: List<WirePart<'a>>,
+    content: List<Part<'a>>,
 }
 
 impl<'a> Thought<'a> {

@@ -2,37 +2,22 @@
 
 use serde_json::{Value, json};
 
-use super::NAME;
-use super::keep::{Kept, Thought};
+use super::blocks::{content_parts, has_media, text_part};
+use super::cache::EncodedPrefix;
 use crate::error::Error;
-use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ProviderData, ToolCall};
-use crate::item::{Json, ToolResult};
+use crate::item::{Item, ItemKind, Json, ProviderData, ToolCall, ToolResult};
 use crate::provider::context::{
-    Array, Closed, Elements, Key, LONG_ID, object_or_wrapped, wire_id, wire_name,
+    Array, Closed, Elements, LONG_ID, object_or_wrapped, wire_id, wire_name,
 };
 use crate::provider::handoff;
-
-/// The model, on which depends what goes back.
-#[derive(Clone, PartialEq)]
-pub(super) struct ToModel(pub(super) String);
-
-impl Key for ToModel {
-    type State = Place;
-}
-
-/// What is known where nothing waits.
-#[derive(Clone)]
-pub(super) struct Place {
-    sent: Option<String>,
-    interrupted: bool,
-}
+use crate::provider::openai_responses::passthrough::{Kept, NAME, Thought};
 
 /// The input so far. It only grows: what an item becomes depends on those before it alone.
 #[derive(Default)]
 pub(super) struct Input<'a> {
     done: Elements,
     /// The place up to which nothing waits, how many bytes are written there, and what is known.
-    closed: Option<(usize, usize, Place)>,
+    closed: Option<(usize, usize, EncodedPrefix)>,
     /// Reasoning that waits for what follows it: "Item 'rs_…' of type 'reasoning' was provided
     /// without its required following item". At the end of its turn it is not sent.
     waiting: Vec<(Thought<'a>, &'a Json)>,
@@ -44,18 +29,18 @@ pub(super) struct Input<'a> {
 
 impl<'a> Input<'a> {
     /// Begins at a place, or with nothing.
-    pub(super) fn new(place: Option<&Place>) -> Self {
-        let place = place.cloned();
-        let interrupted = place.as_ref().is_some_and(|place| place.interrupted);
-        Self { sent: place.and_then(|place| place.sent), interrupted, ..Self::default() }
+    pub(super) fn new(prefix: Option<&EncodedPrefix>) -> Self {
+        let prefix = prefix.cloned();
+        let interrupted = prefix.as_ref().is_some_and(|prefix| prefix.interrupted);
+        Self { sent: prefix.and_then(|prefix| prefix.sent), interrupted, ..Self::default() }
     }
 
     /// Adds an item, behind which is the place `at`.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         self.add(item, model)?;
         if self.waiting.is_empty() {
-            let place = Place { sent: self.sent.clone(), interrupted: self.interrupted };
-            self.closed = Some((at, self.done.0.len(), place));
+            let prefix = EncodedPrefix { sent: self.sent.clone(), interrupted: self.interrupted };
+            self.closed = Some((at, self.done.0.len(), prefix));
         }
         Ok(())
     }
@@ -106,7 +91,7 @@ impl<'a> Input<'a> {
         self.done.0.is_empty()
     }
 
-    pub(super) fn finish(self) -> Array<Place> {
+    pub(super) fn finish(self) -> Array<EncodedPrefix> {
         let mut array = Array::new("input");
         let mut elements = self.done;
         match self.closed {
@@ -204,69 +189,5 @@ impl<'a> Input<'a> {
 
     fn put(&mut self, item: &Value) -> Result<(), Error> {
         self.done.push(item)
-    }
-}
-
-fn has_media(content: &Content) -> bool {
-    match content {
-        Content::Text(_) => false,
-        Content::Parts(parts) => parts.iter().any(|part| part.as_text().is_none()),
-    }
-}
-
-fn content_parts(content: &Content) -> Vec<Value> {
-    match content {
-        Content::Text(text) => text_part(text).into_iter().collect(),
-        Content::Parts(parts) => parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Text { text } => text_part(text),
-                Part::Image(media) => Some(json!({
-                    "type": "input_image",
-                    "image_url": address(media),
-                    "detail": "auto",
-                })),
-                Part::File(media) => Some(file_part(media)),
-            })
-            .collect(),
-    }
-}
-
-fn text_part(text: &str) -> Option<Value> {
-    (!text.is_empty()).then(|| json!({ "type": "input_text", "text": text }))
-}
-
-fn file_part(media: &Media) -> Value {
-    match &media.source {
-        // The wire knows the type of a file by the ending of its name.
-        MediaSource::Data(_) => json!({
-            "type": "input_file",
-            "filename": format!("file.{}", ending(&media.media_type)),
-            "file_data": address(media),
-        }),
-        MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
-    }
-}
-
-fn address(media: &Media) -> String {
-    match &media.source {
-        MediaSource::Data(data) => format!("data:{};base64,{data}", media.media_type),
-        MediaSource::Url(url) => url.clone(),
-    }
-}
-
-/// The usual ending of the name of a file.
-fn ending(media_type: &str) -> &str {
-    let (of_what, subtype) = media_type.split_once('/').unwrap_or_default();
-    match subtype {
-        "plain" => "txt",
-        "markdown" => "md",
-        "javascript" => "js",
-        "vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
-        "vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
-        "vnd.openxmlformats-officedocument.presentationml.presentation" => "pptx",
-        "pdf" | "json" | "csv" | "html" | "xml" | "css" | "rtf" => subtype,
-        _ if of_what == "text" => "txt",
-        _ => "bin",
     }
 }

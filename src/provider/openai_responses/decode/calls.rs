@@ -1,12 +1,17 @@
-//! One function call while it streams.
+//! One function call while it streams, and several in one: a wrapper that models write now and then
+//! though nobody declared it.
 
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::parallel;
-use super::wire::{Arguments, WireItem};
-use super::words::Agreement;
+use super::frames::{Arguments, WireItem};
+use super::text::Agreement;
 use crate::error::{Error, ErrorKind};
 use crate::turn::TurnBuilder;
+
+/// The names under which the wrapper was seen.
+const WRAPPERS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"];
 
 /// A function call: what is known of it, and how much of that the turn knows.
 #[derive(Debug, Default)]
@@ -48,7 +53,7 @@ impl Call {
     pub(super) fn rename(&mut self, name: &str, declared: &[String]) {
         if self.name.is_empty() {
             name.clone_into(&mut self.name);
-            self.held = parallel::may_be_wrapper(name, declared);
+            self.held = may_be_wrapper(name, declared);
         }
     }
 
@@ -63,7 +68,7 @@ impl Call {
         self.describe(item, declared);
         match Arguments::of(item.arguments) {
             Arguments::Text(text) => self.initial = text.into_owned(),
-            Arguments::None | Arguments::Misshapen => {}
+            Arguments::None | Arguments::Malformed => {}
         }
         self.start(key, turn);
     }
@@ -101,7 +106,7 @@ impl Call {
         }
         let agreement = match told {
             Arguments::None => Agreement::Agrees,
-            Arguments::Misshapen => return Err(misshapen()),
+            Arguments::Malformed => return Err(malformed()),
             Arguments::Text(text) => {
                 self.broken = false;
                 self.compare(&text, key, turn)
@@ -109,7 +114,7 @@ impl Call {
         };
         match (cut_off, self.end) {
             (true, _) => self.end = End::CutOff,
-            (false, End::Open) if self.broken => return Err(misshapen()),
+            (false, End::Open) if self.broken => return Err(malformed()),
             (false, End::Open) => {
                 self.end = End::Whole;
                 // One that differs is said again, and ends then; one that is unsaid is said later.
@@ -181,7 +186,47 @@ impl Call {
     }
 }
 
-fn misshapen() -> Error {
+fn malformed() -> Error {
     let message = "the arguments of a tool call are neither text nor an object";
     Error::new(ErrorKind::Protocol, message)
+}
+
+/// Whether a call of this name may be the wrapper: no declared tool has the name.
+fn may_be_wrapper(name: &str, declared: &[String]) -> bool {
+    WRAPPERS.contains(&name) && !declared.is_empty() && !declared.iter().any(|tool| tool == name)
+}
+
+/// A call inside the wrapper.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Inner {
+    pub(super) name: String,
+    pub(super) arguments: String,
+}
+
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
+struct Wrapper<'a> {
+    tool_uses: Vec<Use<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
+struct Use<'a> {
+    recipient_name: String,
+    parameters: &'a RawValue,
+}
+
+/// The calls inside the wrapper: all of them calls of declared tools with an object as arguments,
+/// or none.
+pub(super) fn expanded(arguments: &str, declared: &[String]) -> Option<Vec<Inner>> {
+    let wrapper: Wrapper<'_> = serde_json::from_str(arguments).ok()?;
+    let inner = |one: &Use<'_>| {
+        let name = &one.recipient_name;
+        let name = name.strip_prefix("functions.").unwrap_or(name);
+        let arguments = one.parameters.get();
+        let fits = arguments.starts_with('{') && declared.iter().any(|tool| tool == name);
+        fits.then(|| Inner { name: name.to_owned(), arguments: arguments.to_owned() })
+    };
+    let all: Option<Vec<Inner>> = wrapper.tool_uses.iter().map(inner).collect();
+    all.filter(|all| !all.is_empty())
 }

@@ -1,15 +1,21 @@
 //! From frames to a turn.
 
+mod blocks;
+mod calls;
+mod frames;
+mod text;
+
 use serde_json::value::RawValue;
 
-use super::items::Items;
-use super::slot::Place;
-use super::wire::{Arguments, Event, Response, WirePart, string};
-use super::words::Voice;
+use self::blocks::{Items, Location};
+use self::frames::{Arguments, Event, Response};
+use self::text::TextKind;
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure;
+use crate::provider::lenient::{self, string};
+use crate::provider::openai_responses::passthrough::{NAME, Part};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
@@ -56,52 +62,67 @@ impl Decoder {
         event: &Event<'_>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        let place = Place { index: event.output_index.0, id: event.item_id.or_empty() };
+        let location = Location { index: event.output_index.0, id: event.item_id.or_empty() };
         let content = event.content_index.0.unwrap_or_default();
         let summary = event.summary_index.0.unwrap_or_default();
         let items = &mut self.items;
         let mut delta = |part| {
             let piece = event.delta.and_then(string);
-            items.words(place, part, piece.as_deref().unwrap_or_default(), turn);
+            items.words(location, part, piece.as_deref().unwrap_or_default(), turn);
         };
         match kind {
-            "response.output_text.delta" => delta((Voice::Text, content)),
-            "response.refusal.delta" => delta((Voice::Refusal, content)),
-            "response.reasoning_summary_text.delta" => delta((Voice::Summary, summary)),
-            "response.reasoning_text.delta" => delta((Voice::Trace, content)),
+            "response.output_text.delta" => delta((TextKind::Text, content)),
+            "response.refusal.delta" => delta((TextKind::Refusal, content)),
+            "response.reasoning_summary_text.delta" => delta((TextKind::Summary, summary)),
+            "response.reasoning_text.delta" => delta((TextKind::Trace, content)),
             "response.output_text.done" => {
-                items.whole_words(place, (Voice::Text, content), event.text.or_empty(), turn);
+                items.whole_words(location, (TextKind::Text, content), event.text.or_empty(), turn);
             }
             "response.refusal.done" => {
-                items.whole_words(place, (Voice::Refusal, content), event.refusal.or_empty(), turn);
+                items.whole_words(
+                    location,
+                    (TextKind::Refusal, content),
+                    event.refusal.or_empty(),
+                    turn,
+                );
             }
             "response.reasoning_summary_text.done" => {
-                items.whole_words(place, (Voice::Summary, summary), event.text.or_empty(), turn);
+                items.whole_words(
+                    location,
+                    (TextKind::Summary, summary),
+                    event.text.or_empty(),
+                    turn,
+                );
             }
             "response.reasoning_text.done" => {
-                items.whole_words(place, (Voice::Trace, content), event.text.or_empty(), turn);
+                items.whole_words(
+                    location,
+                    (TextKind::Trace, content),
+                    event.text.or_empty(),
+                    turn,
+                );
             }
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
-                if let Some((voice, text)) = event.part.0.as_deref().and_then(words_of) {
-                    let index = if voice == Voice::Summary { summary } else { content };
-                    items.whole_words(place, (voice, index), text, turn);
+                if let Some((kind, text)) = event.part.0.as_deref().and_then(words_of) {
+                    let index = if kind == TextKind::Summary { summary } else { content };
+                    items.whole_words(location, (kind, index), text, turn);
                 }
             }
             "response.function_call_arguments.delta" => {
-                items.arguments(place, event.delta.and_then(string).as_deref(), turn);
+                items.arguments(location, event.delta.and_then(string).as_deref(), turn);
             }
             "response.function_call_arguments.done" => {
                 let told = Arguments::of(event.arguments);
-                items.whole_arguments(place, event.name.or_empty(), told, turn)?;
+                items.whole_arguments(location, event.name.or_empty(), told, turn)?;
             }
             "response.output_item.added" => {
                 if let Some(item) = event.item {
-                    items.added(place, item, turn);
+                    items.added(location, item, turn);
                 }
             }
             "response.output_item.done" => {
                 if let Some(item) = event.item {
-                    items.done(place, item, turn)?;
+                    items.done(location, item, turn)?;
                 }
             }
             "response.created" if self.items.has_any() && !self.is_known(event) => {
@@ -214,13 +235,12 @@ impl Decode for Decoder {
         if data == "[DONE]" {
             return Ok(Heard::LastWord);
         }
-        turn.provider(super::NAME);
+        turn.provider(NAME);
         let mut room = String::new();
-        let event: Event<'_> =
-            crate::provider::lenient::read(frame.data, &mut room).map_err(|error| {
-                Error::new(ErrorKind::Protocol, format!("an event is not JSON: {error}"))
-                    .with_source(error)
-            })?;
+        let event: Event<'_> = lenient::read(frame.data, &mut room).map_err(|error| {
+            Error::new(ErrorKind::Protocol, format!("an event is not JSON: {error}"))
+                .with_source(error)
+        })?;
         match event.r#type.get().unwrap_or(frame.event) {
             "error" => return Err(failure::in_stream(frame.data)),
             "message" if is_told(event.error) => return Err(failure::in_stream(frame.data)),
@@ -255,12 +275,12 @@ fn is_told(error: Option<&RawValue>) -> bool {
 }
 
 /// The words of a part as its end tells them.
-fn words_of<'a>(part: &'a WirePart<'_>) -> Option<(Voice, &'a str)> {
+fn words_of<'a>(part: &'a Part<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
-        "output_text" => Some((Voice::Text, part.text.or_empty())),
-        "refusal" => Some((Voice::Refusal, part.refusal.or_empty())),
-        "summary_text" => Some((Voice::Summary, part.text.or_empty())),
-        "reasoning_text" => Some((Voice::Trace, part.text.or_empty())),
+        "output_text" => Some((TextKind::Text, part.text.or_empty())),
+        "refusal" => Some((TextKind::Refusal, part.refusal.or_empty())),
+        "summary_text" => Some((TextKind::Summary, part.text.or_empty())),
+        "reasoning_text" => Some((TextKind::Trace, part.text.or_empty())),
         _ => None,
     }
 }

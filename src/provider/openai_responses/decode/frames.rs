@@ -1,0 +1,143 @@
+//! What stands on the wire, as far as it is read. Every field is optional and forgiving.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::provider::lenient::{self, Lax, List, Num, Seldom, Str, string};
+use crate::provider::openai_responses::passthrough::Part;
+use crate::usage::Usage;
+
+/// Any event: the fields that belong to another type are absent.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Event<'a> {
+    pub(super) r#type: Str<'a>,
+    pub(super) output_index: Num,
+    pub(super) item_id: Str<'a>,
+    pub(super) content_index: Num,
+    pub(super) summary_index: Num,
+    /// A string, but for some events that are not read.
+    pub(super) delta: Option<&'a RawValue>,
+    pub(super) text: Str<'a>,
+    pub(super) refusal: Str<'a>,
+    pub(super) name: Str<'a>,
+    pub(super) arguments: Option<&'a RawValue>,
+    pub(super) item: Option<&'a RawValue>,
+    pub(super) part: Seldom<Part<'a>>,
+    pub(super) response: Seldom<Response<'a>>,
+    pub(super) error: Option<&'a RawValue>,
+    /// What the chunks of Chat Completions have instead of a type.
+    pub(super) choices: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct Response<'a> {
+    pub(super) id: Str<'a>,
+    pub(super) model: Str<'a>,
+    pub(super) status: Str<'a>,
+    pub(super) incomplete_details: Lax<IncompleteDetails<'a>>,
+    pub(super) error: Option<&'a RawValue>,
+    /// An array; some gateways leave it empty though items streamed.
+    pub(super) output: Option<&'a RawValue>,
+    pub(super) usage: Seldom<WireUsage>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct IncompleteDetails<'a> {
+    pub(super) reason: Str<'a>,
+}
+
+/// An item of the output. The whole of it is kept beside this.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct WireItem<'a> {
+    pub(super) r#type: Str<'a>,
+    pub(super) id: Str<'a>,
+    pub(super) status: Str<'a>,
+    /// Of a message: `commentary` or `final_answer`.
+    pub(super) phase: Str<'a>,
+    pub(super) call_id: Str<'a>,
+    pub(super) name: Str<'a>,
+    pub(super) arguments: Option<&'a RawValue>,
+    pub(super) summary: List<Part<'a>>,
+    pub(super) content: List<Part<'a>>,
+    /// Of `mcp_list_tools`.
+    pub(super) tools: Option<&'a RawValue>,
+}
+
+impl<'a> WireItem<'a> {
+    /// Reads an item; what is no object, or has no type, is none.
+    pub(super) fn read(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
+        let Lax(item) = lenient::read::<Lax<Self>>(raw.get(), room).ok()?;
+        item.filter(|item| !item.r#type.or_empty().is_empty())
+    }
+}
+
+/// What stands where a call's arguments are due.
+pub(super) enum Arguments<'a> {
+    /// Nothing.
+    None,
+    /// JSON text: the wire's own way, or an object, which some gateways write.
+    Text(Cow<'a, str>),
+    /// Something else, so that what the model wrote is not known.
+    Malformed,
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn of(raw: Option<&'a RawValue>) -> Self {
+        let Some(raw) = raw else { return Self::None };
+        match raw.get().as_bytes().first() {
+            Some(b'{') => Self::Text(Cow::Borrowed(raw.get())),
+            Some(b'n') => Self::None,
+            _ => match string(raw) {
+                Some(text) if text.is_empty() => Self::None,
+                Some(text) => Self::Text(text),
+                None => Self::Malformed,
+            },
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WireUsage {
+    input_tokens: Num,
+    output_tokens: Num,
+    input_tokens_details: Lax<InputDetails>,
+    output_tokens_details: Lax<OutputDetails>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct InputDetails {
+    cached_tokens: Num,
+    cache_write_tokens: Num,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    reasoning_tokens: Num,
+}
+
+impl Copy for Lax<InputDetails> {}
+impl Copy for Lax<OutputDetails> {}
+
+impl WireUsage {
+    pub(super) fn usage(self) -> Usage {
+        let count = |Num(number): Num| number.unwrap_or_default();
+        let input = self.input_tokens_details.0.unwrap_or_default();
+        let output = self.output_tokens_details.0.unwrap_or_default();
+        Usage {
+            input_tokens: count(self.input_tokens),
+            output_tokens: count(self.output_tokens),
+            cache_read_input_tokens: count(input.cached_tokens),
+            cache_write_input_tokens: count(input.cache_write_tokens),
+            reasoning_tokens: count(output.reasoning_tokens),
+        }
+    }
+}

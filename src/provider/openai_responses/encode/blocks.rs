@@ -1,0 +1,69 @@
+//! The parts of a content, as they are written.
+
+use serde_json::{Value, json};
+
+use crate::item::{Content, Media, MediaSource, Part};
+
+pub(super) fn has_media(content: &Content) -> bool {
+    match content {
+        Content::Text(_) => false,
+        Content::Parts(parts) => parts.iter().any(|part| part.as_text().is_none()),
+    }
+}
+
+pub(super) fn content_parts(content: &Content) -> Vec<Value> {
+    match content {
+        Content::Text(text) => text_part(text).into_iter().collect(),
+        Content::Parts(parts) => parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text { text } => text_part(text),
+                Part::Image(media) => Some(json!({
+                    "type": "input_image",
+                    "image_url": address(media),
+                    "detail": "auto",
+                })),
+                Part::File(media) => Some(file_part(media)),
+            })
+            .collect(),
+    }
+}
+
+pub(super) fn text_part(text: &str) -> Option<Value> {
+    (!text.is_empty()).then(|| json!({ "type": "input_text", "text": text }))
+}
+
+fn file_part(media: &Media) -> Value {
+    match &media.source {
+        // The wire knows the type of a file by the ending of its name.
+        MediaSource::Data(_) => json!({
+            "type": "input_file",
+            "filename": format!("file.{}", ending(&media.media_type)),
+            "file_data": address(media),
+        }),
+        MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
+    }
+}
+
+fn address(media: &Media) -> String {
+    match &media.source {
+        MediaSource::Data(data) => format!("data:{};base64,{data}", media.media_type),
+        MediaSource::Url(url) => url.clone(),
+    }
+}
+
+/// The usual ending of the name of a file.
+fn ending(media_type: &str) -> &str {
+    let (of_what, subtype) = media_type.split_once('/').unwrap_or_default();
+    match subtype {
+        "plain" => "txt",
+        "markdown" => "md",
+        "javascript" => "js",
+        "vnd.openxmlformats-officedocument.wordprocessingml.document" => "docx",
+        "vnd.openxmlformats-officedocument.spreadsheetml.sheet" => "xlsx",
+        "vnd.openxmlformats-officedocument.presentationml.presentation" => "pptx",
+        "pdf" | "json" | "csv" | "html" | "xml" | "css" | "rtf" => subtype,
+        _ if of_what == "text" => "txt",
+        _ => "bin",
+    }
+}

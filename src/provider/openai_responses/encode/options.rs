@@ -1,0 +1,71 @@
+//! How a model is asked, in the words of this wire.
+
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::provider::fields::unsupported;
+use crate::provider::schema::openai_strict;
+use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
+
+/// The name of this wire in errors.
+const WIRE: &str = "OpenAI Responses";
+
+pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
+    let asked = [
+        ("stop_sequences", !options.stop_sequences.is_empty()),
+        ("top_k", options.top_k.is_some()),
+        ("seed", options.seed.is_some()),
+        ("frequency_penalty", options.frequency_penalty.is_some()),
+        ("presence_penalty", options.presence_penalty.is_some()),
+    ];
+    match asked.into_iter().find(|(_, asked)| *asked) {
+        Some((option, _)) => Err(unsupported(WIRE, option)),
+        None => Ok(()),
+    }
+}
+
+/// Whether a model may reason. Those that do not answer with "Encrypted content is not supported
+/// with this model", so the vendor's are known by their names; others are not judged.
+pub(super) fn may_reason(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or_default();
+    let name = name.strip_prefix("ft:").unwrap_or(name);
+    let does_not = ["gpt-3.5", "gpt-4", "chatgpt-", "gpt-5-chat"];
+    !does_not.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// A summary is asked for: it is all of the thoughts that the vendor shows.
+pub(super) fn reasoning(reasoning: Reasoning) -> Result<Value, Error> {
+    let effort = match reasoning {
+        Reasoning::Off => return Ok(json!({ "effort": "none" })),
+        Reasoning::Budget(_) => return Err(unsupported(WIRE, "reasoning")),
+        Reasoning::Effort(Effort::Minimal) => "minimal",
+        Reasoning::Effort(Effort::Low) => "low",
+        Reasoning::Effort(Effort::Medium) => "medium",
+        Reasoning::Effort(Effort::High) => "high",
+        Reasoning::Effort(Effort::Max) => "xhigh",
+    };
+    Ok(json!({ "effort": effort, "summary": "auto" }))
+}
+
+pub(super) fn text(output: &Output) -> Result<Option<Value>, Error> {
+    let format = match output {
+        Output::Text => return Ok(None),
+        Output::Json => json!({ "type": "json_object" }),
+        Output::Schema(schema) => json!({
+            "type": "json_schema",
+            "name": schema.name,
+            "schema": openai_strict(&schema.schema)?,
+            "strict": true,
+        }),
+    };
+    Ok(Some(json!({ "format": format })))
+}
+
+pub(super) fn tool_choice(choice: &ToolChoice) -> Option<Value> {
+    match choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some(json!("none")),
+        ToolChoice::Required => Some(json!("required")),
+        ToolChoice::Tool(name) => Some(json!({ "type": "function", "name": name })),
+    }
+}
