@@ -43,8 +43,8 @@
 //! # The way of the data
 //!
 //! ```text
-//! History + tools ─ Request ─ encode ─▶ body ─ http ─▶ bytes ─ sse ─▶ frames ─ decode ─▶ TurnEvent
-//!    ─ seal ─▶ TurnStream ─ on_turn_complete ─▶ Step ─ loop_stream ─▶ Event ─ journal ─▶ you
+//! History + tools ─ Request ─ encode ─▶ body ─ http ─▶ bytes ─ framing ─▶ frames ─ decode ─▶ TurnBuilder
+//!    ─ seal ─▶ TurnStream of TurnEvents ─ on_turn_complete ─▶ Step ─ loop_stream ─▶ Event ─ journal ─▶ you
 //! and back, inside the body:
 //! kit.run(history, &turn) ─▶ ToolEvent ─ then_next ─▶ Step::Next(state)
 //! ```
@@ -62,6 +62,7 @@
 //! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
 //! | 3 | [`event`] | all that a consumer sees, as data |
+//! | | [`framing`] | the bytes of an answer, cut into frames |
 //! | 2 | [`request`], [`turn`], [`sse`] | one turn, as data |
 //! | 1 | [`item`] | what is said, and the [`History`] it is written into |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | |
