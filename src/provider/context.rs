@@ -2,14 +2,13 @@
 //! is encoded already.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::error::Error;
-use crate::item::{History, Item, ItemKind, Piece, ToolCall, check_json};
-use crate::provider::fields::{not_json, to_bytes_around};
+use crate::error::{Error, ErrorKind};
+use crate::item::{History, Item, ItemKind, Piece};
+use crate::provider::body::{Object, not_json};
 use crate::request::Request;
 
 /// All that an item's encoded form depends on beside the items before it.
@@ -54,7 +53,7 @@ pub(super) struct Closed<S> {
 
 /// The array of a body that the items are in.
 pub(super) struct Array<S> {
-    /// The name of its field, which is the last one of the body.
+    /// The name of its field, the last one of the body.
     pub(super) name: &'static str,
     /// What stands before all items.
     pub(super) front: Elements,
@@ -106,9 +105,29 @@ impl<K: Key> Context<K> {
         Some(&known.state)
     }
 
+    /// Refuses a request without anything to send: no new `element` says something, and nothing is
+    /// encoded.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest).
+    pub(super) fn check_not_empty(&self, is_empty: bool, element: &str) -> Result<(), Error> {
+        if !is_empty || self.encoded() > 0 {
+            return Ok(());
+        }
+        let message = format!("there is nothing to send: every {element} is empty");
+        Err(Error::new(ErrorKind::InvalidRequest, message))
+    }
+
     /// How many bytes are encoded.
     pub(super) fn encoded(&self) -> usize {
         self.piece.as_ref().map_or(0, |piece| piece.size())
+    }
+
+    /// The zones of the system prompt that say something, the stable one first.
+    pub(super) fn zones(&self) -> impl Iterator<Item = &str> {
+        let zones = [self.stable.as_str(), self.volatile.as_str()];
+        zones.into_iter().filter(|zone| !zone.trim().is_empty())
     }
 
     /// What is to be encoded, in order, each item with the place behind it.
@@ -124,15 +143,14 @@ impl<K: Key> Context<K> {
         items.filter(|item| !item.tombstone)
     }
 
-    /// The bytes of a body, whose `array` is empty, with the items in it. What is closed is
-    /// remembered.
+    /// The bytes of a body with the array that the items are in. What is closed is remembered.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the body is not JSON.
     pub(super) fn write(
         &self,
-        body: &impl Serialize,
+        body: Object,
         array: Array<K::State>,
         extra: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<Vec<u8>, Error> {
@@ -158,7 +176,7 @@ impl<K: Key> Context<K> {
                 out.pop();
             }
         };
-        let bytes = to_bytes_around(body, array.name, fill, extra)?;
+        let bytes = body.with_array(array.name, fill, extra)?;
         if let Some(Closed { at, state, elements }) = array.closed
             && at > self.begun
         {
@@ -231,63 +249,6 @@ fn leading(settled: &History) -> (Arc<[String]>, usize) {
         begun += 1;
     }
     (texts.into(), begun)
-}
-
-/// The arguments as an object, which is all that an API takes. What the model wrote instead is
-/// wrapped, so that it can see its mistake.
-pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
-    let written = call.arguments_or_empty();
-    if written.starts_with('{') && check_json(&call.arguments).is_ok() {
-        // Half of a surrogate pair is JSON, and refused by every vendor.
-        let halved =
-            (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
-                && serde_json::from_str::<serde_json::Value>(written).is_err();
-        return match halved.then(|| crate::provider::lenient::repaired(written)).flatten() {
-            Some(repaired) => Cow::Owned(repaired),
-            None => Cow::Borrowed(written),
-        };
-    }
-    Cow::Owned(serde_json::json!({ "INVALID_JSON": call.arguments }).to_string())
-}
-
-/// The longest id of a call that Anthropic and Responses take.
-pub(super) const LONG_ID: usize = 64;
-/// The longest id of a call that Chat Completions takes.
-pub(super) const SHORT_ID: usize = 40;
-
-/// An id as the vendor takes it: letters, digits, `_` and `-`, at most `longest` of them. Another
-/// one is replaced by what is left of it and a fingerprint, the same for a call and its result.
-pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
-    if !id.is_empty() && id.len() <= longest && id.bytes().all(is_plain) {
-        return Cow::Borrowed(id);
-    }
-    let hash = fingerprint(id.bytes());
-    let kept: String = id.bytes().filter(|b| is_plain(*b)).take(23).map(char::from).collect();
-    Cow::Owned(format!("{kept}_{hash:016x}"))
-}
-
-/// FNV-1a, 64 bit: the same for the same bytes, on every machine.
-pub(super) fn fingerprint(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-/// The name of a called tool as every vendor takes it; a model may have made one up.
-pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
-    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
-        return Cow::Borrowed(name);
-    }
-    let plain = |byte: u8| if is_plain(byte) { char::from(byte) } else { '_' };
-    Cow::Owned(if name.is_empty() {
-        "_".into()
-    } else {
-        name.bytes().take(64).map(plain).collect()
-    })
-}
-
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
 #[cfg(test)]

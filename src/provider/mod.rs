@@ -37,6 +37,7 @@
 //! [The guide](crate::guide::wires) has what each wire carries.
 
 pub mod anthropic;
+mod body;
 mod breaker;
 #[cfg(feature = "http")]
 mod clouds;
@@ -55,6 +56,7 @@ mod http;
 mod lenient;
 pub mod openai_chat;
 pub mod openai_responses;
+mod portable;
 mod record;
 mod remedy;
 mod replay;

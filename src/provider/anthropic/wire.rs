@@ -83,7 +83,7 @@ impl Wire for Messages {
             false => ChangedPrefix::Unsaid,
         };
         let head = match &self.host {
-            Host::Vendor => Head::Vendor { model: to.model },
+            Host::Vendor => Head::Vendor,
             Host::Vertex { betas } => {
                 Head::Vertex { anthropic_version: "vertex-2023-10-16", anthropic_beta: betas }
             }

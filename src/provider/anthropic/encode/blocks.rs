@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::item::{ProviderData, ToolCall};
-use crate::provider::context::{LONG_ID, object_or_wrapped, wire_id, wire_name};
 use crate::provider::lenient::Str;
+use crate::provider::portable::{LONG_ID, object_or_wrapped, wire_id, wire_name};
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {

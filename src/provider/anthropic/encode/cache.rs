@@ -4,9 +4,7 @@ use super::blocks::{Block, Mark, Message};
 use super::content::text_block;
 use crate::error::Error;
 use crate::provider::context::{Array, Key};
-
-/// What stands for the user's words before those of the assistant, if there are none.
-const NOT_SHOWN: &str = "(What was said before is not shown.)";
+use crate::provider::portable::NOT_SHOWN;
 
 /// The model, on which depends what goes back.
 #[derive(Clone, PartialEq)]

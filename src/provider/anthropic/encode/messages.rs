@@ -12,9 +12,9 @@ use super::content::{blocks, text_block};
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
 use crate::provider::anthropic::passthrough::NAME;
-use crate::provider::context::{LONG_ID, wire_id};
 use crate::provider::handoff;
 use crate::provider::lenient::{Lax, Str};
+use crate::provider::portable::{FAILED_SILENTLY, LONG_ID, wire_id};
 
 /// The messages so far, alternating roles.
 #[derive(Default)]
@@ -90,7 +90,7 @@ impl<'a> Messages<'a> {
                 let mut content = blocks(&result.content)?;
                 if content.is_empty() && result.is_error() {
                     // "content cannot be empty if `is_error` is true"
-                    content.extend(text_block("It failed without a word."));
+                    content.extend(text_block(FAILED_SILENTLY));
                 }
                 self.user(vec![Block::ToolResult {
                     tool_use_id: wire_id(&result.call_id, LONG_ID),

@@ -16,7 +16,8 @@ use self::blocks::{Block, Mark};
 use self::cache::CacheKey;
 use self::messages::{Messages, opens_user};
 use self::options::{Settings, offers_native};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::provider::body::Object;
 use crate::provider::context::Context;
 use crate::request::{Cache, Request};
 
@@ -56,19 +57,19 @@ use crate::request::{Cache, Request};
 ///   the least that there is.
 /// - `output`: a schema is `output_config.format`; its name has no place on this wire.
 /// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
-///   [`Unsupported`](ErrorKind::Unsupported).
+///   [`Unsupported`](crate::ErrorKind::Unsupported).
 /// - The server's own tools go into `extra`, as `tools` that replace all others. The container that
 ///   their code ran in is sent again by itself, unless `extra` has a `container`.
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](ErrorKind::InvalidRequest) if every message is empty, and for options that
+/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if every message is empty, and for options that
 /// the vendor refuses beside one another: a temperature other than 1, a `top_k` or a `top_p` below
 /// 0.95 beside thinking, a forced tool call beside a budget or without tools, a budget below 1024.
-/// [`Unsupported`](ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
+/// [`Unsupported`](crate::ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
 /// files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    encode_with(request, model, Head::Vendor { model }, ChangedPrefix::Unsaid).map(|(body, _)| body)
+    encode_with(request, model, Head::Vendor, ChangedPrefix::Unsaid).map(|(body, _)| body)
 }
 
 /// What the vendor is to do with thoughts whose prefix has changed.
@@ -102,10 +103,7 @@ pub(super) fn encode_with(
         messages.push(item, at, model)?;
     }
     let mut written = messages.finish();
-    if written.is_empty() && context.encoded() == 0 {
-        let message = "there is nothing to send: every message is empty";
-        return Err(Error::new(ErrorKind::InvalidRequest, message));
-    }
+    context.check_not_empty(written.is_empty(), "message")?;
     let tools = request.tools.iter().map(|tool| Tool {
         name: Cow::Borrowed(&tool.name),
         description: &tool.description,
@@ -138,43 +136,30 @@ pub(super) fn encode_with(
     let system = zones.into_iter().filter(|(text, _)| !text.trim().is_empty());
     let system =
         system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
-    let system = system.collect();
-    let container = written.container();
-    let body = Body { head, stream: true, settings, container, system, tools, messages: [] };
-    let body = context.write(&body, written.into_array()?, &options.extra)?;
+    let system: Vec<_> = system.collect();
+    let body = match head {
+        Head::Vendor => Object::default().set("model", model),
+        Head::Vertex { anthropic_version, anthropic_beta } => Object::default()
+            .set("anthropic_version", anthropic_version)
+            .set_list("anthropic_beta", anthropic_beta),
+    };
+    let body = settings
+        .write(body.set("stream", true), options)
+        .set_some("container", written.container())
+        .set_list("system", &system)
+        .set_list("tools", &tools);
+    let body = context.write(body, written.into_array()?, &options.extra)?;
     Ok((body, binds.then_some(options::BINDING)))
 }
 
 /// What a body begins with.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Head<'a> {
     /// As the vendor has it.
-    Vendor { model: &'a str },
+    Vendor,
     /// As Vertex AI has it: the model stands in the address, and headers in the body.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "it depends on the address"))]
-    Vertex {
-        anthropic_version: &'static str,
-        #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        anthropic_beta: &'a [String],
-    },
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    #[serde(flatten)]
-    head: Head<'a>,
-    stream: bool,
-    #[serde(flatten)]
-    settings: Settings<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    container: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    system: Vec<Block<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
-    /// They are written apart.
-    messages: [(); 0],
+    Vertex { anthropic_version: &'static str, anthropic_beta: &'a [String] },
 }
 
 #[derive(Serialize)]

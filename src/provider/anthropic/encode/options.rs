@@ -1,12 +1,10 @@
 //! How a model is asked, in the words of this wire.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::provider::fields::unsupported;
+use crate::provider::body::{Object, refuse_set, unsupported};
 use crate::provider::schema::anthropic_output;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
@@ -26,35 +24,12 @@ pub(super) fn offers_native(extra: &Map<String, Value>) -> bool {
     tools.is_some_and(|tools| tools.iter().any(is_native)) || extra.contains_key("mcp_servers")
 }
 
-/// The fields of a body that follow from the options.
-#[derive(Serialize)]
-pub(super) struct Settings<'a> {
+/// The fields of a body that follow from more than one option.
+pub(super) struct Settings {
     max_tokens: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_k: Option<u32>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    stop_sequences: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Choice<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Object,
     thinking: Option<Thinking>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Metadata<'a>>,
-}
-
-#[derive(Serialize)]
-struct Choice<'a> {
-    r#type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    disable_parallel_tool_use: bool,
+    output_config: Object,
 }
 
 #[derive(Serialize)]
@@ -90,38 +65,18 @@ pub(super) const BINDING: &str = "thinking-binding-controls-2026-08-01";
 const THINKS_WHEN_ASKED: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
-#[derive(Serialize)]
-struct OutputConfig<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effort: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Format<'a> {
-    JsonSchema { schema: Cow<'a, Value> },
-}
-
-#[derive(Serialize)]
-struct Metadata<'a> {
-    user_id: &'a str,
-}
-
-impl<'a> Settings<'a> {
+impl Settings {
     /// `has_tools` tells whether the body declares any.
-    pub(super) fn of(options: &'a Options, has_tools: bool) -> Result<Self, Error> {
-        for (name, is_set) in [
-            ("seed", options.seed.is_some()),
-            ("frequency_penalty", options.frequency_penalty.is_some()),
-            ("presence_penalty", options.presence_penalty.is_some()),
-            ("metadata", !options.metadata.is_empty()),
-        ] {
-            if is_set {
-                return Err(unsupported(WIRE, name));
-            }
-        }
+    pub(super) fn of(options: &Options, has_tools: bool) -> Result<Self, Error> {
+        refuse_set(
+            WIRE,
+            &[
+                ("seed", options.seed.is_some()),
+                ("frequency_penalty", options.frequency_penalty.is_some()),
+                ("presence_penalty", options.presence_penalty.is_some()),
+                ("metadata", !options.metadata.is_empty()),
+            ],
+        )?;
         check(options, options.reasoning)?;
         let asked = options.max_output_tokens.unwrap_or(MAX_TOKENS);
         let (thinking, effort, max_tokens) = match options.reasoning {
@@ -141,29 +96,33 @@ impl<'a> Settings<'a> {
                 (Some(thinking), None, max_tokens)
             }
         };
+        let format = Object::default();
         let format = match &options.output {
-            Output::Text => None,
+            Output::Text => format,
             Output::Json => return Err(unsupported(WIRE, "output")),
             Output::Schema(output) => {
-                Some(Format::JsonSchema { schema: anthropic_output(&output.schema)? })
+                format.set("type", "json_schema").set("schema", anthropic_output(&output.schema)?)
             }
         };
-        let has_config = effort.is_some() || format.is_some();
-        Ok(Self {
-            max_tokens,
-            temperature: options.temperature,
-            top_p: options.top_p,
-            top_k: options.top_k,
-            stop_sequences: &options.stop_sequences,
-            tool_choice: choice(options, has_tools)?,
-            thinking,
-            output_config: has_config.then_some(OutputConfig { effort, format }),
-            metadata: options.user.as_deref().map(|user_id| Metadata { user_id }),
-        })
+        let output_config =
+            Object::default().set_some("effort", effort).set_object("format", format);
+        let tool_choice = choice(options, has_tools)?;
+        Ok(Self { max_tokens, tool_choice, thinking, output_config })
     }
-}
 
-impl Settings<'_> {
+    /// Sets the fields that follow from the options.
+    pub(super) fn write(self, body: Object, options: &Options) -> Object {
+        body.set("max_tokens", self.max_tokens)
+            .set_some("temperature", options.temperature)
+            .set_some("top_p", options.top_p)
+            .set_some("top_k", options.top_k)
+            .set_list("stop_sequences", &options.stop_sequences)
+            .set_object("tool_choice", self.tool_choice)
+            .set_some("thinking", self.thinking)
+            .set_object("output_config", self.output_config)
+            .set_some("metadata", options.user.as_ref().map(|user| json!({ "user_id": user })))
+    }
+
     /// Asks that thoughts whose prefix has changed are not shown to the model, and says whether it
     /// could be asked.
     pub(super) fn drop_thoughts(&mut self, options: &Options, model: &str) -> bool {
@@ -230,19 +189,22 @@ fn refused(parameter: &str, why: &str) -> Error {
 }
 
 /// "`tool_choice` may only be specified while providing `tools`"
-fn choice(options: &Options, has_tools: bool) -> Result<Option<Choice<'_>>, Error> {
-    let one_at_most = options.parallel_tool_calls == Some(false);
-    let (r#type, name, one_at_most) = match &options.tool_choice {
-        ToolChoice::Auto if one_at_most => ("auto", None, true),
-        ToolChoice::Auto => return Ok(None),
-        ToolChoice::None => ("none", None, false),
+fn choice(options: &Options, has_tools: bool) -> Result<Object, Error> {
+    let one_at_most = (options.parallel_tool_calls == Some(false)).then_some(true);
+    let (kind, name, one_at_most) = match &options.tool_choice {
+        ToolChoice::Auto if one_at_most.is_none() => return Ok(Object::default()),
+        ToolChoice::Auto => ("auto", None, one_at_most),
+        ToolChoice::None => ("none", None, None),
         ToolChoice::Required => ("any", None, one_at_most),
-        ToolChoice::Tool(name) => ("tool", Some(name.as_str()), one_at_most),
+        ToolChoice::Tool(name) => ("tool", Some(name), one_at_most),
     };
-    match (has_tools, r#type) {
-        (true, _) => Ok(Some(Choice { r#type, name, disable_parallel_tool_use: one_at_most })),
+    match (has_tools, kind) {
+        (true, _) => {
+            let choice = Object::default().set("type", kind).set_some("name", name);
+            Ok(choice.set_some("disable_parallel_tool_use", one_at_most))
+        }
         (false, "any" | "tool") => Err(refused("tool_choice", "there is no tool to call")),
-        (false, _) => Ok(None),
+        (false, _) => Ok(Object::default()),
     }
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::item::{self, Media, MediaSource, ToolResult};
+use crate::provider::portable::FAILED_SILENTLY;
 
 /// What one side says before the other does.
 #[derive(Serialize)]
@@ -92,7 +93,7 @@ pub(super) fn answer(result: &ToolResult) -> Answer<'_> {
         content @ item::Content::Parts(_) => Cow::Owned(content.text()),
     };
     match result.is_error() {
-        true if text.is_empty() => Answer::Error("It failed without a word.".into()),
+        true if text.is_empty() => Answer::Error(FAILED_SILENTLY.into()),
         true => Answer::Error(text),
         false => Answer::Output(text),
     }

@@ -9,12 +9,10 @@ use super::blocks::{Call, Content, Part, Response, answer, parts, plain};
 use super::generation::Generation;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::{Array, object_or_wrapped, wire_name};
+use crate::provider::context::Array;
 use crate::provider::gemini::passthrough::NAME;
 use crate::provider::handoff;
-
-/// What stands for the user's words before those of the model, if there are none.
-const NOT_SHOWN: &str = "(What was said before is not shown.)";
+use crate::provider::portable::{NOT_SHOWN, object_or_wrapped, wire_name};
 
 /// The signature of a call that nobody signed, as the guide on thought signatures has it:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.

@@ -9,13 +9,14 @@ mod options;
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::cache::CacheKey;
 use self::generation::Generation;
 use self::messages::{Contents, opens_model};
-use self::options::{GenerationConfig, ToolConfig, generation_config, tool_config};
-use crate::error::{Error, ErrorKind};
+use self::options::{generation_config, tool_config};
+use crate::error::Error;
+use crate::provider::body::Object;
 use crate::provider::context::Context;
 use crate::provider::schema;
 use crate::request::{Request, ToolSpec};
@@ -30,8 +31,8 @@ use crate::request::{Request, ToolSpec};
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](ErrorKind::InvalidRequest) if every content is empty, and
-/// [`Unsupported`](ErrorKind::Unsupported) for `user`, `metadata`, `parallel_tool_calls: Some(false)`
+/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if every content is empty, and
+/// [`Unsupported`](crate::ErrorKind::Unsupported) for `user`, `metadata`, `parallel_tool_calls: Some(false)`
 /// and a `seed` beyond 31 bits.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.check()?;
@@ -45,46 +46,15 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         contents.push(item, at);
     }
     let contents = contents.finish()?;
-    if contents.is_empty() && context.encoded() == 0 {
-        let message = "there is nothing to send: every content is empty";
-        return Err(Error::new(ErrorKind::InvalidRequest, message));
-    }
-    let zones = [context.stable(), context.volatile()];
-    let system: Vec<_> =
-        zones.iter().filter(|text| !text.trim().is_empty()).map(|text| Text { text }).collect();
-    let body = Body {
-        system_instruction: (!system.is_empty()).then_some(System { parts: system }),
-        tools: tools(request)?,
-        tool_config: tool_config(request)?,
-        generation_config: generation_config(&request.options, Generation::of(model))?,
-        contents: [],
-    };
-    context.write(&body, contents, &request.options.extra)
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Body<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    system_instruction: Option<System<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tools<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_config: Option<ToolConfig<'a>>,
-    #[serde(skip_serializing_if = "GenerationConfig::is_empty")]
-    generation_config: GenerationConfig<'a>,
-    /// They are written apart.
-    contents: [(); 0],
-}
-
-#[derive(Serialize)]
-struct System<'a> {
-    parts: Vec<Text<'a>>,
-}
-
-#[derive(Serialize)]
-struct Text<'a> {
-    text: &'a str,
+    context.check_not_empty(contents.is_empty(), "content")?;
+    let system: Vec<_> = context.zones().map(|text| json!({ "text": text })).collect();
+    let generation = Generation::of(model);
+    let body = Object::default()
+        .set_object("systemInstruction", Object::default().set_list("parts", &system))
+        .set_list("tools", &tools(request)?)
+        .set_object("toolConfig", tool_config(request)?)
+        .set_object("generationConfig", generation_config(&request.options, generation)?);
+    context.write(body, contents, &request.options.extra)
 }
 
 #[derive(Serialize)]

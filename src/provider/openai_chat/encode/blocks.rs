@@ -7,10 +7,11 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{self, Media, MediaSource};
-use crate::provider::fields::not_json;
+use crate::item::{self, MediaSource};
+use crate::provider::body::not_json;
 use crate::provider::openai_chat::dialect::MediaForms;
 use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS};
+use crate::provider::portable::address;
 
 pub(super) struct Message<'a> {
     pub(super) role: &'static str,
@@ -233,20 +234,14 @@ impl<'a> Part<'a> {
 
 /// A part of a content as a server takes it.
 pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_>, Error> {
-    let data_url =
-        |media: &Media, data: &str| Cow::Owned(format!("data:{};base64,{data}", media.media_type));
     let (needs, what, part) = match part {
         item::Part::Text { text } => return Ok(Part::text(text)),
         item::Part::Image(media) => {
-            let (needs, what, url) = match &media.source {
-                MediaSource::Data(data) => {
-                    (MediaForms::ImageBytes, "an image", data_url(media, data))
-                }
-                MediaSource::Url(url) => {
-                    (MediaForms::Images, "an image by its address", Cow::Borrowed(url.as_str()))
-                }
+            let (needs, what) = match &media.source {
+                MediaSource::Data(_) => (MediaForms::ImageBytes, "an image"),
+                MediaSource::Url(_) => (MediaForms::Images, "an image by its address"),
             };
-            (needs, what, Part::ImageUrl { image_url: ImageUrl { url } })
+            (needs, what, Part::ImageUrl { image_url: ImageUrl { url: address(media) } })
         }
         item::Part::File(media) => match &media.source {
             MediaSource::Data(data) if media.media_type.starts_with("audio/") => {
@@ -258,13 +253,13 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
                 let input_audio = InputAudio { data, format };
                 (MediaForms::FileBytes, "a sound", Part::InputAudio { input_audio })
             }
-            MediaSource::Data(data) => {
-                let file = File { filename: "file", file_data: data_url(media, data) };
-                (MediaForms::FileBytes, "a file", Part::File { file })
-            }
-            MediaSource::Url(url) => {
-                let file = File { filename: "file", file_data: Cow::Borrowed(url) };
-                (MediaForms::Files, "a file by its address", Part::File { file })
+            source => {
+                let (needs, what) = match source {
+                    MediaSource::Data(_) => (MediaForms::FileBytes, "a file"),
+                    MediaSource::Url(_) => (MediaForms::Files, "a file by its address"),
+                };
+                let file = File { filename: "file", file_data: address(media) };
+                (needs, what, Part::File { file })
             }
         },
     };

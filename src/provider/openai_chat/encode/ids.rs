@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::item::NumberSet;
-use crate::provider::context::{SHORT_ID, fingerprint, wire_id};
 use crate::provider::openai_chat::dialect::IdRule;
 use crate::provider::openai_chat::passthrough::THOUGHT;
+use crate::provider::portable::{SHORT_ID, fingerprint, wire_id};
 
 /// The ids of the calls so far. What an id becomes depends on the calls before it and on nothing
 /// behind it.

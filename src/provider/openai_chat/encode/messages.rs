@@ -10,12 +10,13 @@ use super::cache::{Cursor, NewMessages};
 use super::ids::Ids;
 use crate::error::Error;
 use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::{Context, Key, object_or_wrapped, wire_name};
+use crate::provider::context::{Context, Key};
 use crate::provider::handoff;
 use crate::provider::openai_chat::dialect::{
     Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole,
 };
 use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS, EXTRA_FIELDS, THOUGHT_FIELD};
+use crate::provider::portable::{object_or_wrapped, wire_name};
 
 /// What an assistant says where a server wants one between a tool result and the user.
 const READ: &str = "I have read the results.";

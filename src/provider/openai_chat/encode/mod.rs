@@ -4,8 +4,7 @@ mod blocks;
 mod cache;
 mod ids;
 mod messages;
-
-use std::collections::BTreeMap;
+mod options;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,18 +12,12 @@ use serde_json::{Value, json};
 use self::blocks::{CacheControl, Message};
 use self::cache::{CacheKey, NewMessages};
 use self::messages::Messages;
+use self::options::{set_options, set_tools};
 use crate::error::Error;
+use crate::provider::body::Object;
 use crate::provider::context::Context;
-use crate::provider::fields::unsupported;
-use crate::provider::openai_chat::dialect::{
-    Dialect, EffortWords, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices,
-    UserField,
-};
-use crate::provider::schema::openai_strict;
-use crate::request::{Cache, Effort, Options, Output, Reasoning, Request, ToolChoice};
-
-/// The name of this wire in errors.
-const WIRE: &str = "Chat Completions";
+use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
+use crate::request::{Cache, Request, ToolChoice};
 
 /// Writes the body of a request to a dialect of the Chat Completions wire.
 ///
@@ -65,71 +58,14 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     if let Some(mark) = mark {
         put_marks(mark, &mut tools, &mut written, !context.stable().is_empty());
     }
-    let mut body = Body { model, stream: true, tools, messages: [], ..Body::default() };
+    let mut body = Object::default().set("model", model).set("stream", true);
     if dialect.stream_usage {
-        body.stream_options = Some(StreamOptions { include_usage: true });
+        body = body.set("stream_options", json!({ "include_usage": true }));
     }
-    body.set(options, dialect)?;
-    body.set_tools(options, dialect)?;
-    body.set_reasoning(options, dialect)?;
-    body.response_format = response_format(&options.output, dialect)?;
+    body = set_options(body, options, dialect)?;
+    body = set_tools(body, tools.as_deref(), options, dialect)?;
     let array = written.into_array(&known, context.encoded(), mark)?;
-    context.write(&body, array, &options.extra)
-}
-
-#[derive(Default, Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    stream: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream_options: Option<StreamOptions>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_k: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    random_seed: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frequency_penalty: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    presence_penalty: Option<f32>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    stop: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_effort: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    safety_identifier: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<&'a BTreeMap<String, String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<Vec<Tool<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parallel_tool_calls: Option<bool>,
-    /// They are written apart.
-    messages: [(); 0],
-}
-
-#[derive(Serialize)]
-struct StreamOptions {
-    include_usage: bool,
+    context.write(body, array, &options.extra)
 }
 
 #[derive(Serialize)]
@@ -145,149 +81,6 @@ struct Function<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
-}
-
-/// An option that a dialect knows, or the error that it does not.
-fn known<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
-    match option.is_none() || is_known {
-        true => Ok(option),
-        false => Err(unsupported(WIRE, name)),
-    }
-}
-
-impl<'a> Body<'a> {
-    fn set(&mut self, options: &'a Options, dialect: &Dialect) -> Result<(), Error> {
-        match dialect.limit {
-            LimitField::MaxCompletionTokens => {
-                self.max_completion_tokens = options.max_output_tokens;
-            }
-            LimitField::MaxTokens => self.max_tokens = options.max_output_tokens,
-        }
-        self.temperature = options.temperature;
-        self.top_p = options.top_p;
-        self.top_k = known(options.top_k, "top_k", dialect.top_k)?;
-        match dialect.seed {
-            SeedField::None => drop(known(options.seed, "seed", false)?),
-            SeedField::Seed => self.seed = options.seed,
-            SeedField::RandomSeed => self.random_seed = options.seed,
-        }
-        self.frequency_penalty = options.frequency_penalty;
-        self.presence_penalty = options.presence_penalty;
-        if options.stop_sequences.len() > dialect.stop_sequences {
-            return Err(unsupported(WIRE, "stop_sequences"));
-        }
-        self.stop = &options.stop_sequences;
-        let user = options.user.as_deref();
-        match dialect.user {
-            UserField::None => drop(known(user, "user", false)?),
-            UserField::User => self.user = user,
-            UserField::SafetyIdentifier => self.safety_identifier = user,
-        }
-        let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
-        self.metadata = known(metadata, "metadata", dialect.metadata)?;
-        Ok(())
-    }
-
-    fn set_tools(&mut self, options: &Options, dialect: &Dialect) -> Result<(), Error> {
-        // "'tool_choice' is only allowed when 'tools' are specified", and the same of its fellow.
-        let declared = self.tools.as_ref().is_some_and(|tools| !tools.is_empty());
-        self.tool_choice = match (&options.tool_choice, dialect.tool_choice) {
-            (ToolChoice::Auto, _) => None,
-            // Without `tool_choice` the tools are left out; see `tools`.
-            (ToolChoice::None, _) if !declared => None,
-            (ToolChoice::None, _) => Some("none".into()),
-            (ToolChoice::Required, ToolChoices::Words | ToolChoices::Named) => {
-                Some("required".into())
-            }
-            (ToolChoice::Tool(name), ToolChoices::Named) => {
-                Some(json!({ "type": "function", "function": { "name": name } }))
-            }
-            (ToolChoice::Required, ToolChoices::None)
-            | (ToolChoice::Tool(_), ToolChoices::None | ToolChoices::Words) => {
-                return Err(unsupported(WIRE, "tool_choice"));
-            }
-        };
-        if declared {
-            // That there may be several is so without being said.
-            let said = options.parallel_tool_calls;
-            let said = said.filter(|several| !several || dialect.parallel_tool_calls);
-            self.parallel_tool_calls =
-                known(said, "parallel_tool_calls", dialect.parallel_tool_calls)?;
-        }
-        Ok(())
-    }
-
-    fn set_reasoning(&mut self, options: &Options, dialect: &Dialect) -> Result<(), Error> {
-        let Some(asked) = options.reasoning else { return Ok(()) };
-        let refused = || Err(unsupported(WIRE, "reasoning"));
-        match (dialect.reasoning, asked) {
-            (ReasoningSetting::Effort(words), Reasoning::Off) => {
-                self.reasoning_effort = Some(words.off);
-            }
-            (ReasoningSetting::Effort(words), Reasoning::Effort(effort)) => {
-                self.reasoning_effort = Some(word(words, effort));
-            }
-            (ReasoningSetting::Object(words), Reasoning::Off) => {
-                self.reasoning = Some(json!({ "effort": words.off }));
-            }
-            (ReasoningSetting::Object(words), Reasoning::Effort(effort)) => {
-                self.reasoning = Some(json!({ "effort": word(words, effort) }));
-            }
-            (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
-                self.reasoning = Some(json!({ "max_tokens": tokens }));
-            }
-            (ReasoningSetting::Thinking(_), Reasoning::Off) => {
-                self.thinking = Some(json!({ "type": "disabled" }));
-            }
-            (ReasoningSetting::Thinking(words), Reasoning::Effort(effort)) => {
-                self.thinking = Some(json!({ "type": "enabled" }));
-                self.reasoning_effort = Some(word(words, effort));
-            }
-            (ReasoningSetting::None, _)
-            | (ReasoningSetting::Effort(_) | ReasoningSetting::Thinking(_), Reasoning::Budget(_)) =>
-            {
-                return refused();
-            }
-        }
-        Ok(())
-    }
-}
-
-fn word(words: EffortWords, effort: Effort) -> &'static str {
-    match effort {
-        Effort::Minimal => words.minimal,
-        Effort::Low => words.low,
-        Effort::Medium => words.medium,
-        Effort::High => words.high,
-        Effort::Max => words.max,
-    }
-}
-
-fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, Error> {
-    let knows = dialect.output;
-    match output {
-        Output::Text => Ok(None),
-        Output::Json => match knows {
-            OutputForms::Object | OutputForms::Both | OutputForms::BothStrict => {
-                Ok(Some(json!({ "type": "json_object" })))
-            }
-            OutputForms::Text | OutputForms::Schema => Err(unsupported(WIRE, "output")),
-        },
-        Output::Schema(asked) => {
-            let mut schema = json!({ "name": asked.name });
-            match knows {
-                OutputForms::Schema | OutputForms::Both => {
-                    schema["schema"] = asked.schema.clone();
-                }
-                OutputForms::BothStrict => {
-                    schema["schema"] = openai_strict(&asked.schema)?.into_owned();
-                    schema["strict"] = true.into();
-                }
-                OutputForms::Text | OutputForms::Object => return Err(unsupported(WIRE, "output")),
-            }
-            Ok(Some(json!({ "type": "json_schema", "json_schema": schema })))
-        }
-    }
 }
 
 /// The tools that are declared; an empty list is refused by most servers.

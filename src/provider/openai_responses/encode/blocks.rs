@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::item::{Content, Media, MediaSource, Part};
+use crate::provider::portable::address;
 
 pub(super) fn has_media(content: &Content) -> bool {
     match content {
@@ -42,13 +43,6 @@ fn file_part(media: &Media) -> Value {
             "file_data": address(media),
         }),
         MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
-    }
-}
-
-fn address(media: &Media) -> String {
-    match &media.source {
-        MediaSource::Data(data) => format!("data:{};base64,{data}", media.media_type),
-        MediaSource::Url(url) => url.clone(),
     }
 }
 

@@ -6,11 +6,10 @@ use super::blocks::{content_parts, has_media, text_part};
 use super::cache::EncodedPrefix;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, Json, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::{
-    Array, Closed, Elements, LONG_ID, object_or_wrapped, wire_id, wire_name,
-};
+use crate::provider::context::{Array, Closed, Elements};
 use crate::provider::handoff;
 use crate::provider::openai_responses::passthrough::{Kept, NAME, Thought};
+use crate::provider::portable::{FAILED_SILENTLY, LONG_ID, object_or_wrapped, wire_id, wire_name};
 
 /// The input so far. It only grows: what an item becomes depends on those before it alone.
 #[derive(Default)]
@@ -145,7 +144,7 @@ impl<'a> Input<'a> {
     fn result(&mut self, result: &ToolResult) -> Result<(), Error> {
         let output = match &result.content {
             content if content.text().is_empty() && result.is_error() && !has_media(content) => {
-                json!("It failed without a word.")
+                json!(FAILED_SILENTLY)
             }
             content if has_media(content) => content_parts(content).into(),
             content => json!(content.text()),

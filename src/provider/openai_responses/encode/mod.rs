@@ -11,7 +11,8 @@ use serde_json::Value;
 use self::cache::CacheKey;
 use self::messages::Input;
 use self::options::{may_reason, reasoning, refuse_unsupported, text, tool_choice};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::provider::body::Object;
 use crate::provider::context::Context;
 use crate::request::Request;
 
@@ -32,9 +33,9 @@ use crate::request::Request;
 ///
 /// # Errors
 ///
-/// [`Unsupported`](ErrorKind::Unsupported) for an option that the wire does not have:
+/// [`Unsupported`](crate::ErrorKind::Unsupported) for an option that the wire does not have:
 /// `stop_sequences`, `top_k`, `seed`, `frequency_penalty`, `presence_penalty`, and a budget of
-/// `reasoning`. [`InvalidRequest`](ErrorKind::InvalidRequest) if there is nothing to send.
+/// `reasoning`. [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there is nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.check()?;
     let options = &request.options;
@@ -44,10 +45,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     for (at, item) in context.items() {
         input.push(item, at, model)?;
     }
-    if input.is_empty() && context.encoded() == 0 {
-        let message = "there is nothing to send: every message is empty";
-        return Err(Error::new(ErrorKind::InvalidRequest, message));
-    }
+    context.check_not_empty(input.is_empty(), "message")?;
     input.instruct(context.volatile())?;
     let tools = request.tools.iter().map(|tool| Tool {
         r#type: "function",
@@ -56,62 +54,27 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         parameters: &tool.parameters,
         strict: false,
     });
-    let body = Body {
-        model,
-        stream: true,
-        store: false,
-        include: match may_reason(model) {
-            true => &["reasoning.encrypted_content"],
-            false => &[],
-        },
-        max_output_tokens: options.max_output_tokens,
-        temperature: options.temperature,
-        top_p: options.top_p,
-        reasoning: options.reasoning.map(reasoning).transpose()?,
-        text: text(&options.output)?,
-        instructions: context.stable(),
-        tools: tools.collect(),
-        tool_choice: tool_choice(&options.tool_choice),
-        parallel_tool_calls: options.parallel_tool_calls,
-        metadata: &options.metadata,
-        safety_identifier: options.user.as_deref(),
-        input: [],
-    };
-    let array = input.finish();
-    context.write(&body, array, &options.extra)
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    stream: bool,
-    store: bool,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    include: &'a [&'static str],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_output_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    top_p: Option<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<Value>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    instructions: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parallel_tool_calls: Option<bool>,
-    #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    metadata: &'a std::collections::BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    safety_identifier: Option<&'a str>,
-    /// They are written apart.
-    input: [(); 0],
+    let tools: Vec<_> = tools.collect();
+    let include = may_reason(model).then_some(["reasoning.encrypted_content"]);
+    let instructions = Some(context.stable()).filter(|text| !text.is_empty());
+    let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
+    let body = Object::default()
+        .set("model", model)
+        .set("stream", true)
+        .set("store", false)
+        .set_some("include", include)
+        .set_some("max_output_tokens", options.max_output_tokens)
+        .set_some("temperature", options.temperature)
+        .set_some("top_p", options.top_p)
+        .set_some("reasoning", options.reasoning.map(reasoning).transpose()?)
+        .set_some("text", text(&options.output)?)
+        .set_some("instructions", instructions)
+        .set_list("tools", &tools)
+        .set_some("tool_choice", tool_choice(&options.tool_choice))
+        .set_some("parallel_tool_calls", options.parallel_tool_calls)
+        .set_some("metadata", metadata)
+        .set_some("safety_identifier", options.user.as_ref());
+    context.write(body, input.finish(), &options.extra)
 }
 
 #[derive(Serialize)]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::provider::fields::unsupported;
+use crate::provider::body::{refuse_set, unsupported};
 use crate::provider::schema::openai_strict;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
@@ -11,17 +11,16 @@ use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 const WIRE: &str = "OpenAI Responses";
 
 pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
-    let asked = [
-        ("stop_sequences", !options.stop_sequences.is_empty()),
-        ("top_k", options.top_k.is_some()),
-        ("seed", options.seed.is_some()),
-        ("frequency_penalty", options.frequency_penalty.is_some()),
-        ("presence_penalty", options.presence_penalty.is_some()),
-    ];
-    match asked.into_iter().find(|(_, asked)| *asked) {
-        Some((option, _)) => Err(unsupported(WIRE, option)),
-        None => Ok(()),
-    }
+    refuse_set(
+        WIRE,
+        &[
+            ("stop_sequences", !options.stop_sequences.is_empty()),
+            ("top_k", options.top_k.is_some()),
+            ("seed", options.seed.is_some()),
+            ("frequency_penalty", options.frequency_penalty.is_some()),
+            ("presence_penalty", options.presence_penalty.is_some()),
+        ],
+    )
 }
 
 /// Whether a model may reason. Those that do not answer with "Encrypted content is not supported

@@ -1,0 +1,183 @@
+//! The body of a request: an object that is written field by field, with the fields that the caller
+//! adds.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::fields::Fields;
+
+/// A JSON object with its fields in the order in which they were set, each name once.
+#[derive(Debug, Default)]
+pub(super) struct Object {
+    /// Each field with a comma after it.
+    fields: Vec<u8>,
+    /// The first value that cannot be written as JSON.
+    error: Option<serde_json::Error>,
+}
+
+impl Object {
+    /// Adds a field. The name is written as it is.
+    pub(super) fn set(mut self, name: &str, value: impl Serialize) -> Self {
+        self.begin(name);
+        if let Err(error) = serde_json::to_writer(&mut self.fields, &value) {
+            self.error.get_or_insert(error);
+        }
+        self.fields.push(b',');
+        self
+    }
+
+    /// Adds a field if there is a value.
+    pub(super) fn set_some(self, name: &str, value: Option<impl Serialize>) -> Self {
+        match value {
+            Some(value) => self.set(name, value),
+            None => self,
+        }
+    }
+
+    /// Adds an array unless it is empty.
+    pub(super) fn set_list(self, name: &str, list: &[impl Serialize]) -> Self {
+        self.set_some(name, (!list.is_empty()).then_some(list))
+    }
+
+    /// Adds an object unless it is empty.
+    pub(super) fn set_object(mut self, name: &str, object: Self) -> Self {
+        if !object.fields.is_empty() {
+            self.begin(name);
+            self.fields.push(b'{');
+            self.fields.extend_from_slice(&object.fields);
+            self.end(b"},");
+        }
+        self.error = self.error.or(object.error);
+        self
+    }
+
+    /// The object with one more field at its end, an array whose elements `fill` appends, and with
+    /// the fields of [`Options::extra`](crate::request::Options::extra) merged into it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if a value is not JSON.
+    pub(super) fn with_array(
+        mut self,
+        array: &str,
+        fill: impl FnOnce(&mut Vec<u8>),
+        extra: &Map<String, Value>,
+    ) -> Result<Vec<u8>, Error> {
+        if let Some(error) = self.error {
+            return Err(not_json(error));
+        }
+        self.fields.insert(0, b'{');
+        if extra.is_empty() {
+            self.begin(array);
+            self.fields.push(b'[');
+            fill(&mut self.fields);
+            self.fields.extend_from_slice(b"]}");
+            return Ok(self.fields);
+        }
+        self = self.set(array, [(); 0]);
+        self.end(b"}");
+        let mut out = self.fields;
+        let mut fields: Fields = serde_json::from_slice(&out).map_err(not_json)?;
+        fields.merge(extra).map_err(not_json)?;
+        let (mut fill, mut open) = (Some(fill), b'{');
+        out.clear();
+        for (name, value) in fields.into_iter() {
+            out.push(std::mem::replace(&mut open, b','));
+            serde_json::to_writer(&mut out, &name).map_err(not_json)?;
+            out.push(b':');
+            // The value that replaces the array is in `extra`.
+            match fill.take_if(|_| name == array && !extra.contains_key(array)) {
+                Some(fill) => {
+                    out.push(b'[');
+                    fill(&mut out);
+                    out.push(b']');
+                }
+                None => out.extend_from_slice(value.get().as_bytes()),
+            }
+        }
+        out.push(b'}');
+        Ok(out)
+    }
+
+    fn begin(&mut self, name: &str) {
+        self.fields.push(b'"');
+        self.fields.extend_from_slice(name.as_bytes());
+        self.fields.extend_from_slice(b"\":");
+    }
+
+    /// Replaces the comma after the last field.
+    fn end(&mut self, by: &[u8]) {
+        self.fields.pop_if(|last| *last == b',');
+        self.fields.extend_from_slice(by);
+    }
+}
+
+/// The error for a value that cannot be written as JSON.
+pub(super) fn not_json(error: serde_json::Error) -> Error {
+    Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
+}
+
+/// The error for an option that a wire cannot express.
+pub(super) fn unsupported(wire: &str, option: &str) -> Error {
+    let message = format!("the {wire} wire cannot express `{option}`");
+    Error::new(ErrorKind::Unsupported, message).with_parameter(option)
+}
+
+/// Refuses the first of these options that is set: `(name, is_set)`.
+///
+/// # Errors
+///
+/// [`Unsupported`](ErrorKind::Unsupported) with the option's name as its parameter.
+pub(super) fn refuse_set(wire: &str, options: &[(&str, bool)]) -> Result<(), Error> {
+    match options.iter().find(|(_, is_set)| *is_set) {
+        Some((option, _)) => Err(unsupported(wire, option)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(body: Object, extra: Value, expected: &str) {
+        let Value::Object(extra) = extra else { unreachable!("it is written as an object") };
+        let fill = |out: &mut Vec<u8>| out.extend_from_slice(b"1,2");
+        let bytes = body.with_array("items", fill, &extra).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    }
+
+    #[test]
+    fn extra_fields_are_merged_and_the_order_stays() {
+        let body = || {
+            let m = Object::default().set("y", [100.0]).set("x", 2);
+            Object::default().set("z", 1).set_object("m", m).set("a", 3)
+        };
+        let plain = r#"{"z":1,"m":{"y":[100.0],"x":2},"a":3,"items":[1,2]}"#;
+        check(body(), json!({}), plain);
+        let extra = json!({ "m": { "x": 9, "w": {} }, "a": null, "new": [1] });
+        let merged = r#"{"z":1,"m":{"y":[100.0],"x":9,"w":{}},"a":null,"items":[1,2],"new":[1]}"#;
+        check(body(), extra, merged);
+        let replaced = r#"{"z":1,"m":{"y":[100.0],"x":2},"a":3,"items":"none"}"#;
+        check(body(), json!({ "items": "none" }), replaced);
+    }
+
+    #[test]
+    fn fields_without_a_value_are_left_out() {
+        let body = Object::default().set_some("a", None::<u8>).set_list("b", &[0_u8; 0]);
+        let body = body.set_object("c", Object::default());
+        check(body, json!({}), r#"{"items":[1,2]}"#);
+        check(Object::default(), json!({ "a": 1 }), r#"{"items":[1,2],"a":1}"#);
+    }
+
+    #[test]
+    fn a_value_that_is_not_json_is_an_invalid_request() {
+        let keys = std::collections::HashMap::from([(vec![1], 1)]);
+        let inner = Object::default().set("bad", keys);
+        let body = Object::default().set_object("inner", inner).set("good", 1);
+        let error = body.with_array("items", |_| {}, &Map::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    }
+}

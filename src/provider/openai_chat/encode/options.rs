@@ -1,0 +1,169 @@
+//! How a model is asked, in the words of a dialect.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::provider::body::{Object, unsupported};
+use crate::provider::openai_chat::dialect::{
+    Dialect, EffortWords, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices,
+    UserField,
+};
+use crate::provider::schema::openai_strict;
+use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
+
+/// The name of this wire in errors.
+const WIRE: &str = "Chat Completions";
+
+/// An option that a dialect knows, or the error that it does not.
+fn known<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
+    match option.is_none() || is_known {
+        true => Ok(option),
+        false => Err(unsupported(WIRE, name)),
+    }
+}
+
+/// Sets the fields that follow from the options, but for those of the tools.
+pub(super) fn set_options(
+    body: Object,
+    options: &Options,
+    dialect: &Dialect,
+) -> Result<Object, Error> {
+    let top_k = known(options.top_k, "top_k", dialect.top_k)?;
+    let limit = match dialect.limit {
+        LimitField::MaxCompletionTokens => "max_completion_tokens",
+        LimitField::MaxTokens => "max_tokens",
+    };
+    let seed = match dialect.seed {
+        SeedField::None => known(options.seed, "seed", false).map(|_| "")?,
+        SeedField::Seed => "seed",
+        SeedField::RandomSeed => "random_seed",
+    };
+    if options.stop_sequences.len() > dialect.stop_sequences {
+        return Err(unsupported(WIRE, "stop_sequences"));
+    }
+    let user = match dialect.user {
+        UserField::None => known(options.user.as_ref(), "user", false).map(|_| "")?,
+        UserField::User => "user",
+        UserField::SafetyIdentifier => "safety_identifier",
+    };
+    let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
+    let metadata = known(metadata, "metadata", dialect.metadata)?;
+    let body = body
+        .set_some(limit, options.max_output_tokens)
+        .set_some("temperature", options.temperature)
+        .set_some("top_p", options.top_p)
+        .set_some("top_k", top_k)
+        .set_some(seed, options.seed)
+        .set_some("frequency_penalty", options.frequency_penalty)
+        .set_some("presence_penalty", options.presence_penalty)
+        .set_list("stop", &options.stop_sequences);
+    let body = set_reasoning(body, options.reasoning, dialect)?
+        .set_some("response_format", response_format(&options.output, dialect)?)
+        .set_some(user, options.user.as_ref())
+        .set_some("metadata", metadata);
+    Ok(body)
+}
+
+/// Sets the declared tools, and how they may be called.
+pub(super) fn set_tools(
+    body: Object,
+    tools: Option<&[impl Serialize]>,
+    options: &Options,
+    dialect: &Dialect,
+) -> Result<Object, Error> {
+    // "'tool_choice' is only allowed when 'tools' are specified", and the same of its fellow.
+    let declared = tools.is_some_and(|tools| !tools.is_empty());
+    let tool_choice = match (&options.tool_choice, dialect.tool_choice) {
+        (ToolChoice::Auto, _) => None,
+        // Without `tool_choice` the tools are left out.
+        (ToolChoice::None, _) if !declared => None,
+        (ToolChoice::None, _) => Some(json!("none")),
+        (ToolChoice::Required, ToolChoices::Words | ToolChoices::Named) => Some(json!("required")),
+        (ToolChoice::Tool(name), ToolChoices::Named) => {
+            Some(json!({ "type": "function", "function": { "name": name } }))
+        }
+        (ToolChoice::Required, ToolChoices::None)
+        | (ToolChoice::Tool(_), ToolChoices::None | ToolChoices::Words) => {
+            return Err(unsupported(WIRE, "tool_choice"));
+        }
+    };
+    // That there may be several is so without being said.
+    let several = options.parallel_tool_calls.filter(|_| declared);
+    let several = several.filter(|several| !several || dialect.parallel_tool_calls);
+    let several = known(several, "parallel_tool_calls", dialect.parallel_tool_calls)?;
+    let body = body.set_some("tools", tools).set_some("tool_choice", tool_choice);
+    Ok(body.set_some("parallel_tool_calls", several))
+}
+
+fn set_reasoning(
+    body: Object,
+    reasoning: Option<Reasoning>,
+    dialect: &Dialect,
+) -> Result<Object, Error> {
+    let Some(reasoning) = reasoning else { return Ok(body) };
+    Ok(match (dialect.reasoning, reasoning) {
+        (ReasoningSetting::Effort(words), Reasoning::Off) => {
+            body.set("reasoning_effort", words.off)
+        }
+        (ReasoningSetting::Effort(words), Reasoning::Effort(effort)) => {
+            body.set("reasoning_effort", word(words, effort))
+        }
+        (ReasoningSetting::Object(words), Reasoning::Off) => {
+            body.set("reasoning", json!({ "effort": words.off }))
+        }
+        (ReasoningSetting::Object(words), Reasoning::Effort(effort)) => {
+            body.set("reasoning", json!({ "effort": word(words, effort) }))
+        }
+        (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
+            body.set("reasoning", json!({ "max_tokens": tokens }))
+        }
+        (ReasoningSetting::Thinking(_), Reasoning::Off) => {
+            body.set("thinking", json!({ "type": "disabled" }))
+        }
+        (ReasoningSetting::Thinking(words), Reasoning::Effort(effort)) => body
+            .set("reasoning_effort", word(words, effort))
+            .set("thinking", json!({ "type": "enabled" })),
+        (ReasoningSetting::None, _)
+        | (ReasoningSetting::Effort(_) | ReasoningSetting::Thinking(_), Reasoning::Budget(_)) => {
+            return Err(unsupported(WIRE, "reasoning"));
+        }
+    })
+}
+
+fn word(words: EffortWords, effort: Effort) -> &'static str {
+    match effort {
+        Effort::Minimal => words.minimal,
+        Effort::Low => words.low,
+        Effort::Medium => words.medium,
+        Effort::High => words.high,
+        Effort::Max => words.max,
+    }
+}
+
+fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, Error> {
+    let knows = dialect.output;
+    match output {
+        Output::Text => Ok(None),
+        Output::Json => match knows {
+            OutputForms::Object | OutputForms::Both | OutputForms::BothStrict => {
+                Ok(Some(json!({ "type": "json_object" })))
+            }
+            OutputForms::Text | OutputForms::Schema => Err(unsupported(WIRE, "output")),
+        },
+        Output::Schema(asked) => {
+            let mut schema = json!({ "name": asked.name });
+            match knows {
+                OutputForms::Schema | OutputForms::Both => {
+                    schema["schema"] = asked.schema.clone();
+                }
+                OutputForms::BothStrict => {
+                    schema["schema"] = openai_strict(&asked.schema)?.into_owned();
+                    schema["strict"] = true.into();
+                }
+                OutputForms::Text | OutputForms::Object => return Err(unsupported(WIRE, "output")),
+            }
+            Ok(Some(json!({ "type": "json_schema", "json_schema": schema })))
+        }
+    }
+}

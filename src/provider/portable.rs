@@ -1,0 +1,77 @@
+//! The values of a history in the form that every vendor takes: ids, names, arguments, media.
+
+use std::borrow::Cow;
+
+use crate::item::{Media, MediaSource, ToolCall, check_json};
+use crate::provider::lenient::repaired;
+
+/// Stands for the user's text before that of the assistant, if there is none.
+pub(super) const NOT_SHOWN: &str = "(What was said before is not shown.)";
+
+/// Stands for the text of a tool that failed without one.
+pub(super) const FAILED_SILENTLY: &str = "It failed without a word.";
+
+/// The arguments as an object, which is all that an API takes. What the model wrote instead is
+/// wrapped, so that it can see its mistake.
+pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
+    let written = call.arguments_or_empty();
+    if written.starts_with('{') && check_json(&call.arguments).is_ok() {
+        // Half of a surrogate pair is JSON, and refused by every vendor.
+        let halved =
+            (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
+                && serde_json::from_str::<serde_json::Value>(written).is_err();
+        return match halved.then(|| repaired(written)).flatten() {
+            Some(repaired) => Cow::Owned(repaired),
+            None => Cow::Borrowed(written),
+        };
+    }
+    Cow::Owned(serde_json::json!({ "INVALID_JSON": call.arguments }).to_string())
+}
+
+/// The longest id of a call that Anthropic and Responses take.
+pub(super) const LONG_ID: usize = 64;
+/// The longest id of a call that Chat Completions takes.
+pub(super) const SHORT_ID: usize = 40;
+
+/// An id as the vendor takes it: letters, digits, `_` and `-`, at most `longest` of them. Another
+/// one is replaced by what is left of it and a fingerprint, the same for a call and its result.
+pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
+    if !id.is_empty() && id.len() <= longest && id.bytes().all(is_plain) {
+        return Cow::Borrowed(id);
+    }
+    let hash = fingerprint(id.bytes());
+    let kept: String = id.bytes().filter(|b| is_plain(*b)).take(23).map(char::from).collect();
+    Cow::Owned(format!("{kept}_{hash:016x}"))
+}
+
+/// FNV-1a, 64 bit: the same for the same bytes, on every machine.
+pub(super) fn fingerprint(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The name of a called tool as every vendor takes it; a model may have made one up.
+pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
+    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let plain = |byte: u8| if is_plain(byte) { char::from(byte) } else { '_' };
+    Cow::Owned(if name.is_empty() {
+        "_".into()
+    } else {
+        name.bytes().take(64).map(plain).collect()
+    })
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// The address of a medium: a `data:` URL where its bytes are here.
+pub(super) fn address(media: &Media) -> Cow<'_, str> {
+    match &media.source {
+        MediaSource::Data(data) => format!("data:{};base64,{data}", media.media_type).into(),
+        MediaSource::Url(url) => url.into(),
+    }
+}
