@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
+use crate::item::Json;
 use crate::provider::fields::Fields;
 
 /// A JSON object with its fields in the order in which they were set, each name once.
@@ -42,14 +43,35 @@ impl Object {
 
     /// Adds an object unless it is empty.
     pub(super) fn set_object(mut self, name: &str, object: Self) -> Self {
-        if !object.fields.is_empty() {
-            self.begin(name);
-            self.fields.push(b'{');
-            self.fields.extend_from_slice(&object.fields);
-            self.end(b"},");
+        if object.is_empty() {
+            return self;
         }
-        self.error = self.error.or(object.error);
+        self.begin(name);
+        self.fields.push(b'{');
+        self = self.append(object);
+        self.end(b"},");
         self
+    }
+
+    /// Adds the fields of another object.
+    pub(super) fn append(mut self, other: Self) -> Self {
+        self.fields.extend_from_slice(&other.fields);
+        self.error = self.error.or(other.error);
+        self
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// The object as a value; `None` if a value of it is not JSON.
+    pub(super) fn into_json(mut self) -> Option<Json> {
+        if self.error.is_some() {
+            return None;
+        }
+        self.fields.insert(0, b'{');
+        self.end(b"}");
+        Json::parse(std::str::from_utf8(&self.fields).ok()?).ok()
     }
 
     /// The object with one more field at its end, an array whose elements `fill` appends, and with

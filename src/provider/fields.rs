@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::item::Json;
+use crate::item::{Json, ProviderData};
 use crate::provider::lenient::elements;
 
 /// The fields of an object in their order, their values as they are written.
@@ -31,6 +31,11 @@ impl Fields {
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// A field of provider data, verbatim.
+    pub(super) fn of_data(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
+        Self::parse(data.value.as_str())?.get(name).map(ToOwned::to_owned)
     }
 
     /// Replaces a field, or adds it at the end.

@@ -9,7 +9,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::error::Error;
 use crate::item::Json;
+use crate::provider::failure::protocol;
 
 /// Reads a frame. JSON that a strict reader trips over, though it is JSON, is repaired first: a key
 /// that stands there twice (the last one counts), half of a surrogate pair, a number beyond all
@@ -25,6 +27,20 @@ pub(super) fn read<'a, T: Deserialize<'a>>(
             serde_json::from_str(room)
         }
     }
+}
+
+/// Reads a frame, which is called `what` in the error.
+///
+/// # Errors
+///
+/// [`Protocol`](crate::ErrorKind::Protocol) if it is not JSON.
+pub(super) fn read_frame<'a, T: Deserialize<'a>>(
+    what: &str,
+    data: &'a str,
+    room: &'a mut String,
+) -> Result<T, Error> {
+    read(data, room)
+        .map_err(|error| protocol(format!("{what} is not JSON: {error}")).with_source(error))
 }
 
 /// JSON text with what a strict reader refuses made harmless, or `None` if it is no JSON at all.
@@ -118,8 +134,19 @@ impl Str<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Num(pub(super) Option<u64>);
 
+impl Num {
+    pub(super) fn or_zero(self) -> u64 {
+        self.0.unwrap_or_default()
+    }
+
+    /// Replaces a count, if there is a number.
+    pub(super) fn replace(self, count: &mut u64) {
+        *count = self.0.unwrap_or(*count);
+    }
+}
+
 /// An object; anything else is none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Lax<T>(pub(super) Option<T>);
 
 /// An object that is seldom there, so that its absence takes little room: the structs that hold

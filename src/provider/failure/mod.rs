@@ -8,6 +8,8 @@ mod words;
 
 use std::time::SystemTime;
 
+use serde_json::value::RawValue;
+
 use crate::error::{AuthProblem, Error, ErrorKind};
 use said::Said;
 
@@ -33,6 +35,16 @@ pub(super) fn of_body(json: &str, now: SystemTime) -> Error {
 /// that holds it, or plain words.
 pub(super) fn in_stream(text: &str) -> Error {
     broken_off(text, None)
+}
+
+/// The value of `error` in a chunk, if it reports one.
+pub(super) fn reported(error: Option<&RawValue>) -> Option<&RawValue> {
+    error.filter(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
+}
+
+/// The error of a provider that breaks the protocol of its wire.
+pub(super) fn protocol(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Protocol, message)
 }
 
 /// Whether a JSON body tells of an error.

@@ -5,9 +5,10 @@ use serde_json::value::RawValue;
 
 use super::frames::{Block as WireBlock, Delta};
 use super::opaque_block::{OpaqueBlock, kept};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::item::{Json, ProviderData};
 use crate::provider::anthropic::passthrough::NAME;
+use crate::provider::failure::protocol;
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{Lax, read};
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -60,7 +61,7 @@ impl Block {
                 return Ok(None);
             }
             "tool_use" if block.name.or_empty().is_empty() => {
-                return Err(Error::new(ErrorKind::Protocol, "a tool call has no name"));
+                return Err(protocol("a tool call has no name"));
             }
             "tool_use" => {
                 turn.tool_call_start(key, block.id.or_empty(), block.name.or_empty());

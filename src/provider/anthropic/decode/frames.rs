@@ -84,15 +84,11 @@ struct CacheCreation {
     ephemeral_1h_input_tokens: Num,
 }
 
-impl Copy for Lax<CacheCreation> {}
-
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Details {
     thinking_tokens: Num,
 }
-
-impl Copy for Lax<Details> {}
 
 /// The usage as the wire counts it: the three kinds of input tokens apart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,20 +105,17 @@ pub(super) struct Counted {
 impl Counted {
     /// Usage is cumulative: a number that is there replaces the one before.
     pub(super) fn replace(&mut self, wire: WireUsage) {
-        let set = |to: &mut u64, Num(number): Num| *to = number.unwrap_or(*to);
-        set(&mut self.input, wire.input_tokens);
-        set(&mut self.output, wire.output_tokens);
-        set(&mut self.cache_read, wire.cache_read_input_tokens);
-        let by_age = wire.cache_creation.0.map(
-            |CacheCreation {
-                 ephemeral_5m_input_tokens: short,
-                 ephemeral_1h_input_tokens: long,
-             }| {
-                short.0.unwrap_or_default().saturating_add(long.0.unwrap_or_default())
-            },
-        );
-        set(&mut self.cache_write, Num(wire.cache_creation_input_tokens.0.or(by_age)));
-        set(&mut self.reasoning, wire.output_tokens_details.0.unwrap_or_default().thinking_tokens);
+        wire.input_tokens.replace(&mut self.input);
+        wire.output_tokens.replace(&mut self.output);
+        wire.cache_read_input_tokens.replace(&mut self.cache_read);
+        let by_age = wire.cache_creation.0.map(|tokens| {
+            let (short, long) =
+                (tokens.ephemeral_5m_input_tokens, tokens.ephemeral_1h_input_tokens);
+            short.or_zero().saturating_add(long.or_zero())
+        });
+        Num(wire.cache_creation_input_tokens.0.or(by_age)).replace(&mut self.cache_write);
+        let details = wire.output_tokens_details.0.unwrap_or_default();
+        details.thinking_tokens.replace(&mut self.reasoning);
     }
 
     /// Counts anew, on top of what was counted.

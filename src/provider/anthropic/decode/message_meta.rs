@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::opaque_block::kept;
 use crate::item::Json;
+use crate::provider::body::Object;
 use crate::provider::lenient::{self, Lax, List, Num, Str};
 
 /// `message_start` or `message_delta`, as far as it is read here.
@@ -41,25 +42,18 @@ struct Counts<'a> {
 /// The container that code ran in, the stop sequence, the details of a refusal, what of the request
 /// the vendor did not show to the model, and of the usage what no turn counts: the server's own tools, and the models' passes where there were others
 /// than those of the message. What comes later replaces what came before.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub(super) struct MessageMeta {
-    #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<Json>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     stop_sequence: Option<Json>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     stop_details: Option<Json>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     input_transformations: Option<Json>,
-    #[serde(skip_serializing_if = "Usage::is_empty")]
     usage: Usage,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 struct Usage {
-    #[serde(skip_serializing_if = "Option::is_none")]
     server_tool_use: Option<Json>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     iterations: Option<Json>,
 }
 
@@ -85,19 +79,20 @@ impl MessageMeta {
     /// All of it as one value of the type `message`, which no block has; `None` if there is
     /// nothing to say.
     pub(super) fn take(&mut self) -> Option<Json> {
-        #[derive(Serialize)]
-        struct Message {
-            r#type: &'static str,
-            #[serde(flatten)]
-            meta: MessageMeta,
-        }
         let meta = std::mem::take(self);
-        let MessageMeta { container, stop_sequence, stop_details, input_transformations, usage } =
-            &meta;
-        let said = [container, stop_sequence, stop_details, input_transformations];
-        let says = said.iter().any(|said| said.is_some());
-        let message = (says || !usage.is_empty()).then_some(Message { r#type: "message", meta });
-        message.and_then(|message| Json::new(&message).ok())
+        let usage = Object::default()
+            .set_some("server_tool_use", meta.usage.server_tool_use)
+            .set_some("iterations", meta.usage.iterations);
+        let fields = Object::default()
+            .set_some("container", meta.container)
+            .set_some("stop_sequence", meta.stop_sequence)
+            .set_some("stop_details", meta.stop_details)
+            .set_some("input_transformations", meta.input_transformations)
+            .set_object("usage", usage);
+        match fields.is_empty() {
+            true => None,
+            false => Object::default().set("type", "message").append(fields).into_json(),
+        }
     }
 }
 
@@ -118,10 +113,6 @@ impl Usage {
         };
         set(&mut self.server_tool_use, counts.server_tool_use.filter(counted));
         set(&mut self.iterations, counts.iterations.filter(others));
-    }
-
-    fn is_empty(&self) -> bool {
-        self.server_tool_use.is_none() && self.iterations.is_none()
     }
 }
 

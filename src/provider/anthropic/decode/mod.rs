@@ -15,13 +15,13 @@ pub use self::transformations::{InputTransformation, input_transformations};
 use self::blocks::Block;
 use self::frames::{Counted, Delta, Event, Message, RawDelta};
 use self::message_meta::MessageMeta;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::item::{ProviderData, StopReason};
 use crate::provider::anthropic::passthrough::NAME;
 use crate::provider::decode::{Decode, Heard};
-use crate::provider::failure;
+use crate::provider::failure::{self, protocol};
 use crate::provider::fields::Fields;
-use crate::provider::lenient::{Str, read};
+use crate::provider::lenient::{Str, read, read_frame};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
@@ -67,13 +67,11 @@ impl Decoder {
         let id = message.id.or_empty();
         match &self.message_id {
             Some(open) if open != id => {
-                let message = "a second message began inside the first";
-                return Err(Error::new(ErrorKind::Protocol, message));
+                return Err(protocol("a second message began inside the first"));
             }
             // Without an id it may be another one.
             Some(_) if id.is_empty() && self.keys.end > self.keys.start => {
-                let message = "a message began behind blocks of one, both without an id";
-                return Err(Error::new(ErrorKind::Protocol, message));
+                return Err(protocol("a message began behind blocks of one, both without an id"));
             }
             Some(_) => return Ok(()),
             None => self.message_id = Some(id.to_owned()),
@@ -131,8 +129,8 @@ impl Decoder {
         let is_call = open.as_ref().is_some_and(|(_, block)| block.is_call());
         let Some(delta) = delta else {
             // It may have been a piece of the call's input.
-            let message = "a piece of a tool call's input is no object";
-            return if is_call { Err(Error::new(ErrorKind::Protocol, message)) } else { Ok(()) };
+            let lost = || protocol("a piece of a tool call's input is no object");
+            return if is_call { Err(lost()) } else { Ok(()) };
         };
         let kind = match delta.r#type.or_empty() {
             _ if is_call && delta.partial_json.get().is_some() => "input_json_delta",
@@ -146,8 +144,9 @@ impl Decoder {
         // Without the whole of its arguments it is not known what a call is.
         let fits = open.as_ref().is_some_and(|(_, block)| block.takes_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
-            let message = "a piece of a tool call's input belongs to no call, or is no text";
-            return Err(Error::new(ErrorKind::Protocol, message));
+            return Err(protocol(
+                "a piece of a tool call's input belongs to no call, or is no text",
+            ));
         }
         // A delta of a block that never began says nothing: its proxy lost the start.
         if let Some((_, block)) = open {
@@ -202,18 +201,14 @@ impl Decode for Decoder {
             return Ok(Heard::More);
         }
         let mut room = String::new();
-        let event: Event<'_> = read(frame.data, &mut room).map_err(|error| {
-            Error::new(ErrorKind::Protocol, format!("an event is not JSON: {error}"))
-                .with_source(error)
-        })?;
+        let event: Event<'_> = read_frame("an event", frame.data, &mut room)?;
         let kind = event.r#type.get().unwrap_or(frame.event);
         // One that does not say which block it is of is of the only one that is open.
         let is_anybodys = event.index.0.is_none()
             && matches!(kind, "content_block_delta" | "content_block_stop")
             && self.blocks.iter().any(|(_, block)| block.is_call());
         if is_anybodys && self.blocks.len() > 1 {
-            let message = "an event may be of one of several blocks";
-            return Err(Error::new(ErrorKind::Protocol, message));
+            return Err(protocol("an event may be of one of several blocks"));
         }
         let only = self.blocks.first().filter(|_| is_anybodys).map(|(open, _)| *open);
         let index = event.index.0.or(only).unwrap_or_default();
@@ -291,8 +286,7 @@ impl Decode for Decoder {
 }
 
 fn behind_the_end() -> Error {
-    let message = "a piece of a tool call came behind the stop reason";
-    Error::new(ErrorKind::Protocol, message)
+    protocol("a piece of a tool call came behind the stop reason")
 }
 
 fn stop(reason: &Str<'_>, turn: &mut TurnBuilder) {

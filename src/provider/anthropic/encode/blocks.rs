@@ -1,12 +1,12 @@
 //! A message and its content blocks, as they are written.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::item::{ProviderData, ToolCall};
+use crate::provider::fields::Fields;
 use crate::provider::lenient::Str;
 use crate::provider::portable::{LONG_ID, object_or_wrapped, wire_id, wire_name};
 
@@ -138,12 +138,15 @@ impl Serialize for RawJson<'_> {
 
 /// Reasoning is sent only with what proves it: a signature, or the redacted block itself.
 pub(super) fn reasoning<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
-    if let Some(signature) = field(data, "signature") {
+    if let Some(signature) = Fields::of_data(data, "signature") {
         let signature = serde_json::from_str(signature.get()).ok()?;
         return Some(Block::Thinking { thinking: text, signature });
     }
     let text = data.value.as_str().starts_with('"');
-    (text || field(data, "type").is_some()).then(|| verbatim(data)).flatten().map(Block::Redacted)
+    (text || Fields::of_data(data, "type").is_some())
+        .then(|| verbatim(data))
+        .flatten()
+        .map(Block::Redacted)
 }
 
 pub(super) fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
@@ -151,14 +154,8 @@ pub(super) fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> B
         id: wire_id(&call.call_id, LONG_ID),
         name: wire_name(&call.name),
         input: RawJson(object_or_wrapped(call)),
-        caller: data.and_then(|data| field(data, "caller")),
+        caller: data.and_then(|data| Fields::of_data(data, "caller")),
     }
-}
-
-/// A field of an opaque value, verbatim.
-pub(super) fn field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
-    let mut fields: HashMap<String, Box<RawValue>> = data.value.get().ok()?;
-    fields.remove(name)
 }
 
 /// The whole of an opaque value, verbatim. One that is kept as a string is the JSON text in it.

@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::blocks::{Block, Message, field, reasoning, tool_use, verbatim};
+use super::blocks::{Block, Message, reasoning, tool_use, verbatim};
 use super::cache::{EncodedPrefix, NewMessages};
 use super::content::{blocks, text_block};
 
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
 use crate::provider::anthropic::passthrough::NAME;
+use crate::provider::fields::Fields;
 use crate::provider::handoff;
 use crate::provider::lenient::{Lax, Str};
 use crate::provider::portable::{FAILED_SILENTLY, LONG_ID, wire_id};
@@ -71,7 +72,7 @@ impl<'a> Messages<'a> {
             ItemKind::Text { text } => {
                 if let Some(mut block) = text_block(text) {
                     if let Block::Text { citations, .. } = &mut block {
-                        *citations = data.and_then(|data| field(data, "citations"));
+                        *citations = data.and_then(|data| Fields::of_data(data, "citations"));
                     }
                     self.assistant(block);
                 }

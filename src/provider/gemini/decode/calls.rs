@@ -4,8 +4,9 @@ use serde_json::value::RawValue;
 
 use super::frames::FunctionCall;
 use super::partial_args::Arguments;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::item::{Json, ProviderData};
+use crate::provider::failure::protocol;
 use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// The calls of a turn. Their place here is their key.
@@ -29,7 +30,7 @@ impl Calls {
     /// Something stood where a piece of a call may: without it an open call is not known whole.
     pub(super) fn lose_piece(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.ended) {
-            true => Err(broken("a piece of a tool call is not understood")),
+            true => Err(protocol("a piece of a tool call is not understood")),
             false => Ok(()),
         }
     }
@@ -46,7 +47,7 @@ impl Calls {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let piece =
-            FunctionCall::read(raw).ok_or_else(|| broken("a tool call is not understood"))?;
+            FunctionCall::read(raw).ok_or_else(|| protocol("a tool call is not understood"))?;
         let Some(at) = self.begun(&piece)? else { return Ok(()) };
         let key = u32::try_from(at).unwrap_or(u32::MAX);
         let begins = at == self.0.len();
@@ -73,7 +74,7 @@ impl Calls {
         if call.arguments.is_none() && piece.partial_args.is_none() && !goes_on {
             let whole = piece.args.map_or("{}", RawValue::get);
             if !whole.starts_with('{') {
-                return Err(broken("the arguments of a tool call are no object"));
+                return Err(protocol("the arguments of a tool call are no object"));
             }
             turn.tool_call_args(key, whole);
             turn.tool_call_end(key);
@@ -114,10 +115,10 @@ impl Calls {
         match (open.next(), open.next()) {
             (Some((at, call)), None) if id.is_empty() || call.id.is_empty() => Ok(Some(at)),
             (Some(_), Some(_)) if id.is_empty() => {
-                Err(broken("a piece of a tool call belongs to one of several"))
+                Err(protocol("a piece of a tool call belongs to one of several"))
             }
             (None, _) if piece.is_empty() => Ok(None),
-            _ => Err(broken("a tool call has no name")),
+            _ => Err(protocol("a tool call has no name")),
         }
     }
 }
@@ -134,8 +135,4 @@ impl Call {
         }
         (!value.is_empty()).then(|| serde_json::Value::Object(value).into())
     }
-}
-
-fn broken(how: &str) -> Error {
-    Error::new(ErrorKind::Protocol, how)
 }

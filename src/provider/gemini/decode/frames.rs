@@ -172,12 +172,11 @@ impl Counted {
         if wire.is_whole() {
             *self = Self::default();
         }
-        let set = |to: &mut u64, Num(number): Num| *to = number.unwrap_or(*to);
-        set(&mut self.prompt, wire.prompt_token_count);
-        set(&mut self.candidates, wire.candidates_token_count);
-        set(&mut self.thoughts, wire.thoughts_token_count);
-        set(&mut self.tool_use, wire.tool_use_prompt_token_count);
-        set(&mut self.cached, wire.cached_content_token_count);
+        wire.prompt_token_count.replace(&mut self.prompt);
+        wire.candidates_token_count.replace(&mut self.candidates);
+        wire.thoughts_token_count.replace(&mut self.thoughts);
+        wire.tool_use_prompt_token_count.replace(&mut self.tool_use);
+        wire.cached_content_token_count.replace(&mut self.cached);
     }
 
     /// What tools of the provider fed back is input, what was thought is output: the wire counts

@@ -12,9 +12,10 @@ use self::frames::{Candidate, Chunk, Counted, FunctionCall, Part};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
+use crate::provider::failure::{self, protocol};
 use crate::provider::fields::Fields;
 use crate::provider::gemini::passthrough::NAME;
-use crate::provider::{failure, lenient};
+use crate::provider::lenient;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -66,8 +67,7 @@ impl Decoder {
     fn chunk(&mut self, json: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
         let mut room = String::new();
         let chunk: Chunk<'_> = read(json, &mut room)?;
-        let told = |error: &&RawValue| !matches!(error.get(), "null" | "\"\"" | "false");
-        if let Some(error) = chunk.error.filter(told) {
+        if let Some(error) = failure::reported(chunk.error) {
             return Err(failure::in_stream(error.get()));
         }
         turn.provider(NAME);
@@ -251,10 +251,7 @@ fn read<'a, T: serde::Deserialize<'a>>(json: &'a str, room: &'a mut String) -> R
         Err(_) => lenient::read(json, room),
         read => read,
     };
-    read.map_err(|error| {
-        Error::new(ErrorKind::Protocol, format!("a chunk cannot be read: {error}"))
-            .with_source(error)
-    })
+    read.map_err(|error| protocol(format!("a chunk cannot be read: {error}")).with_source(error))
 }
 
 /// Whether a part is more of the answer: words, a call, or an item of the provider's own. A signature

@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::provider::failure::protocol;
 use crate::provider::fields::Fields;
 
 /// Nothing is nested deeper: what is read with these arguments could not be read again.
@@ -197,8 +198,7 @@ fn in_brackets(inside: &str) -> Option<(Step, &str)> {
 }
 
 fn broken(how: &str) -> Error {
-    let message = format!("the arguments of a tool call {how}");
-    Error::new(ErrorKind::Protocol, message)
+    protocol(format!("the arguments of a tool call {how}"))
 }
 
 #[cfg(test)]

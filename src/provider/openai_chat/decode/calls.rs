@@ -6,8 +6,9 @@ use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::frames::{Function, WireCall};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::item::Json;
+use crate::provider::failure::protocol;
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{Str, non_null};
 use crate::provider::openai_chat::passthrough::{EXTRA_FIELDS, THOUGHT, THOUGHT_FIELD};
@@ -162,11 +163,12 @@ impl Calls {
             let at = *at;
             let call = &mut self.all[at];
             if call.broken {
-                let message = "the arguments of a tool call are neither text nor an object";
-                return Err(Error::new(ErrorKind::Protocol, message));
+                return Err(protocol(
+                    "the arguments of a tool call are neither text nor an object",
+                ));
             }
             if call.name.is_empty() {
-                return Err(Error::new(ErrorKind::Protocol, "a tool call has no name"));
+                return Err(protocol("a tool call has no name"));
             }
             call.start(key(at), turn);
             let kept = std::mem::take(&mut call.data);

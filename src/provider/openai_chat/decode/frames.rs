@@ -178,34 +178,27 @@ pub(super) struct WireUsage {
     prompt_cache_hit_tokens: Num,
     cache_read_input_tokens: Num,
     cache_creation_input_tokens: Num,
-    prompt_tokens_details: Lax<PromptDetails>,
-    completion_tokens_details: Lax<CompletionDetails>,
+    prompt_tokens_details: Lax<TokenDetails>,
+    completion_tokens_details: Lax<TokenDetails>,
 }
 
+/// Of the input or of the output: each has some of them.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct PromptDetails {
+#[expect(clippy::struct_field_names, reason = "they are the wire's")]
+struct TokenDetails {
     cached_tokens: Num,
     cache_write_tokens: Num,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct CompletionDetails {
     reasoning_tokens: Num,
 }
 
-impl Copy for Lax<PromptDetails> {}
-impl Copy for Lax<CompletionDetails> {}
-
 impl WireUsage {
     pub(super) fn usage(self) -> Usage {
-        let count = |Num(number): Num| number.unwrap_or_default();
         let first = |counts: &[Num]| counts.iter().find_map(|count| count.0).unwrap_or_default();
         let prompt = self.prompt_tokens_details.0.unwrap_or_default();
         let completion = self.completion_tokens_details.0.unwrap_or_default();
-        let (input, said) = (count(self.prompt_tokens), count(self.completion_tokens));
-        let reasoned = count(completion.reasoning_tokens);
+        let (input, said) = (self.prompt_tokens.or_zero(), self.completion_tokens.or_zero());
+        let reasoned = completion.reasoning_tokens.or_zero();
         // xAI leaves them out of its `completion_tokens`, as its total shows.
         let apart = input.saturating_add(said).saturating_add(reasoned);
         let is_apart = self.total_tokens.0 == Some(apart);

@@ -12,9 +12,9 @@ use self::frames::{Choice, Chunk, Delta, RareFields, WireCall};
 use self::reasoning::Reasoning;
 use self::tags::{Tags, TextPiece};
 use crate::error::{Error, ErrorKind};
-use crate::item::{Json, ProviderData, StopReason};
+use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
-use crate::provider::failure;
+use crate::provider::failure::{self, protocol};
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{self, FromAny, MaybeObject, Num, elements, non_null};
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
@@ -79,8 +79,7 @@ impl Decoder {
             match turn.is_stopped() {
                 false => self.delta(delta, turn)?,
                 true if delta.tool_calls.calls.iter().any(WireCall::adds_arguments) => {
-                    let message = "arguments of a tool call came behind the finish reason";
-                    return Err(Error::new(ErrorKind::Protocol, message));
+                    return Err(protocol("arguments of a tool call came behind the finish reason"));
                 }
                 true => {}
             }
@@ -108,7 +107,7 @@ impl Decoder {
         turn.stop(reason, raw);
         // The wire has no end of a call of its own: it is the finish reason.
         let Self { calls, model, dialect, .. } = self;
-        calls.end(turn, |value| data(dialect, model, value))
+        calls.end(turn, |value| ProviderData::new(dialect.name, model, value))
     }
 
     fn delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
@@ -159,8 +158,11 @@ impl Decoder {
                 turn.reasoning(REASONING, &words, ReasoningKind::Trace);
             }
             // What is encrypted has its place among the items, too, and is filled in at the end.
-            let value = Json::from(serde_json::json!({}));
-            turn.reasoning_data(REASONING, data(&self.dialect, &self.model, value));
+            let value = serde_json::json!({});
+            turn.reasoning_data(
+                REASONING,
+                ProviderData::new(self.dialect.name, &self.model, value),
+            );
         }
         self.citations.annotate(rare.annotations);
         for image in elements(rare.images) {
@@ -173,7 +175,7 @@ impl Decoder {
     fn image(&mut self, raw: &str, turn: &mut TurnBuilder) {
         if let Some(value) = Fields::parse(raw).and_then(Fields::into_json) {
             self.end_text(turn);
-            turn.other(data(&self.dialect, &self.model, value));
+            turn.other(ProviderData::new(self.dialect.name, &self.model, value));
         }
     }
 
@@ -242,13 +244,8 @@ impl Decode for Decoder {
             return Ok(Heard::More);
         }
         let mut room = String::new();
-        let chunk: Chunk<'_> = lenient::read(frame.data, &mut room).map_err(|error| {
-            Error::new(ErrorKind::Protocol, format!("a chunk is not JSON: {error}"))
-                .with_source(error)
-        })?;
-        if let Some(error) =
-            chunk.error.filter(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
-        {
+        let chunk: Chunk<'_> = lenient::read_frame("a chunk", frame.data, &mut room)?;
+        if let Some(error) = failure::reported(chunk.error) {
             return Err(failure::in_stream(error.get()));
         }
         turn.provider(self.dialect.name);
@@ -280,10 +277,13 @@ impl Decode for Decoder {
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         if let Some(value) = std::mem::take(&mut self.reasoning).value() {
-            turn.reasoning_data(REASONING, data(&self.dialect, &self.model, value));
+            turn.reasoning_data(
+                REASONING,
+                ProviderData::new(self.dialect.name, &self.model, value),
+            );
         }
         if let Some(value) = std::mem::take(&mut self.citations).value() {
-            turn.text_data(TEXT, data(&self.dialect, &self.model, value));
+            turn.text_data(TEXT, ProviderData::new(self.dialect.name, &self.model, value));
         }
         Ok(())
     }
@@ -299,8 +299,4 @@ fn say(piece: TextPiece<'_>, calls: &mut Calls, turn: &mut TurnBuilder) {
             }
         }
     }
-}
-
-fn data(dialect: &Dialect, model: &str, value: Json) -> ProviderData {
-    ProviderData { provider: dialect.name.to_owned(), model: model.to_owned(), value }
 }

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::mem::take;
 
-use serde_json::value::RawValue;
-
 use super::blocks::{Call, CallFunction, Content, Message, Part, media_part};
 use super::cache::{Cursor, NewMessages};
 use super::ids::Ids;
 use crate::error::Error;
 use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
 use crate::provider::context::{Context, Key};
+use crate::provider::fields::Fields;
 use crate::provider::handoff;
 use crate::provider::openai_chat::dialect::{
     Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole,
@@ -203,7 +202,7 @@ impl<'a> Messages<'a> {
                 for (name, place) in
                     [(DETAILS, &mut rare.reasoning_details), (BLOCKS, &mut rare.thinking_blocks)]
                 {
-                    *place = place.take().or_else(|| field(data, name));
+                    *place = place.take().or_else(|| Fields::of_data(data, name));
                 }
             }
             ReasoningEcho::ContentInToolLoop => {
@@ -217,7 +216,7 @@ impl<'a> Messages<'a> {
     }
 
     fn call(&mut self, call: &'a ToolCall, data: Option<&'a ProviderData>) -> Call<'a> {
-        let kept = |name: &str| data.and_then(|data| field(data, name));
+        let kept = |name: &str| data.and_then(|data| Fields::of_data(data, name));
         let thought = kept(THOUGHT_FIELD).and_then(|raw| serde_json::from_str(raw.get()).ok());
         let thought: Option<String> = thought;
         let [extra_content, provider_specific_fields] = EXTRA_FIELDS.map(kept);
@@ -314,10 +313,4 @@ impl<'a> Messages<'a> {
             self.put(Message::new("assistant", content));
         }
     }
-}
-
-/// A field of an opaque value, verbatim.
-fn field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
-    let fields = crate::provider::fields::Fields::parse(data.value.as_str())?;
-    fields.get(name).map(ToOwned::to_owned)
 }

@@ -7,8 +7,9 @@ use serde_json::value::RawValue;
 use super::calls::{Call, expanded};
 use super::frames::{Arguments, WireItem};
 use super::text::{Agreement, Parts, TextKind};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::item::{Json, ProviderData};
+use crate::provider::failure::protocol;
 use crate::provider::lenient::json;
 use crate::provider::openai_responses::passthrough::{self, NAME, Part};
 use crate::turn::{MOST_ITEMS, TurnBuilder};
@@ -135,8 +136,7 @@ impl Items {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         if self.is_anybodys(location) {
-            let message = "the end of a tool call may be of one of several";
-            return Err(Error::new(ErrorKind::Protocol, message));
+            return Err(protocol("the end of a tool call may be of one of several"));
         }
         let at = self.calling(location);
         if let Kind::Call(call) = &mut self.slots[at].kind {
@@ -278,7 +278,7 @@ impl Items {
                     "" => "a tool call has no name",
                     _ => "a tool call was not written to its end",
                 };
-                return Err(Error::new(ErrorKind::Protocol, message));
+                return Err(protocol(message));
             }
         }
         Ok(())

@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 
 use super::frames::{Arguments, WireItem};
 use super::text::Agreement;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::provider::failure::protocol;
 use crate::turn::TurnBuilder;
 
 /// The names under which the wrapper was seen.
@@ -187,8 +188,7 @@ impl Call {
 }
 
 fn malformed() -> Error {
-    let message = "the arguments of a tool call are neither text nor an object";
-    Error::new(ErrorKind::Protocol, message)
+    protocol("the arguments of a tool call are neither text nor an object")
 }
 
 /// Whether a call of this name may be the wrapper: no declared tool has the name.

@@ -107,37 +107,30 @@ impl<'a> Arguments<'a> {
 pub(super) struct WireUsage {
     input_tokens: Num,
     output_tokens: Num,
-    input_tokens_details: Lax<InputDetails>,
-    output_tokens_details: Lax<OutputDetails>,
+    input_tokens_details: Lax<TokenDetails>,
+    output_tokens_details: Lax<TokenDetails>,
 }
 
+/// Of the input or of the output: each has some of them.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct InputDetails {
+#[expect(clippy::struct_field_names, reason = "they are the wire's")]
+struct TokenDetails {
     cached_tokens: Num,
     cache_write_tokens: Num,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct OutputDetails {
     reasoning_tokens: Num,
 }
 
-impl Copy for Lax<InputDetails> {}
-impl Copy for Lax<OutputDetails> {}
-
 impl WireUsage {
     pub(super) fn usage(self) -> Usage {
-        let count = |Num(number): Num| number.unwrap_or_default();
         let input = self.input_tokens_details.0.unwrap_or_default();
         let output = self.output_tokens_details.0.unwrap_or_default();
         Usage {
-            input_tokens: count(self.input_tokens),
-            output_tokens: count(self.output_tokens),
-            cache_read_input_tokens: count(input.cached_tokens),
-            cache_write_input_tokens: count(input.cache_write_tokens),
-            reasoning_tokens: count(output.reasoning_tokens),
+            input_tokens: self.input_tokens.or_zero(),
+            output_tokens: self.output_tokens.or_zero(),
+            cache_read_input_tokens: input.cached_tokens.or_zero(),
+            cache_write_input_tokens: input.cache_write_tokens.or_zero(),
+            reasoning_tokens: output.reasoning_tokens.or_zero(),
         }
     }
 }

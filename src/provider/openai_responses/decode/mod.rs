@@ -13,7 +13,7 @@ use self::text::TextKind;
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, Heard};
-use crate::provider::failure;
+use crate::provider::failure::{self, protocol};
 use crate::provider::lenient::{self, string};
 use crate::provider::openai_responses::passthrough::{NAME, Part};
 use crate::sse::Frame;
@@ -126,8 +126,7 @@ impl Decoder {
                 }
             }
             "response.created" if self.items.has_any() && !self.is_known(event) => {
-                let message = "a second response began inside the first";
-                return Err(Error::new(ErrorKind::Protocol, message));
+                return Err(protocol("a second response began inside the first"));
             }
             // The life cycle, what hosted tools tell on their way (it is in their items at the
             // end), and whatever comes with a later version.
@@ -237,16 +236,14 @@ impl Decode for Decoder {
         }
         turn.provider(NAME);
         let mut room = String::new();
-        let event: Event<'_> = lenient::read(frame.data, &mut room).map_err(|error| {
-            Error::new(ErrorKind::Protocol, format!("an event is not JSON: {error}"))
-                .with_source(error)
-        })?;
+        let event: Event<'_> = lenient::read_frame("an event", frame.data, &mut room)?;
         match event.r#type.get().unwrap_or(frame.event) {
             "error" => return Err(failure::in_stream(frame.data)),
-            "message" if is_told(event.error) => return Err(failure::in_stream(frame.data)),
+            "message" if failure::reported(event.error).is_some() => {
+                return Err(failure::in_stream(frame.data));
+            }
             "message" if event.choices.is_some() => {
-                let message = "the answer is in the form of Chat Completions";
-                return Err(Error::new(ErrorKind::Protocol, message));
+                return Err(protocol("the answer is in the form of Chat Completions"));
             }
             kind => match kind.strip_prefix("response.") {
                 Some(word @ ("completed" | "incomplete" | "failed" | "cancelled" | "done")) => {
@@ -268,10 +265,6 @@ impl Decode for Decoder {
     fn finish(&mut self, _: &mut TurnBuilder) -> Result<(), Error> {
         Ok(())
     }
-}
-
-fn is_told(error: Option<&RawValue>) -> bool {
-    error.is_some_and(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
 }
 
 /// The words of a part as its end tells them.
