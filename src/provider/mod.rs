@@ -9,7 +9,7 @@
 //! | [`Scripted`] | none: it says what a script tells it to |
 //!
 //! Each wire has the same files: `encode` from a request to a body, `decode` from frames to a turn,
-//! and `wire`, which says where and how both are sent. Encoders and decoders are pure and always
+//! `passthrough` with the provider data that the one writes and the other reads, and `wire`, which says where and how both are sent. Encoders and decoders are pure and always
 //! there. With the feature `http`, [`HttpProvider`] sends the one and reads the other for every
 //! [`Wire`], also for one of your own; [`Anthropic`](anthropic) and the others are short names of it.
 //! Keys, tokens and signatures are a [`Credential`](crate::http::Credential); models that Azure,
@@ -39,6 +39,7 @@
 pub mod anthropic;
 mod body;
 mod breaker;
+mod cache_control;
 #[cfg(feature = "http")]
 mod clouds;
 mod context;

@@ -1,3 +1,28 @@
-//! The name under which provider data of this wire is kept, to go back to the model that wrote it.
+//! The provider data of this wire: what goes back with an item to the model that wrote it.
 
+use serde::{Deserialize, Serialize};
+
+use crate::item::{Json, ProviderData};
+
+/// The name of this wire in provider data.
 pub(super) const NAME: &str = "gemini";
+
+/// The fields of a part that are kept with its item.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Bound {
+    /// The wire gave the call an id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<String>,
+    /// The part has no words and is one of text, not of a thought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) thought_signature: Option<String>,
+}
+
+impl Bound {
+    pub(super) fn data(&self, model: &str) -> Option<ProviderData> {
+        Some(ProviderData::new(NAME, model, Json::new(self).ok()?))
+    }
+}

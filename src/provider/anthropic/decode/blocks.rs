@@ -93,7 +93,7 @@ impl Block {
                 turn.tool_call_args(key, delta.partial_json.or_empty());
             }
             ("input_json_delta", Self::Opaque(opaque)) => {
-                opaque.input(delta.partial_json.or_empty())
+                opaque.input(delta.partial_json.or_empty());
             }
             ("citations_delta", Self::Text { citations }) => {
                 citations.extend(delta.citation.map(|citation| kept(citation.get())));

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::item::{ProviderData, ToolCall};
+use crate::provider::cache_control::CacheControl;
 use crate::provider::fields::Fields;
 use crate::provider::lenient::Str;
 use crate::provider::portable::{LONG_ID, object_or_wrapped, wire_id, wire_name};
@@ -25,7 +26,7 @@ pub(super) enum Block<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         citations: Option<Box<RawValue>>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
+        cache_control: Option<CacheControl>,
     },
     Thinking {
         thinking: &'a str,
@@ -45,17 +46,17 @@ pub(super) enum Block<'a> {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
+        cache_control: Option<CacheControl>,
     },
     Image {
         source: Source<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
+        cache_control: Option<CacheControl>,
     },
     Document {
         source: Source<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        cache_control: Option<Mark>,
+        cache_control: Option<CacheControl>,
     },
     #[serde(untagged)]
     Redacted(Box<RawValue>),
@@ -70,14 +71,6 @@ pub(super) enum Source<'a> {
     Base64 { media_type: &'static str, data: &'a str },
     Text { media_type: &'static str, data: String },
     Url { url: &'a str },
-}
-
-/// "Create a cache control breakpoint at this content block."
-#[derive(Clone, Copy, Serialize)]
-#[serde(tag = "type", rename = "ephemeral")]
-pub(super) struct Mark {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ttl: Option<&'static str>,
 }
 
 impl Block<'_> {
@@ -104,7 +97,7 @@ impl Block<'_> {
     }
 
     /// Puts a cache mark on it, if it is of the user: on thinking, "extra inputs are not permitted".
-    pub(super) fn mark(&mut self, mark: Mark) {
+    pub(super) fn mark(&mut self, mark: CacheControl) {
         match self {
             Self::Text { cache_control, .. }
             | Self::ToolResult { cache_control, .. }

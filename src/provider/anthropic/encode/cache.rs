@@ -1,8 +1,9 @@
 //! From messages to the bytes of a body, of which those that cannot change are remembered.
 
-use super::blocks::{Block, Mark, Message};
+use super::blocks::{Block, Message};
 use super::content::text_block;
 use crate::error::Error;
+use crate::provider::cache_control::CacheControl;
 use crate::provider::context::{Array, Key};
 use crate::provider::portable::NOT_SHOWN;
 
@@ -81,7 +82,7 @@ impl<'a> NewMessages<'a> {
 
     /// Puts the mark that moves on with the conversation: the next request begins with all up to
     /// here. What is closed ends with an assistant, so that it stands behind.
-    pub(super) fn mark_moving(&mut self, mark: Mark) {
+    pub(super) fn mark_moving(&mut self, mark: CacheControl) {
         let last = self.messages.iter_mut().rfind(|message| message.role == "user");
         if let Some(block) = last.and_then(|message| message.content.last_mut()) {
             block.mark(mark);

@@ -12,14 +12,15 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use serde_json::json;
 
-use self::blocks::{Block, Mark};
+use self::blocks::Block;
 use self::cache::CacheKey;
 use self::messages::{Messages, opens_user};
 use self::options::{Settings, offers_native};
 use crate::error::Error;
 use crate::provider::body::Object;
+use crate::provider::cache_control::CacheControl;
 use crate::provider::context::Context;
-use crate::request::{Cache, Request};
+use crate::request::Request;
 
 /// Writes the body of a request to the Anthropic Messages wire.
 ///
@@ -46,7 +47,7 @@ use crate::request::{Cache, Request};
 /// # Cache marks
 ///
 /// At most three of the four that the wire allows: on the last tool, on the stable zone, and on the
-/// last block of the last message of the user. None with [`Cache::Off`].
+/// last block of the last message of the user. None with [`Cache::Off`](crate::request::Cache::Off).
 ///
 /// # Options
 ///
@@ -121,11 +122,7 @@ pub(super) fn encode_with(
         ChangedPrefix::Unsaid => false,
         ChangedPrefix::DropThoughts => written.thinks() && settings.drop_thoughts(options, model),
     };
-    let mark = match options.cache {
-        Cache::Off => None,
-        Cache::Short => Some(Mark { ttl: None }),
-        Cache::Long => Some(Mark { ttl: Some("1h") }),
-    };
+    let mark = CacheControl::of(options.cache);
     if let Some(mark) = mark {
         written.mark_moving(mark);
         if let Some(tool) = tools.last_mut() {
@@ -168,7 +165,7 @@ struct Tool<'a> {
     description: &'a str,
     input_schema: &'a serde_json::Value,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Mark>,
+    cache_control: Option<CacheControl>,
 }
 
 /// The tools that were called: the wire demands that they are declared, also when none may be

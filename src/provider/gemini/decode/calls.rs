@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 use super::frames::FunctionCall;
 use super::partial_args::Arguments;
 use crate::error::Error;
-use crate::item::{Json, ProviderData};
 use crate::provider::failure::protocol;
+use crate::provider::gemini::passthrough::Bound;
 use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// The calls of a turn. Their place here is their key.
@@ -35,7 +35,7 @@ impl Calls {
         }
     }
 
-    /// Takes a call, or the next piece of one. `data` wraps what goes back with the call.
+    /// Takes a call of `model`, or the next piece of one.
     ///
     /// "Whether this is the last part of the `FunctionCall`. If true, another partial message for
     /// the current `FunctionCall` is expected to follow", says the reference of `willContinue`.
@@ -43,7 +43,7 @@ impl Calls {
         &mut self,
         raw: &RawValue,
         signature: Option<&str>,
-        data: impl FnOnce(Json) -> ProviderData,
+        model: &str,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let piece =
@@ -65,10 +65,12 @@ impl Calls {
         if let Some(signature) = signature {
             call.signature = Some(signature.to_owned());
         }
-        if (begins || signature.is_some())
-            && let Some(value) = call.data()
-        {
-            turn.tool_call_data(key, data(value));
+        let id = Some(call.id.clone()).filter(|id| !id.is_empty());
+        if signature.is_some() || begins && id.is_some() {
+            let thought_signature = call.signature.clone();
+            if let Some(data) = (Bound { id, thought_signature, ..Bound::default() }).data(model) {
+                turn.tool_call_data(key, data);
+            }
         }
         let goes_on = piece.will_continue.unwrap_or(false);
         if call.arguments.is_none() && piece.partial_args.is_none() && !goes_on {
@@ -120,19 +122,5 @@ impl Calls {
             (None, _) if piece.is_empty() => Ok(None),
             _ => Err(protocol("a tool call has no name")),
         }
-    }
-}
-
-impl Call {
-    /// What the wire wants to see again.
-    fn data(&self) -> Option<Json> {
-        let mut value = serde_json::Map::new();
-        if !self.id.is_empty() {
-            value.insert("id".to_owned(), self.id.as_str().into());
-        }
-        if let Some(signature) = &self.signature {
-            value.insert("thoughtSignature".to_owned(), signature.as_str().into());
-        }
-        (!value.is_empty()).then(|| serde_json::Value::Object(value).into())
     }
 }

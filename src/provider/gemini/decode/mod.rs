@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use self::calls::Calls;
 use self::frames::{Candidate, Chunk, Counted, FunctionCall, Part};
 use crate::error::{Error, ErrorKind};
-use crate::item::{Json, ProviderData, StopReason};
+use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure::{self, protocol};
 use crate::provider::fields::Fields;
-use crate::provider::gemini::passthrough::NAME;
+use crate::provider::gemini::passthrough::{Bound, NAME};
 use crate::provider::lenient;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -135,13 +135,7 @@ impl Decoder {
         let part: Part<'_> = read(raw.get(), &mut room)?;
         if let Some(call) = part.function_call {
             self.open = None;
-            let model = &self.model;
-            return self.calls.push(
-                call,
-                part.signature(),
-                |value| ProviderData::new(NAME, model, value),
-                turn,
-            );
+            return self.calls.push(call, part.signature(), &self.model, turn);
         }
         match part.text.get() {
             None if is_own(raw) => {
@@ -173,8 +167,12 @@ impl Decoder {
             }
         };
         self.open = signature.is_none().then_some(said);
-        let signed = signature.map(|signature| signed(signature, text.is_empty(), part));
-        let signed = signed.map(|value| ProviderData::new(NAME, &self.model, value));
+        let signed = signature.and_then(|signature| {
+            // Without words it is a plain part of text or a thought: `text` says which of them.
+            let text = (text.is_empty() && !part.is_thought()).then(String::new);
+            let thought_signature = Some(signature.to_owned());
+            Bound { text, thought_signature, ..Bound::default() }.data(&self.model)
+        });
         match said {
             Said::Text(index) => {
                 turn.text(index, text);
@@ -267,16 +265,6 @@ fn says_something(raw: &RawValue) -> bool {
         (None, Some(text)) => !text.is_empty(),
         (None, None) => is_own(raw),
     }
-}
-
-/// What goes back with a part that has a signature. One without words is a plain part of text or a
-/// thought, and which of them is known from `text`.
-fn signed(signature: &str, is_empty: bool, part: &Part<'_>) -> Json {
-    match is_empty && !part.is_thought() {
-        true => serde_json::json!({ "text": "", "thoughtSignature": signature }),
-        false => serde_json::json!({ "thoughtSignature": signature }),
-    }
-    .into()
 }
 
 /// Whether a part is neither text nor call: code that the provider ran, files, and what a later

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::blocks::{Call, Content, Part, Response, answer, parts, plain};
@@ -10,24 +9,13 @@ use super::generation::Generation;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, ToolCall, ToolResult};
 use crate::provider::context::Array;
-use crate::provider::gemini::passthrough::NAME;
+use crate::provider::gemini::passthrough::{Bound, NAME};
 use crate::provider::handoff;
 use crate::provider::portable::{NOT_SHOWN, object_or_wrapped, wire_name};
 
 /// The signature of a call that nobody signed, as the guide on thought signatures has it:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const UNSIGNED: &str = "skip_thought_signature_validator";
-
-/// What goes back with an item to the model that wrote it.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Bound {
-    thought_signature: Option<String>,
-    /// The wire gave the call an id.
-    id: Option<String>,
-    /// The part is one of text, not of a thought.
-    text: Option<String>,
-}
 
 /// A call that waits for its result, or had it.
 struct Called<'a> {

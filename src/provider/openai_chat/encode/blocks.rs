@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{self, MediaSource};
-use crate::provider::body::not_json;
+use crate::provider::cache_control::CacheControl;
 use crate::provider::openai_chat::dialect::MediaForms;
 use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS};
 use crate::provider::portable::address;
@@ -94,28 +94,6 @@ pub(super) struct File<'a> {
 pub(super) struct InputAudio<'a> {
     data: &'a str,
     format: &'a str,
-}
-
-/// The end of what a cache may keep.
-#[derive(Clone, Copy, Serialize)]
-pub(super) struct CacheControl {
-    r#type: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl: Option<&'static str>,
-}
-
-impl CacheControl {
-    /// Kept for some minutes.
-    pub(super) const SHORT: Self = Self { r#type: "ephemeral", ttl: None };
-    /// Kept for an hour.
-    pub(super) const LONG: Self = Self { r#type: "ephemeral", ttl: Some("1h") };
-
-    /// The field behind others.
-    pub(super) fn field(self) -> Result<Vec<u8>, Error> {
-        let mut field = br#","cache_control":"#.to_vec();
-        serde_json::to_writer(&mut field, &self).map_err(not_json)?;
-        Ok(field)
-    }
 }
 
 impl<'a> Message<'a> {

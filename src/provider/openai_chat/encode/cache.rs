@@ -1,8 +1,10 @@
 //! From messages to the bytes of a body, of which those that cannot change are remembered.
 
-use super::blocks::{CacheControl, Message};
+use super::blocks::Message;
 use super::ids::Given;
 use crate::error::Error;
+use crate::provider::body::not_json;
+use crate::provider::cache_control::CacheControl;
 use crate::provider::context::{Array, Closed, Elements, Key};
 use crate::provider::openai_chat::dialect::Dialect;
 
@@ -86,7 +88,9 @@ impl NewMessages<'_> {
             array.rest.push(back)?;
         }
         if let (Some(at), Some(mark)) = (mark_at, mark) {
-            array.mark = Some((at, mark.field()?));
+            let mut field = br#","cache_control":"#.to_vec();
+            serde_json::to_writer(&mut field, &mark).map_err(not_json)?;
+            array.mark = Some((at, field));
         }
         Ok(array)
     }

@@ -9,15 +9,16 @@ mod options;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::blocks::{CacheControl, Message};
+use self::blocks::Message;
 use self::cache::{CacheKey, NewMessages};
 use self::messages::Messages;
 use self::options::{set_options, set_tools};
 use crate::error::Error;
 use crate::provider::body::Object;
+use crate::provider::cache_control::CacheControl;
 use crate::provider::context::Context;
 use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
-use crate::request::{Cache, Request, ToolChoice};
+use crate::request::{Request, ToolChoice};
 
 /// Writes the body of a request to a dialect of the Chat Completions wire.
 ///
@@ -34,12 +35,7 @@ use crate::request::{Cache, Request, ToolChoice};
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
     request.check()?;
     let options = &request.options;
-    let mark = match options.cache {
-        _ if !dialect.cache_marks => None,
-        Cache::Off => None,
-        Cache::Short => Some(CacheControl::SHORT),
-        Cache::Long => Some(CacheControl::LONG),
-    };
+    let mark = CacheControl::of(options.cache).filter(|_| dialect.cache_marks);
     let in_parts = mark.is_some();
     let key = CacheKey { dialect: *dialect, model: model.to_owned(), in_parts };
     let mut context = Context::of(request, key);

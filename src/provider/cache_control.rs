@@ -1,0 +1,24 @@
+//! The mark up to which a vendor may cache a request.
+
+use serde::Serialize;
+
+use crate::request::Cache;
+
+/// "Create a cache control breakpoint at this content block."
+#[derive(Clone, Copy, Serialize)]
+#[serde(tag = "type", rename = "ephemeral")]
+pub(super) struct CacheControl {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'static str>,
+}
+
+impl CacheControl {
+    /// The mark that a request asks for.
+    pub(super) fn of(cache: Cache) -> Option<Self> {
+        match cache {
+            Cache::Off => None,
+            Cache::Short => Some(Self { ttl: None }),
+            Cache::Long => Some(Self { ttl: Some("1h") }),
+        }
+    }
+}
