@@ -45,6 +45,7 @@ mod clouds;
 mod context;
 mod custom;
 mod decode;
+pub(crate) mod delta;
 mod failure;
 mod fallback;
 mod fields;
@@ -64,6 +65,8 @@ mod replay;
 mod retry;
 mod schema;
 mod scripted;
+#[cfg(feature = "testing")]
+pub(crate) mod write;
 
 use std::sync::Arc;
 
@@ -91,7 +94,7 @@ pub(crate) use replay::rebuild;
 pub use replay::{Replay, RequestMismatch};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]
-pub(crate) use scripted::{Move, Signed};
+pub(crate) use scripted::Move;
 pub use scripted::{Reply, Scripted};
 
 use crate::request::Request;

@@ -1,15 +1,15 @@
 //! What a server answers to one request.
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use crate::error::Error;
 use crate::provider::{Move, Reply};
-use crate::testing::disturb::{Body, disturb};
+use crate::testing::disturb::disturb;
 use crate::testing::http::{HttpResponse, Part};
 use crate::testing::mishap::Mishap;
-use crate::testing::proof::Proofs;
-use crate::testing::{Asked, Wire, refusal, write};
+use crate::testing::signatures::Signatures;
+use crate::testing::stream::{Body, Response, Step};
+use crate::testing::{Asked, Wire, error_response, play};
 
 /// What a [`ModelServer`](crate::testing::ModelServer) answers to one request: a turn, a refusal,
 /// or something else, and what goes wrong with it on the way.
@@ -75,7 +75,7 @@ impl Answer {
     ///
     /// For words of your own, make the answer of an [`Error`].
     pub fn refuse(status: u16) -> Self {
-        Self::of(Said::Refusal(refusal::by_status(status)))
+        Self::of(Said::Refusal(error_response::by_status(status)))
     }
 
     /// A web page, as a gateway in front of the provider sends it.
@@ -128,7 +128,7 @@ impl Answer {
     /// assert!(stream.starts_with(b"event: message_start\ndata: {"));
     /// ```
     pub fn bytes(&self, wire: Wire) -> Vec<u8> {
-        let response = self.clone().response(&Asked::unknown(wire), &mut Proofs::default());
+        let response = self.clone().response(&Asked::unknown(wire), &mut Signatures::default());
         let bytes = response.body.into_iter().map_while(|part| match part {
             Part::Bytes(bytes) => Some(bytes),
             Part::Delay(_) => Some(Bytes::new()),
@@ -137,19 +137,15 @@ impl Answer {
         bytes.collect::<Vec<_>>().concat()
     }
 
-    /// What is sent. `proofs` learns what was signed.
-    pub(super) fn response(self, asked: &Asked, proofs: &mut Proofs) -> HttpResponse {
+    /// What is sent. `signatures` learns what was signed.
+    pub(super) fn response(self, asked: &Asked, signatures: &mut Signatures) -> HttpResponse {
         let mut said = match self.said {
-            Said::Reply(reply) => match write::steps(reply.into_moves(), asked, proofs) {
+            Said::Reply(reply) => match play::steps(reply.into_moves(), asked, signatures) {
                 Ok(steps) => stream(steps, asked),
-                Err(what) => refusal::of_server(asked.wire, &what),
+                Err(what) => error_response::of_server(asked.wire, &what),
             },
-            Said::Refusal(error) => refusal::response(asked.wire, &error),
-            Said::Raw { content_type, body } => Response {
-                status: 200,
-                headers: vec![("content-type".to_owned(), content_type)],
-                body: Body::Raw(body),
-            },
+            Said::Refusal(error) => error_response::response(asked.wire, &error),
+            Said::Raw { content_type, body } => Response::new(200, &content_type, Body::Raw(body)),
         };
         if self.mishaps.contains(&Mishap::Gzip) {
             said.headers.push(("content-encoding".to_owned(), "gzip".to_owned()));
@@ -175,41 +171,11 @@ impl Answer {
     }
 }
 
-/// An answer before anything goes wrong with it.
-pub(super) struct Response {
-    pub(super) status: u16,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Body,
-}
-
-impl Response {
-    /// One JSON document.
-    pub(super) fn json(status: u16, body: &Value) -> Self {
-        let kind = "application/json; charset=utf-8";
-        Self {
-            status,
-            headers: vec![("content-type".to_owned(), kind.to_owned())],
-            body: Body::Raw(body.to_string().into()),
-        }
-    }
-}
-
-fn stream(steps: Vec<write::Step>, asked: &Asked) -> Response {
-    let (kind, body) = match asked.wants_events() {
-        true => ("text/event-stream", Body::Events(steps)),
-        false => ("application/json; charset=utf-8", Body::Array(steps)),
-    };
-    let kind = match asked.wire {
-        Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses => {
-            format!("{kind}; charset=utf-8")
-        }
-        Wire::Gemini => kind.to_owned(),
-    };
-    let mut headers = vec![("content-type".to_owned(), kind)];
-    if let Some(name) = asked.wire.request_id_header() {
-        headers.push((name.to_owned(), format!("req_{:04}", asked.n)));
-    }
-    Response { status: 200, headers, body }
+fn stream(steps: Vec<Step>, asked: &Asked) -> Response {
+    let server = asked.wire.server();
+    let format = (server.format)(&asked.http.path);
+    Response::new(200, format.content_type, Body::Stream(steps, format))
+        .with_request_id(server, &format!("req_{:04}", asked.n))
 }
 
 impl Reply {

@@ -29,11 +29,7 @@ impl Asked {
             Ok(_) => return Err("the body is not a JSON object".to_owned()),
             Err(error) => return Err(format!("the body is not JSON: {error}")),
         };
-        let model = match wire {
-            Wire::Gemini => model_in(&http.path),
-            Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses => body["model"].as_str(),
-        };
-        let model = model.unwrap_or_default().to_owned();
+        let model = (wire.server().model)(&http.path, &body).unwrap_or_default().to_owned();
         Ok(Self { n: 0, wire, model, body, http })
     }
 
@@ -48,23 +44,4 @@ impl Asked {
         let path = "/?alt=sse".to_owned();
         Self { n: 0, wire, model, body, http: HttpRequest { path, ..HttpRequest::default() } }
     }
-
-    /// Whether the answer is a stream of events. Gemini sends a JSON array unless asked by
-    /// `alt=sse`.
-    pub(super) fn wants_events(&self) -> bool {
-        let query = self.http.path.split_once('?').map_or("", |(_, query)| query);
-        self.wire != Wire::Gemini || query.split('&').any(|pair| pair == "alt=sse")
-    }
-
-    /// Whether the request says under `field` that it wants `word`.
-    pub(super) fn lists(&self, field: &str, word: &str) -> bool {
-        self.body[field].as_array().is_some_and(|words| words.iter().any(|w| w == word))
-    }
-}
-
-/// The `{model}` of `…/models/{model}:streamGenerateContent`.
-fn model_in(path: &str) -> Option<&str> {
-    let (path, _) = path.split_once('?').unwrap_or((path, ""));
-    let (model, _method) = path.rsplit_once('/')?.1.split_once(':')?;
-    Some(model)
 }

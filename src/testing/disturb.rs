@@ -2,31 +2,26 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use crate::env::{Random, SeededRandom};
+use crate::provider::write::{Frame, FrameFormat, Role};
 use crate::testing::Wire;
 use crate::testing::gzip::Gzip;
 use crate::testing::http::Part;
-use crate::testing::mishap::{After, LineEnd, Mishap, Noise};
-use crate::testing::refusal;
-use crate::testing::write::{Frame, Role, Step};
-
-/// What is said, before it is bytes.
-pub(super) enum Body {
-    /// Frames of a stream of events.
-    Events(Vec<Step>),
-    /// The same as one JSON array.
-    Array(Vec<Step>),
-    /// Bytes that are no stream of ours.
-    Raw(Bytes),
-}
+use crate::testing::mishap::{After, Mishap, Noise};
+use crate::testing::stream::{Body, Step, frames};
 
 /// Makes the parts that are sent, with all that goes wrong.
 pub(super) fn disturb(body: Body, mishaps: &[Mishap], wire: Wire) -> Vec<Part> {
     let mut parts = match body {
-        Body::Events(steps) => framed(disturbed(steps, mishaps, wire), mishaps, wire),
-        Body::Array(steps) => array(disturbed(steps, mishaps, wire)),
+        Body::Stream(steps, format) => {
+            let format = mishaps.iter().fold(format, |format, mishap| match mishap {
+                Mishap::LineEnds(end) => format.with_line_end(end.as_str()),
+                _ => format,
+            });
+            framed(disturbed(steps, mishaps, wire, format), mishaps, format)
+        }
         Body::Raw(bytes) => {
             let mut parts = vec![Part::Bytes(bytes)];
             for mishap in mishaps {
@@ -86,7 +81,12 @@ fn place(mishap: &Mishap) -> Option<(After, Option<Part>)> {
 }
 
 /// What the wire says, changed.
-fn disturbed(mut steps: Vec<Step>, mishaps: &[Mishap], wire: Wire) -> Vec<Step> {
+fn disturbed(
+    mut steps: Vec<Step>,
+    mishaps: &[Mishap],
+    wire: Wire,
+    format: FrameFormat,
+) -> Vec<Step> {
     let first_of = |steps: &[Step], roles: &[Role]| {
         let is = |step: &Step| matches!(step, Step::Frame(frame) if roles.contains(&frame.role));
         steps.iter().position(is)
@@ -105,11 +105,11 @@ fn disturbed(mut steps: Vec<Step>, mishaps: &[Mishap], wire: Wire) -> Vec<Step> 
                 // Whole events only: behind the one that the byte stands in.
                 let n = match after {
                     After::Events(n) => *n,
-                    After::Bytes(n) => events_within(&steps, *n),
+                    After::Bytes(n) => events_within(&steps, *n, format),
                 };
                 break_off(&mut steps, n);
-                let frames = steps.iter().filter(|step| matches!(step, Step::Frame(_))).count();
-                steps.push(Step::Frame(refusal::frame(wire, error, frames)));
+                let frame = wire.server().failed(error, frames(&steps));
+                steps.push(Step::Frame(frame));
             }
             mishap => {
                 if let Some((After::Events(n), end)) = place(mishap) {
@@ -125,7 +125,7 @@ fn disturbed(mut steps: Vec<Step>, mishaps: &[Mishap], wire: Wire) -> Vec<Step> 
     });
     for noise in noise {
         let with_noise = |(n, step)| match step {
-            step @ Step::Frame(_) => vec![noisy(noise, wire, n), step],
+            step @ Step::Frame(_) => vec![Step::Noise(noisy(noise, wire, n, format).into()), step],
             step => vec![step],
         };
         steps = steps.into_iter().enumerate().flat_map(with_noise).collect();
@@ -144,10 +144,10 @@ fn break_off(steps: &mut Vec<Step>, n: usize) {
 }
 
 /// How many frames it takes to have so many bytes.
-fn events_within(steps: &[Step], bytes: usize) -> usize {
+fn events_within(steps: &[Step], bytes: usize, format: FrameFormat) -> usize {
     let mut room = bytes;
     let frames = steps.iter().filter_map(|step| match step {
-        Step::Frame(frame) => Some(frame.bytes(LineEnd::Lf).len()),
+        Step::Frame(frame) => Some(format.frame(frame, 1).len()),
         Step::Noise(_) | Step::Part(_) => None,
     });
     frames
@@ -159,80 +159,37 @@ fn events_within(steps: &[Step], bytes: usize) -> usize {
         .count()
 }
 
-fn noisy(noise: Noise, wire: Wire, n: usize) -> Step {
-    let event = |name: Option<&'static str>, data: &str| {
-        Step::Noise(
-            Frame { event: name, data: data.to_owned(), role: Role::Event }.bytes(LineEnd::Lf),
-        )
+fn noisy(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
+    let frame = match noise {
+        Noise::BlankLines => return format.noise("\n\n"),
+        Noise::Comments => None,
+        Noise::Pings => (wire.server().ping)(n),
+        Noise::UnknownEvents => {
+            let (event, data) = wire.vendor().unknown_event;
+            let (event, data) = (event.map(Into::into), data.to_owned());
+            Some(Frame { event, data, role: Role::Event })
+        }
     };
-    let comment = || Step::Noise(Bytes::from_static(b": keep-alive\n\n"));
-    match (noise, wire) {
-        (Noise::BlankLines, _) => Step::Noise(Bytes::from_static(b"\n\n")),
-        (Noise::Comments, _) | (Noise::Pings, Wire::OpenAiChat | Wire::Gemini) => comment(),
-        (Noise::Pings, Wire::Anthropic) => event(Some("ping"), r#"{"type":"ping"}"#),
-        (Noise::Pings, Wire::OpenAiResponses) => {
-            event(Some("keepalive"), &format!(r#"{{"type":"keepalive","sequence_number":{n}}}"#))
-        }
-        (Noise::UnknownEvents, Wire::Anthropic) => {
-            event(Some("weather"), r#"{"type":"weather","index":0,"sky":["blue"]}"#)
-        }
-        (Noise::UnknownEvents, Wire::OpenAiResponses) => {
-            event(Some("response.weather"), r#"{"type":"response.weather","sky":["blue"]}"#)
-        }
-        (Noise::UnknownEvents, Wire::OpenAiChat) => {
-            event(None, r#"{"choices":[],"weather":{"sky":["blue"]}}"#)
-        }
-        (Noise::UnknownEvents, Wire::Gemini) => event(None, r#"{"weather":{"sky":["blue"]}}"#),
-    }
+    frame.map_or_else(|| format.comment(), |frame| format.extra_frame(&frame))
 }
 
 /// Frames as bytes.
-fn framed(steps: Vec<Step>, mishaps: &[Mishap], wire: Wire) -> Vec<Part> {
-    let asked = mishaps.iter().rev().find_map(|mishap| match mishap {
-        Mishap::LineEnds(end) => Some(*end),
-        _ => None,
-    });
-    let natural = match wire {
-        Wire::Gemini => LineEnd::CrLf,
-        Wire::Anthropic | Wire::OpenAiChat | Wire::OpenAiResponses => LineEnd::Lf,
+fn framed(steps: Vec<Step>, mishaps: &[Mishap], format: FrameFormat) -> Vec<Part> {
+    let mut frames = 0..;
+    let part = |step| match step {
+        Step::Frame(frame) => Part::Bytes(format.frame(&frame, frames.next().unwrap_or(0)).into()),
+        Step::Noise(bytes) => Part::Bytes(bytes),
+        Step::Part(part) => part,
     };
-    let end = asked.unwrap_or(natural);
-    let mut parts: Vec<Part> = steps
-        .into_iter()
-        .map(|step| match step {
-            Step::Frame(frame) => Part::Bytes(frame.bytes(end)),
-            Step::Noise(bytes) => Part::Bytes(with_line_ends(&bytes, end)),
-            Step::Part(part) => part,
-        })
-        .collect();
+    let mut parts: Vec<Part> = steps.into_iter().map(part).collect();
+    let (line_end, body_end) = format.end();
     if mishaps.contains(&Mishap::NoFinalBlankLine)
         && let Some(Part::Bytes(last)) =
             parts.iter_mut().rfind(|part| matches!(part, Part::Bytes(_)))
     {
-        last.truncate(last.len().saturating_sub(end.as_str().len()));
+        last.truncate(last.len().saturating_sub(line_end.len()));
     }
-    parts
-}
-
-fn with_line_ends(bytes: &[u8], end: LineEnd) -> Bytes {
-    String::from_utf8_lossy(bytes).replace('\n', end.as_str()).into()
-}
-
-/// Frames as one JSON array, as Gemini sends it without `alt=sse`.
-fn array(steps: Vec<Step>) -> Vec<Part> {
-    let mut parts = Vec::new();
-    let mut before = "[";
-    for step in steps {
-        match step {
-            Step::Frame(frame) => {
-                parts.push(Part::Bytes(format!("{before}{}", frame.data).into()));
-                before = ",\r\n";
-            }
-            Step::Noise(_) => {}
-            Step::Part(part) => parts.push(part),
-        }
-    }
-    parts.push(Part::Bytes("]".into()));
+    parts.extend(body_end.map(|end| Part::Bytes(end.into())));
     parts
 }
 

@@ -38,10 +38,11 @@ mod model_server;
 mod wire;
 
 mod disturb;
+mod error_response;
 mod gzip;
-mod proof;
-mod refusal;
-mod write;
+mod play;
+mod signatures;
+mod stream;
 
 pub mod http;
 pub mod lint;

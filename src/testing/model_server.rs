@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind};
 use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::mishap::Mishap;
-use crate::testing::proof::Proofs;
-use crate::testing::{Answer, Asked, Wire, lint};
+use crate::testing::signatures::Signatures;
+use crate::testing::{Answer, Asked, Wire};
 
 /// A server on 127.0.0.1 that speaks the wires of the providers and says what a function tells it
 /// to.
@@ -20,7 +20,7 @@ use crate::testing::{Answer, Asked, Wire, lint};
 /// [`Reply`](crate::provider::Reply), a text.
 ///
 /// It is strict: what the vendor would refuse with status 400 is refused, in the vendor's shape,
-/// and the function is not asked; see [`lint`]. So is a signature that it never gave, or that comes
+/// and the function is not asked; see [`lint`](crate::testing::lint). So is a signature that it never gave, or that comes
 /// back on other words. [`lenient`](Self::lenient) turns that off.
 ///
 /// It keeps a record of every request. Dropping it closes all connections.
@@ -57,7 +57,7 @@ struct House {
     lenient: AtomicBool,
     asked: AtomicUsize,
     mishaps: Mutex<Vec<Mishap>>,
-    proofs: Mutex<Proofs>,
+    signatures: Mutex<Signatures>,
     complaints: Mutex<Vec<String>>,
 }
 
@@ -211,7 +211,7 @@ impl House {
             let message = format!("no such path: {} {}", request.method, request.path);
             let error = Error::new(ErrorKind::InvalidRequest, message).with_status(404);
             let wire = only.or(wire).unwrap_or(Wire::OpenAiChat);
-            return Answer::from(error).response(&Asked::unknown(wire), &mut Proofs::default());
+            return Answer::from(error).response(&Asked::unknown(wire), &mut Signatures::default());
         };
         let mut asked = match Asked::read(wire, request) {
             Ok(asked) => asked,
@@ -225,27 +225,21 @@ impl House {
         }
         asked.n = self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = script(&asked).with_all(&locked(&self.mishaps));
-        answer.response(&asked, &mut locked(&self.proofs))
+        answer.response(&asked, &mut locked(&self.signatures))
     }
 
     fn complaints(&self, asked: &Asked) -> Vec<String> {
-        let mut complaints = match asked.wire {
-            Wire::Gemini if asked.model.contains("gemini-3") => lint::gemini_3(&asked.body),
-            wire => lint::request(wire, &asked.body),
-        };
-        match asked.wire {
-            Wire::Anthropic => {
-                if asked.http.header("anthropic-version").is_none() {
-                    complaints.push("anthropic-version: header is required".to_owned());
-                }
-            }
-            Wire::OpenAiChat | Wire::OpenAiResponses | Wire::Gemini => {}
+        let vendor = asked.wire.vendor();
+        let mut complaints = (vendor.lint)(&asked.model, &asked.body);
+        if let Some(name) = vendor.required_header.filter(|name| asked.http.header(name).is_none())
+        {
+            complaints.push(format!("{name}: header is required"));
         }
         // The vendors answer with one document then; this server only streams.
-        if asked.wire != Wire::Gemini && asked.body["stream"] != Value::Bool(true) {
+        if !(vendor.server.wants_stream)(&asked.body) {
             complaints.push("this server only streams, and `stream` is not true".to_owned());
         }
-        complaints.extend(locked(&self.proofs).complaints(asked));
+        complaints.extend((vendor.check_signatures)(&locked(&self.signatures), &asked.body));
         complaints
     }
 
@@ -253,7 +247,7 @@ impl House {
         let message = complaints.join("; ");
         locked(&self.complaints).extend(complaints);
         let error = Error::new(ErrorKind::InvalidRequest, message).with_status(400);
-        Answer::from(error).response(asked, &mut Proofs::default())
+        Answer::from(error).response(asked, &mut Signatures::default())
     }
 }
 

@@ -1,6 +1,13 @@
-//! The wires, and how a request tells its own.
+//! The wires, and what a test server knows of each.
 
 use std::fmt;
+
+use serde_json::Value;
+
+use crate::provider::write::ServerWire;
+use crate::provider::{anthropic, gemini, openai_chat, openai_responses};
+use crate::testing::lint;
+use crate::testing::signatures::Signatures;
 
 /// A wire that a [`ModelServer`](crate::testing::ModelServer) speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +23,20 @@ pub enum Wire {
     Gemini,
 }
 
+/// What a test server knows of a wire. A new wire is an entry here, and a lint.
+pub(super) struct Vendor {
+    /// How it is spoken.
+    pub(super) server: &'static ServerWire,
+    /// What the vendor objects to in the body of a request to a model.
+    pub(super) lint: fn(&str, &Value) -> Vec<String>,
+    /// What it objects to in the signatures that a request brings back.
+    pub(super) check_signatures: fn(&Signatures, &Value) -> Vec<String>,
+    /// A header without which it answers nothing.
+    pub(super) required_header: Option<&'static str>,
+    /// A frame of a type that nobody knows: its name and its data.
+    pub(super) unknown_event: (Option<&'static str>, &'static str),
+}
+
 impl Wire {
     /// All of them, for a test that runs over every wire.
     pub const ALL: [Self; 4] =
@@ -23,31 +44,55 @@ impl Wire {
 
     /// The name of the wire, as it stands in provider data.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Anthropic => "anthropic",
-            Self::OpenAiChat => "openai_chat",
-            Self::OpenAiResponses => "openai_responses",
-            Self::Gemini => "gemini",
-        }
+        self.server().name
     }
 
     /// The wire that a path belongs to, whatever stands before it.
     pub(super) fn of_path(path: &str) -> Option<Self> {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
-        Self::ALL.into_iter().find(|wire| match wire {
-            Self::Anthropic => path.ends_with("/messages"),
-            Self::OpenAiChat => path.ends_with("/chat/completions"),
-            Self::OpenAiResponses => path.ends_with("/responses"),
-            Self::Gemini => path.ends_with(":streamGenerateContent"),
-        })
+        Self::ALL.into_iter().find(|wire| path.ends_with(wire.server().path_end))
     }
 
-    /// The header that carries the vendor's id of a request.
-    pub(super) fn request_id_header(self) -> Option<&'static str> {
+    pub(super) fn server(self) -> &'static ServerWire {
+        self.vendor().server
+    }
+
+    pub(super) fn vendor(self) -> &'static Vendor {
         match self {
-            Self::Anthropic => Some("request-id"),
-            Self::OpenAiChat | Self::OpenAiResponses => Some("x-request-id"),
-            Self::Gemini => None,
+            Self::Anthropic => &Vendor {
+                server: &anthropic::write::SERVER,
+                lint: |_, body| lint::anthropic(body),
+                check_signatures: lint::anthropic::signatures,
+                required_header: Some("anthropic-version"),
+                unknown_event: (Some("weather"), r#"{"type":"weather","index":0,"sky":["blue"]}"#),
+            },
+            Self::OpenAiChat => &Vendor {
+                server: &openai_chat::write::SERVER,
+                lint: |_, body| lint::openai_chat(body),
+                check_signatures: lint::openai_chat::signatures,
+                required_header: None,
+                unknown_event: (None, r#"{"choices":[],"weather":{"sky":["blue"]}}"#),
+            },
+            Self::OpenAiResponses => &Vendor {
+                server: &openai_responses::write::SERVER,
+                lint: |_, body| lint::openai_responses(body),
+                check_signatures: lint::openai_responses::signatures,
+                required_header: None,
+                unknown_event: (
+                    Some("response.weather"),
+                    r#"{"type":"response.weather","sky":["blue"]}"#,
+                ),
+            },
+            Self::Gemini => &Vendor {
+                server: &gemini::write::SERVER,
+                lint: |model, body| match model.contains("gemini-3") {
+                    true => lint::gemini_3(body),
+                    false => lint::gemini(body),
+                },
+                check_signatures: lint::gemini::signatures,
+                required_header: None,
+                unknown_event: (None, r#"{"weather":{"sky":["blue"]}}"#),
+            },
         }
     }
 }

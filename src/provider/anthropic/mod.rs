@@ -5,6 +5,8 @@ mod encode;
 mod passthrough;
 #[cfg(feature = "http")]
 mod wire;
+#[cfg(feature = "testing")]
+pub(crate) mod write;
 
 pub use decode::{Decoder, InputTransformation, input_transformations};
 pub use encode::encode;

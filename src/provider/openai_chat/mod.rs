@@ -10,6 +10,8 @@ mod passthrough;
 mod presets;
 #[cfg(feature = "http")]
 mod wire;
+#[cfg(feature = "testing")]
+pub(crate) mod write;
 
 pub use decode::Decoder;
 pub use dialect::{

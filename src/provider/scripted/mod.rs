@@ -10,12 +10,13 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::Sleep;
 
+pub(crate) use reply::Move;
 pub use reply::Reply;
-pub(crate) use reply::{Move, Signed};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::ProviderData;
 use crate::provider::Provider;
+use crate::provider::delta::{ContentDelta, Signed};
 use crate::request::Request;
 use crate::stream::{TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
@@ -184,25 +185,7 @@ impl TurnSource for Turn {
         }
         let Some(next) = playing.moves.next() else { return Poll::Ready(None) };
         match next {
-            Move::Text { index, piece } => turn.text(index, &piece),
-            Move::Refusal { index, piece } => turn.refusal(index, &piece),
-            Move::Reasoning { index, piece, kind } => turn.reasoning(index, &piece, kind),
-            Move::CallStart { index, call_id, name } => {
-                turn.tool_call_start(index, &call_id, &name);
-            }
-            Move::CallArgs { index, piece } => turn.tool_call_args(index, &piece),
-            Move::CallEnd { index } => turn.tool_call_end(index),
-            Move::Sign { index, of, signature } => {
-                let data = own_data(&this.model, "signature", &signature);
-                match of {
-                    Signed::Text => turn.text_data(index, data),
-                    Signed::Reasoning => turn.reasoning_data(index, data),
-                    Signed::Call => turn.tool_call_data(index, data),
-                }
-            }
-            Move::Hidden { index, data } => {
-                turn.reasoning_data(index, own_data(&this.model, "data", &data));
-            }
+            Move::Say(index, delta) => say(index, delta, &this.model, turn),
             Move::Usage(usage) => turn.usage(usage),
             Move::Event(event) => turn.absorb(event),
             Move::Retract(why) => {
@@ -223,6 +206,26 @@ impl TurnSource for Turn {
             }
         }
         Poll::Ready(Some(Ok(())))
+    }
+}
+
+fn say(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuilder) {
+    match delta {
+        ContentDelta::Text(piece) => turn.text(index, &piece),
+        ContentDelta::Refusal(piece) => turn.refusal(index, &piece),
+        ContentDelta::Reasoning(kind, piece) => turn.reasoning(index, &piece, kind),
+        ContentDelta::CallStart { call_id, name } => turn.tool_call_start(index, &call_id, &name),
+        ContentDelta::CallArgs(piece) => turn.tool_call_args(index, &piece),
+        ContentDelta::CallEnd => turn.tool_call_end(index),
+        ContentDelta::Sign(of, signature) => {
+            let data = own_data(model, "signature", &signature);
+            match of {
+                Signed::Text => turn.text_data(index, data),
+                Signed::Reasoning => turn.reasoning_data(index, data),
+                Signed::Call => turn.tool_call_data(index, data),
+            }
+        }
+        ContentDelta::Hidden(data) => turn.reasoning_data(index, own_data(model, "data", &data)),
     }
 }
 

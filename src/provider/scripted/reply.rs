@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::item::StopReason;
+use crate::provider::delta::{ContentDelta, Signed};
 use crate::turn::{ReasoningKind, TurnEvent};
 use crate::usage::Usage;
 
@@ -44,53 +45,11 @@ enum Block {
     Call,
 }
 
-/// What a signature belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signed {
-    Text,
-    Reasoning,
-    Call,
-}
-
 /// What a scripted model does next.
 #[derive(Clone, Debug)]
 pub(crate) enum Move {
-    Text {
-        index: u32,
-        piece: String,
-    },
-    Refusal {
-        index: u32,
-        piece: String,
-    },
-    Reasoning {
-        index: u32,
-        piece: String,
-        kind: ReasoningKind,
-    },
-    CallStart {
-        index: u32,
-        call_id: String,
-        name: String,
-    },
-    CallArgs {
-        index: u32,
-        piece: String,
-    },
-    CallEnd {
-        index: u32,
-    },
-    /// A signature of what was just said.
-    Sign {
-        index: u32,
-        of: Signed,
-        signature: String,
-    },
-    /// Reasoning that is shown as opaque data only.
-    Hidden {
-        index: u32,
-        data: String,
-    },
+    /// A piece of the block with this index.
+    Say(u32, ContentDelta),
     Usage(Usage),
     Event(TurnEvent),
     Retract(String),
@@ -123,18 +82,14 @@ impl Reply {
     /// Says more, word by word.
     pub fn say(mut self, text: &str) -> Self {
         let index = self.enter(Block::Text);
-        let pieces = text.split_inclusive(' ').map(str::to_owned);
-        self.moves.extend(pieces.map(|piece| Move::Text { index, piece }));
-        self
+        self.words(index, text, ContentDelta::Text)
     }
 
     /// Refuses in these words.
     pub fn refuse(mut self, text: &str) -> Self {
         let index = self.enter(Block::Refusal);
         self.refuses = true;
-        let pieces = text.split_inclusive(' ').map(str::to_owned);
-        self.moves.extend(pieces.map(|piece| Move::Refusal { index, piece }));
-        self
+        self.words(index, text, ContentDelta::Refusal)
     }
 
     /// Thinks, word by word.
@@ -156,10 +111,8 @@ impl Reply {
     pub fn think_hidden(mut self, data: &str) -> Self {
         self.block = None;
         let index = self.enter(Block::Reasoning(ReasoningKind::Trace));
-        self.moves.push(Move::Hidden { index, data: data.to_owned() });
-        self.block = None;
-        self.signable = None;
-        self
+        (self.block, self.signable) = (None, None);
+        self.deltas(index, [ContentDelta::Hidden(data.to_owned())])
     }
 
     /// Signs what it did last: its thoughts, its text or its call. The signature is to be sent
@@ -184,19 +137,17 @@ impl Reply {
             Some((Block::Call, index)) => Some((Signed::Call, index)),
             None => None,
         };
-        if let Some((of, index)) = of {
-            self.moves.push(Move::Sign { index, of, signature: signature.to_owned() });
-        }
         // What comes next is another block: nothing is added to what is signed.
         (self.block, self.signable) = (None, None);
-        self
+        match of {
+            Some((of, index)) => self.deltas(index, [ContentDelta::Sign(of, signature.to_owned())]),
+            None => self,
+        }
     }
 
     fn reason(mut self, text: &str, kind: ReasoningKind) -> Self {
         let index = self.enter(Block::Reasoning(kind));
-        let pieces = text.split_inclusive(' ').map(str::to_owned);
-        self.moves.extend(pieces.map(|piece| Move::Reasoning { index, piece, kind }));
-        self
+        self.words(index, text, |piece| ContentDelta::Reasoning(kind, piece))
     }
 
     /// Calls a tool. The call gets an id when it is streamed.
@@ -210,11 +161,10 @@ impl Reply {
         let index = self.enter(Block::Call);
         self.calls = true;
         let (call_id, name) = (call_id.to_owned(), name.to_owned());
-        self.moves.push(Move::CallStart { index, call_id, name });
-        self.moves.extend(pieces(arguments).map(|piece| Move::CallArgs { index, piece }));
-        self.moves.push(Move::CallEnd { index });
         self.block = None;
-        self
+        self.deltas(index, [ContentDelta::CallStart { call_id, name }])
+            .deltas(index, pieces(arguments).map(ContentDelta::CallArgs))
+            .deltas(index, [ContentDelta::CallEnd])
     }
 
     /// Begins a call and is cut off in the middle of its arguments.
@@ -296,6 +246,16 @@ impl Reply {
             self = self.stop(reason);
         }
         self.moves
+    }
+
+    fn words(self, index: u32, text: &str, delta: impl Fn(String) -> ContentDelta) -> Self {
+        let words = text.split_inclusive(' ').map(|word| delta(word.to_owned()));
+        self.deltas(index, words)
+    }
+
+    fn deltas(mut self, index: u32, deltas: impl IntoIterator<Item = ContentDelta>) -> Self {
+        self.moves.extend(deltas.into_iter().map(|delta| Move::Say(index, delta)));
+        self
     }
 
     /// The index of the block that a move of this kind belongs to.

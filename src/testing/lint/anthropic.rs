@@ -6,6 +6,7 @@ use super::complaints::{
     Complaints, given, is_blank, is_given, is_plain, joined, list, repeated, text,
 };
 use super::options::foreign;
+use crate::testing::signatures::Signatures;
 
 /// What Anthropic objects to in the body of a request.
 ///
@@ -371,4 +372,25 @@ fn blocks<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Val
 
 fn is_thinking(block: &Value) -> bool {
     matches!(text(&block["type"]), "thinking" | "redacted_thinking")
+}
+
+/// What the vendor objects to in the signatures that a request brings back.
+pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<String> {
+    let mut bad = Vec::new();
+    for (at, message) in list(&body["messages"]).iter().enumerate() {
+        for (index, block) in list(&message["content"]).iter().enumerate() {
+            let (proof, said) = match text(&block["type"]) {
+                "thinking" => ("signature", text(&block["thinking"])),
+                "redacted_thinking" => ("data", ""),
+                _ => continue,
+            };
+            if !known.hold(text(&block[proof]), said) {
+                let kind = text(&block["type"]);
+                bad.push(format!(
+                    "messages.{at}.content.{index}: Invalid `{proof}` in `{kind}` block"
+                ));
+            }
+        }
+    }
+    bad
 }

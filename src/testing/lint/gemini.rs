@@ -4,6 +4,13 @@ use serde_json::Value;
 
 use super::complaints::{Complaints, given, is_blank, joined, list, repeated, text};
 use super::schema;
+use crate::provider::gemini::write::signed_call;
+use crate::testing::signatures::Signatures;
+
+/// What Gemini takes in place of a signature, for calls that it did not write,
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+const SKIPPED: [&str; 2] =
+    ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
 /// What Gemini objects to in the body of a request.
 ///
@@ -292,4 +299,26 @@ fn camel(name: &str) -> String {
         let head = letters.next().map(|c| c.to_ascii_uppercase());
         name + &head.into_iter().chain(letters).collect::<String>()
     })
+}
+
+/// What the vendor objects to in the signatures that a request brings back.
+pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<String> {
+    let mut bad = Vec::new();
+    for (at, content) in list(&body["contents"]).iter().enumerate() {
+        for (index, part) in list(&content["parts"]).iter().enumerate() {
+            let said = match either(part, "functionCall") {
+                Value::Null => String::new(),
+                call => signed_call(call),
+            };
+            if let Some(signature) = either(part, "thoughtSignature").as_str()
+                && !known.hold(signature, &said)
+                && !SKIPPED.contains(&signature)
+            {
+                bad.push(format!(
+                    "Thought signature is not valid. (contents[{at}].parts[{index}])"
+                ));
+            }
+        }
+    }
+    bad
 }

@@ -20,34 +20,22 @@
 //! assert!(complaints[0].contains("must be a response to a preceeding message"));
 //! ```
 
-mod anthropic;
-mod gemini;
-mod openai_chat;
-mod openai_responses;
+pub(super) mod anthropic;
+pub(super) mod gemini;
+pub(super) mod openai_chat;
+pub(super) mod openai_responses;
 
 mod complaints;
 mod openai;
 mod options;
+mod request;
 mod schema;
 
 #[cfg(test)]
 mod tests;
 
-use serde_json::Value;
-
 pub use anthropic::anthropic;
 pub use gemini::{gemini, gemini_3};
 pub use openai_chat::openai_chat;
 pub use openai_responses::openai_responses;
-
-use crate::testing::Wire;
-
-/// What the vendor of a wire objects to in the body of a request.
-pub fn request(wire: Wire, body: &Value) -> Vec<String> {
-    match wire {
-        Wire::Anthropic => anthropic(body),
-        Wire::OpenAiChat => openai_chat(body),
-        Wire::OpenAiResponses => openai_responses(body),
-        Wire::Gemini => gemini(body),
-    }
-}
+pub use request::request;

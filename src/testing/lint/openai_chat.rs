@@ -8,6 +8,7 @@ use super::openai::{
     output_schema, sampling,
 };
 use super::options::{at_least, foreign, within};
+use crate::testing::signatures::Signatures;
 
 /// What `OpenAI` objects to in the body of a Chat Completions request.
 pub fn openai_chat(body: &Value) -> Vec<String> {
@@ -207,4 +208,29 @@ fn pairs(messages: &[Value], bad: &mut Complaints) {
         (open, called_at) = (calls.collect(), at);
     }
     close(&mut open, called_at, bad);
+}
+
+/// What the vendor objects to in the signatures that a request brings back.
+pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<String> {
+    let mut bad = Vec::new();
+    for (at, message) in list(&body["messages"]).iter().enumerate() {
+        for (index, detail) in list(&message["reasoning_details"]).iter().enumerate() {
+            let holds = match (&detail["data"], &detail["signature"]) {
+                (Value::String(data), _) => known.hold(data, ""),
+                // The signature may come back on its own, as it was sent.
+                (_, Value::String(signature)) => match detail["text"].as_str() {
+                    Some(said) => known.hold(signature, said),
+                    None => known.issued(signature),
+                },
+                _ => true,
+            };
+            if !holds {
+                bad.push(format!(
+                    "messages[{at}].reasoning_details[{index}]: Invalid `signature` in \
+                     `thinking` block"
+                ));
+            }
+        }
+    }
+    bad
 }

@@ -10,6 +10,7 @@ use super::openai::{
     needs_tools, output_schema, sampling,
 };
 use super::options::{at_least, foreign};
+use crate::testing::signatures::{BEGINS, Signatures};
 
 /// What `OpenAI` objects to in the body of a Responses request.
 pub fn openai_responses(body: &Value) -> Vec<String> {
@@ -233,4 +234,36 @@ fn reasoning(items: &[Value], bad: &mut Complaints) {
             )
         });
     }
+}
+
+/// What the vendor objects to in the signatures that a request brings back.
+pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<String> {
+    let mut bad = Vec::new();
+    let items = list(&body["input"]);
+    for item in items {
+        let id = text(&item["id"]);
+        if let Some(encrypted) = item["encrypted_content"].as_str()
+            && item["type"] == "reasoning"
+            && !known.hold(encrypted, id)
+            // Without its id, the content stands for itself.
+            && !(id.is_empty() && (encrypted.starts_with(BEGINS) || known.issued(encrypted)))
+        {
+            bad.push(format!(
+                "The encrypted content {encrypted:.12}... could not be verified. Reason: \
+                 Encrypted content could not be decrypted or parsed."
+            ));
+        }
+        if let Some(reasoning) = known.reasoning_before(id)
+            && !items.iter().any(|item| {
+                item["type"] == "reasoning" && (item["id"].is_null() || item["id"] == *reasoning)
+            })
+        {
+            bad.push(format!(
+                "Item '{id}' of type '{}' was provided without its required 'reasoning' item: \
+                 '{reasoning}'.",
+                text(&item["type"])
+            ));
+        }
+    }
+    bad
 }

@@ -1,4 +1,5 @@
-//! `OpenAI` Chat Completions, <https://platform.openai.com/docs/api-reference/chat-streaming>.
+//! `OpenAI` Chat Completions as a server speaks them,
+//! <https://platform.openai.com/docs/api-reference/chat-streaming>.
 //!
 //! Signed and hidden thoughts are written as `OpenRouter` has them,
 //! <https://openrouter.ai/docs/use-cases/reasoning-tokens>; plain ones as `reasoning_content`.
@@ -7,20 +8,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{Frame, Role, Step, Unsayable, Write, call_id, cannot};
 use crate::item::StopReason;
-use crate::provider::{Move, Signed};
-use crate::testing::proof::Proofs;
-use crate::testing::{Asked, Wire};
+use crate::provider::delta::{ContentDelta, Signed};
+use crate::provider::write::{
+    Frame, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id, message, openai,
+};
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
 /// What a detail of reasoning says of its own form.
 const FORMAT: &str = "anthropic-claude-v1";
 
-pub(super) struct Writer<'a> {
-    out: Vec<Step>,
-    n: usize,
+pub(crate) const SERVER: ServerWire = ServerWire {
+    request_id: Some(openai::REQUEST_ID),
+    ..ServerWire::new("openai_chat", "/chat/completions", Writer::begin, |error, _| {
+        openai::error_body(error, &message(error, "maximum context length"))
+    })
+};
+
+struct Writer {
+    out: Output,
+    id: String,
+    created: u64,
     model: String,
     include_usage: bool,
     /// The reasoning blocks that are written as details.
@@ -35,35 +44,35 @@ pub(super) struct Writer<'a> {
     last_detail: Option<u32>,
     calls: u32,
     refused: bool,
-    proofs: &'a mut Proofs,
 }
 
-impl<'a> Writer<'a> {
-    pub(super) fn new(asked: &Asked, moves: &[Move], proofs: &'a mut Proofs) -> Self {
-        let signatures = moves.iter().filter_map(|said| match said {
-            Move::Sign { index, of: Signed::Call, signature } => Some((*index, signature.clone())),
-            _ => None,
-        });
-        let signed = moves.iter().filter_map(|said| match said {
-            Move::Sign { index, of: Signed::Reasoning, .. } => Some(*index),
-            _ => None,
-        });
+impl Writer {
+    fn begin(opening: &Opening<'_>) -> Box<dyn TurnWriter> {
+        let mut detailed = BTreeSet::new();
+        let mut signatures = BTreeMap::new();
+        for (index, of, signature) in opening.signatures {
+            match of {
+                Signed::Text => {}
+                Signed::Reasoning => drop(detailed.insert(*index)),
+                Signed::Call => drop(signatures.insert(*index, signature.clone())),
+            }
+        }
         let mut writer = Self {
-            out: Vec::new(),
-            n: asked.n,
-            model: asked.model.clone(),
-            include_usage: asked.body["stream_options"]["include_usage"] == json!(true),
-            detailed: signed.collect(),
-            signatures: signatures.collect(),
+            out: Output::default(),
+            id: opening.id.to_owned(),
+            created: opening.created,
+            model: opening.model.to_owned(),
+            include_usage: opening.request["stream_options"]["include_usage"] == json!(true),
+            detailed,
+            signatures,
             thought: (0, String::new()),
             details: 0,
             last_detail: None,
             calls: 0,
             refused: false,
-            proofs,
         };
         writer.delta(&json!({ "role": "assistant", "content": "", "refusal": null }));
-        writer
+        Box::new(writer)
     }
 
     fn reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
@@ -109,9 +118,9 @@ impl<'a> Writer<'a> {
 
     fn chunk(&mut self, choices: &Value, usage: Option<Value>, role: Role) {
         let mut chunk = json!({
-            "id": format!("chatcmpl-{:04}", self.n),
+            "id": format!("chatcmpl-{}", self.id),
             "object": "chat.completion.chunk",
-            "created": super::CREATED,
+            "created": self.created,
             "model": self.model,
             "service_tier": "default",
             "system_fingerprint": "fp_scripted",
@@ -121,41 +130,39 @@ impl<'a> Writer<'a> {
         if self.include_usage {
             chunk["usage"] = usage.unwrap_or_default();
         }
-        self.out.push(Step::Frame(Frame { event: None, data: chunk.to_string(), role }));
+        self.out.frames.push(Frame { event: None, data: chunk.to_string(), role });
     }
 }
 
-impl Write for Writer<'_> {
-    const WIRE: Wire = Wire::OpenAiChat;
-
-    fn out(&mut self) -> &mut Vec<Step> {
+impl TurnWriter for Writer {
+    fn output(&mut self) -> &mut Output {
         &mut self.out
     }
 
-    fn say(&mut self, said: Move) -> Result<(), Unsayable> {
-        match said {
-            Move::Text { piece, .. } => self.delta(&json!({ "content": piece })),
-            Move::Refusal { piece, .. } => {
+    fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), Unsupported> {
+        match delta {
+            ContentDelta::Text(piece) => self.delta(&json!({ "content": piece })),
+            ContentDelta::Refusal(piece) => {
                 self.refused = true;
                 self.delta(&json!({ "refusal": piece }));
             }
-            Move::Reasoning { index, piece, kind } => self.reasoning(index, &piece, kind),
-            Move::Sign { index, of: Signed::Reasoning, signature } => {
-                self.proofs.give(&signature, &self.thought.1);
+            ContentDelta::Reasoning(kind, piece) => self.reasoning(index, &piece, kind),
+            ContentDelta::Sign(Signed::Reasoning, signature) => {
+                self.out.sign(&signature, &self.thought.1);
                 let at = self.detail(index);
                 let detail = json!({ "type": "reasoning.text", "signature": signature });
                 self.push_detail(at, detail, None);
             }
-            Move::Sign { of: Signed::Text, .. } => {
-                return Err(cannot(Self::WIRE, "a signature of text"));
+            ContentDelta::Sign(Signed::Text, _) => {
+                return Err("a signature of text");
             }
-            Move::Hidden { index, data } => {
-                self.proofs.give(&data, "");
+            ContentDelta::Hidden(data) => {
+                self.out.sign(&data, "");
                 let at = self.detail(index);
                 self.push_detail(at, json!({ "type": "reasoning.encrypted", "data": data }), None);
             }
-            Move::CallStart { index, call_id: id, name } => {
-                let id = call_id("call", id, self.n, index);
+            ContentDelta::CallStart { call_id: id, name } => {
+                let id = call_id("call", id, &self.id, index);
                 let function = json!({ "name": name, "arguments": "" });
                 let at = self.calls;
                 self.calls += 1;
@@ -163,25 +170,25 @@ impl Write for Writer<'_> {
                     "index": at, "id": id, "type": "function", "function": function,
                 });
                 if let Some(signature) = self.signatures.remove(&index) {
-                    self.proofs.give(&signature, "");
+                    self.out.sign(&signature, "");
                     // As Gemini has it behind this wire.
                     call["extra_content"]["google"]["thought_signature"] = signature.into();
                 }
                 self.delta(&json!({ "tool_calls": [call] }));
             }
-            Move::CallArgs { piece, .. } => {
+            ContentDelta::CallArgs(piece) => {
                 let at = self.calls.saturating_sub(1);
                 self.delta(&json!({ "tool_calls": [
                     { "index": at, "function": { "arguments": piece } },
                 ] }));
             }
-            // The wire has no end of a call, and its signature was said.
-            _ => {}
+            // The signature of a call stands in its beginning.
+            ContentDelta::Sign(Signed::Call, _) | ContentDelta::CallEnd => {}
         }
         Ok(())
     }
 
-    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsayable> {
+    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsupported> {
         let reason = match reason {
             StopReason::Stop => "stop",
             // The vendor's refusals say `stop`.
@@ -192,9 +199,9 @@ impl Write for Writer<'_> {
             StopReason::ContextWindow => "model_context_window_exceeded",
             StopReason::Other(raw) => raw,
             StopReason::Refusal => {
-                return Err(cannot(Self::WIRE, "a refusal without words (see `Reply::refuse`)"));
+                return Err("a refusal without words (see `Reply::refuse`)");
             }
-            StopReason::Pause => return Err(cannot(Self::WIRE, "a pause")),
+            StopReason::Pause => return Err("a pause"),
         };
         let choice = json!({
             "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason,
@@ -214,7 +221,7 @@ impl Write for Writer<'_> {
             self.chunk(&json!([]), Some(counted), Role::Event);
         }
         let data = "[DONE]".to_owned();
-        self.out.push(Step::Frame(Frame { event: None, data, role: Role::LastWord }));
+        self.out.frames.push(Frame { event: None, data, role: Role::LastWord });
         Ok(())
     }
 }

@@ -1,0 +1,29 @@
+//! A piece of a turn's content, before it is an event or a frame.
+
+use crate::turn::ReasoningKind;
+
+/// A piece of one block of a turn's content.
+#[derive(Clone, Debug)]
+pub(crate) enum ContentDelta {
+    Text(String),
+    Refusal(String),
+    Reasoning(ReasoningKind, String),
+    CallStart {
+        call_id: String,
+        name: String,
+    },
+    CallArgs(String),
+    CallEnd,
+    /// A signature of the block.
+    Sign(Signed, String),
+    /// Reasoning that is only there as opaque data.
+    Hidden(String),
+}
+
+/// The kind of block that a signature belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signed {
+    Text,
+    Reasoning,
+    Call,
+}

@@ -1,0 +1,162 @@
+//! The frames of a stream, and their bytes.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::sse::write_frame;
+
+/// One frame of a stream: an event of server-sent events, or a JSON document.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) event: Option<Cow<'static, str>>,
+    pub(crate) data: String,
+    pub(crate) role: Role,
+}
+
+/// What a frame means for the end of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Event,
+    /// It says that the turn is complete.
+    Terminal,
+    /// It says that nothing follows.
+    LastWord,
+}
+
+impl Frame {
+    /// A frame that says nothing of the end.
+    pub(crate) fn event(event: Option<&'static str>, data: &Value) -> Self {
+        Self { event: event.map(Cow::Borrowed), data: data.to_string(), role: Role::Event }
+    }
+}
+
+/// How frames become the bytes of a body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameFormat {
+    pub(crate) content_type: &'static str,
+    layout: Layout,
+    line_end: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    Events,
+    JsonLines,
+    JsonArray,
+}
+
+impl FrameFormat {
+    /// Server-sent events.
+    pub(crate) const EVENTS: Self = Self {
+        content_type: "text/event-stream; charset=utf-8",
+        layout: Layout::Events,
+        line_end: "\n",
+    };
+
+    /// A JSON document on each line.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no wire of JSON lines is written yet"))]
+    pub(crate) const JSON_LINES: Self =
+        Self { content_type: "application/x-ndjson", layout: Layout::JsonLines, line_end: "\n" };
+
+    /// One JSON array, as Gemini sends it.
+    pub(crate) const JSON_ARRAY: Self = Self {
+        content_type: "application/json; charset=utf-8",
+        layout: Layout::JsonArray,
+        line_end: "\r\n",
+    };
+
+    /// Server-sent events, as Gemini sends them.
+    pub(crate) const GEMINI_EVENTS: Self =
+        Self { content_type: "text/event-stream", line_end: "\r\n", ..Self::EVENTS };
+
+    /// The same with other line ends, where the format allows them: `\r` alone ends no line of
+    /// JSON, and the lines of an array are white space.
+    pub(crate) fn with_line_end(self, line_end: &'static str) -> Self {
+        match self.layout {
+            Layout::Events => Self { line_end, ..self },
+            Layout::JsonLines if line_end == "\r\n" => Self { line_end, ..self },
+            Layout::JsonLines | Layout::JsonArray => self,
+        }
+    }
+
+    /// The bytes of a frame, which is the `n`th of its body, from 0.
+    pub(crate) fn frame(&self, frame: &Frame, n: usize) -> String {
+        match self.layout {
+            Layout::Events => {
+                let mut out = Vec::new();
+                write_frame(&mut out, frame.event.as_deref(), &frame.data);
+                self.noise(&String::from_utf8_lossy(&out))
+            }
+            Layout::JsonLines => format!("{}{}", frame.data, self.line_end),
+            Layout::JsonArray if n == 0 => format!("[{}", frame.data),
+            Layout::JsonArray => format!(",{}{}", self.line_end, frame.data),
+        }
+    }
+
+    /// Lines that mean nothing, between frames. An array has no room for them.
+    pub(crate) fn noise(&self, lines: &str) -> String {
+        match self.layout {
+            Layout::Events | Layout::JsonLines => lines.replace('\n', self.line_end),
+            Layout::JsonArray => String::new(),
+        }
+    }
+
+    /// A frame that counts as none, between others.
+    pub(crate) fn extra_frame(&self, frame: &Frame) -> String {
+        match self.layout {
+            Layout::Events | Layout::JsonLines => self.frame(frame, 0),
+            Layout::JsonArray => String::new(),
+        }
+    }
+
+    /// A sign of life that is no frame.
+    pub(crate) fn comment(&self) -> String {
+        match self.layout {
+            Layout::Events => self.noise(": keep-alive\n\n"),
+            // It has no comments, and empty lines mean nothing.
+            Layout::JsonLines | Layout::JsonArray => self.noise("\n"),
+        }
+    }
+
+    /// The line end after the last frame, and what closes the body then.
+    pub(crate) fn end(&self) -> (&'static str, Option<&'static str>) {
+        match self.layout {
+            Layout::Events | Layout::JsonLines => (self.line_end, None),
+            Layout::JsonArray => ("", Some("]")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn body(format: FrameFormat) -> String {
+        let frame = |n| Frame::event(Some("piece"), &json!({ "n": n }));
+        let mut body: String = (0..2).map(|n| format.frame(&frame(n), n)).collect();
+        body.push_str(&format.comment());
+        body + format.end().1.unwrap_or_default()
+    }
+
+    #[test]
+    fn the_same_frames_are_written_in_every_format() {
+        assert_eq!(
+            body(FrameFormat::EVENTS),
+            "event: piece\ndata: {\"n\":0}\n\nevent: piece\ndata: {\"n\":1}\n\n: keep-alive\n\n"
+        );
+        assert_eq!(body(FrameFormat::JSON_LINES), "{\"n\":0}\n{\"n\":1}\n\n");
+        assert_eq!(body(FrameFormat::JSON_ARRAY), "[{\"n\":0},\r\n{\"n\":1}]");
+    }
+
+    #[test]
+    fn a_format_takes_the_line_ends_that_are_lawful_in_it() {
+        let ends =
+            |format: FrameFormat| ["\n", "\r\n", "\r"].map(|end| format.with_line_end(end).end().0);
+        assert_eq!(ends(FrameFormat::EVENTS), ["\n", "\r\n", "\r"]);
+        assert_eq!(ends(FrameFormat::JSON_LINES), ["\n", "\r\n", "\n"]);
+        assert_eq!(ends(FrameFormat::JSON_ARRAY), [""; 3]);
+    }
+}

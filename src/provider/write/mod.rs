@@ -1,0 +1,17 @@
+//! The wires from the side that answers: requests read just enough to answer them, turns and errors
+//! written as the vendor writes them.
+//!
+//! The `write` of each wire implements [`ServerWire`]. Nothing here does I/O or knows the time: ids,
+//! times and signatures are handed in, and frames are given back as data.
+
+mod error;
+mod frame;
+pub(super) mod openai;
+mod server_wire;
+mod turn;
+
+pub(super) use error::{message, usual_status};
+pub(crate) use frame::{Frame, FrameFormat, Role};
+pub(crate) use server_wire::ServerWire;
+pub(super) use turn::call_id;
+pub(crate) use turn::{Issued, Opening, Output, TurnWriter, Unsupported};

@@ -1,0 +1,39 @@
+//! Errors as the answers of a vendor.
+
+use crate::error::{Error, ErrorKind};
+use crate::testing::Wire;
+use crate::testing::stream::Response;
+
+/// The error for a status, in words that all vendors might use.
+pub(super) fn by_status(status: u16) -> Error {
+    let (kind, message) = match status {
+        401 => (ErrorKind::Auth, "invalid API key"),
+        402 => (ErrorKind::Billing, "the credit balance is too low"),
+        403 => (ErrorKind::Auth, "the key is not allowed to do this"),
+        404 => (ErrorKind::InvalidRequest, "no such model"),
+        408 | 504 => (ErrorKind::Timeout, "the request took too long"),
+        413 => (ErrorKind::InvalidRequest, "the request is too large"),
+        429 => (ErrorKind::RateLimited, "too many requests"),
+        503 | 529 => (ErrorKind::Overloaded, "overloaded"),
+        500.. => (ErrorKind::Server, "internal server error"),
+        _ => (ErrorKind::InvalidRequest, "the request is refused"),
+    };
+    Error::new(kind, message).with_status(status)
+}
+
+/// An answer that is an error by its status.
+pub(super) fn response(wire: Wire, error: &Error) -> Response {
+    let server = wire.server();
+    let status = error.status().unwrap_or_else(|| (server.status)(error.kind()));
+    let mut response = Response::json(status, &(server.error_body)(error, status))
+        .with_request_id(server, error.request_id().unwrap_or("req_refused"));
+    if let Some((name, value)) = (server.retry_after)(error) {
+        response.headers.push((name.to_owned(), value));
+    }
+    response
+}
+
+/// What the server itself cannot do.
+pub(super) fn of_server(wire: Wire, what: &str) -> Response {
+    response(wire, &Error::new(ErrorKind::Server, what).with_status(500))
+}
