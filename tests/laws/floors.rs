@@ -1,7 +1,10 @@
-//! Law 10: a module uses lower floors only, and no neighbour on its own floor.
+//! Law 10: a module uses lower floors only, and no neighbour on its own floor; inside a module there
+//! are no circles.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::files::Files;
 
 const FLOORS: &[(&str, u32)] = &[
     ("error", 0),
@@ -25,6 +28,9 @@ const FLOORS: &[(&str, u32)] = &[
     ("testing", 9),
     ("guide", 10),
 ];
+
+/// The modules of which no file uses another that uses it, directly or through others.
+const WITHOUT_CIRCLES: &[&str] = &["testing"];
 
 fn floor(module: &str) -> Option<u32> {
     FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
@@ -93,4 +99,84 @@ fn a_breach_is_found() {
     assert_eq!(breaches("turn", "    let x = crate::agent::f(crate::item::g());"), ["agent"]);
     assert_eq!(breaches("turn", "use crate::{Agent};"), [""]);
     assert!(breaches("turn", "/// See [`crate::stream::seal`].\nuse crate::turn::X;").is_empty());
+}
+
+/// The circles of a module in a crate of these files.
+fn circles(module: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
+    let mut read = Files::default();
+    for (file, source) in files {
+        read.add(file, source);
+    }
+    read.circles(module)
+}
+
+#[test]
+fn the_files_of_a_module_form_no_circles() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Files::default();
+    for path in sources(&src) {
+        let inside = path.strip_prefix(&src).unwrap().to_str().unwrap().replace('\\', "/");
+        files.add(&inside, &fs::read_to_string(&path).unwrap());
+    }
+    for module in WITHOUT_CIRCLES {
+        assert_eq!(files.circles(module), Vec::<Vec<String>>::new(), "in {module}");
+    }
+}
+
+#[test]
+fn a_circle_is_found() {
+    let found = circles(
+        "m",
+        &[
+            ("m/mod.rs", "mod a; mod b; mod c; mod d;"),
+            ("m/a.rs", "use super::b::B; struct A;"),
+            ("m/b.rs", "use crate::m::c; struct B; fn f() { c::C }"),
+            ("m/c.rs", "struct C; fn g() -> super::a::A {}"),
+            // It uses the circle, and the circle does not use it.
+            ("m/d.rs", "use crate::m::{a::A, b::{self, B}};"),
+        ],
+    );
+    assert_eq!(found, [["m/a.rs", "m/b.rs", "m/c.rs"]]);
+}
+
+#[test]
+fn a_reexported_name_belongs_to_the_file_that_defines_it() {
+    let contents = "mod a; mod b; pub use a::A; pub(crate) use b::{B, other as renamed};";
+    let below = ("m/b.rs", "pub struct B; pub fn other() {}");
+    let above = ("m/a.rs", "use crate::m::{B, renamed}; pub struct A;");
+    assert!(circles("m", &[("m/mod.rs", contents), above, below]).is_empty());
+
+    for back in ["fn other() -> crate::m::A {}", "use super::*; fn other() -> A {}"] {
+        let back = ("m/b.rs", &*format!("pub struct B; {back}"));
+        let found = circles("m", &[("m/mod.rs", contents), above, back]);
+        assert_eq!(found, [["m/a.rs", "m/b.rs"]]);
+    }
+}
+
+#[test]
+fn a_contents_page_with_code_is_a_file_like_any_other() {
+    let files = [
+        ("m/mod.rs", "mod a; use a::A; pub const NAME: &str = \"m\"; fn f(_: A) {}"),
+        ("m/a.rs", "use super::NAME; pub struct A;"),
+    ];
+    assert_eq!(circles("m", &files), [["m/a.rs", "m/mod.rs"]]);
+    let inner = "mod a; pub const NAME: u8 = 1; mod value { use super::a::A; }";
+    assert_eq!(circles("m", &[("m/mod.rs", inner), files[1]]), [["m/a.rs", "m/mod.rs"]]);
+}
+
+#[test]
+fn tests_comments_and_texts_make_no_circle() {
+    let files = [
+        ("m/mod.rs", "mod a; mod b;"),
+        (
+            "m/a.rs",
+            "pub(in crate::m) struct A; // use super::b::B;\n\
+             const S: &str = \"super::b::B\"; const C: char = '\"'; fn f<'a>() {}\n\
+             #[cfg(test)] mod tests { use super::super::b::B; }\n\
+             #[cfg(all(test, unix))] mod more { use super::super::b::B; }",
+        ),
+        ("m/b.rs", "use super::a::A; pub struct B;"),
+        ("m/a/tests.rs", "use crate::m::b::B;"),
+    ];
+    assert!(circles("m", &files).is_empty());
 }

@@ -6,10 +6,11 @@
 //! | `worlds` | the laws, in every small world: each short script with each disturbance |
 //! | `one_law` | laws that need a test of their own |
 //! | `edges` | panics in a `Drop`, late results, ids, seals |
-//! | `floors` | a module uses only modules on lower floors |
+//! | `floors` | a module uses only modules on lower floors, and its files form no circles |
 //! | `sizes` | the size of events, steps and the loop |
 
 mod edges;
+mod files;
 mod floors;
 mod grid;
 mod one_law;

@@ -144,9 +144,7 @@ impl TurnWriter for Writer {
                     *own = Some(signature);
                 }
             }
-            ContentDelta::Sign(..) => {
-                return Err("a signature of text or of a call");
-            }
+            ContentDelta::Sign(..) => return Err("a signature of text or of a call"),
             ContentDelta::Hidden(data) => {
                 self.out.sign(&data, "");
                 let block = json!({ "type": "redacted_thinking", "data": data });

@@ -82,34 +82,34 @@ impl Writer {
 
     fn call_end(&mut self) -> Result<(), Unsupported> {
         let Some((mut call, arguments)) = self.arguments.take() else { return Ok(()) };
-        let arguments = match arguments.trim() {
+        let arguments: Option<Map<_, _>> = match arguments.trim() {
             "" => Some(Map::new()),
             written => serde_json::from_str(written).ok(),
         };
-        let Some(arguments) = arguments else {
-            return Err("arguments that are no JSON object");
-        };
-        call["args"] = arguments.into();
+        call["args"] = arguments.ok_or("arguments that are no JSON object")?.into();
         let said = signed_call(&call);
-        let mut part = json!({ "functionCall": call });
-        let is_signed = self.signs && !self.signed_a_call;
-        let made = || is_signed.then(|| (self.sign)(&said)).flatten();
-        if let Some(signature) = self.signature.take().or_else(made) {
-            self.out.sign(&signature, &said);
-            part["thoughtSignature"] = signature.into();
+        if self.signs && !self.signed_a_call && self.signature.is_none() {
+            self.signature = (self.sign)(&said);
         }
+        let part = self.signed(json!({ "functionCall": call }), &said);
         self.signed_a_call = true;
         self.calls.push(part);
         Ok(())
     }
 
-    /// Says a part that may carry the signature that waits for one.
-    fn part(&mut self, mut part: Value) {
-        self.flush();
+    /// Gives a part the signature that waits for one.
+    fn signed(&mut self, mut part: Value, said: &str) -> Value {
         if let Some(signature) = self.signature.take() {
-            self.out.sign(&signature, "");
+            self.out.sign(&signature, said);
             part["thoughtSignature"] = signature.into();
         }
+        part
+    }
+
+    /// Writes a part that may carry the signature that waits for one.
+    fn part(&mut self, part: Value) {
+        self.flush();
+        let part = self.signed(part, "");
         self.chunk(&json!([part]), None, self.usage);
     }
 
@@ -170,7 +170,7 @@ impl TurnWriter for Writer {
                 self.chunk(&json!([{ "text": piece, "thought": true }]), None, self.usage);
             }
             ContentDelta::Sign(Signed::Reasoning, signature) | ContentDelta::Hidden(signature) => {
-                self.signature = Some(signature)
+                self.signature = Some(signature);
             }
             // A part of its own, without words, as the vendor's newer models have it.
             ContentDelta::Sign(Signed::Text, signature) => {
@@ -220,16 +220,10 @@ impl TurnWriter for Writer {
             StopReason::Other(raw) => raw,
             StopReason::Refusal => return Err("a refusal"),
             StopReason::Pause => return Err("a pause"),
-            StopReason::ContextWindow => {
-                return Err("the end of the context window");
-            }
+            StopReason::ContextWindow => return Err("the end of the context window"),
         };
         self.flush();
-        let mut part = json!({ "text": "" });
-        if let Some(signature) = self.signature.take() {
-            self.out.sign(&signature, "");
-            part["thoughtSignature"] = signature.into();
-        }
+        let part = self.signed(json!({ "text": "" }), "");
         self.chunk(&json!([part]), Some(reason), usage);
         Ok(())
     }

@@ -153,9 +153,7 @@ impl TurnWriter for Writer {
                 let detail = json!({ "type": "reasoning.text", "signature": signature });
                 self.push_detail(at, detail, None);
             }
-            ContentDelta::Sign(Signed::Text, _) => {
-                return Err("a signature of text");
-            }
+            ContentDelta::Sign(Signed::Text, _) => return Err("a signature of text"),
             ContentDelta::Hidden(data) => {
                 self.out.sign(&data, "");
                 let at = self.detail(index);
@@ -198,9 +196,7 @@ impl TurnWriter for Writer {
             StopReason::ContentFilter => "content_filter",
             StopReason::ContextWindow => "model_context_window_exceeded",
             StopReason::Other(raw) => raw,
-            StopReason::Refusal => {
-                return Err("a refusal without words (see `Reply::refuse`)");
-            }
+            StopReason::Refusal => return Err("a refusal without words (see `Reply::refuse`)"),
             StopReason::Pause => return Err("a pause"),
         };
         let choice = json!({

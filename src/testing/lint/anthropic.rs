@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::complaints::{
-    Complaints, given, is_blank, is_given, is_plain, joined, list, repeated, text,
+    Complaints, given, inner, is_blank, is_given, is_plain, joined, list, repeated, text,
 };
 use super::options::foreign;
 use crate::testing::signatures::Signatures;
@@ -377,19 +377,15 @@ fn is_thinking(block: &Value) -> bool {
 /// What the vendor objects to in the signatures that a request brings back.
 pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
-    for (at, message) in list(&body["messages"]).iter().enumerate() {
-        for (index, block) in list(&message["content"]).iter().enumerate() {
-            let (proof, said) = match text(&block["type"]) {
-                "thinking" => ("signature", text(&block["thinking"])),
-                "redacted_thinking" => ("data", ""),
-                _ => continue,
-            };
-            if !known.hold(text(&block[proof]), said) {
-                let kind = text(&block["type"]);
-                bad.push(format!(
-                    "messages.{at}.content.{index}: Invalid `{proof}` in `{kind}` block"
-                ));
-            }
+    for (at, index, block) in inner(&body["messages"], "content") {
+        let (proof, said) = match text(&block["type"]) {
+            "thinking" => ("signature", text(&block["thinking"])),
+            "redacted_thinking" => ("data", ""),
+            _ => continue,
+        };
+        if !known.hold(text(&block[proof]), said) {
+            let kind = text(&block["type"]);
+            bad.push(format!("messages.{at}.content.{index}: Invalid `{proof}` in `{kind}` block"));
         }
     }
     bad

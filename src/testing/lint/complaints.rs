@@ -28,6 +28,17 @@ pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// The elements of a list in the elements of a list, with the index of each.
+pub(super) fn inner<'a>(
+    values: &'a Value,
+    field: &'a str,
+) -> impl Iterator<Item = (usize, usize, &'a Value)> {
+    let of = move |(at, value): (usize, &'a Value)| {
+        list(&value[field]).iter().enumerate().map(move |(index, inner)| (at, index, inner))
+    };
+    list(values).iter().enumerate().flat_map(of)
+}
+
 /// The text of a string; anything else has none.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, given, is_blank, joined, list, repeated, text};
+use super::complaints::{Complaints, given, inner, is_blank, joined, list, repeated, text};
 use super::schema;
 use crate::provider::gemini::write::signed_call;
 use crate::testing::signatures::Signatures;
@@ -304,20 +304,16 @@ fn camel(name: &str) -> String {
 /// What the vendor objects to in the signatures that a request brings back.
 pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
-    for (at, content) in list(&body["contents"]).iter().enumerate() {
-        for (index, part) in list(&content["parts"]).iter().enumerate() {
-            let said = match either(part, "functionCall") {
-                Value::Null => String::new(),
-                call => signed_call(call),
-            };
-            if let Some(signature) = either(part, "thoughtSignature").as_str()
-                && !known.hold(signature, &said)
-                && !SKIPPED.contains(&signature)
-            {
-                bad.push(format!(
-                    "Thought signature is not valid. (contents[{at}].parts[{index}])"
-                ));
-            }
+    for (at, index, part) in inner(&body["contents"], "parts") {
+        let said = match either(part, "functionCall") {
+            Value::Null => String::new(),
+            call => signed_call(call),
+        };
+        if let Some(signature) = either(part, "thoughtSignature").as_str()
+            && !known.hold(signature, &said)
+            && !SKIPPED.contains(&signature)
+        {
+            bad.push(format!("Thought signature is not valid. (contents[{at}].parts[{index}])"));
         }
     }
     bad

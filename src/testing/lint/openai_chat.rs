@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, is_given, joined, list, repeated, text};
+use super::complaints::{Complaints, inner, is_given, joined, list, repeated, text};
 use super::openai::{
     CHAT_ID, check_arguments, check_id, check_name, chosen, functions, mentions_json, needs_tools,
     output_schema, sampling,
@@ -213,23 +213,21 @@ fn pairs(messages: &[Value], bad: &mut Complaints) {
 /// What the vendor objects to in the signatures that a request brings back.
 pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
-    for (at, message) in list(&body["messages"]).iter().enumerate() {
-        for (index, detail) in list(&message["reasoning_details"]).iter().enumerate() {
-            let holds = match (&detail["data"], &detail["signature"]) {
-                (Value::String(data), _) => known.hold(data, ""),
-                // The signature may come back on its own, as it was sent.
-                (_, Value::String(signature)) => match detail["text"].as_str() {
-                    Some(said) => known.hold(signature, said),
-                    None => known.issued(signature),
-                },
-                _ => true,
-            };
-            if !holds {
-                bad.push(format!(
-                    "messages[{at}].reasoning_details[{index}]: Invalid `signature` in \
-                     `thinking` block"
-                ));
-            }
+    for (at, index, detail) in inner(&body["messages"], "reasoning_details") {
+        let holds = match (&detail["data"], &detail["signature"]) {
+            (Value::String(data), _) => known.hold(data, ""),
+            // The signature may come back on its own, as it was sent.
+            (_, Value::String(signature)) => match detail["text"].as_str() {
+                Some(said) => known.hold(signature, said),
+                None => known.issued(signature),
+            },
+            _ => true,
+        };
+        if !holds {
+            bad.push(format!(
+                "messages[{at}].reasoning_details[{index}]: Invalid `signature` in \
+                 `thinking` block"
+            ));
         }
     }
     bad

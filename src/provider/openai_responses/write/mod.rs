@@ -133,7 +133,7 @@ impl Writer {
         let item = open.item(&self.id, index, Status::InProgress);
         self.event("response.output_item.added", json!({ "item": item }));
         if let Some(part) = open.part_event() {
-            let added = self.place(index, &open, "part", open.part(""));
+            let added = self.place(index, &open, "part", &open.part(""));
             self.event(format!("{part}.added"), added);
         }
         self.open = Some((index, open));
@@ -142,10 +142,10 @@ impl Writer {
     fn close(&mut self) {
         let Some((index, open)) = self.open.take() else { return };
         let mut item = open.item(&self.id, index, Status::Completed);
-        let done = self.place(index, &open, open.field(), open.text.clone().into());
+        let done = self.place(index, &open, open.field(), &json!(open.text));
         self.event(format!("{}.done", open.text_event()), done);
         if let Some(part) = open.part_event() {
-            let done = self.place(index, &open, "part", open.part(&open.text));
+            let done = self.place(index, &open, "part", &open.part(&open.text));
             self.event(format!("{part}.done"), done);
         }
         if open.is_reasoning() {
@@ -182,13 +182,13 @@ impl Writer {
     fn piece(&mut self, piece: &str) {
         let Some((index, mut open)) = self.open.take() else { return };
         open.text.push_str(piece);
-        let delta = self.place(index, &open, "delta", piece.into());
+        let delta = self.place(index, &open, "delta", &json!(piece));
         self.event(format!("{}.delta", open.text_event()), delta);
         self.open = Some((index, open));
     }
 
     /// The data of an event about an open item or its only part.
-    fn place(&self, index: u32, open: &Open, field: &str, value: Value) -> Value {
+    fn place(&self, index: u32, open: &Open, field: &str, value: &Value) -> Value {
         let mut event = json!({
             "item_id": open.id(&self.id, index), "output_index": self.output.len(), field: value,
         });
@@ -239,9 +239,7 @@ impl TurnWriter for Writer {
                     open.signature = Some(signature);
                 }
             }
-            ContentDelta::Sign(..) => {
-                return Err("a signature of text or of a call");
-            }
+            ContentDelta::Sign(..) => return Err("a signature of text or of a call"),
             ContentDelta::Hidden(data) => {
                 self.close();
                 let hidden = Kind::Reasoning(ReasoningKind::Summary).open();
@@ -268,13 +266,9 @@ impl TurnWriter for Writer {
             StopReason::MaxTokens => ("response.incomplete", Some("max_output_tokens")),
             StopReason::ContentFilter => ("response.incomplete", Some("content_filter")),
             StopReason::Other(raw) => ("response.incomplete", Some(raw.as_str())),
-            StopReason::Refusal => {
-                return Err("a refusal without words (see `Reply::refuse`)");
-            }
+            StopReason::Refusal => return Err("a refusal without words (see `Reply::refuse`)"),
             StopReason::Pause => return Err("a pause"),
-            StopReason::ContextWindow => {
-                return Err("the end of the context window");
-            }
+            StopReason::ContextWindow => return Err("the end of the context window"),
         };
         // A call that was not written to its end stands in the response, and nowhere says `done`.
         match self.open.take() {

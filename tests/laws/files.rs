@@ -1,0 +1,340 @@
+//! Which source file names something of which other one.
+//!
+//! A name is followed to the file that defines it, through modules, imports and re-exports. A
+//! `mod.rs` that only declares modules and re-exports is a contents page: a name that is imported
+//! through it belongs to the file that defines it. The code of tests is left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// A path as it is written, or the place of a module below the root of the crate.
+type Path = Vec<String>;
+
+/// The modules of a crate, by their place.
+#[derive(Default)]
+pub(crate) struct Files {
+    modules: BTreeMap<Path, Module>,
+}
+
+/// A module, in a file of its own or in another module's.
+#[derive(Default)]
+struct Module {
+    file: String,
+    items: BTreeSet<String>,
+    imports: Vec<Import>,
+    /// The paths that its code names.
+    paths: Vec<Path>,
+}
+
+struct Import {
+    path: Path,
+    /// The name that it gets here, `*` for all names.
+    name: String,
+    is_reexport: bool,
+}
+
+impl Files {
+    /// Adds a file by its path below `src`, unless its name says that it holds tests.
+    pub(crate) fn add(&mut self, file: &str, source: &str) {
+        if file.ends_with("tests.rs") || file.contains("tests/") {
+            return;
+        }
+        let mut place: Path = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+        if matches!(place.last().map(String::as_str), Some("mod" | "lib")) {
+            place.pop();
+        }
+        self.read(file, &place, &mut Tokens(tokens(source).into_iter().peekable()));
+    }
+
+    /// The groups of files below a folder that use each other, directly or through others.
+    pub(crate) fn circles(&self, folder: &str) -> Vec<Vec<String>> {
+        let mut used: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (place, module) in &self.modules {
+            if place.first().is_some_and(|first| first == folder) {
+                used.entry(&module.file).or_default().extend(self.used(place, module));
+            }
+        }
+        let reached = |from: &str| {
+            let mut reached = BTreeSet::new();
+            let mut next: Vec<&str> = vec![from];
+            while let Some(file) = next.pop() {
+                let new = used.get(file).into_iter().flatten().filter(|to| reached.insert(**to));
+                next.extend(new.copied().collect::<Vec<_>>());
+            }
+            reached
+        };
+        let reached: BTreeMap<&str, BTreeSet<&str>> =
+            used.keys().map(|file| (*file, reached(file))).collect();
+        let mut circles = BTreeSet::new();
+        for (file, others) in &reached {
+            if others.contains(file) {
+                let uses_it =
+                    |other: &&&str| reached.get(**other).is_some_and(|back| back.contains(file));
+                let back = others.iter().filter(uses_it);
+                circles.insert(back.map(|&file| file.to_owned()).collect::<Vec<_>>());
+            }
+        }
+        circles.into_iter().collect()
+    }
+
+    /// The other files of which a module names something.
+    fn used<'a>(&'a self, place: &Path, module: &'a Module) -> impl Iterator<Item = &'a str> {
+        let contents = module.file.ends_with("mod.rs");
+        let imports = module.imports.iter().filter(move |import| !(contents && import.is_reexport));
+        // A single name is one that was imported, and says nothing new unless all names were.
+        let all = module.imports.iter().any(|import| import.name == "*");
+        let paths = module.paths.iter().filter(move |path| all || path.len() > 1);
+        let paths = imports.map(|import| &import.path).chain(paths);
+        let files: Vec<&str> = paths.filter_map(|path| self.file_of(place, path, 0)).collect();
+        files.into_iter().filter(|file| *file != module.file)
+    }
+
+    /// The file that defines what a path names, as seen from a module.
+    fn file_of(&self, from: &[String], path: &[String], depth: usize) -> Option<&str> {
+        let (first, rest) = path.split_first()?;
+        match first.as_str() {
+            _ if depth > 30 => None,
+            "crate" => self.file_below(&[], rest, depth),
+            "self" => self.file_below(from, rest, depth),
+            "super" => match rest.first().map(String::as_str) {
+                Some("super") => self.file_of(from.split_last()?.1, rest, depth + 1),
+                _ => self.file_below(from.split_last()?.1, rest, depth),
+            },
+            // Of another crate, if the module does not know the name.
+            name if self.knows(from, name) => self.file_below(from, path, depth),
+            _ => None,
+        }
+    }
+
+    fn knows(&self, place: &[String], name: &str) -> bool {
+        let module = &self.modules[place];
+        self.modules.contains_key(&below(place, name))
+            || module.items.contains(name)
+            || module.imports.iter().any(|import| import.name == name || import.name == "*")
+    }
+
+    /// The same for a path that begins in a module.
+    fn file_below(&self, place: &[String], path: &[String], depth: usize) -> Option<&str> {
+        let own = self.modules.get(place).map(|module| module.file.as_str());
+        let Some((name, rest)) = path.split_first() else {
+            // The module itself, and not yet something of it.
+            return own.filter(|file| !file.ends_with("mod.rs"));
+        };
+        let inner = below(place, name);
+        if self.modules.contains_key(&inner) {
+            return self.file_below(&inner, rest, depth);
+        }
+        let module = self.modules.get(place)?;
+        if module.items.contains(name) {
+            return own;
+        }
+        let imported = |import: &Import| {
+            let path = match import.name.as_str() {
+                "*" => [&import.path, path].concat(),
+                alias if alias == name => [&import.path, rest].concat(),
+                _ => return None,
+            };
+            self.file_of(place, &path, depth + 1)
+        };
+        module.imports.iter().find_map(imported)
+    }
+
+    /// Reads a module up to its end.
+    fn read(&mut self, file: &str, place: &Path, tokens: &mut Tokens) {
+        let mut module = Module { file: file.to_owned(), ..Module::default() };
+        let mut depth = 0;
+        let mut is_public = false;
+        while let Some(token) = tokens.0.next() {
+            match token.as_str() {
+                "{" => depth += 1,
+                "}" if depth == 0 => break,
+                "}" => depth -= 1,
+                "#" => {
+                    if tokens.attribute_is_of_tests() {
+                        tokens.skip_item();
+                    }
+                    continue;
+                }
+                "pub" => {
+                    tokens.skip_group("(", ")");
+                    is_public = true;
+                    continue;
+                }
+                "use" => {
+                    for (path, name) in tokens.tree(&[]) {
+                        module.imports.push(Import { path, name, is_reexport: is_public });
+                    }
+                }
+                "mod" => {
+                    let inner = below(place, &tokens.0.next().unwrap_or_default());
+                    if tokens.0.next_if(|token| token == "{").is_some() {
+                        self.read(file, &inner, tokens);
+                    }
+                }
+                "struct" | "enum" | "trait" | "fn" | "const" | "static" | "type"
+                | "macro_rules"
+                    if depth == 0 =>
+                {
+                    tokens.0.next_if(|token| token == "!" || token == "mut");
+                    module.items.extend(tokens.0.next_if(|token| is_name(token)));
+                }
+                _ if is_name(&token) => module.paths.push(tokens.path(token)),
+                _ => {}
+            }
+            is_public = false;
+        }
+        self.modules.insert(place.clone(), module);
+    }
+}
+
+fn below(place: &[String], name: &str) -> Path {
+    [place, &[name.to_owned()]].concat()
+}
+
+fn is_name(token: &str) -> bool {
+    token.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+struct Tokens(Peekable<std::vec::IntoIter<String>>);
+
+impl Tokens {
+    /// Reads what follows `#`.
+    fn attribute_is_of_tests(&mut self) -> bool {
+        self.0.next_if(|token| token == "!");
+        let attribute = self.skip_group("[", "]").concat();
+        attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,")
+    }
+
+    /// Reads up to the end of an item: a semicolon or a block.
+    fn skip_item(&mut self) {
+        while let Some(token) = self.0.next_if(|token| token != "{") {
+            if token == ";" {
+                return;
+            }
+        }
+        self.skip_group("{", "}");
+    }
+
+    /// Reads a group in brackets, if one begins here.
+    fn skip_group(&mut self, open: &str, close: &str) -> Vec<String> {
+        let mut inside = Vec::new();
+        let mut depth = 0;
+        while let Some(token) = self.0.next_if(|token| depth > 0 || token == open) {
+            depth += i32::from(token == open) - i32::from(token == close);
+            if depth == 0 {
+                break;
+            }
+            inside.push(token);
+        }
+        inside.into_iter().skip(1).collect()
+    }
+
+    /// Reads a path of which the first name is read.
+    fn path(&mut self, first: String) -> Path {
+        let mut path = vec![first];
+        while self.0.next_if(|token| token == "::").is_some() {
+            match self.0.next_if(|token| is_name(token)) {
+                Some(name) => path.push(name),
+                None => break,
+            }
+        }
+        path
+    }
+
+    /// Reads a tree of imports: each path, and the name that it gets.
+    fn tree(&mut self, before: &[String]) -> Vec<(Path, String)> {
+        self.0.next_if(|token| token == "::");
+        let mut path = before.to_vec();
+        let mut found = Vec::new();
+        while let Some(token) = self.0.next_if(|token| token != "," && token != "}") {
+            match token.as_str() {
+                "{" => {
+                    while self.0.next_if(|token| token == "}").is_none() {
+                        found.extend(self.tree(&path));
+                        self.0.next_if(|token| token == ",");
+                    }
+                    return found;
+                }
+                "as" => return vec![(path, self.0.next().unwrap_or_default())],
+                "*" => return vec![(path, token)],
+                ";" => break,
+                "::" => {}
+                "self" if !before.is_empty() => {}
+                _ => path.push(token),
+            }
+        }
+        let name = path.last().cloned().unwrap_or_default();
+        vec![(path, name)]
+    }
+}
+
+/// The names and signs of a source, without comments, texts, characters and lifetimes.
+fn tokens(source: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    let mut rest = source.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '/' if rest.peek() == Some(&'/') => drop(rest.by_ref().find(|c| *c == '\n')),
+            '"' => skip_text(&mut rest),
+            '\'' => skip_character(&mut rest),
+            ':' if rest.next_if_eq(&':').is_some() => tokens.push("::".to_owned()),
+            c if c.is_alphanumeric() || c == '_' => {
+                let mut name = c.to_string();
+                while let Some(c) = rest.next_if(|c| c.is_alphanumeric() || *c == '_') {
+                    name.push(c);
+                }
+                match name.as_str() {
+                    "r" | "br" if matches!(rest.peek(), Some('"' | '#')) => {
+                        skip_raw_text(&mut rest);
+                    }
+                    _ => tokens.push(name),
+                }
+            }
+            c if c.is_whitespace() => {}
+            c => tokens.push(c.to_string()),
+        }
+    }
+    tokens
+}
+
+fn skip_text(rest: &mut Peekable<Chars<'_>>) {
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => drop(rest.next()),
+            '"' => return,
+            _ => {}
+        }
+    }
+}
+
+/// A character, or a lifetime: of that the name is read.
+fn skip_character(rest: &mut Peekable<Chars<'_>>) {
+    let first = rest.next();
+    if first == Some('\\') {
+        rest.next();
+        rest.by_ref().find(|c| *c == '\'');
+    } else if rest.next_if_eq(&'\'').is_none() {
+        while rest.next_if(|c| c.is_alphanumeric() || *c == '_').is_some() {}
+    }
+}
+
+fn skip_raw_text(rest: &mut Peekable<Chars<'_>>) {
+    let mut hashes = 0;
+    while rest.next_if_eq(&'#').is_some() {
+        hashes += 1;
+    }
+    // Without a quote it is a name that would be a keyword.
+    if rest.next_if_eq(&'"').is_none() {
+        return;
+    }
+    while rest.by_ref().find(|c| *c == '"').is_some() {
+        let mut left = hashes;
+        while left > 0 && rest.next_if_eq(&'#').is_some() {
+            left -= 1;
+        }
+        if left == 0 {
+            return;
+        }
+    }
+}
