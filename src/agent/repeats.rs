@@ -2,6 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use serde_json::Value;
+
 use crate::item::{ToolCall, ToolResult};
 use crate::tool::Why;
 use crate::turn::Turn;
@@ -14,7 +16,8 @@ const LONGEST_CYCLE: usize = 4;
 /// An iteration is a turn whose calls were answered. Iterations repeat in a cycle of one to four: each
 /// has the calls and the results of the one a cycle before. Calls of [pollable](crate::Tool::pollable)
 /// tools are left out. A turn that has no others, or no calls at all, is not counted and resets
-/// nothing: those before it and after it follow each other. What the model
+/// nothing: those before it and after it follow each other. Arguments are compared as JSON values: the
+/// order of their fields does not matter, and neither does white space. What the model
 /// [gives as its reason](crate::tool::Why) makes no other call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repeats(
@@ -61,7 +64,12 @@ impl Repeats {
         for call in calls() {
             // Other words about it make it no other call.
             let (_, arguments) = Why::split(call.arguments_or_empty());
-            (&call.name, arguments).hash(&mut hasher);
+            call.name.hash(&mut hasher);
+            match serde_json::from_str::<Value>(&arguments) {
+                // The hash of a map does not depend on the order of its keys.
+                Ok(value) => value.hash(&mut hasher),
+                Err(_) => arguments.hash(&mut hasher),
+            }
         }
         for result in results() {
             (result.kind, result.content.text()).hash(&mut hasher);

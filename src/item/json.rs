@@ -9,9 +9,8 @@ use serde_json::value::RawValue;
 
 /// A JSON value kept as its compact text, cheap to clone.
 ///
-/// Unlike a `serde_json::Value` it keeps the order of the keys, also through any self-describing
-/// format and through tagged or flattened structs. That is what lets an opaque value of a
-/// provider be sent back as it came.
+/// It keeps the order of the keys, also through any self-describing format and through tagged or
+/// flattened structs. That is what lets an opaque value of a provider be sent back as it came.
 ///
 /// ```
 /// use turnstream::item::Json;
@@ -57,8 +56,8 @@ impl Json {
         serde_json::from_str(&self.0)
     }
 
-    /// The value as `serde_json` has it; its maps are sorted. `null` if it is nested deeper than
-    /// the 128 levels that `serde_json` reads.
+    /// The value as `serde_json` has it, its keys in the same order. `null` if it is nested deeper
+    /// than the 128 levels that `serde_json` reads.
     pub fn to_value(&self) -> serde_json::Value {
         self.get().unwrap_or_default()
     }

@@ -172,8 +172,8 @@ impl OutputSchema {
         let mut schema = schemars::schema_for!(T).to_value();
         if let Some(schema) = schema.as_object_mut() {
             // Words for people and tools of JSON Schema; they only cost the model tokens.
-            schema.remove("$schema");
-            schema.remove("title");
+            schema.shift_remove("$schema");
+            schema.shift_remove("title");
         }
         let legal = |c: char| match c {
             c if c.is_ascii_alphanumeric() || c == '-' => c,

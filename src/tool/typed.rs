@@ -253,8 +253,8 @@ fn spec_of<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
     }
     if let Some(schema) = parameters.as_object_mut() {
         // Words for people and tools of JSON Schema; they only cost the model tokens.
-        schema.remove("$schema");
-        schema.remove("title");
+        schema.shift_remove("$schema");
+        schema.shift_remove("title");
     }
     ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters }
 }

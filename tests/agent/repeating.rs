@@ -126,6 +126,18 @@ async fn polls_between_and_beside_the_same_calls_hide_no_repetition() {
 }
 
 #[tokio::test]
+async fn arguments_with_their_fields_in_another_order_are_the_same_call() {
+    let model = Scripted::function(|_, n| {
+        let arguments = [r#"{"x":1,"y":{"a":2,"b":3}}"#, r#"{ "y": {"b":3, "a":2}, "x": 1 }"#];
+        Reply::new().call_raw(&format!("c{n}"), "a", arguments[n % 2])
+    });
+    let limits = Limits { repeats_nudge: 0, repeats_end: 3, ..UNCAPPED };
+    let agent = Agent::new(model).with_tools([same("a")]).with_limits(limits);
+    // Two calls in turn would be counted as a cycle after the fourth.
+    check(ends(&agent).await, (Reason::Repeating, 3), &[]);
+}
+
+#[tokio::test]
 async fn the_outcome_says_that_the_same_calls_were_repeated() {
     let limits = Limits { repeats_end: 2, ..UNCAPPED };
     let (outcome, _) = ends(&around(&[&["a"]], limits)).await;

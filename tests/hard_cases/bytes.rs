@@ -33,7 +33,7 @@ fn blocks(wire: Wire, body: &Value) -> Vec<String> {
         match content.and_then(|content| message[content].as_array()) {
             Some(parts) => blocks.extend(parts.iter().map(|part| {
                 let mut part = part.clone();
-                part.as_object_mut().map(|fields| fields.remove("cache_control"));
+                part.as_object_mut().map(|fields| fields.shift_remove("cache_control"));
                 format!("{} {part}", message["role"])
             })),
             None => blocks.push(message.to_string()),

@@ -589,7 +589,7 @@ fn strip_marks(json: &mut serde_json::Value) {
     match json {
         serde_json::Value::Array(list) => list.iter_mut().for_each(strip_marks),
         serde_json::Value::Object(fields) => {
-            fields.remove("cache_control");
+            fields.shift_remove("cache_control");
             fields.values_mut().for_each(strip_marks);
         }
         _ => {}

@@ -9,11 +9,16 @@ use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Provider, Reply, Scripted, anthropic, openai_chat};
+use turnstream::request::ToolSpec;
 use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::testing::Wire;
+#[cfg(feature = "schemars")]
+use turnstream::tool::Tool;
 use turnstream::turn::{TurnBuilder, TurnEvent};
-use turnstream::{Agent, Error, Request, Usage};
+use turnstream::{Agent, Error, History, Item, Request, Usage};
 
 use crate::support::runs::{ending, rest};
+use crate::support::wires;
 
 /// Counts what is read from upstream.
 struct Endless(Arc<AtomicUsize>);
@@ -98,6 +103,50 @@ async fn law_8_the_same_script_and_ids_give_the_same_bytes() {
     assert_eq!(first, second);
 }
 
+/// What each wire sends of a tool with these parameters.
+fn tool_on_each_wire(parameters: &Value, sent: impl Fn(Wire, &str)) {
+    let (name, description) = ("t".to_owned(), "d".to_owned());
+    let mut request = Request::new(History::with_id("h"));
+    request.context.push(Item::user("go"));
+    request.tools = [ToolSpec { name, description, parameters: parameters.clone() }].into();
+    for wire in Wire::ALL {
+        let body = wires::bytes(wire, "m", &request, &Dialect::OPENAI);
+        sent(wire, str::from_utf8(&body).unwrap());
+    }
+}
+
+#[test]
+fn law_8_a_schema_is_sent_with_its_fields_in_the_order_in_which_they_are_declared() {
+    let properties = r#""properties":{"zebra":{"type":"string"},"apple":{"type":"integer"}},"#;
+    let schema = format!(r#"{{"type":"object",{properties}"required":["zebra","apple"]}}"#);
+    tool_on_each_wire(&serde_json::from_str(&schema).unwrap(), |wire, body| {
+        assert!(body.contains(&schema), "{wire:?}: {body}");
+    });
+}
+
+#[cfg(feature = "schemars")]
+#[test]
+fn law_8_a_derived_schema_is_sent_with_its_fields_in_the_order_in_which_they_are_declared() {
+    /// Words for the model.
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Args {
+        /// Striped.
+        zebra: String,
+        apple: bool,
+    }
+    let tool = Tool::new("t", "d", |_: Args, _| async { "" });
+    let schema = concat!(
+        r#"{"type":"object","properties":{"zebra":{"type":"string","description":"Striped."},"#,
+        r#""apple":{"type":"boolean"}},"required":["zebra","apple"],"#,
+        r#""description":"Words for the model."}"#,
+    );
+    assert_eq!(tool.spec().parameters.to_string(), schema);
+    tool_on_each_wire(&tool.spec().parameters, |wire, body| {
+        assert!(body.contains(schema), "{wire:?}: {body}");
+    });
+}
+
 /// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
 /// count.
 fn blocks(body: &[u8]) -> Vec<(Value, Value)> {
@@ -113,7 +162,7 @@ fn blocks(body: &[u8]) -> Vec<(Value, Value)> {
             Value::Array(parts) => {
                 let unmarked = |part: &Value| {
                     let mut part = part.clone();
-                    part.as_object_mut().map(|fields| fields.remove("cache_control"));
+                    part.as_object_mut().map(|fields| fields.shift_remove("cache_control"));
                     part
                 };
                 blocks.extend(parts.iter().map(|part| (message["role"].clone(), unmarked(part))));

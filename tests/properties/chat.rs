@@ -192,7 +192,7 @@ fn blocks(items: &[Item], dialect: &Dialect, volatile: Option<usize>) -> (Vec<Va
 fn without_marks(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
-            fields.remove("cache_control");
+            fields.shift_remove("cache_control");
             for value in fields.values_mut() {
                 *value = without_marks(value.take());
             }

@@ -423,7 +423,7 @@ fn items_of_a_turn_are_linked_to_reasoning_that_was_encoded_before() {
             kept(Item::text("so"), message),
         ],
     );
-    assert!(body.unwrap().contains(r#""id":"c","type":"function_call""#));
+    assert!(body.unwrap().contains(r#""type":"function_call","id":"c""#));
 }
 
 #[test]

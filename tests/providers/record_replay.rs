@@ -260,7 +260,7 @@ async fn the_first_difference_is_told_by_its_path() {
     assert_eq!(differs(other).await, told("options.temperature", "0.5", "null"));
     let mut other = asked();
     other.context.push(Item::text("more"));
-    let more = r#"{"text":"more","type":"text"}"#;
+    let more = r#"{"type":"text","text":"more"}"#;
     assert_eq!(differs(other).await, told("context[1]", "null", more));
     assert_eq!(replay.remaining(), 1, "nothing was played");
     assert!(read(replay.stream_turn(asked())).await.1.is_none());

@@ -19,7 +19,8 @@ pub(crate) fn encode(wire: Wire, model: &str, request: &Request) -> Value {
     serde_json::from_slice(&bytes(wire, model, request, &Dialect::OPENAI)).unwrap()
 }
 
-fn bytes(wire: Wire, model: &str, request: &Request, dialect: &Dialect) -> Vec<u8> {
+/// The same as it is sent.
+pub(crate) fn bytes(wire: Wire, model: &str, request: &Request, dialect: &Dialect) -> Vec<u8> {
     let bytes = match wire {
         Wire::Anthropic => anthropic::encode(request, model),
         Wire::OpenAiChat => openai_chat::encode(request, model, dialect),

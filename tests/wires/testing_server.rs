@@ -144,7 +144,7 @@ async fn what_is_no_request_of_the_wire_is_refused_in_its_shape() {
     }
     let server = ModelServer::start(|_| -> Reply { panic!("nobody is asked") }).await.unwrap();
     check(&server, "/v1/models", "{}", 404, "no such path: POST /v1/models").await;
-    let messages = r#""type":"invalid_request_error"},"type":"error"}"#;
+    let messages = r#"{"type":"error","error":{"type":"invalid_request_error","#;
     check(&server, PATHS[0], "no JSON", 400, messages).await;
     check(&server, PATHS[1], "[]", 400, "not a JSON object").await;
     check(&server, PATHS[2], "{}", 400, "Missing required parameter: 'model'").await;
@@ -262,7 +262,7 @@ async fn a_reasoning_item_comes_back_as_it_was_encrypted_and_with_what_followed_
     // Without ids the items stand for themselves.
     let nameless = |input: &mut Value| {
         for item in input.as_array_mut().unwrap() {
-            item.as_object_mut().unwrap().remove("id");
+            item.as_object_mut().unwrap().shift_remove("id");
         }
     };
     assert_eq!(check(nameless).await, "");

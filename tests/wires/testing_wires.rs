@@ -79,13 +79,13 @@ fn usage() -> Usage {
 fn a_text_on_the_anthropic_wire() {
     let stream = stream(Wire::Anthropic, Reply::text("Hi you").usage(usage()));
     let expected = [
-        r#"{"message":{"content":[],"id":"msg_0000","model":"scripted","role":"assistant","stop_reason":null,"stop_sequence":null,"type":"message","usage":{"cache_creation_input_tokens":10,"cache_read_input_tokens":30,"input_tokens":60,"output_tokens":1}},"type":"message_start"}"#,
-        r#"{"content_block":{"text":"","type":"text"},"index":0,"type":"content_block_start"}"#,
+        r#"{"type":"message_start","message":{"id":"msg_0000","type":"message","role":"assistant","model":"scripted","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":60,"cache_read_input_tokens":30,"cache_creation_input_tokens":10,"output_tokens":1}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
         r#"{"type":"ping"}"#,
-        r#"{"delta":{"text":"Hi ","type":"text_delta"},"index":0,"type":"content_block_delta"}"#,
-        r#"{"delta":{"text":"you","type":"text_delta"},"index":0,"type":"content_block_delta"}"#,
-        r#"{"index":0,"type":"content_block_stop"}"#,
-        r#"{"delta":{"stop_reason":"end_turn","stop_sequence":null},"type":"message_delta","usage":{"cache_creation_input_tokens":10,"cache_read_input_tokens":30,"input_tokens":60,"output_tokens":20,"output_tokens_details":{"thinking_tokens":5}}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi "}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"you"}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"input_tokens":60,"cache_read_input_tokens":30,"cache_creation_input_tokens":10,"output_tokens":20,"output_tokens_details":{"thinking_tokens":5}}}"#,
         r#"{"type":"message_stop"}"#,
     ];
     let frame = |data: &&str| {
@@ -331,9 +331,9 @@ fn a_text_on_the_gemini_wire_ends_its_lines_as_the_vendor_does() {
     assert_eq!(
         stream,
         concat!(
-            r#"data: {"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"index":0}],"modelVersion":"scripted","responseId":"response-0000","usageMetadata":{"cachedContentTokenCount":30,"promptTokenCount":100,"totalTokenCount":100}}"#,
+            r#"data: {"modelVersion":"scripted","responseId":"response-0000","candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":100,"totalTokenCount":100,"cachedContentTokenCount":30}}"#,
             "\r\n\r\n",
-            r#"data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"modelVersion":"scripted","responseId":"response-0000","usageMetadata":{"cachedContentTokenCount":30,"candidatesTokenCount":15,"promptTokenCount":100,"thoughtsTokenCount":5,"totalTokenCount":120}}"#,
+            r#"data: {"modelVersion":"scripted","responseId":"response-0000","candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"index":0,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":100,"totalTokenCount":120,"candidatesTokenCount":15,"thoughtsTokenCount":5,"cachedContentTokenCount":30}}"#,
             "\r\n\r\n",
         )
     );

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::Json;
-use crate::request::Request;
+use crate::request::{Output, Request};
 
 /// The fingerprints of all that a model is told by a request, part by part. Of the context stands
 /// here what is not in the context of the request before it.
@@ -117,17 +118,28 @@ impl Whole {
     }
 }
 
+/// The parts beside the context. The keys of schemas and of extra fields are sorted: recordings of
+/// earlier versions have them so, and their order is not a difference.
 fn parts(request: &Request) -> [(&'static str, Json); 4] {
+    let (mut tools, mut options) = (request.tools.to_vec(), request.options.clone());
+    for tool in &mut tools {
+        tool.parameters.sort_all_objects();
+    }
+    options.extra.sort_keys();
+    options.extra.values_mut().for_each(Value::sort_all_objects);
+    if let Output::Schema(output) = &mut options.output {
+        output.schema.sort_all_objects();
+    }
     [
         ("model", json(&request.model)),
         ("system", json(&request.system)),
-        ("tools", json(&request.tools)),
-        ("options", json(&request.options)),
+        ("tools", json(&tools)),
+        ("options", json(&options)),
     ]
 }
 
 fn json(value: &(impl Serialize + ?Sized)) -> Json {
-    Json::new(value).unwrap_or_else(|_| serde_json::Value::Null.into())
+    Json::new(value).unwrap_or_else(|_| Value::Null.into())
 }
 
 /// 128 bits of FNV-1a: the same on every machine and in every version.
@@ -140,7 +152,32 @@ fn fingerprint(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::item::History;
+    use crate::request::{OutputSchema, ToolSpec};
+
+    #[test]
+    fn a_recording_with_sorted_keys_has_the_fingerprints_of_a_request_in_declared_order() {
+        let schema =
+            json!({ "type": "object", "properties": { "z": { "type": "null" }, "a": {} } });
+        let sorted = r#"{"properties":{"a":{},"z":{"type":"null"}},"type":"object"}"#;
+        let mut request = Request::new(History::with_id("h"));
+        let (name, description) = ("f".to_owned(), "d".to_owned());
+        request.tools =
+            [ToolSpec { name: name.clone(), description, parameters: schema.clone() }].into();
+        request.options.output = Output::Schema(OutputSchema { name, schema: schema.clone() });
+        request.options.extra.insert("z".to_owned(), schema);
+        request.options.extra.insert("a".to_owned(), Value::Null);
+        let [_, _, (_, tools), (_, options)] = parts(&request);
+        let recorded = format!(r#"[{{"name":"f","description":"d","parameters":{sorted}}}]"#);
+        assert_eq!(tools.as_str(), recorded);
+        assert_eq!(Whole::of(&request).parts[2], fingerprint(&recorded));
+        let options = options.as_str();
+        assert!(options.contains(&format!(r#"{{"name":"f","schema":{sorted}}}"#)), "{options}");
+        assert!(options.contains(&format!(r#""extra":{{"a":null,"z":{sorted}}}"#)), "{options}");
+    }
 
     #[test]
     fn a_fingerprint_is_that_of_the_published_test_vectors() {

@@ -14,12 +14,11 @@ pub(super) fn join(
         return Err("additionalProperties".to_owned());
     }
     for (keyword, value) in second {
-        let joined = match first.remove(&keyword) {
-            None => value,
-            Some(old) if old == value || !is_structural(&keyword) => old,
-            Some(old) => joined(&keyword, old, value).ok_or_else(|| keyword.clone())?,
-        };
-        first.insert(keyword, joined);
+        match first.get_mut(&keyword) {
+            None => drop(first.insert(keyword, value)),
+            Some(old) if *old == value || !is_structural(&keyword) => {}
+            Some(old) => *old = joined(&keyword, old.take(), value).ok_or(keyword)?,
+        }
     }
     Ok(first)
 }
@@ -40,15 +39,14 @@ fn joined(keyword: &str, first: Value, second: Value) -> Option<Value> {
     match (keyword, first, second) {
         ("properties", Value::Object(mut first), Value::Object(second)) => {
             for (name, value) in second {
-                let value = match (first.remove(&name), value) {
-                    (None, value) => value,
-                    (Some(old), value) if old == value => old,
+                match (first.get_mut(&name), value) {
+                    (None, value) => drop(first.insert(name, value)),
+                    (Some(old), value) if *old == value => {}
                     (Some(Value::Object(old)), Value::Object(value)) => {
-                        Value::Object(join(old, value).ok()?)
+                        *old = join(std::mem::take(old), value).ok()?;
                     }
                     _ => return None,
-                };
-                first.insert(name, value);
+                }
             }
             Some(Value::Object(first))
         }

@@ -147,7 +147,7 @@ impl Narrower<'_> {
             _ => return Err(self.subset.refuse(at, "a place where nothing fits")),
         };
         self.count(at)?;
-        while let Some(reference) = schema.remove("$ref") {
+        while let Some(reference) = schema.shift_remove("$ref") {
             self.count(at)?;
             let reference = reference.as_str().unwrap_or_default();
             let target = match refs::name(reference) {
@@ -161,15 +161,15 @@ impl Narrower<'_> {
             schema = self.both(schema, target.clone(), at)?;
         }
         for home in ["$defs", "definitions"] {
-            schema.remove(home);
+            schema.shift_remove(home);
         }
-        if let Some(Value::Array(members)) = schema.remove("allOf") {
+        if let Some(Value::Array(members)) = schema.shift_remove("allOf") {
             for member in &members {
                 let member = self.joined(member, at, depth + 1)?;
                 schema = self.both(schema, member, at)?;
             }
         }
-        if let Some(kinds) = schema.remove("oneOf")
+        if let Some(kinds) = schema.shift_remove("oneOf")
             && schema.insert("anyOf".to_owned(), kinds).is_some()
         {
             return Err(self.subset.refuse(at, "both `anyOf` and `oneOf`"));
@@ -184,14 +184,15 @@ impl Narrower<'_> {
         at: &str,
         depth: usize,
     ) -> Result<Map<String, Value>, Error> {
+        if !matches!(schema.get("anyOf"), Some(Value::Array(_))) {
+            return Ok(schema);
+        }
         let (beside, mut words): (Map<_, _>, Map<_, _>) = schema
             .into_iter()
             .partition(|(keyword, _)| keyword != "anyOf" && is_structural(keyword));
-        let Some(Value::Array(kinds)) = words.get_mut("anyOf") else {
-            words.extend(beside);
-            return Ok(words);
-        };
-        if !beside.is_empty() {
+        if let Some(Value::Array(kinds)) = words.get_mut("anyOf")
+            && !beside.is_empty()
+        {
             for kind in kinds {
                 let joined = self.joined(kind, at, depth + 1)?;
                 *kind = Value::Object(self.both(joined, beside.clone(), at)?);

@@ -82,10 +82,12 @@ impl Narrower<'_> {
                 }
             }
             Values::TextAndNumbers => {
-                if let Some(value) = schema.remove("const") {
+                if let Some(value) = schema.shift_remove("const") {
                     schema.insert("enum".to_owned(), json!([value]));
                 }
-                let Some(Value::Array(listed)) = schema.remove("enum") else { return Ok(schema) };
+                let Some(Value::Array(listed)) = schema.shift_remove("enum") else {
+                    return Ok(schema);
+                };
                 let (nulls, listed): (Vec<_>, Vec<_>) =
                     listed.into_iter().partition(Value::is_null);
                 let known = listed.iter().all(|value| value.is_string() || value.is_number());
@@ -99,10 +101,10 @@ impl Narrower<'_> {
                     (_, false) => told.add("enum", &[listed, nulls].concat().into()),
                     (false, true) => {
                         let mut words = Map::new();
-                        if let Some(description) = schema.remove("description") {
+                        if let Some(description) = schema.shift_remove("description") {
                             words.insert("description".to_owned(), description);
                         }
-                        schema.remove("type");
+                        schema.shift_remove("type");
                         schema.insert("enum".to_owned(), Value::Array(listed));
                         let kinds = json!([with_type(schema), { "type": "null" }]);
                         words.insert("anyOf".to_owned(), kinds);
@@ -121,7 +123,7 @@ impl Narrower<'_> {
         at: &str,
     ) -> Result<Map<String, Value>, Error> {
         if let Some(Value::Array(_)) = schema.get("items")
-            && let Some(row) = schema.remove("items")
+            && let Some(row) = schema.shift_remove("items")
         {
             // The form of older drafts.
             schema.insert("prefixItems".to_owned(), row);
@@ -132,12 +134,12 @@ impl Narrower<'_> {
                 schema.get("items") == Some(&json!(false)) || schema.get("maxItems") == Some(&len);
             let first = row.first().filter(|first| row.iter().all(|item| item == *first)).cloned();
             if closed {
-                schema.remove("items");
+                schema.shift_remove("items");
                 schema.insert("maxItems".to_owned(), len);
             }
             match first {
                 Some(first) if closed && !self.subset.is_open() => {
-                    schema.remove("prefixItems");
+                    schema.shift_remove("prefixItems");
                     schema.insert("items".to_owned(), first);
                 }
                 _ if self.subset.is_open() => {}
@@ -164,7 +166,7 @@ impl Narrower<'_> {
     ) -> Result<Map<String, Value>, Error> {
         let refuse =
             |keyword: &str, what: &str| Err(self.subset.refuse(&format!("{at}/{keyword}"), what));
-        let patterns = match schema.remove("patternProperties") {
+        let patterns = match schema.shift_remove("patternProperties") {
             Some(Value::Object(patterns)) => patterns.into_iter().collect(),
             _ => Vec::new(),
         };
@@ -225,7 +227,7 @@ fn or_null(schema: Value) -> Value {
     }
     let kind = schema.get("type").filter(|_| !schema.contains_key("const")).cloned();
     let Some(kind) = kind else {
-        let description = schema.remove("description");
+        let description = schema.shift_remove("description");
         let mut wrapped = Map::new();
         wrapped.extend(description.map(|words| ("description".to_owned(), words)));
         wrapped.insert("anyOf".to_owned(), json!([schema, { "type": "null" }]));
@@ -253,7 +255,7 @@ fn require_all(schema: &mut Map<String, Value>) {
 
 /// Names the type where the rest tells it.
 fn with_type(mut schema: Map<String, Value>) -> Map<String, Value> {
-    let nullable = schema.remove("nullable") == Some(Value::Bool(true));
+    let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
     let mut kinds: Vec<_> = match schema.get("type") {
         Some(kind) => types(kind).into_iter().map(str::to_owned).collect(),
         None => told_types(&schema).into_iter().map(str::to_owned).collect(),

@@ -114,7 +114,7 @@ fn keywords_that_are_not_taken_are_told_in_the_description() {
         &schema,
         &strict(&json!({
             "n": { "type": "integer", "minimum": 1, "maximum": 5 },
-            "s": { "type": "string", "description": "a name\n\n{format: iri, minLength: 2}" },
+            "s": { "type": "string", "description": "a name\n\n{minLength: 2, format: iri}" },
             "l": {
                 "type": "array",
                 "items": { "type": "null" },
@@ -128,8 +128,8 @@ fn keywords_that_are_not_taken_are_told_in_the_description() {
         anthropic_output,
         &schema,
         &strict(&json!({
-            "n": { "type": "integer", "description": "{maximum: 5, minimum: 1}" },
-            "s": { "type": "string", "description": "a name\n\n{format: iri, minLength: 2}" },
+            "n": { "type": "integer", "description": "{minimum: 1, maximum: 5}" },
+            "s": { "type": "string", "description": "a name\n\n{minLength: 2, format: iri}" },
             "l": {
                 "type": "array",
                 "items": { "type": "null" },
@@ -140,6 +140,35 @@ fn keywords_that_are_not_taken_are_told_in_the_description() {
     );
     let gemini_n = json!({ "type": "integer", "minimum": 1, "maximum": 5 });
     assert_eq!(gemini(&schema).unwrap()["properties"]["n"], gemini_n);
+}
+
+#[test]
+fn a_rewritten_schema_keeps_the_order_of_its_fields() {
+    #[track_caller]
+    fn check(rewrite: Rewrite, schema: &str, expected: &str) {
+        let schema = serde_json::from_str(schema).unwrap();
+        assert_eq!(rewrite(&schema).unwrap().to_string(), expected);
+    }
+    // What is left out, joined or resolved leaves the rest where it is.
+    let schema = concat!(
+        r#"{"$schema":"x","title":"T","type":"object","#,
+        r##""$defs":{"Z":{"title":"Z","type":"string","description":"a z"}},"##,
+        r##""properties":{"z":{"$ref":"#/$defs/Z","default":"z"},"##,
+        r#""m":{"allOf":[{"type":"integer","title":"M"},{"minimum":1,"type":"number"}],"description":"an m"},"#,
+        r#""a":{"nullable":true,"description":"an a","maximum":2,"type":"number"}},"#,
+        r#""required":["z","m","a"],"additionalProperties":false}"#,
+    );
+    check(
+        openai_strict,
+        schema,
+        concat!(
+            r#"{"title":"T","type":"object","properties":{"#,
+            r#""z":{"title":"Z","type":"string","description":"a z\n\n{default: z}"},"#,
+            r#""m":{"description":"an m","type":"integer","title":"M","minimum":1},"#,
+            r#""a":{"description":"an a","maximum":2,"type":["number","null"]}},"#,
+            r#""required":["z","m","a"],"additionalProperties":false}"#,
+        ),
+    );
 }
 
 #[test]
@@ -259,7 +288,7 @@ fn members_of_all_of_are_joined_and_contradictions_refused() {
     let schema = json!({ "allOf": [a, b] });
     let joined = strict(&json!({ "a": { "type": "integer" }, "b": { "type": "null" } }));
     let mut joined = joined;
-    joined.as_object_mut().unwrap().remove("required");
+    joined.as_object_mut().unwrap().shift_remove("required");
     check(anthropic_output, &schema, &joined);
     for rewrite in ALL {
         let at = object(&json!({ "x": { "allOf": [{ "type": "string" }, { "type": "null" }] } }));

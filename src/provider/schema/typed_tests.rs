@@ -242,8 +242,8 @@ fn ranges_are_kept_where_they_are_taken_and_told_elsewhere() {
     reads::<Numbers>(gemini);
     let schema = OutputSchema::of::<Numbers>().schema;
     let told = anthropic_output(&schema).unwrap();
-    assert_eq!(told["properties"]["byte"]["description"], "{maximum: 255, minimum: 0}");
-    assert_eq!(told["properties"]["stars"]["description"], "{maximum: 5, minimum: 1}");
+    assert_eq!(told["properties"]["byte"]["description"], "{minimum: 0, maximum: 255}");
+    assert_eq!(told["properties"]["stars"]["description"], "{minimum: 1, maximum: 5}");
 }
 
 #[derive(Deserialize, JsonSchema)]

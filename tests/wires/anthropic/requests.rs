@@ -216,13 +216,13 @@ fn marks(request: &Request) -> Vec<(String, Value)> {
 fn marks_stand_on_the_tools_the_stable_zone_and_the_last_word_of_the_user() {
     let request = in_a_loop();
     let at: Vec<_> = marks(&request).into_iter().map(|(at, _)| at).collect();
-    assert_eq!(at, ["/messages/2/content/0", "/system/0", "/tools/1"]);
+    assert_eq!(at, ["/system/0", "/tools/1", "/messages/2/content/0"]);
     let mut request = request;
     request.system.stable.clear();
     request.tools = Arc::default();
     request.context.push(Item::user(vec!["look".into(), Part::image("image/png", "AAAA")]));
     let at: Vec<_> = marks(&request).into_iter().map(|(at, _)| at).collect();
-    assert_eq!(at, ["/messages/2/content/2", "/tools/0"]);
+    assert_eq!(at, ["/tools/0", "/messages/2/content/2"]);
 }
 
 #[test]

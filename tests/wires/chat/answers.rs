@@ -231,7 +231,7 @@ fn parts_of_reasoning_are_thoughts_and_only_parts_of_text_are_the_answer() {
 fn pictures_that_the_model_made_are_kept_and_are_an_answer() {
     let picture =
         |n: u32| json!({ "type": "image_url", "image_url": { "url": format!("data:{n}") } });
-    let kept = |n: u32| Some(format!(r#"{{"image_url":{{"url":"data:{n}"}},"type":"image_url"}}"#));
+    let kept = |n: u32| Some(format!(r#"{{"type":"image_url","image_url":{{"url":"data:{n}"}}}}"#));
     let said = [
         json!({ "content": "", "images": [picture(1), picture(2)] }),
         json!({ "content": [{ "type": "text", "text": "hi" }, picture(3)], "images": null }),
@@ -266,7 +266,7 @@ fn annotations_and_citations_are_kept_with_the_text() {
         finish("stop"),
     ])
     .unwrap();
-    let kept = r#"{"annotations":[{"a":1,"type":"url_citation"},{"a":2,"type":"url_citation"}],"citations":["u","v"]}"#;
+    let kept = r#"{"annotations":[{"type":"url_citation","a":1},{"type":"url_citation","a":2}],"citations":["u","v"]}"#;
     assert_eq!(data_of(&turn), [Some(kept.to_owned())]);
     // Without any text they are about nothing.
     let alone = [json!({ "annotations": [{ "type": "url_citation" }] })];

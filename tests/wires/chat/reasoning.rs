@@ -75,7 +75,7 @@ fn reasoning_details_are_put_together_and_go_back_to_their_model_byte_for_byte()
 fn reasoning_that_is_only_encrypted_is_an_item_in_its_place() {
     let details = json!([{ "type": "reasoning.encrypted", "data": "x" }]);
     let turn = read(&[json!({ "reasoning_details": details }), json!({ "content": "hi" })]);
-    let kept = r#"{"reasoning_details":[{"data":"x","type":"reasoning.encrypted"}]}"#;
+    let kept = r#"{"reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]}"#;
     assert_eq!(data_of(&turn), [Some(kept.to_owned()), None]);
     assert_eq!(turn.reasoning(), "");
 }

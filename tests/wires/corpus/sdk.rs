@@ -21,7 +21,7 @@ pub(crate) fn unlike_fields(
     found
         .into_iter()
         .filter_map(|(field, found)| {
-            let expected = expected.remove(&field).unwrap_or_default();
+            let expected = expected.shift_remove(&field).unwrap_or_default();
             (found != expected).then_some((field, found, expected))
         })
         .collect()
@@ -140,7 +140,7 @@ fn without_nulls(value: Value) -> Value {
 
 fn without_item_id(mut call: Value) -> Value {
     if let Some(call) = call.as_object_mut() {
-        call.remove("item_id");
+        call.shift_remove("item_id");
     }
     call
 }

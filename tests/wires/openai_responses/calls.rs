@@ -201,14 +201,14 @@ fn calls_that_stream_at_the_same_time_stay_apart() {
 #[test]
 fn the_id_of_a_call_is_not_that_of_its_item_which_may_be_missing() {
     let mut item = call("", "call_1", WHOLE);
-    item.as_object_mut().unwrap().remove("id");
+    item.as_object_mut().unwrap().shift_remove("id");
     check(&[added(0, item.clone()), done(0, item)], &[r#"call_1 f {"path":"/x"}"#]);
 }
 
 #[test]
 fn a_call_without_an_id_gets_one() {
     let mut item = call("fc_1", "", WHOLE);
-    item.as_object_mut().unwrap().remove("call_id");
+    item.as_object_mut().unwrap().shift_remove("call_id");
     let begun = added(0, item.clone());
     check(&[begun, arguments_delta(0, WHOLE), done(0, item)], &[r#"call_1_1 f {"path":"/x"}"#]);
 }
@@ -342,7 +342,7 @@ fn several_calls_wrapped_into_one_that_nobody_declared_are_the_calls_inside() {
     for name in ["parallel", "multi_tool_use.parallel"] {
         check_wrapper(&["f", "g"], name, &uses(), &[r#"c_0 f {"x":1}"#, "c_1 g {}"]);
     }
-    let whole = r#"{"tool_uses":[{"parameters":{"x":1},"recipient_name":"functions.f"},{"parameters":{},"recipient_name":"g"}]}"#;
+    let whole = r#"{"tool_uses":[{"recipient_name":"functions.f","parameters":{"x":1}},{"recipient_name":"g","parameters":{}}]}"#;
     let whole = format!("c parallel {whole}");
     // One of them is not declared; the wrapper itself is; nothing is known of the tools.
     check_wrapper(&["f"], "parallel", &uses(), &[&whole]);

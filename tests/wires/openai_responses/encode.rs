@@ -15,7 +15,7 @@ fn hello(options: Options) -> Request {
 fn fields(options: Options) -> Value {
     let mut body = sent(&hello(options), MODEL).unwrap();
     for always in ["model", "stream", "store", "include", "input"] {
-        body.as_object_mut().unwrap().remove(always).expect(always);
+        body.as_object_mut().unwrap().shift_remove(always).expect(always);
     }
     body
 }

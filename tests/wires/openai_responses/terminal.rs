@@ -96,7 +96,7 @@ fn an_error_event_is_understood_in_both_of_its_shapes() {
     let nested = json!({ "type": "error", "sequence_number": 3, "error":
         { "type": "tokens", "code": "rate_limit_exceeded", "message": "slow down", "param": null } });
     let mut untyped = nested.clone();
-    untyped.as_object_mut().unwrap().remove("type");
+    untyped.as_object_mut().unwrap().shift_remove("type");
     for event in [flat, nested, untyped] {
         for before in [&[][..], &[created(), text_delta(0, "a")]] {
             let error = read(&[before, std::slice::from_ref(&event)].concat()).unwrap_err();

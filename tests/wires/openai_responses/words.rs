@@ -164,7 +164,7 @@ fn items_are_told_apart_by_their_place_when_their_ids_change() {
 #[test]
 fn without_a_place_an_item_is_known_by_its_id_or_is_the_newest_one() {
     let placeless = |mut event: Value| {
-        event.as_object_mut().unwrap().remove("output_index");
+        event.as_object_mut().unwrap().shift_remove("output_index");
         event
     };
     let delta = |id: &str, text: &str| {
@@ -254,7 +254,7 @@ fn events_are_known_by_their_type_alone_or_by_their_name_alone() {
     for event in &list {
         write_frame(&mut nameless, None, &event.to_string());
         let mut bare = event.clone();
-        bare.as_object_mut().unwrap().remove("type");
+        bare.as_object_mut().unwrap().shift_remove("type");
         write_frame(&mut typeless, event["type"].as_str(), &bare.to_string());
     }
     for bytes in [nameless, typeless] {

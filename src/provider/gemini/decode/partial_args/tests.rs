@@ -26,7 +26,7 @@ fn each_kind_of_value_is_put_in_its_place() {
             r#"{"jsonPath":"$.null","nullValue":null,"stringValue":null}"#,
         ],
         Ok(Some(
-            r#"{"half":0.5,"large":1e+300,"none":null,"null":null,"text":"a \"b\"","whole":50,"yes":true}"#,
+            r#"{"text":"a \"b\"","half":0.5,"whole":50,"large":1e+300,"yes":true,"none":null,"null":null}"#,
         )),
     );
     check(&[], Ok(Some("{}")));
