@@ -1,6 +1,8 @@
 //! A JSON value kept as its text.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::de::{self, Deserialize, DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -160,6 +162,45 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
+/// The one key of the map as which `serde_json` presents a number that is not a small integer, if any
+/// crate has turned on its feature `arbitrary_precision`. The value is the number's text.
+const NUMBER: &str = "$serde_json::private::Number";
+
+/// The number of such a map. `None` if a float cannot hold it.
+pub(crate) fn float(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+/// A key of a map that a self-describing format presents.
+#[derive(PartialEq)]
+pub(crate) enum Key<'a> {
+    /// The value is the text of a number; see [`float`].
+    Number,
+    Field(Cow<'a, str>),
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct V<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for V<'a> {
+            type Value = Key<'a>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'a>, E> {
+                Ok(if key == NUMBER { Key::Number } else { Key::Field(Cow::Borrowed(key)) })
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<Key<'a>, E> {
+                Ok(if key == NUMBER { Key::Number } else { Key::Field(Cow::Owned(key.into())) })
+            }
+        }
+        deserializer.deserialize_str(V(PhantomData))
+    }
+}
+
 /// Writes whatever it visits as JSON text, maps in the order they are visited.
 struct Transcribe<'a>(&'a mut Vec<u8>);
 
@@ -234,9 +275,19 @@ impl<'de> Visitor<'de> for Transcribe<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let open = self.0.len();
         self.0.push(b'{');
         let mut first = self.0.len();
-        while map.next_key_seed(Transcribe(self.0))?.is_some() {
+        while let Some(key) = map.next_key::<Key<'de>>()? {
+            match key {
+                Key::Number => {
+                    let number = float(&map.next_value::<Cow<'de, str>>()?);
+                    let number = number.ok_or_else(|| de::Error::custom("number out of range"))?;
+                    self.0.truncate(open);
+                    return self.put(&number);
+                }
+                Key::Field(name) => Transcribe(self.0).put(&*name)?,
+            }
             self.0.push(b':');
             map.next_value_seed(Transcribe(self.0))?;
             first = self.0.len();

@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use serde_json::value::RawValue;
 
 use crate::error::Error;
-use crate::item::Json;
+use crate::item::{Json, json};
 use crate::provider::failure::protocol;
 
 /// Reads a frame. JSON that a strict reader trips over, though it is JSON, is repaired first: a key
@@ -282,7 +282,7 @@ impl<'de: 'a, 'a> FromAny<'de> for Str<'a> {
     }
 }
 
-impl FromAny<'_> for Num {
+impl<'de> FromAny<'de> for Num {
     fn from_u64(number: u64) -> Self {
         Self(Some(number))
     }
@@ -292,6 +292,20 @@ impl FromAny<'_> for Num {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let whole = number as u64;
         Self((number >= 0.0).then_some(whole))
+    }
+
+    fn from_object<A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
+        let mut found = Self::default();
+        while let Some(key) = object.next_key()? {
+            match key {
+                json::Key::Number => {
+                    let number = json::float(&object.next_value::<Cow<'de, str>>()?);
+                    found = number.map_or(found, Self::from_f64);
+                }
+                json::Key::Field(_) => drop(object.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -356,6 +370,13 @@ mod tests {
         assert_eq!(wire.n.0, Some(3));
         assert_eq!(wire.inner.0.unwrap().x.get(), Some("b"));
         assert_eq!(wire.list.0[0].x.get(), Some("c\n"));
+    }
+
+    #[test]
+    fn a_count_may_be_a_float() {
+        let count = |json: &str| serde_json::from_str::<Num>(json).unwrap().0;
+        assert_eq!(["3.0", "1e3", "-2.0", "0"].map(count), [Some(3), Some(1000), None, Some(0)]);
+        assert_eq!(count(r#"{"a":1,"b":{}}"#), None);
     }
 
     #[test]

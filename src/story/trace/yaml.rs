@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 use crate::story::trace::TraceEvent;
 
@@ -38,34 +38,23 @@ impl<'a> Yaml<'a> {
 impl fmt::Display for Yaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self.event).map_err(|_| fmt::Error)?;
-        let Ok(mut node) = serde_json::from_str::<Node>(&json) else {
+        let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
             // Nested too deep to be read: in one line, which is YAML as well.
             return writeln!(f, "{json}");
         };
-        if let (Node::Map(fields), false) = (&mut node, self.whole) {
-            fields.retain(|(name, _)| !matches!(name.as_str(), "turn" | "model"));
-            for (name, node) in fields {
-                if let ("action", Node::Map(fields)) = (name.as_str(), node) {
-                    let is_stop = fields.iter().any(|(name, _)| name == "stop_reason");
-                    fields.retain(|(name, _)| match name.as_str() {
-                        "call_id" | "args" => false,
-                        "text" => !is_stop,
-                        _ => true,
-                    });
-                }
+        if let (Value::Object(fields), false) = (&mut value, self.whole) {
+            fields.retain(|name, _| !matches!(name.as_str(), "turn" | "model"));
+            if let Some(Value::Object(fields)) = fields.get_mut("action") {
+                let is_stop = fields.contains_key("stop_reason");
+                fields.retain(|name, _| match name.as_str() {
+                    "call_id" | "args" => false,
+                    "text" => !is_stop,
+                    _ => true,
+                });
             }
         }
-        node.write(f, 0, Style::Quoted)
+        write(&value, f, 0, Style::Quoted)
     }
-}
-
-/// A JSON value whose fields keep their order.
-enum Node {
-    /// `null`, a boolean, a number: the same in YAML.
-    Plain(String),
-    Text(String),
-    List(Vec<Node>),
-    Map(Vec<(String, Node)>),
 }
 
 /// How texts are written.
@@ -86,69 +75,58 @@ impl Style {
     }
 }
 
-impl Node {
-    /// Writes it with its fields or entries indented by `depth`, each line ended.
-    fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) -> fmt::Result {
-        match self {
-            Self::Map(fields) => {
-                for (at, (name, node)) in fields.iter().enumerate() {
-                    // The first field stands behind what is there already.
-                    let indent = if at == 0 { 0 } else { depth };
-                    let key = Scalar(name, Style::Bare);
-                    match name.len() > LONGEST_KEY {
-                        true => write!(f, "{:indent$}? {key}\n{:depth$}:", "", "")?,
-                        false => write!(f, "{:indent$}{key}:", "")?,
-                    }
-                    node.write_behind(f, depth, Style::of(name))?;
+/// Writes a value with its fields or entries indented by `depth`, each line ended.
+fn write(value: &Value, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) -> fmt::Result {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (at, (name, value)) in fields.iter().enumerate() {
+                // The first field stands behind what is there already.
+                let indent = if at == 0 { 0 } else { depth };
+                let key = Scalar(name, Style::Bare);
+                match name.len() > LONGEST_KEY {
+                    true => write!(f, "{:indent$}? {key}\n{:depth$}:", "", "")?,
+                    false => write!(f, "{:indent$}{key}:", "")?,
                 }
-                Ok(())
+                write_behind(value, f, depth, Style::of(name))?;
             }
-            Self::List(nodes) => {
-                for (at, node) in nodes.iter().enumerate() {
-                    let indent = if at == 0 { 0 } else { depth };
-                    write!(f, "{:indent$}- ", "")?;
-                    match node.is_block() {
-                        true => node.write(f, depth + 2, style)?,
-                        false => writeln!(f, "{}", Inline(node, style))?,
-                    }
-                }
-                Ok(())
+            Ok(())
+        }
+        Value::Array(values) if !values.is_empty() => {
+            for (at, value) in values.iter().enumerate() {
+                let indent = if at == 0 { 0 } else { depth };
+                write!(f, "{:indent$}- ", "")?;
+                write(value, f, depth + 2, style)?;
             }
-            Self::Plain(_) | Self::Text(_) => writeln!(f, "{}", Inline(self, style)),
+            Ok(())
         }
-    }
-
-    /// Writes it behind the name of a field that is indented by `depth`.
-    fn write_behind(&self, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) -> fmt::Result {
-        match self.is_block() {
-            true => {
-                let depth = depth + 2;
-                write!(f, "\n{:depth$}", "")?;
-                self.write(f, depth, style)
-            }
-            false => writeln!(f, " {}", Inline(self, style)),
-        }
-    }
-
-    fn is_block(&self) -> bool {
-        match self {
-            Self::Map(fields) => !fields.is_empty(),
-            Self::List(nodes) => !nodes.is_empty(),
-            Self::Plain(_) | Self::Text(_) => false,
-        }
+        _ => writeln!(f, "{}", Inline(value, style)),
     }
 }
 
+/// Writes a value behind the name of a field that is indented by `depth`.
+fn write_behind(
+    value: &Value,
+    f: &mut fmt::Formatter<'_>,
+    depth: usize,
+    style: Style,
+) -> fmt::Result {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => write!(f, "\n{:1$}", "", depth + 2)?,
+        Value::Array(values) if !values.is_empty() => write!(f, "\n{:1$}", "", depth + 2)?,
+        _ => f.write_str(" ")?,
+    }
+    write(value, f, depth + 2, style)
+}
+
 /// What stands in one line.
-struct Inline<'a>(&'a Node, Style);
+struct Inline<'a>(&'a Value, Style);
 
 impl fmt::Display for Inline<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Node::Plain(text) => f.write_str(text),
-            Node::Text(text) => Scalar(text, self.1).fmt(f),
-            Node::List(_) => f.write_str("[]"),
-            Node::Map(_) => f.write_str("{}"),
+            Value::String(text) => Scalar(text, self.1).fmt(f),
+            // The rest is the same in YAML: `null`, a boolean, a number, and what is empty.
+            value => write!(f, "{value}"),
         }
     }
 }
@@ -199,60 +177,4 @@ fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
         }
     }
     f.write_str("\"")
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
-
-        impl<'de> Visitor<'de> for Any {
-            type Value = Node;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON value")
-            }
-
-            fn visit_unit<E>(self) -> Result<Node, E> {
-                Ok(Node::Plain("null".to_owned()))
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Node, E> {
-                Ok(Node::Plain(value.to_string()))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<Node, E> {
-                Ok(Node::Plain(value.to_string()))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Node, E> {
-                Ok(Node::Plain(value.to_string()))
-            }
-
-            fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
-                Ok(Node::Plain(serde_json::Value::from(value).to_string()))
-            }
-
-            fn visit_str<E>(self, value: &str) -> Result<Node, E> {
-                Ok(Node::Text(value.to_owned()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
-                let mut nodes = Vec::new();
-                while let Some(node) = seq.next_element()? {
-                    nodes.push(node);
-                }
-                Ok(Node::List(nodes))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Node::Map(fields))
-            }
-        }
-
-        deserializer.deserialize_any(Any)
-    }
 }

@@ -126,7 +126,10 @@ fn inside<'v>(outer: &'v mut Value, step: &Step) -> Result<(&'v mut Value, Is), 
 /// The one value that a piece has.
 fn value(fields: &Fields) -> Result<Option<Value>, Error> {
     let text = read::<String>(fields, "stringValue")?.map(Value::String);
-    let number = read::<Number>(fields, "numberValue")?.map(|number| Value::Number(whole(number)));
+    let number = match read::<Number>(fields, "numberValue")? {
+        Some(number) => Some(Value::Number(whole(&number).ok_or_else(not_understood)?)),
+        None => None,
+    };
     let flag = read::<bool>(fields, "boolValue")?.map(Value::Bool);
     let mut given = [text, number, flag].into_iter().flatten();
     match (given.next(), given.next(), fields.get("nullValue")) {
@@ -137,21 +140,28 @@ fn value(fields: &Fields) -> Result<Option<Value>, Error> {
     }
 }
 
-/// A double that is a whole number is written as one: that is what the model wrote.
-fn whole(number: Number) -> Number {
-    match number.as_f64() {
-        Some(double) if number.is_f64() && double.fract() == 0.0 && double.abs() < EXACT =>
+/// A double that is a whole number is written as one: that is what the model wrote. `None` if a double
+/// cannot hold it.
+fn whole(number: &Number) -> Option<Number> {
+    match (number.as_i64(), number.as_u64(), number.as_f64()?) {
+        (Some(whole), ..) => Some(whole.into()),
+        (None, Some(whole), _) => Some(whole.into()),
+        (.., double) if double.fract() == 0.0 && double.abs() < EXACT =>
         {
             #[expect(clippy::cast_possible_truncation, reason = "it is whole, and not too large")]
-            Number::from(double as i64)
+            Some(Number::from(double as i64))
         }
-        _ => number,
+        (.., double) => Number::from_f64(double),
     }
 }
 
 fn read<T: DeserializeOwned>(fields: &Fields, name: &str) -> Result<Option<T>, Error> {
     let Some(raw) = fields.get(name) else { return Ok(None) };
-    serde_json::from_str(raw.get()).map_err(|_| broken("hold a piece that is not understood"))
+    serde_json::from_str(raw.get()).map_err(|_| not_understood())
+}
+
+fn not_understood() -> Error {
+    broken("hold a piece that is not understood")
 }
 
 /// Reads a path such as `$.a.b[0]['c.d']`, the part of RFC 9535 that names one place.
