@@ -29,8 +29,10 @@ use bytes::Bytes;
 pub use amazon::AmazonEventStream;
 pub use json_lines::JsonLines;
 
+pub use crate::sse::Frame;
+
 use crate::error::{Error, ErrorKind};
-use crate::sse::{Frame, FrameReader};
+use crate::sse::FrameReader;
 
 /// The largest frame, in bytes.
 const MAX_FRAME_BYTES: usize = 64 << 20;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorKind};
 use crate::item::Json;
 use crate::provider::fields::Fields;
+pub(super) use crate::request::unsupported;
 
 /// A JSON object with its fields in the order in which they were set, each name once.
 #[derive(Debug, Default)]
@@ -135,15 +136,24 @@ impl Object {
     }
 }
 
+/// Writes a body with the fields that a request adds to those that are modelled; see
+/// [`Options::extra`](crate::request::Options::extra).
+#[cfg(feature = "http")]
+pub(super) fn to_bytes(
+    body: &impl Serialize,
+    extra: &Map<String, Value>,
+) -> Result<Vec<u8>, Error> {
+    let out = serde_json::to_vec(body).map_err(not_json)?;
+    if extra.is_empty() {
+        return Ok(out);
+    }
+    let mut fields: Fields = serde_json::from_slice(&out).map_err(not_json)?;
+    fields.merge(extra).and_then(|()| serde_json::to_vec(&fields)).map_err(not_json)
+}
+
 /// The error for a value that cannot be written as JSON.
 pub(super) fn not_json(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
-}
-
-/// The error for an option that a wire cannot express.
-pub(super) fn unsupported(wire: &str, option: &str) -> Error {
-    let message = format!("the {wire} wire cannot express `{option}`");
-    Error::new(ErrorKind::Unsupported, message).with_parameter(option)
 }
 
 /// Refuses the first of these options that is set: `(name, is_set)`.

@@ -24,14 +24,31 @@ const MAX_SILENT_BYTES: usize = 256 << 20;
 /// So many pieces without an event are read in one poll; then others have their turn.
 const AT_ONCE: usize = 128;
 
-/// A wire's state machine: pure, polled by [`Decoding`].
+/// A wire's state machine, one for each answer: it does no I/O and is called by [`Decoding`].
+///
+/// A decoder pushes text, reasoning, calls and usage into the [`TurnBuilder`] as they come. It does
+/// not complete the turn: it calls [`TurnBuilder::stop`] when the wire says why the model stopped, and
+/// [`Decoding`] completes the turn once the wire's last word, or the end of the body, follows. A body
+/// that ends without a stop reason is a turn that broke off, and none of its calls run.
+///
+/// It need not keep ids apart, nor check that arguments are JSON: the builder and the tools do. The
+/// example `own_wire` has a whole one.
 pub trait Decode {
-    /// Reads one frame and pushes what it says. One whose event type is `error` is an error on every
-    /// wire, and does not come here unless its data is empty.
+    /// Reads one frame and pushes what it says.
+    ///
+    /// It calls [`TurnBuilder::provider`] with the name of the wire and [`TurnBuilder::model`] with
+    /// that of the model before anything else; doing so again for each frame is cheap. Frames and
+    /// fields that it does not know are passed over, since a later version of a wire may send them.
+    ///
+    /// A frame whose event type is `error` is an error on every wire, and does not come here unless its
+    /// data is empty. Frames of a framing without types, such as
+    /// [`JsonLines`](crate::framing::JsonLines), have the type `message`: a decoder for one finds
+    /// errors itself, and [`error_in_stream`](crate::provider::error_in_stream) reads them.
     ///
     /// # Errors
     ///
-    /// What ends the turn: an error that the provider tells, or a breach of its protocol.
+    /// What ends the turn: an error that the provider reports, or a breach of its protocol. What was
+    /// pushed before is part of the error, as a [`PartialTurn`](crate::turn::PartialTurn).
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error>;
 
     /// Reads a frame that came behind the wire's last word. Few wires have anything to say there:
@@ -55,20 +72,25 @@ pub trait Decode {
         Ok(())
     }
 
-    /// Called once when a turn with its terminal marker is about to be completed.
+    /// Called once when a turn with its terminal marker is about to be completed. By default it does
+    /// nothing.
     ///
     /// # Errors
     ///
     /// If what came does not make a turn.
-    fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error>;
+    fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let _ = turn;
+        Ok(())
+    }
 }
 
 /// What a frame was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// More may come.
+    /// More may come, also after a stop reason: usage, for example.
     More,
-    /// The wire's last word, for example `[DONE]`.
+    /// The wire's last word, for example `[DONE]`. The turn is completed if there was a stop reason,
+    /// and is one that broke off if there was none.
     LastWord,
 }
 

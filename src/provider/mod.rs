@@ -75,6 +75,7 @@ pub use anthropic::Anthropic;
 pub use breaker::CircuitBreaker;
 pub use custom::{FromPollFn, FromStream, Piece, from_poll_fn, from_stream};
 pub use decode::{Decode, Decoding, Heard};
+pub use failure::in_stream as error_in_stream;
 pub use fallback::{Fallback, FallbackFailure};
 #[cfg(feature = "http")]
 pub use from_env::{from_env, named};

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use options::{Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice};
+pub use options::{
+    Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, unsupported,
+};
 pub use retries::Retries;
 
 use crate::error::{Error, ErrorKind};

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::error::{Error, ErrorKind};
+
 /// How a model is asked: limits, sampling, reasoning, the form of the answer.
 ///
 /// What is not set is left to the provider. What a wire cannot express is an
@@ -66,6 +68,76 @@ pub struct Options {
     /// Merged into the body as it is, last: objects field by field, anything else replaces what
     /// stands there.
     pub extra: Map<String, Value>,
+}
+
+impl Options {
+    /// Refuses every option that is set, except those in `known`, the names of fields such as
+    /// `temperature`: for an encoder, whose wire cannot express the others.
+    ///
+    /// [`cache`](Self::cache) and [`extra`](Self::extra) are never refused, and neither is
+    /// `parallel_tool_calls` unless it is `Some(false)`.
+    ///
+    /// ```
+    /// use turnstream::request::Options;
+    ///
+    /// let options = Options { top_k: Some(40), temperature: Some(0.5), ..Options::default() };
+    /// assert!(options.refuse_except("mine", &["top_k", "temperature"]).is_ok());
+    /// let error = options.refuse_except("mine", &["temperature"]).unwrap_err();
+    /// assert_eq!(error.parameter(), Some("top_k"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported), with the first such option as its
+    /// [`parameter`](Error::parameter).
+    pub fn refuse_except(&self, wire: &str, known: &[&str]) -> Result<(), Error> {
+        // Every field is named, so that a new one is not forgotten.
+        let Self {
+            max_output_tokens,
+            temperature,
+            top_p,
+            top_k,
+            seed,
+            frequency_penalty,
+            presence_penalty,
+            stop_sequences,
+            tool_choice,
+            parallel_tool_calls,
+            reasoning,
+            output,
+            cache: _,
+            user,
+            metadata,
+            extra: _,
+        } = self;
+        let set = [
+            ("max_output_tokens", max_output_tokens.is_some()),
+            ("temperature", temperature.is_some()),
+            ("top_p", top_p.is_some()),
+            ("top_k", top_k.is_some()),
+            ("seed", seed.is_some()),
+            ("frequency_penalty", frequency_penalty.is_some()),
+            ("presence_penalty", presence_penalty.is_some()),
+            ("stop_sequences", !stop_sequences.is_empty()),
+            ("tool_choice", *tool_choice != ToolChoice::Auto),
+            ("parallel_tool_calls", *parallel_tool_calls == Some(false)),
+            ("reasoning", reasoning.is_some()),
+            ("output", *output != Output::Text),
+            ("user", user.is_some()),
+            ("metadata", !metadata.is_empty()),
+        ];
+        match set.into_iter().find(|(name, is_set)| *is_set && !known.contains(name)) {
+            Some((name, _)) => Err(unsupported(wire, name)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The error for an option or a content that a wire cannot express: of kind
+/// [`Unsupported`](ErrorKind::Unsupported), with `option` as its [`parameter`](Error::parameter).
+pub fn unsupported(wire: &str, option: &str) -> Error {
+    let message = format!("the {wire} wire cannot express `{option}`");
+    Error::new(ErrorKind::Unsupported, message).with_parameter(option)
 }
 
 /// Whether the model may, must or must not call tools.

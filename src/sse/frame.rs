@@ -6,6 +6,9 @@ use std::ops::Range;
 
 use eventsource_stream::{Event, EventStream};
 use futures::{FutureExt, StreamExt, stream};
+use serde::Deserialize;
+
+use crate::error::{Error, ErrorKind};
 
 /// The event type of a frame that does not name one.
 const UNNAMED: &str = "message";
@@ -32,6 +35,26 @@ impl<'a> Frame<'a> {
     /// A frame of an event type and its data, for a framing of your own.
     pub fn new(event: &'a str, data: &'a str) -> Self {
         Self { event, data }
+    }
+
+    /// Reads the data as JSON.
+    ///
+    /// ```
+    /// use turnstream::framing::Frame;
+    ///
+    /// let frame = Frame::new("count", "[1, 2]");
+    /// assert_eq!(frame.json::<Vec<u8>>()?, [1, 2]);
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Protocol`](ErrorKind::Protocol) if it is not JSON or does not fit the type.
+    pub fn json<T: Deserialize<'a>>(&self) -> Result<T, Error> {
+        serde_json::from_str(self.data).map_err(|error| {
+            let message = format!("a frame cannot be read: {error}");
+            Error::new(ErrorKind::Protocol, message).with_source(error)
+        })
     }
 
     /// Lends a frame of which [`Fields`] knows every line.

@@ -112,6 +112,12 @@ fn auto_compaction_still_knows_from_the_summary_what_was_said_first() {
 }
 
 #[test]
+fn own_wire_runs_a_tool_and_answers_from_its_result() {
+    let Some(out) = run("own_wire", &[]) else { return };
+    check_lines(&out, &["Quillworks is made up", "completed: quill-1 says 10, after 2 turns"]);
+}
+
+#[test]
 fn budget_says_what_was_spent_and_what_ended_it() {
     let Some(out) = run("budget", &[]) else { return };
     check_lines(

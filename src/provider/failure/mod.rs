@@ -31,9 +31,21 @@ pub(super) fn of_body(json: &str, now: SystemTime) -> Error {
     broken_off(json, Some(now))
 }
 
-/// Reads an error that stands in a stream whose status was fine: the value of `error`, an object
-/// that holds it, or plain words.
-pub(super) fn in_stream(text: &str) -> Error {
+/// Makes the error that a server reports within a stream, from its JSON (the value of `error`, or an
+/// object that holds it) or its plain words. For a [decoder](crate::provider::Decode) whose wire
+/// reports errors in frames of its own; server-sent events of the type `error` are read already.
+///
+/// It finds messages, codes and waits in all the shapes that servers are known to give them. What it
+/// cannot classify is of kind [`Server`](ErrorKind::Server).
+///
+/// ```
+/// use turnstream::ErrorKind;
+/// use turnstream::provider::error_in_stream;
+///
+/// let error = error_in_stream(r#"{"message":"slow down","code":"rate_limit_exceeded"}"#);
+/// assert_eq!(error.kind(), ErrorKind::RateLimited);
+/// ```
+pub fn in_stream(text: &str) -> Error {
     broken_off(text, None)
 }
 

@@ -4,51 +4,83 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::SystemTime;
 
+use serde::Serialize;
+use serde_json::{Map, Value};
+
 use crate::error::Error;
 use crate::framing::Framing;
 use crate::http::KeyHeader;
 use crate::provider::decode::Decode;
-use crate::provider::failure;
+use crate::provider::{body, failure};
 use crate::request::Request;
 
 /// A protocol that models are asked in over HTTP.
 ///
 /// A wire says how a request is written, where it goes, and how the answer is read;
-/// [`HttpProvider`](crate::provider::HttpProvider) does the rest: it sends the request, waits within
-/// its time limits, retries, and hides keys. The value of a wire holds the settings that only this
-/// wire has.
+/// [`HttpProvider`](crate::provider::HttpProvider) does the rest: it sends the request by `POST`, waits
+/// within its time limits, retries, and hides keys. The value of a wire holds the settings that only
+/// this wire has; it is cloned for each turn.
 ///
-/// The example `own_wire` writes one for a vendor that does not exist.
+/// [`name`](Self::name), [`path`](Self::path), [`encode`](Self::encode), [`decoder`](Self::decoder) and
+/// the two types are all that a wire has to say. The example `own_wire` writes one for a vendor that
+/// does not exist, and `testing::provider_suite` (with the feature `testing`) tests one.
 pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
-    /// How the bytes of an answer are cut into frames.
+    /// How the bytes of an answer are cut into frames: one of [`framing`](crate::framing), or one of
+    /// your own. Its media type is sent as `accept`.
     type Framing: Framing + Default + Send + Unpin + 'static;
 
     /// Reads the frames of one answer.
     type Decoder: Decode + Send + Unpin + 'static;
 
-    /// The name of the wire in messages, and in the provider data of the items that it reads.
+    /// The name of the wire in messages, and in the [`ProviderData`](crate::item::ProviderData) of the
+    /// items that its decoder pushes. It is stored with histories: it stays the same.
     fn name(&self) -> &str;
 
-    /// Where requests go unless told otherwise; empty if there is no usual address. A host that is
-    /// reached by https is the vendor's own, which does not answer without a key.
-    fn base_url(&self) -> &str;
+    /// Where requests go unless told otherwise, without a `/` at its end. By default it is empty: there
+    /// is no usual address, and [`with_base_url`](crate::provider::HttpProvider::with_base_url) has to
+    /// set one. A host that is reached by https is the vendor's own, which does not answer without a
+    /// key.
+    fn base_url(&self) -> &str {
+        ""
+    }
 
     /// What follows the base URL in the address of a request, for example `/v1/messages`.
     /// `{model}` stands for the name of the model, and a query may follow:
     /// `/models/{model}:streamGenerateContent?alt=sse`.
     fn path(&self, model: &str) -> &str;
 
-    /// The headers that are sent with each request, their names in lower case; none by default.
+    /// The headers that are sent with each request, their names in lower case; none by default. Those
+    /// that describe the body, such as `content-type`, are set already, and so is that of the key.
     fn headers(&self) -> &[(&'static str, &'static str)] {
         &[]
     }
 
-    /// The header that a key is sent in: `authorization: Bearer …` by default.
+    /// The header that a key is sent in: `authorization: Bearer …` by default. A provider without a
+    /// key sends none.
     fn key_header(&self) -> KeyHeader {
         KeyHeader::Bearer
     }
 
-    /// Writes the body of a request. It is called once for a turn, however often that is attempted.
+    /// Writes the body of a request: `application/json` that asks for a stream. It is called once for a
+    /// turn, however many times that is attempted, on the first poll.
+    ///
+    /// What an encoder sends of a [`Request`]:
+    ///
+    /// - [`system`](Request::system), the stable zone before the volatile one. Either may be empty.
+    /// - [`context`](Request::context) and not `history`, after
+    ///   [`settled`](crate::History::settled): each call has its one result then, directly after its
+    ///   turn. Items with [`tombstone`](crate::Item::tombstone) set are void and are left out.
+    /// - Of each item what [`handoff`](crate::provider::handoff()) allows, if the wire has provider data:
+    ///   signatures and items of its own go back to the model that wrote them, and to no other.
+    ///   [`arguments_or_empty`](crate::item::ToolCall::arguments_or_empty) is the text of a call's
+    ///   arguments, which is not always JSON: models write what they like.
+    /// - [`tools`](Request::tools).
+    /// - [`options`](Request::options): what is set and cannot be expressed is an error, for which
+    ///   [`Options::refuse_except`](crate::request::Options::refuse_except) and
+    ///   [`unsupported`](crate::request::unsupported) are there. [`Encoded::json`] merges `extra`.
+    ///
+    /// The model is that of `to`. The same request has to give the same bytes, and the items that two
+    /// requests begin with the same elements of the body: vendors cache by them.
     ///
     /// # Errors
     ///
@@ -57,11 +89,11 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// sent then.
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error>;
 
-    /// Makes the decoder of one answer.
+    /// Makes the decoder of one answer, at the beginning of each attempt.
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
 
-    /// Reads an answer that is an error by its status. By default this finds messages, codes and
-    /// waits in all the shapes that servers are known to give them.
+    /// Reads an answer that is an error by its status: any but 2xx. By default this is
+    /// [`Refusal::to_error`].
     fn refused(&self, refusal: &Refusal<'_>) -> Error {
         refusal.to_error()
     }
@@ -86,6 +118,17 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// A body of JSON, into which `extra` is merged as
+    /// [`Options::extra`](crate::request::Options::extra) says.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it cannot be written as JSON, for example
+    /// since a map has keys that are not text.
+    pub fn json(body: &impl Serialize, extra: &Map<String, Value>) -> Result<Self, Error> {
+        body::to_bytes(body, extra).map(Self::from)
+    }
+
     /// Adds a header that goes with this body. If one of the same name is set already, for example by
     /// the user, the value is added to its values behind a comma.
     pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
@@ -94,7 +137,7 @@ impl Encoded {
     }
 }
 
-/// A body of JSON.
+/// A body of JSON that is written already.
 impl From<Vec<u8>> for Encoded {
     fn from(body: Vec<u8>) -> Self {
         Self { body, headers: Vec::new() }
@@ -114,11 +157,31 @@ pub struct Refusal<'a> {
 }
 
 impl Refusal<'_> {
-    /// The error that status and body tell of.
+    /// The error that status and body tell of. It finds messages, codes and waits in all the shapes
+    /// that servers are known to give them.
     ///
     /// What the headers say, such as `retry-after` and a request id, is added after
     /// [`Wire::refused`].
     pub fn to_error(&self) -> Error {
         failure::of_status(self.status, self.body, self.received)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn extra_options_are_merged_into_a_body_of_json() {
+        let body = json!({ "engine": "m", "limits": { "words": 9 } });
+        let extra = json!({ "limits": { "lines": 2 }, "mood": "calm" });
+        let extra = extra.as_object().unwrap();
+        let merged: Value = serde_json::from_slice(&Encoded::json(&body, extra).unwrap().body).unwrap();
+        let limits = json!({ "words": 9, "lines": 2 });
+        assert_eq!(merged, json!({ "engine": "m", "limits": limits, "mood": "calm" }));
+        let plain = Encoded::json(&body, &Map::new()).unwrap();
+        assert_eq!(plain.body, serde_json::to_vec(&body).unwrap());
     }
 }

@@ -1,0 +1,120 @@
+//! A wire written outside of the crate, and an agent with a tool over it. The vendor, Quillworks, is
+//! made up: a server on the loopback device answers in its place. `cargo run --example own_wire`
+
+use serde_json::{Value, json};
+use turnstream::framing::{Frame, ServerSentEvents};
+use turnstream::item::{Content, ItemKind, StopReason};
+use turnstream::provider::{Decode, Destination, Encoded, Heard, HttpProvider, Wire};
+use turnstream::request::unsupported;
+use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
+use turnstream::tool::{Tool, ToolSpec};
+use turnstream::turn::TurnBuilder;
+use turnstream::{Agent, Error, Request};
+
+const NAME: &str = "quillworks";
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Quillworks;
+
+impl Wire for Quillworks {
+    type Framing = ServerSentEvents;
+    type Decoder = Reader;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn path(&self, _model: &str) -> &'static str {
+        "/talk"
+    }
+
+    /// A request has lines, which say whose they are: `["user", "Hello"]`.
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+        // What the wire cannot express is an error: here all options, images and files.
+        request.options.refuse_except(NAME, &[])?;
+        let text = |content: &Content| match content {
+            Content::Text(text) => Ok(text.clone()),
+            Content::Parts(_) => Err(unsupported(NAME, "content")),
+        };
+        let mut lines = vec![json!(["director", request.system.stable, request.system.volatile])];
+        // Settled, each call has its result. An item that is void is never sent.
+        for item in request.context.settled().iter().filter(|item| !item.tombstone) {
+            lines.push(match &item.kind {
+                ItemKind::System { text } => json!(["director", text]),
+                ItemKind::User { content } => json!(["user", text(content)?]),
+                ItemKind::Text { text } => json!(["engine", text]),
+                ItemKind::ToolCall(c) => json!(["call", c.call_id, c.name, c.arguments_or_empty()]),
+                ItemKind::ToolResult(r) => json!(["result", r.call_id, text(&r.content)?]),
+                _ => continue, // Reasoning, and the items of other vendors.
+            });
+        }
+        let body = json!({ "engine": to.model, "tools": &*request.tools, "lines": lines });
+        Encoded::json(&body, &request.options.extra)
+    }
+
+    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Reader {
+        Reader { model: to.model.to_owned(), calls: 0 }
+    }
+}
+
+pub(crate) struct Reader {
+    model: String,
+    calls: u32,
+}
+
+/// An answer has events, whose type says what their data is.
+impl Decode for Reader {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        turn.provider(NAME);
+        turn.model(&self.model);
+        match frame.event {
+            "say" => turn.text(self.calls, &frame.json::<String>()?), // After a call a new item.
+            "call" => {
+                let [id, name, arguments] = frame.json::<[String; 3]>()?;
+                turn.tool_call_start(self.calls, &id, &name);
+                turn.tool_call_args(self.calls, &arguments);
+                turn.tool_call_end(self.calls);
+                self.calls += 1;
+            }
+            "over" => {
+                let word: String = frame.json()?;
+                let reason = match &*word {
+                    "done" => StopReason::Stop,
+                    "your turn" => StopReason::ToolCalls,
+                    other => StopReason::Other(other.to_owned()),
+                };
+                turn.stop(reason, &word);
+                return Ok(Heard::LastWord);
+            }
+            _ => {} // A later version of the wire may send more.
+        }
+        Ok(Heard::More)
+    }
+}
+
+fn script(request: HttpRequest) -> HttpResponse {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let [event, data, word] = match body["lines"].as_array().and_then(|lines| lines.last()) {
+        Some(line) if line[0] == "result" => ["say", &line[2].to_string(), "done"],
+        _ => ["call", r#"["c1","length","{\"text\":\"turnstream\"}"]"#, "your turn"],
+    };
+    let stream = format!("event: {event}\ndata: {data}\n\nevent: over\ndata: \"{word}\"\n\n");
+    HttpResponse::text(200, stream)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("Quillworks is made up and its words are scripted; the wire and the tool are real.");
+    let server = LoopbackServer::start(script).await?;
+    let model = HttpProvider::<Quillworks>::new("quill-1").with_base_url(server.url())?;
+    let spec = ToolSpec {
+        name: "length".into(),
+        description: "How many bytes a text has".into(),
+        parameters: json!({ "type": "object", "properties": { "text": { "type": "string" } } }),
+    };
+    let length = |args: Value, _cx| async move { args["text"].as_str().map_or(0, str::len) };
+    let agent = Agent::new(model).with_tools([Tool::raw(spec, length)?]);
+    let outcome = agent.run("How many bytes has `turnstream`?").outcome().await;
+    println!("{}: quill-1 says {}, after {} turns", outcome.reason, outcome.text, outcome.turns);
+    Ok(())
+}
