@@ -6,6 +6,7 @@
 //! | [`OpenAiChat`](openai_chat) | OpenAI Chat Completions, and with a [`Dialect`](openai_chat::Dialect) every server that copies them |
 //! | [`OpenAiResponses`](openai_responses) | OpenAI Responses |
 //! | [`Gemini`](gemini) | Google's generateContent |
+//! | [`Ollama`](ollama) | Ollama's own `/api/chat` |
 //! | [`Scripted`] | none: it says what a script tells it to |
 //!
 //! Each wire has the same files: `encode` from a request to a body, `decode` from frames to a turn,
@@ -56,6 +57,7 @@ mod handoff;
 #[cfg(feature = "http")]
 mod http;
 mod lenient;
+pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
 mod portable;
@@ -84,6 +86,8 @@ pub use gemini::Gemini;
 pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
 pub use http::{Destination, Encoded, HttpProvider, Refusal, Wire};
+#[cfg(feature = "http")]
+pub use ollama::Ollama;
 #[cfg(feature = "http")]
 pub use openai_chat::OpenAiChat;
 #[cfg(feature = "http")]

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::narrow::narrow;
-use super::subset::{Cycles, Objects, Subset, Values, is_one_of};
+use super::subset::{Cycles, Objects, References, Subset, Values, is_one_of};
 use crate::error::Error;
 
 const FORMATS: &[&str] = &["date-time", "date", "time"];
@@ -25,6 +25,7 @@ const JSON_SCHEMA: Subset = Subset {
     keeps,
     objects: Objects::Open,
     values: Values::TextAndNumbers,
+    references: References::Kept,
     cycles: Cycles::Optional,
     object_at_root: false,
 };

@@ -13,6 +13,7 @@ mod gemini;
 mod join;
 mod narrow;
 mod node;
+mod ollama;
 mod openai;
 mod refs;
 mod subset;
@@ -20,6 +21,7 @@ mod told;
 
 pub(super) use anthropic::anthropic_output;
 pub(super) use gemini::gemini;
+pub(super) use ollama::ollama_parameters;
 pub(super) use openai::openai_strict;
 
 #[cfg(test)]

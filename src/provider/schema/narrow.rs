@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::join::join;
 use super::refs;
-use super::subset::{Cycles, Subset, is_structural};
+use super::subset::{Cycles, References, Subset, is_structural};
 use crate::error::Error;
 
 /// So many parts a schema may have when its references are written out: a small one can be made to
@@ -120,6 +120,9 @@ impl Narrower<'_> {
     fn stays_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
         let schema = schema.as_object()?;
         let name = refs::name(schema.get("$ref")?.as_str()?)?;
+        if self.subset.references == References::WrittenOut {
+            return None;
+        }
         refs::definition(self.root, name)?;
         if schema.keys().any(|keyword| keyword != "$ref" && is_structural(keyword)) {
             return None;

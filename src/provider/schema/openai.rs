@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::narrow::narrow;
-use super::subset::{Cycles, Objects, Subset, Values, is_one_of, is_regular};
+use super::subset::{Cycles, Objects, References, Subset, Values, is_one_of, is_regular};
 use crate::error::Error;
 
 const FORMATS: &[&str] =
@@ -21,6 +21,7 @@ const STRICT: Subset = Subset {
     keeps,
     objects: Objects::AllRequired,
     values: Values::Simple,
+    references: References::Kept,
     cycles: Cycles::Any,
     object_at_root: true,
 };

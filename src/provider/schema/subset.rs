@@ -15,6 +15,8 @@ pub(super) struct Subset {
     pub(super) objects: Objects,
     /// Which values an `enum` may have.
     pub(super) values: Values,
+    /// Whether there are references.
+    pub(super) references: References,
     /// Which references may lead back to where they stand.
     pub(super) cycles: Cycles,
     /// Whether the root must be an object, and neither of several kinds nor null.
@@ -39,6 +41,16 @@ pub(super) enum Values {
     Simple,
     /// Strings and numbers; it has no `const`.
     TextAndNumbers,
+}
+
+/// Whether a wire knows references.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum References {
+    /// Those to definitions of the same schema.
+    Kept,
+    /// None: what they lead to stands in their place. A schema that leads back to itself has no end
+    /// then, and is refused.
+    WrittenOut,
 }
 
 /// Which recursion a wire takes.

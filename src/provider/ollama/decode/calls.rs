@@ -1,0 +1,141 @@
+//! The calls of a turn. The server sends each whole; gateways may send arguments as text, in pieces.
+
+use serde_json::value::RawValue;
+
+use super::frames::{Function, WireCall};
+use crate::error::{Error, ErrorKind};
+use crate::turn::{MOST_ITEMS, TurnBuilder};
+
+/// The calls so far.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    /// How many there are; each has its number, from zero, for a key.
+    count: usize,
+    /// The newest, while more of its arguments may come.
+    open: Option<Open>,
+}
+
+/// A call whose arguments are text.
+#[derive(Debug)]
+struct Open {
+    key: u32,
+    index: Option<u64>,
+    id: String,
+}
+
+/// Arguments as they are written.
+enum Arguments<'a> {
+    /// An object, which is all of them.
+    Whole(&'a str),
+    /// Text that is one, or a piece of it.
+    Text(String),
+}
+
+impl Calls {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Takes what stands in the place of calls.
+    pub(super) fn push(
+        &mut self,
+        calls: Option<&RawValue>,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
+        let Some(calls) = calls.filter(|calls| calls.get() != "null") else { return Ok(()) };
+        let calls: Vec<&RawValue> = serde_json::from_str(calls.get())
+            .map_err(|error| broken("the tool calls are no list").with_source(error))?;
+        for raw in calls {
+            if turn.is_over() {
+                break;
+            }
+            if raw.get() != "null" {
+                self.call(raw, turn)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let call = WireCall::read(raw).ok_or_else(|| broken("a tool call is not understood"))?;
+        let function = call.function.0.unwrap_or_default();
+        let arguments = Arguments::of(&function)?;
+        let (id, name) = (call.id.or_empty(), function.name.or_empty());
+        if let Some(open) = &self.open
+            && open.is_continued_by(id, &function)
+        {
+            return match arguments {
+                Some(Arguments::Text(piece)) => {
+                    turn.tool_call_args(open.key, &piece);
+                    Ok(())
+                }
+                Some(Arguments::Whole(_)) => Err(broken("a tool call has its arguments twice")),
+                None => Ok(()),
+            };
+        }
+        self.end(turn);
+        if name.is_empty() {
+            return Err(broken("a tool call has no name"));
+        }
+        if self.count == MOST_ITEMS {
+            turn.overfill();
+            return Ok(());
+        }
+        let key = u32::try_from(self.count).unwrap_or(u32::MAX);
+        self.count += 1;
+        turn.tool_call_start(key, id, name);
+        match arguments {
+            Some(Arguments::Text(piece)) => {
+                turn.tool_call_args(key, &piece);
+                self.open = Some(Open { key, index: function.index.0, id: id.to_owned() });
+            }
+            Some(Arguments::Whole(whole)) => {
+                turn.tool_call_args(key, whole);
+                turn.tool_call_end(key);
+            }
+            None => {
+                turn.tool_call_args(key, "{}");
+                turn.tool_call_end(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is added to the newest call any more.
+    pub(super) fn end(&mut self, turn: &mut TurnBuilder) {
+        if let Some(open) = self.open.take() {
+            turn.tool_call_end(open.key);
+        }
+    }
+}
+
+impl Open {
+    /// Whether a piece without a name belongs to this call.
+    fn is_continued_by(&self, id: &str, function: &Function<'_>) -> bool {
+        let same_index =
+            self.index.is_none() || function.index.0.is_none() || self.index == function.index.0;
+        let same_id = id.is_empty() || id == self.id;
+        function.name.or_empty().is_empty() && same_index && same_id
+    }
+}
+
+impl<'a> Arguments<'a> {
+    fn of(function: &Function<'a>) -> Result<Option<Self>, Error> {
+        match function.arguments.map(RawValue::get) {
+            None | Some("null") => Ok(None),
+            Some(object) if object.starts_with('{') => Ok(Some(Self::Whole(object))),
+            Some(other) => match serde_json::from_str(other) {
+                Ok(text) => Ok(Some(Self::Text(text))),
+                Err(error) => {
+                    let message = "the arguments of a tool call are neither an object nor text";
+                    Err(broken(message).with_source(error))
+                }
+            },
+        }
+    }
+}
+
+fn broken(how: &str) -> Error {
+    Error::new(ErrorKind::Protocol, how)
+}

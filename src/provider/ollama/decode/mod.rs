@@ -1,0 +1,115 @@
+//! From lines to a turn.
+
+mod calls;
+mod frames;
+
+use self::calls::Calls;
+use self::frames::Line;
+use crate::error::{Error, ErrorKind};
+use crate::item::{Json, ProviderData, StopReason};
+use crate::provider::decode::{Decode, Heard};
+use crate::provider::failure;
+use crate::sse::Frame;
+use crate::turn::{ReasoningKind, TurnBuilder};
+use crate::usage::Usage;
+
+/// The items of a turn on this wire, which has no indices for them.
+const TEXT: u32 = 0;
+const REASONING: u32 = 1;
+
+/// Reads the lines of Ollama's own wire. Pure: it does no I/O.
+///
+/// A line with `"done": true` ends the turn; without it the turn is not whole. Calls that the server
+/// gave no id get one that is new in the history.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// The model that was asked: its thoughts are bound to this name.
+    model: String,
+    calls: Calls,
+    usage: Usage,
+    /// It is noted whose thoughts they are.
+    thoughts_are_marked: bool,
+}
+
+impl Decoder {
+    /// Makes a decoder for the answer of a model.
+    pub fn new(model: &str) -> Self {
+        Self { model: model.to_owned(), ..Self::default() }
+    }
+
+    fn line(&mut self, line: &Line<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        if let Some(error) = line.error() {
+            return Err(failure::in_stream(error.get()));
+        }
+        turn.provider(super::NAME);
+        turn.model(line.model.or_empty());
+        if let Some(message) = &line.message.0 {
+            if let Some(thought) = message.thinking.get().filter(|thought| !thought.is_empty()) {
+                turn.reasoning(REASONING, thought, ReasoningKind::Trace);
+                self.mark_thoughts(turn);
+            }
+            turn.text(TEXT, message.content.or_empty());
+            self.calls.push(message.tool_calls, turn)?;
+        }
+        if line.counts() {
+            line.add_to(&mut self.usage);
+            turn.usage(self.usage);
+        }
+        if !line.is_last() {
+            return Ok(Heard::More);
+        }
+        self.calls.end(turn);
+        let raw = line.done_reason.or_empty();
+        turn.stop(self.reason(raw), raw);
+        Ok(Heard::LastWord)
+    }
+
+    /// Thoughts go back to the model that wrote them and to no other.
+    fn mark_thoughts(&mut self, turn: &mut TurnBuilder) {
+        if !std::mem::replace(&mut self.thoughts_are_marked, true) {
+            let (provider, model) = (super::NAME.to_owned(), self.model.clone());
+            let value = Json::from(serde_json::json!({}));
+            turn.reasoning_data(REASONING, ProviderData { provider, model, value });
+        }
+    }
+
+    fn reason(&self, raw: &str) -> StopReason {
+        match raw {
+            // The wire has no word of its own for a turn that wants tools, and old servers have none
+            // for any end.
+            "" | "stop" if self.calls.is_empty() => StopReason::Stop,
+            "" | "stop" | "tool_calls" => StopReason::ToolCalls,
+            "length" => StopReason::MaxTokens,
+            // `load` and `unload` among them, which answer requests without messages.
+            other => StopReason::Other(other.to_owned()),
+        }
+    }
+}
+
+impl Decode for Decoder {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        let mut room = String::new();
+        match Line::read(frame.data, &mut room) {
+            Ok(Some(line)) => self.line(&line, turn),
+            Ok(None) => Ok(Heard::More),
+            Err(error) => {
+                let message = format!("a line cannot be read: {error}");
+                Err(Error::new(ErrorKind::Protocol, message).with_source(error))
+            }
+        }
+    }
+
+    /// A call that comes too late is not run, and must not be lost without a word.
+    fn behind(&mut self, frame: Frame<'_>, _turn: &mut TurnBuilder) -> Result<Heard, Error> {
+        let mut room = String::new();
+        let line = Line::read(frame.data, &mut room).ok().flatten();
+        match line.is_some_and(|line| line.has_calls()) {
+            true => Err(Error::new(ErrorKind::Protocol, "a tool call came after the end")),
+            false => Ok(Heard::LastWord),
+        }
+    }
+
+    fn finish(&mut self, _turn: &mut TurnBuilder) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! From the items of a history to messages.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::WIRE;
+use crate::error::{Error, ErrorKind};
+use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResult};
+use crate::provider::context::{
+    Array, Closed, Context, Elements, Key, object_or_wrapped, wire_name,
+};
+use crate::provider::handoff;
+use crate::provider::ollama::NAME;
+
+#[derive(Default, Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    thinking: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    images: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Call<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+}
+
+/// Servers without ids of calls pass them over.
+#[derive(Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: Cow<'a, str>,
+    arguments: Option<Box<RawValue>>,
+}
+
+/// The model, on which depends which thoughts go back.
+#[derive(Clone, PartialEq)]
+pub(super) struct ToModel(pub(super) String);
+
+/// Where no turn is open all before is closed, and nothing of it has to be known.
+impl Key for ToModel {
+    type State = ();
+}
+
+/// The messages so far. Nothing that was closed is looked at again.
+pub(super) struct Messages<'a> {
+    model: &'a str,
+    done: Vec<Message<'a>>,
+    /// The place up to which all is closed, and how many messages are.
+    closed: Option<(usize, usize)>,
+    /// The message of the turn that is being written.
+    turn: Option<Message<'a>>,
+    /// The item before was of a turn that did not complete.
+    interrupted: bool,
+    /// How many calls have no result yet.
+    open_calls: usize,
+}
+
+impl<'a> Messages<'a> {
+    pub(super) fn new(model: &'a str) -> Self {
+        let (done, closed, turn) = (Vec::new(), None, None);
+        Self { model, done, closed, turn, interrupted: false, open_calls: 0 }
+    }
+
+    /// The messages of a context, the system prompt in front.
+    pub(super) fn write(mut self, context: &'a Context<ToModel>) -> Result<Array<()>, Error> {
+        let mut array = Array::new("messages");
+        let zones = [context.stable(), context.volatile()];
+        let zones = zones.into_iter().filter(|zone| !zone.trim().is_empty()).map(Cow::Borrowed);
+        let joined = zones.reduce(|stable, volatile| format!("{stable}\n\n{volatile}").into());
+        if let Some(content) = joined {
+            array.front.push(&Message { role: "system", content, ..Message::default() })?;
+        }
+        for (at, item) in context.items() {
+            self.push(item)?;
+            if self.turn.is_none() && self.open_calls == 0 {
+                self.closed = Some((at, self.done.len()));
+            }
+        }
+        self.close_turn();
+        let count = self.closed.map_or(0, |(_, count)| count);
+        let rest = self.done.split_off(count.min(self.done.len()));
+        let mut elements = Elements::default();
+        for message in &self.done {
+            elements.push(message)?;
+        }
+        array.closed = self.closed.map(|(at, _)| Closed { at, state: (), elements });
+        for message in &rest {
+            array.rest.push(message)?;
+        }
+        Ok(array)
+    }
+
+    fn push(&mut self, item: &'a Item) -> Result<(), Error> {
+        // What was cut off is a message of its own; what comes next does not change it. Nor does
+        // another that was cut off: nothing tells where the first ended but its text. But between
+        // calls and their results no message may stand.
+        let went_on = std::mem::replace(&mut self.interrupted, item.interrupted);
+        let ends = |turn: &Message<'_>| match item.interrupted {
+            true => !turn.content.trim().is_empty(),
+            false => went_on,
+        };
+        if self.turn.as_ref().is_some_and(|turn| turn.tool_calls.is_empty() && ends(turn)) {
+            self.close_turn();
+        }
+        match &item.kind {
+            ItemKind::User { content } => {
+                self.close_turn();
+                let message = spoken("user", content)?;
+                self.done.push(message);
+            }
+            ItemKind::System { text } => {
+                self.close_turn();
+                if !text.trim().is_empty() {
+                    let content = Cow::Borrowed(text.as_str());
+                    self.done.push(Message { role: "system", content, ..Message::default() });
+                }
+            }
+            ItemKind::Text { text } => append(&mut self.turn().content, text),
+            ItemKind::Reasoning { text } => {
+                // Whose thoughts they are is in their data; half a thought helps no model.
+                let is_own = handoff(item, NAME, self.model).data().is_some();
+                if is_own && !item.interrupted {
+                    append(&mut self.turn().thinking, text);
+                }
+            }
+            ItemKind::ToolCall(call) => {
+                self.open_calls += 1;
+                self.turn().tool_calls.push(written(call));
+            }
+            ItemKind::ToolResult(result) => {
+                self.open_calls = self.open_calls.saturating_sub(1);
+                self.close_turn();
+                let message = answer(result)?;
+                self.done.push(message);
+            }
+            // This wire has no place for them.
+            ItemKind::Other => {}
+        }
+        if item.turn.is_some() {
+            self.close_turn();
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> &mut Message<'a> {
+        self.turn.get_or_insert_with(|| Message { role: "assistant", ..Message::default() })
+    }
+
+    /// An assistant that neither said nor called anything is no message.
+    fn close_turn(&mut self) {
+        let Some(mut turn) = self.turn.take() else { return };
+        // White space says nothing: models write it before they call a tool.
+        if turn.content.trim().is_empty() {
+            turn.content = Cow::Borrowed("");
+            if turn.tool_calls.is_empty() {
+                return;
+            }
+        }
+        self.done.push(turn);
+    }
+}
+
+fn append<'a>(to: &mut Cow<'a, str>, more: &'a str) {
+    match to.is_empty() {
+        true => *to = Cow::Borrowed(more),
+        false => to.to_mut().push_str(more),
+    }
+}
+
+fn written(call: &ToolCall) -> Call<'_> {
+    let arguments = RawValue::from_string(object_or_wrapped(call).into_owned()).ok();
+    Call { id: &call.call_id, function: Function { name: wire_name(&call.name), arguments } }
+}
+
+fn answer(result: &ToolResult) -> Result<Message<'_>, Error> {
+    let message = spoken("tool", &result.content)?;
+    let (tool_name, tool_call_id) = (wire_name(&result.name), result.call_id.as_str());
+    Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
+}
+
+/// A message of text, and of images that the server puts in front of it.
+fn spoken<'a>(role: &'static str, content: &'a Content) -> Result<Message<'a>, Error> {
+    let mut message = Message { role, ..Message::default() };
+    match content {
+        Content::Text(text) => message.content = Cow::Borrowed(text),
+        Content::Parts(parts) => {
+            for part in parts {
+                match part {
+                    Part::Text { text } => append(&mut message.content, text),
+                    Part::Image(image) => match &image.source {
+                        MediaSource::Data(data) => message.images.push(data),
+                        MediaSource::Url(_) => return Err(refused("an image by its address")),
+                    },
+                    Part::File(_) => return Err(refused("a file")),
+                }
+            }
+        }
+    }
+    Ok(message)
+}
+
+fn refused(what: &str) -> Error {
+    let message = format!("the {WIRE} wire does not take {what}");
+    Error::new(ErrorKind::Unsupported, message).with_parameter("content")
+}

@@ -1,0 +1,115 @@
+//! From a request to a body.
+
+mod messages;
+mod options;
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use self::messages::{Messages, ToModel};
+use self::options::{Format, ModelOptions, Thinking, format, model_options, thinking};
+use super::{Chat, KeepAlive};
+use crate::error::{Error, ErrorKind};
+use crate::provider::context::Context;
+use crate::provider::fields::unsupported;
+use crate::provider::schema;
+use crate::request::{Request, ToolChoice, ToolSpec};
+
+/// How this wire is called in an error.
+const WIRE: &str = "Ollama";
+
+/// Writes the body of a request to Ollama's own wire.
+///
+/// The items of one turn are one message. Both zones of the system prompt are one message in front:
+/// most models read all instructions there. Thoughts go back to the model that wrote them, in the
+/// message that they came with. The schema of a tool's parameters is written without references,
+/// which the server drops. [`ToolChoice::None`] leaves the tools out.
+///
+/// An effort of `minimal` is sent as `low` and one of `max` as `high`; see also [`Chat::with_think`].
+/// The name of an output schema and [`Options::cache`](crate::request::Options::cache) do nothing
+/// here: the server caches by itself.
+///
+/// # Errors
+///
+/// [`InvalidRequest`](ErrorKind::InvalidRequest) if there is no message, which the server takes for a
+/// wish to load the model, and [`Unsupported`](ErrorKind::Unsupported) for `user`, `metadata`, a
+/// `tool_choice` that demands a call, `parallel_tool_calls: Some(false)`, a budget of reasoning, a
+/// `seed` beyond 53 bits, and media other than images by their bytes.
+pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Error> {
+    request.check()?;
+    let options = &request.options;
+    if options.user.is_some() {
+        return Err(unsupported(WIRE, "user"));
+    }
+    if !options.metadata.is_empty() {
+        return Err(unsupported(WIRE, "metadata"));
+    }
+    let context = Context::of(request, ToModel(model.to_owned()));
+    let messages = Messages::new(model).write(&context)?;
+    if messages.is_empty() && context.encoded() == 0 {
+        let message = "there is nothing to send: the request has no message";
+        return Err(Error::new(ErrorKind::InvalidRequest, message));
+    }
+    let body = Body {
+        model,
+        stream: true,
+        tools: tools(request)?,
+        format: format(&options.output),
+        think: options.reasoning.map(|asked| thinking(asked, chat.think())).transpose()?,
+        keep_alive: chat.keep_alive(),
+        options: model_options(options, chat)?,
+        messages: [],
+    };
+    context.write(&body, messages, &options.extra)
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    think: Option<Thinking>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_alive: Option<KeepAlive>,
+    #[serde(skip_serializing_if = "ModelOptions::is_empty")]
+    options: ModelOptions<'a>,
+    /// They are written apart.
+    messages: [(); 0],
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: Cow<'a, Value>,
+}
+
+fn tools(request: &Request) -> Result<Vec<Tool<'_>>, Error> {
+    if request.options.parallel_tool_calls == Some(false) {
+        return Err(unsupported(WIRE, "parallel_tool_calls"));
+    }
+    match request.options.tool_choice {
+        ToolChoice::Auto => request.tools.iter().map(tool).collect(),
+        // The wire has no word that forbids them.
+        ToolChoice::None => Ok(Vec::new()),
+        ToolChoice::Required | ToolChoice::Tool(_) => Err(unsupported(WIRE, "tool_choice")),
+    }
+}
+
+fn tool(tool: &ToolSpec) -> Result<Tool<'_>, Error> {
+    let parameters = schema::ollama_parameters(&tool.parameters)?;
+    let function = Function { name: &tool.name, description: &tool.description, parameters };
+    Ok(Tool { r#type: "function", function })
+}

@@ -1,0 +1,70 @@
+//! The wire as a provider over HTTP speaks it.
+
+use super::{Chat, Decoder, KeepAlive, NAME, Think, encode};
+use crate::error::Error;
+use crate::framing::JsonLines;
+use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::request::Request;
+
+/// A model behind Ollama's own wire. Cheap to clone.
+///
+/// The base URL is without `/api`, and `http://localhost:11434` unless set. In Ollama's cloud,
+/// `https://ollama.com`, a key is needed; it is sent as a bearer token.
+///
+/// A model that is not in memory is loaded before it answers, which may take minutes: see
+/// [`Timeouts`](crate::http::Timeouts).
+///
+/// ```
+/// use std::time::Duration;
+/// use turnstream::provider::Ollama;
+///
+/// let local = Ollama::new("qwen3:8b")
+///     .with_num_ctx(32_768)
+///     .with_keep_alive(Duration::from_secs(3_600));
+/// let cloud =
+///     Ollama::new("gpt-oss:120b").with_base_url("https://ollama.com")?.with_api_key("…");
+/// # Ok::<(), turnstream::Error>(())
+/// ```
+pub type Ollama = HttpProvider<Chat>;
+
+impl Wire for Chat {
+    type Framing = JsonLines;
+    type Decoder = Decoder;
+
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn base_url(&self) -> &str {
+        "http://localhost:11434"
+    }
+
+    fn path(&self, _model: &str) -> &str {
+        "/api/chat"
+    }
+
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+        encode(request, to.model, self).map(Encoded::from)
+    }
+
+    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
+        Decoder::new(to.model)
+    }
+}
+
+impl Ollama {
+    /// Sets the size of the context window; see [`Chat::with_num_ctx`].
+    pub fn with_num_ctx(self, tokens: u32) -> Self {
+        self.with_wire(|wire| *wire = wire.with_num_ctx(tokens))
+    }
+
+    /// Sets how long the server keeps the model in memory; see [`Chat::with_keep_alive`].
+    pub fn with_keep_alive(self, keep_alive: impl Into<KeepAlive>) -> Self {
+        self.with_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
+    }
+
+    /// Sets how an effort of reasoning is written; see [`Chat::with_think`].
+    pub fn with_think(self, think: Think) -> Self {
+        self.with_wire(|wire| *wire = wire.with_think(think))
+    }
+}
