@@ -178,7 +178,8 @@ mod tests {
         let body = json!({ "engine": "m", "limits": { "words": 9 } });
         let extra = json!({ "limits": { "lines": 2 }, "mood": "calm" });
         let extra = extra.as_object().unwrap();
-        let merged: Value = serde_json::from_slice(&Encoded::json(&body, extra).unwrap().body).unwrap();
+        let merged: Value =
+            serde_json::from_slice(&Encoded::json(&body, extra).unwrap().body).unwrap();
         let limits = json!({ "words": 9, "lines": 2 });
         assert_eq!(merged, json!({ "engine": "m", "limits": limits, "mood": "calm" }));
         let plain = Encoded::json(&body, &Map::new()).unwrap();

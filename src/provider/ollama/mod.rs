@@ -9,13 +9,13 @@ mod chat;
 mod decode;
 mod encode;
 #[cfg(feature = "http")]
-mod http;
+mod wire;
 
 pub use chat::{Chat, KeepAlive, Think};
 pub use decode::Decoder;
 pub use encode::encode;
 #[cfg(feature = "http")]
-pub use http::Ollama;
+pub use wire::Ollama;
 
 /// The name of this wire in provider data.
 const NAME: &str = "ollama";

@@ -9,11 +9,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::messages::{Messages, ToModel};
-use self::options::{Format, ModelOptions, Thinking, format, model_options, thinking};
-use super::{Chat, KeepAlive};
+use super::Chat;
 use crate::error::{Error, ErrorKind};
+use crate::provider::body::{Object, unsupported};
 use crate::provider::context::Context;
-use crate::provider::fields::unsupported;
 use crate::provider::schema;
 use crate::request::{Request, ToolChoice, ToolSpec};
 
@@ -52,35 +51,9 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
         let message = "there is nothing to send: the request has no message";
         return Err(Error::new(ErrorKind::InvalidRequest, message));
     }
-    let body = Body {
-        model,
-        stream: true,
-        tools: tools(request)?,
-        format: format(&options.output),
-        think: options.reasoning.map(|asked| thinking(asked, chat.think())).transpose()?,
-        keep_alive: chat.keep_alive(),
-        options: model_options(options, chat)?,
-        messages: [],
-    };
-    context.write(&body, messages, &options.extra)
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    stream: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    think: Option<Thinking>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    keep_alive: Option<KeepAlive>,
-    #[serde(skip_serializing_if = "ModelOptions::is_empty")]
-    options: ModelOptions<'a>,
-    /// They are written apart.
-    messages: [(); 0],
+    let body = Object::default().set("model", model).set("stream", true);
+    let body = options::write(body.set_list("tools", &tools(request)?), options, chat)?;
+    context.write(body, messages, &options.extra)
 }
 
 #[derive(Serialize)]
