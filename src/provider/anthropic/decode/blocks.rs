@@ -1,13 +1,12 @@
 //! One content block: how it begins, grows and ends.
 
-use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::frames::{Block as WireBlock, Delta};
 use super::opaque_block::{OpaqueBlock, kept};
 use crate::error::Error;
 use crate::item::{Json, ProviderData};
-use crate::provider::anthropic::passthrough::NAME;
+use crate::provider::anthropic::passthrough::{NAME, field_data};
 use crate::provider::failure::protocol;
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{Lax, read};
@@ -66,7 +65,7 @@ impl Block {
             "tool_use" => {
                 turn.tool_call_start(key, block.id.or_empty(), block.name.or_empty());
                 if let Some(caller) = block.caller {
-                    turn.tool_call_data(key, field(model, "caller", &kept(caller.get())));
+                    turn.tool_call_data(key, field_data(model, "caller", &kept(caller.get())));
                 }
                 let input = block.input.map(RawValue::get);
                 let input = input.filter(|input| !matches!(*input, "null" | "{}"));
@@ -133,13 +132,13 @@ impl Block {
         match self {
             Self::Text { citations } => {
                 if !citations.is_empty() {
-                    turn.text_data(key, field(model, "citations", &citations));
+                    turn.text_data(key, field_data(model, "citations", &citations));
                 }
             }
             Self::Thinking { at_start, signature } => {
                 let signature = if signature.is_empty() { at_start } else { signature };
                 if !signature.is_empty() {
-                    turn.reasoning_data(key, field(model, "signature", &signature));
+                    turn.reasoning_data(key, field_data(model, "signature", &signature));
                 }
             }
             Self::ToolUse { input, deltas } => {
@@ -151,11 +150,4 @@ impl Block {
             Self::Opaque(opaque) => turn.other(ProviderData::new(NAME, model, opaque.ended())),
         }
     }
-}
-
-/// One field of a block, its value as it is written.
-fn field(model: &str, name: &str, value: &impl Serialize) -> ProviderData {
-    let fields = std::collections::HashMap::from([(name, value)]);
-    let value = Json::new(&fields).unwrap_or_else(|_| serde_json::json!({}).into());
-    ProviderData::new(NAME, model, value)
 }

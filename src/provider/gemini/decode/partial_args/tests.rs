@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::ErrorKind;
 
 #[track_caller]
 fn check(pieces: &[&str], expected: Result<Option<&str>, &str>) {
