@@ -1,7 +1,7 @@
 //! Waiting for the pool before a request is sent.
 
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::agent::budget::{Reservation, Slot};
 use crate::agent::control::When;
@@ -9,6 +9,7 @@ use crate::agent::room::COUNTER;
 use crate::agent::within::caught;
 use crate::agent::{Parts, State};
 use crate::context::{QuarterOfBytes, estimate_request};
+use crate::lock::lock;
 use crate::request::Request;
 
 /// What a run holds of its pool for the request that is due or open.
@@ -47,7 +48,7 @@ impl Admission {
 
     fn lock(&self) -> MutexGuard<'_, Waited> {
         // Nothing of a user runs while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 
 use futures::task::AtomicWaker;
@@ -16,6 +16,7 @@ use crate::agent::{RunHandle, Verdicts};
 use crate::error::Error;
 use crate::event::Undelivered;
 use crate::item::ToolCall;
+use crate::lock::lock;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
@@ -367,11 +368,6 @@ impl Said {
             When::ModelStops => &mut self.follow_ups,
         }
     }
-}
-
-fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing of a user runs while a lock is held.
-    cell.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

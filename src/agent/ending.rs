@@ -4,7 +4,7 @@ use crate::agent::budget::Nudging;
 use crate::agent::evidence::Verdict;
 use crate::agent::hook::OnStop;
 use crate::agent::{AtStop, Facts, Next, Parts, State, at_stop};
-use crate::error::{Error, ErrorKind, catch_panic};
+use crate::error::{Error, ErrorKind, catch_panic, panic_to_error};
 use crate::event::{BudgetKind, Exceeded, Transition};
 use crate::item::Evidence;
 use crate::turn::Turn;
@@ -87,9 +87,7 @@ impl Parts {
     fn proof_of(&self, state: &State, turn: &Turn, facts: &Facts) -> Result<OnStop, Error> {
         let Some(policy) = &self.agent().evidence else { return Ok(OnStop::LetGo) };
         let said = || policy.at_stop(state, turn, facts.has_room(state));
-        catch_panic(said).map_err(|message| {
-            Error::new(ErrorKind::Hook, format!("the policy on evidence panicked: {message}"))
-        })
+        panic_to_error(ErrorKind::Hook, "the policy on evidence", said)
     }
 
     /// What the token target has to say.

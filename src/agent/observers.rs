@@ -1,12 +1,13 @@
 //! The hooks that observe a run: they are part of it, are polled with it, and hold up nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use crate::agent::hook::Observer;
 use crate::agent::{Parts, State};
 use crate::error::Error;
 use crate::item::Item;
+use crate::lock::lock;
 
 /// What observing hooks have begun, and what they want said. Its lock is never held across a poll:
 /// a poll takes them out and puts them back.
@@ -158,6 +159,6 @@ impl Observers {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing of a user runs while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

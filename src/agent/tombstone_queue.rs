@@ -1,11 +1,12 @@
 //! The items of a run's history that are to become void.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewrittenWhy};
 use crate::item::{History, Item, ItemKind, Tombstones, no_item};
+use crate::lock::lock;
 use crate::story::Journal;
 
 /// The items that are to become void at the next boundary of turns. Its lock is taken before the
@@ -75,7 +76,7 @@ impl TombstoneQueue {
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // Nothing of a user runs while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

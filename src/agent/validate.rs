@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::agent::Agent;
-use crate::error::{Error, ErrorKind, catch_panic};
+use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::turn::Turn;
 
 type Check = dyn Fn(&Turn) -> Result<(), String> + Send + Sync;
@@ -21,9 +21,7 @@ impl Checks {
     /// What the first check that objects has to say.
     pub(super) fn objection(&self, turn: &Turn) -> Result<Option<String>, Error> {
         let objection = || self.0.iter().find_map(|check| check(turn).err());
-        catch_panic(objection).map_err(|message| {
-            Error::new(ErrorKind::Hook, format!("the validation panicked: {message}"))
-        })
+        panic_to_error(ErrorKind::Hook, "the validation", objection)
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use futures::future::BoxFuture;
 
 use crate::env::{Alarm, Ring, TimeLimit};
-use crate::error::{Error, ErrorKind, catch_panic};
+use crate::error::{Error, ErrorKind, panic_to_error};
 
 /// Runs a future that `make` makes, for at most `limit`. A panic of it is an error, and so is the
 /// end of its time; `whose` names it in both. The timer is made when the first poll was pending.
@@ -64,7 +64,7 @@ impl<'a, T> Within<'a, T> {
 
 /// Runs code of the user's own; a panic is an error that names it.
 pub(super) fn caught<T>(whose: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_panic(f).map_err(|message| Error::panic(whose, &message))
+    panic_to_error(ErrorKind::Panic, whose, f)
 }
 
 fn late(whose: &str, limit: TimeLimit, ring: Ring) -> Error {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use detail::{AuthProblem, ContextLimits, RateLimitScope};
 pub use kind::ErrorKind;
-pub(crate) use panic::{catch_panic, panic_message};
+pub(crate) use panic::{catch_panic, panic_to_error, panic_to_error_async};
 
 /// What went wrong, cheap to clone.
 ///

@@ -4,16 +4,39 @@ use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use futures::FutureExt;
+
+use crate::error::{Error, ErrorKind};
+
 /// Runs code that may panic. The error is the text that it panicked with.
 pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(panic_message)
+}
+
+/// Runs code that may panic. A panic is an error of this kind that names whose code it was.
+pub(crate) fn panic_to_error<T>(
+    kind: ErrorKind,
+    whose: &str,
+    f: impl FnOnce() -> T,
+) -> Result<T, Error> {
+    catch_panic(f).map_err(|message| Error::new(kind, format!("{whose} panicked: {message}")))
+}
+
+/// The same of a future, each poll of which may panic. The error is of kind
+/// [`Panic`](ErrorKind::Panic).
+pub(crate) async fn panic_to_error_async<T>(
+    whose: &str,
+    future: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let ended = AssertUnwindSafe(future).catch_unwind().await;
+    ended.unwrap_or_else(|payload| Err(Error::panic(whose, &panic_message(payload))))
 }
 
 /// The text that code panicked with, where it panicked with one.
 ///
 /// It takes what the code panicked with, since dropping that may panic in turn. What comes of the
 /// second panic is leaked: dropping it could go on for ever.
-pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
+fn panic_message(payload: Box<dyn Any + Send>) -> String {
     let text = payload.downcast_ref::<&'static str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     let message = text.unwrap_or("no message").to_owned();
@@ -47,5 +70,18 @@ mod tests {
         assert_eq!(catch_panic(|| panic!("{}", 7)), Err::<(), _>("7".to_owned()));
         assert_eq!(catch_panic(|| panic!("seven")), Err::<(), _>("seven".to_owned()));
         assert_eq!(catch_panic(|| 7), Ok(7));
+    }
+
+    #[test]
+    fn the_error_of_a_panic_names_whose_code_it_was() {
+        let error = panic_to_error(ErrorKind::Hook, "the gate", || panic!("no {}", 7));
+        let error: Error = error.map(|()| ()).unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Hook, "the gate panicked: no 7"));
+        let panics = async { panic!("late") };
+        let ended: Result<(), Error> =
+            panic_to_error_async("the store", panics).now_or_never().unwrap();
+        let error = ended.unwrap_err();
+        let expected = (ErrorKind::Panic, "the store panicked: late");
+        assert_eq!((error.kind(), error.message()), expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use crate::http::proxy::{Proxies, is_of_tunnel};
 use crate::http::response::{Hook, Response, ResponseHead, run};
 use crate::http::runtime::ConnectionRuntime;
 use crate::http::{Body, Endpoint, Header, Secret, is_secret, masked};
+use crate::lock::lock;
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -78,7 +79,7 @@ impl Clients {
             (made.runtime, made.connect_timeout, made.connection, made.to_loopback)
                 == (runtime, connect_timeout, connection, to_loopback)
         };
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.made);
         if let Some(made) = made.iter().find(fits) {
             return made.client.clone();
         }

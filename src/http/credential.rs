@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,9 +11,10 @@ use futures::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::Instant;
 
 use crate::env::after;
-use crate::error::{Error, panic_message};
+use crate::error::{Error, panic_to_error_async};
 use crate::http::endpoint::{Header, is_secret};
 use crate::http::{Endpoint, KeyHeader, Secret};
+use crate::lock::lock;
 
 /// A token is fetched anew so long before it expires, or a tenth of its lifetime if that is less:
 /// it must still hold when the request arrives.
@@ -192,7 +192,7 @@ impl Credential {
                     body: body.clone(),
                 };
                 authorization.is_signature = true;
-                let signed = caught("the signer", async { sign(request).await }).await?;
+                let signed = panic_to_error_async("the signer", async { sign(request).await }).await?;
                 for (name, value) in signed {
                     if is_secret(&name) {
                         authorization.secrets.push(Secret::new(&value));
@@ -272,7 +272,7 @@ impl Held {
 impl Tokens {
     async fn get(self: &Arc<Self>) -> Result<(Arc<Held>, Origin), Error> {
         let refresh = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.state);
             if let Some(held) = state.held.as_ref().filter(|held| held.is_fresh()) {
                 return Ok((Arc::clone(held), Origin::Cache));
             }
@@ -285,8 +285,8 @@ impl Tokens {
     fn begin_refresh(self: &Arc<Self>, state: &mut State) -> Shared<Refresh> {
         let tokens = Arc::clone(self);
         let refresh = async move {
-            let fetched = caught("the source of tokens", async { (tokens.fetch)().await }).await;
-            let mut state = tokens.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let fetched = panic_to_error_async("the source of tokens", async { (tokens.fetch)().await }).await;
+            let mut state = lock(&tokens.state);
             state.refresh = None;
             let held = Arc::new(Held::new(fetched?));
             state.held = Some(Arc::clone(&held));
@@ -299,18 +299,9 @@ impl Tokens {
 
     /// Drops the token, unless it was replaced since.
     fn discard(&self, held: &Arc<Held>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.held.take_if(|current| Arc::ptr_eq(current, held));
     }
-}
-
-/// Waits for what a user's code returns; a panic in it is an error.
-async fn caught<T>(
-    whose: &str,
-    future: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    let polled = AssertUnwindSafe(future).catch_unwind().await;
-    polled.unwrap_or_else(|payload| Err(Error::panic(whose, &panic_message(payload))))
 }
 
 impl fmt::Debug for Credential {

@@ -8,7 +8,7 @@ use reqwest::header::HeaderMap;
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
-use crate::error::{Error, RateLimitScope, catch_panic};
+use crate::error::{Error, ErrorKind, RateLimitScope, panic_to_error};
 use crate::http::{Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, masked, retry_after, used_up};
 
 /// How long the words of an error are waited for, once its status is known. The limits of the turn
@@ -33,7 +33,7 @@ pub(super) type Hook = dyn Fn(&ResponseHead<'_>) + Send + Sync;
 
 /// Runs a hook; a panic in it is an error of the turn.
 pub(super) fn run(hook: &Hook, head: &ResponseHead<'_>) -> Result<(), Error> {
-    catch_panic(|| hook(head)).map_err(|message| Error::panic("the response hook", &message))
+    panic_to_error(ErrorKind::Panic, "the response hook", || hook(head))
 }
 
 /// The head of an answer: what a server says before its body. No key is in it, whatever the server

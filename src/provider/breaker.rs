@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 use crate::provider::Provider;
 use crate::request::Request;
 use crate::stream::{TurnSource, TurnStream, seal};
@@ -135,7 +136,7 @@ impl CircuitBreaker {
 
     fn with<T>(&self, f: impl FnOnce(&mut Circuit) -> T) -> T {
         // Nothing of a user runs while the lock is held.
-        f(&mut self.circuit.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.circuit))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::fnv::fnv_64;
 use crate::item::{Media, MediaSource, ToolCall, check_json};
 use crate::provider::lenient::repaired;
 
@@ -39,16 +40,9 @@ pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= longest && id.bytes().all(is_plain) {
         return Cow::Borrowed(id);
     }
-    let hash = fingerprint(id.bytes());
+    let hash = fnv_64(id.bytes());
     let kept: String = id.bytes().filter(|b| is_plain(*b)).take(23).map(char::from).collect();
     Cow::Owned(format!("{kept}_{hash:016x}"))
-}
-
-/// FNV-1a, 64 bit: the same for the same bytes, on every machine.
-pub(super) fn fingerprint(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// The name of a called tool as every vendor takes it; a model may have made one up.

@@ -1,14 +1,14 @@
 //! A session, as a program holds it.
 
 use std::fmt;
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::error::{Error, panic_message};
+use crate::error::{Error, panic_to_error_async};
 use crate::item::History;
+use crate::lock::lock;
 use crate::session::refusal::{broken, refuse_empty};
 use crate::session::restore::Restored;
 use crate::session::{Conflict, Entry, SessionState, Store};
@@ -239,7 +239,7 @@ impl Session {
 
     fn cell(&self) -> MutexGuard<'_, Cell> {
         // Nothing of a user runs while it is held.
-        self.cell.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.cell)
     }
 }
 
@@ -262,8 +262,7 @@ impl Drop for Doubting<'_> {
 
 /// What the store answers; its panic is an error.
 pub(super) async fn guarded<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let answered = AssertUnwindSafe(answer).catch_unwind().await;
-    answered.unwrap_or_else(|payload| Err(Error::panic("the store", &panic_message(payload))))
+    panic_to_error_async("the store", answer).await
 }
 
 impl fmt::Debug for Session {

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
+use crate::lock::lock;
 use crate::session::prune::prunable;
 use crate::session::refusal::{
     refuse_beyond, refuse_empty, refuse_forked, refuse_other, refuse_there,
@@ -50,7 +51,7 @@ impl MemoryStore {
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sessions)
     }
 
     fn append_now(&self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {

@@ -1,14 +1,15 @@
 //! A thread for work that blocks.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 use std::{fmt, mem};
 
 use futures::channel::oneshot;
 
-use crate::error::{Error, ErrorKind, catch_panic};
+use crate::error::{Error, ErrorKind, panic_to_error};
+use crate::lock::lock;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
@@ -59,8 +60,7 @@ impl<T: Send + 'static> Worker<T> {
     ) -> Result<R, Error> {
         let (answer, answered) = oneshot::channel();
         self.hand_over(Box::new(move |value| {
-            let result = catch_panic(|| job(value));
-            let result = result.unwrap_or_else(|message| Err(Error::panic("a store", &message)));
+            let result = panic_to_error(ErrorKind::Panic, "a store", || job(value)).flatten();
             // Nobody may be waiting for it any more.
             let _ = answer.send(result);
         }))?;
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Worker<T> {
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

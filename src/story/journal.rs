@@ -1,10 +1,11 @@
 //! The fold of a run's events, for everybody who wants to look.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::error::Error;
 use crate::event::{Event, Exceeded, Outcome, Phase, Reason, Undelivered};
 use crate::item::{History, Item, Report, ToolCall};
+use crate::lock::lock;
 use crate::story::batch::Cut;
 use crate::story::fold::Fold;
 use crate::usage::Usage;
@@ -176,6 +177,6 @@ impl Journal {
     fn with<T>(&self, f: impl FnOnce(&mut Fold) -> T) -> T {
         // Nothing of a user runs while the lock is held, and below it only those of children are
         // taken.
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.0))
     }
 }

@@ -1,10 +1,11 @@
 //! The loop, with its state to look at from outside.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::Stream;
 
+use crate::lock::lock;
 use crate::stream::iteration::Observe;
 use crate::stream::{Ended, IntoStep, LoopStream};
 
@@ -63,7 +64,7 @@ impl<S: Clone> StateCell<S> {
 impl<S> StateCell<S> {
     fn with<T>(&self, f: impl FnOnce(&mut Seen<S>) -> T) -> T {
         // Nothing panics while the lock is held, but for a state's own `Clone` or `Drop`.
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.0))
     }
 }
 

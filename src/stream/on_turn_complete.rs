@@ -9,7 +9,7 @@ use futures::Stream;
 use futures::stream::FusedStream;
 use pin_project::pin_project;
 
-use crate::error::{Error, catch_panic};
+use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 use crate::stream::{Step, Steps};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
@@ -101,7 +101,7 @@ where
 
 /// Runs user code; a panic becomes an error. What panicked is dropped right after.
 fn caught<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_panic(f).map_err(|message| Error::panic("`then`", &message))
+    panic_to_error(ErrorKind::Panic, "`then`", f)
 }
 
 impl<'a, T, Then, Fut, S> FusedStream for OnTurnComplete<'a, T, Then, Fut, S>

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use futures::stream::{BoxStream, StreamExt};
 use futures::task::AtomicWaker;
 
 use crate::error::{Error, ErrorKind, catch_panic};
+use crate::lock::lock;
 
 /// So many items in a row, then other tasks have their turn.
 const ITEMS_A_POLL: usize = 64;
@@ -150,7 +151,7 @@ impl<T> Relay<T> {
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut State<T>) -> R) -> R {
-        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.state))
     }
 }
 

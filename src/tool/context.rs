@@ -3,11 +3,12 @@
 use std::any::Any;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
 use crate::item::{Json, Report, SideEffect};
+use crate::lock::lock;
 use crate::tool::RunData;
 use crate::turn::Turn;
 
@@ -154,7 +155,7 @@ impl Record {
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Report) -> R) -> R {
-        f(&mut self.report.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.report))
     }
 }
 

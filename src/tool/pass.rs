@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::error::{Error, ErrorKind, catch_panic};
+use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::ToolEvent;
 use crate::item::{Json, ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, Misfit, fits};
@@ -282,6 +282,5 @@ fn flatten(json: &mut Json) {
 
 /// Calls the gate. Its panic is an error.
 pub(super) fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
-    catch_panic(f)
-        .map_err(|message| Error::new(ErrorKind::Hook, format!("the gate panicked: {message}")))
+    panic_to_error(ErrorKind::Hook, "the gate", f)
 }

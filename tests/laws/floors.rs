@@ -10,6 +10,8 @@ const FLOORS: &[(&str, u32)] = &[
     ("error", 0),
     ("usage", 0),
     ("env", 0),
+    ("fnv", 0),
+    ("lock", 0),
     ("item", 1),
     ("request", 2),
     ("turn", 2),

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use crate::event::{BudgetKind, Exceeded};
+use crate::lock::lock;
 use crate::usage::Usage;
 
 /// How many tokens an answer is expected to have at most, unless a limit is set.
@@ -304,13 +305,13 @@ impl Pool {
     }
 
     fn read<T>(&self, f: impl FnOnce(&Shared) -> T) -> T {
-        f(&self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&lock(&self.shared))
     }
 
     /// Changes the counts, and then wakes those whose turn it is.
     fn with<T>(&self, f: impl FnOnce(&mut Shared, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
-        let value = f(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner), &mut wakers);
+        let value = f(&mut lock(&self.shared), &mut wakers);
         drop(wakers.drop);
         wakers.wake.into_iter().for_each(Waker::wake);
         value

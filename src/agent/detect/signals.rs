@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
+
+use crate::lock::lock;
 
 /// A way in which a run goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -74,7 +76,7 @@ impl Signals {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Vec<Signal>) -> T) -> T {
-        f(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.list))
     }
 }
 

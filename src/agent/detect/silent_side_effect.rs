@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::agent::detect::seen::{Found, Seen, side_effects};
 use crate::item::ResultKind;
+use crate::lock::lock;
 
 type Snapshot = dyn Fn() -> u64 + Send + Sync;
 
@@ -75,7 +76,7 @@ impl SilentSideEffect {
     fn compare(&self, seen: &Seen<'_>) -> bool {
         let Some(snapshot) = &self.snapshot else { return false };
         let now = snapshot();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         let before = last.get(seen.state.history.id()).copied();
         let is_silent = match (before, seen.fresh()) {
             (Some((before, _)), Some((newest, _))) => {
@@ -89,7 +90,7 @@ impl SilentSideEffect {
     }
 
     pub(super) fn forget(&self, history_id: &str) {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(history_id);
+        lock(&self.last).remove(history_id);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
 use crate::agent::replay::line::{Noted, Outside, TimeUp};
@@ -11,6 +11,7 @@ use crate::agent::replay::recording::{Entry, Read};
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, ToolEvent};
 use crate::item::{Report, Tombstones};
+use crate::lock::lock;
 use crate::request::Request;
 
 /// A recording that is played, and how far it is.
@@ -247,7 +248,7 @@ impl Playing {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing of a user runs while the lock is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

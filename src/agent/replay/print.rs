@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
+use crate::fnv::fnv_128;
 use crate::item::Json;
 use crate::request::{Output, Request};
 
@@ -142,12 +143,8 @@ fn json(value: &(impl Serialize + ?Sized)) -> Json {
     Json::new(value).unwrap_or_else(|_| Value::Null.into())
 }
 
-/// 128 bits of FNV-1a: the same on every machine and in every version.
 fn fingerprint(text: &str) -> String {
-    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    let hash = text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
-    format!("{hash:032x}")
+    format!("{:032x}", fnv_128(text.bytes()))
 }
 
 #[cfg(test)]
@@ -177,11 +174,5 @@ mod tests {
         let options = options.as_str();
         assert!(options.contains(&format!(r#"{{"name":"f","schema":{sorted}}}"#)), "{options}");
         assert!(options.contains(&format!(r#""extra":{{"a":null,"z":{sorted}}}"#)), "{options}");
-    }
-
-    #[test]
-    fn a_fingerprint_is_that_of_the_published_test_vectors() {
-        assert_eq!(fingerprint(""), "6c62272e07bb014262b821756295c58d");
-        assert_eq!(fingerprint("a"), "d228cb696f1a8caf78912b704e4a8964");
     }
 }

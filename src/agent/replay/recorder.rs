@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::agent::Agent;
 use crate::agent::replay::line::{Noted, TimeUp, VERSION, Written};
@@ -13,6 +13,7 @@ use crate::agent::replay::recording::Recording;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::History;
+use crate::lock::lock;
 use crate::provider::is_vetoed;
 use crate::request::Request;
 
@@ -326,9 +327,4 @@ impl fmt::Debug for Writing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Writing").field("recorder", &self.recorder).finish_non_exhaustive()
     }
-}
-
-fn lock<T>(cell: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing of a user but a writer runs while a lock is held.
-    cell.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,11 @@
 //! What encoders wrote of a history, remembered beside it.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::item::Item;
 use crate::item::history::{History, Node};
+use crate::lock::lock;
 
 /// How many lines are remembered: those of a model, of its fallback, and of what parted from them.
 const MOST_LINES: usize = 4;
@@ -79,7 +80,7 @@ impl Encoded {
 
     fn lines<T>(&self, f: impl FnOnce(&mut Vec<Line>) -> T) -> T {
         // Nothing of a user runs while the lock is held.
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.0))
     }
 }
 

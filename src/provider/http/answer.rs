@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use crate::error::{AuthProblem, Error, ErrorKind, catch_panic};
+use crate::error::{AuthProblem, Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{Body, Response, TurnDeadlines};
 use crate::provider::failure;
@@ -85,8 +85,7 @@ pub(super) async fn within<F: Future>(
 /// Asks the wire what a refusal means.
 fn refused<W: Wire>(wire: &W, answer: &Response, said: &str) -> Result<Error, Error> {
     let refusal = Refusal { status: answer.status, body: said, received: answer.now };
-    let error = catch_panic(|| wire.refused(&refusal))
-        .map_err(|message| Error::panic("the wire", &message))?;
+    let error = panic_to_error(ErrorKind::Panic, "the wire", || wire.refused(&refusal))?;
     Ok(match error.status() {
         Some(_) => error,
         None => error.with_status(answer.status),

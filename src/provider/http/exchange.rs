@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::error::{Error, ErrorKind, catch_panic};
+use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{
     Authorization, Body, Connection, Endpoint, Header, Post, Response, Secret, TurnDeadlines,
@@ -283,5 +283,5 @@ impl<W: Wire> TurnSource for Exchange<W> {
 
 /// Runs a part of a wire; a panic in it is an error of the turn.
 fn caught<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    catch_panic(f).unwrap_or_else(|message| Err(Error::panic("the encoder", &message)))
+    panic_to_error(ErrorKind::Panic, "the encoder", f).flatten()
 }

@@ -1,11 +1,12 @@
 //! Where a record is written, shared by all turns.
 
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::line::{Asked, VERSION, Written};
 use super::mask::Masker;
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 
 /// A writer and what became of it.
 pub(super) struct Sink(Mutex<State>);
@@ -83,7 +84,7 @@ impl Sink {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        f(&mut lock(&self.0))
     }
 }
 

@@ -7,7 +7,7 @@ mod rebuild;
 use std::fmt;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use serde_json::Value;
@@ -15,6 +15,7 @@ use serde_json::Value;
 pub use differ::RequestMismatch;
 
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 use crate::provider::Provider;
 use crate::provider::record::line::Asked;
 use crate::provider::record::mask::Masker;
@@ -121,7 +122,7 @@ impl Replay {
 
     /// How many turns were not played yet.
     pub fn remaining(&self) -> usize {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner).len()
+        lock(&self.turns).len()
     }
 
     /// Takes the turn that answers a request.
@@ -130,7 +131,7 @@ impl Replay {
         let value = |told: String| serde_json::from_str::<Value>(&self.masker.json(told));
         let plain = |told: String| serde_json::from_str::<Value>(&told);
         let asked = Asked::of(request).told().and_then(value).map_err(unreadable)?;
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock(&self.turns);
         let mut mismatch = None;
         for at in 0..turns.len() {
             let recorded = turns[at].asked.told().and_then(plain).map_err(unreadable)?;

@@ -5,7 +5,7 @@ mod reply;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use tokio::time::Sleep;
@@ -15,6 +15,7 @@ pub use reply::Reply;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::ProviderData;
+use crate::lock::lock;
 use crate::provider::Provider;
 use crate::provider::delta::{ContentDelta, Signed};
 use crate::request::Request;
@@ -89,7 +90,7 @@ impl Scripted {
 
     /// Every request that was sent, in order.
     pub fn requests(&self) -> Vec<Request> {
-        self.seen.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.seen.requests).clone()
     }
 
     /// How many turns are streaming now: asked for, and neither complete nor dropped.
@@ -103,7 +104,7 @@ impl Scripted {
 
     fn ask(&self, request: &Request) -> Result<Playing, Error> {
         let at = {
-            let mut requests = self.seen.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut requests = lock(&self.seen.requests);
             requests.push(request.clone());
             requests.len() - 1
         };

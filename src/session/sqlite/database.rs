@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::SystemTime;
 
 use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
@@ -12,6 +12,7 @@ use super::super::files::{FileId, private};
 use super::super::refusal::{broken, failed};
 use super::schema;
 use crate::error::Error;
+use crate::lock::lock;
 
 /// A database, opened again when another file is at its path, or others have written to it.
 pub(super) struct Database {
@@ -195,7 +196,7 @@ fn make_file(path: &Path) -> Result<(), Error> {
     static MAKING: Mutex<()> = Mutex::new(());
 
     let cannot = |error| failed(format!("cannot open the database `{}`", path.display()), error);
-    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _making = lock(&MAKING);
     match path.metadata() {
         Ok(there) if there.is_file() => return Ok(()),
         // To open a pipe could wait for ever.

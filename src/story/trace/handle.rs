@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event};
 use crate::item::{History, Json};
+use crate::lock::lock;
 use crate::story::trace::fold::Fold;
 use crate::story::trace::sink::Sink;
 use crate::story::trace::{BudgetsLeft, TraceEvent};
@@ -175,11 +176,11 @@ impl Trace {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.book)
     }
 
     fn sink(&self) -> MutexGuard<'_, Sink> {
-        self.0.sink.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.sink)
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a server remembers for the test that started it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::watch;
 
+use crate::lock::lock;
 use crate::testing::http::request::HttpRequest;
 
 /// Shared by a server and its connections. No lock in here is held across an await.
@@ -50,7 +51,7 @@ impl Log {
 
     fn locked_requests(&self) -> MutexGuard<'_, Vec<HttpRequest>> {
         // A push or a clone that panics leaves the list whole.
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.requests)
     }
 }
 

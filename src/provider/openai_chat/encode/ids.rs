@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::fnv::fnv_64;
 use crate::item::NumberSet;
 use crate::provider::openai_chat::dialect::IdRule;
 use crate::provider::openai_chat::passthrough::THOUGHT;
-use crate::provider::portable::{SHORT_ID, fingerprint, wire_id};
+use crate::provider::portable::{SHORT_ID, wire_id};
 
 /// The ids of the calls so far. What an id becomes depends on the calls before it and on nothing
 /// behind it.
@@ -59,12 +60,12 @@ impl<'a> Ids<'a> {
     /// Nine letters and digits that no call before has.
     fn nine(&mut self, id: &str) -> String {
         let is_legal = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let mut nine = if is_legal { id.to_owned() } else { letters(fingerprint(id.bytes())) };
+        let mut nine = if is_legal { id.to_owned() } else { letters(fnv_64(id.bytes())) };
         for salt in 0_u8.. {
             if self.given.insert(number(&nine)) {
                 break;
             }
-            nine = letters(fingerprint(id.bytes().chain([salt])));
+            nine = letters(fnv_64(id.bytes().chain([salt])));
         }
         nine
     }

@@ -1,0 +1,27 @@
+//! Locks that go on after a panic.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, also after a panic while it was locked: nothing here is left half done across code that may
+/// panic.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_lock_is_taken_also_after_a_panic_while_it_was_held() {
+        let mutex = Mutex::new(1);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _held = mutex.lock();
+            panic!("while it is held");
+        }));
+        assert!(panicked.is_err() && mutex.is_poisoned());
+        *lock(&mutex) += 1;
+        assert_eq!(*lock(&mutex), 2);
+    }
+}
