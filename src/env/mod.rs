@@ -2,8 +2,6 @@
 
 mod timer;
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
@@ -26,15 +24,13 @@ pub trait Ids: Send + Sync {
     fn draw(&self) -> String;
 }
 
-/// Random ids of 32 hexadecimal digits, from the randomness that std seeds its hash maps with.
+/// Random ids of 32 hexadecimal digits, from the randomness of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemIds;
 
 impl Ids for SystemIds {
     fn draw(&self) -> String {
-        // A new `RandomState` has new keys each time; hashing nothing tells 64 bits of them.
-        let word = || RandomState::new().build_hasher().finish();
-        format!("{:016x}{:016x}", word(), word())
+        format!("{:016x}{:016x}", system_bits(), system_bits())
     }
 }
 
@@ -100,14 +96,20 @@ pub trait Random: Send + Sync {
     }
 }
 
-/// The randomness that std seeds its hash maps with.
+/// The randomness of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemRandom;
 
 impl Random for SystemRandom {
     fn bits(&self) -> u64 {
-        RandomState::new().build_hasher().finish()
+        system_bits()
     }
+}
+
+/// 64 bits of the operating system's.
+fn system_bits() -> u64 {
+    // Law: a system that has none cannot seed a hash map of std either, which panics as well.
+    getrandom::u64().expect("the operating system gives random numbers")
 }
 
 /// The same numbers for the same seed (`SplitMix64`), for tests.

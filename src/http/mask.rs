@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+
 /// Shorter ones are not keys, and masking them would only garble a text.
 const SHORTEST: usize = 4;
 /// A key of this length may be written in another case, or over several lines.
@@ -14,8 +17,6 @@ const MAX_ESCAPES: usize = 8;
 const MAX_CUT: usize = 4096;
 /// How many bytes a break within a key may have.
 const MAX_BREAK: usize = 256;
-
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The places of a key in a text, from left to right, and the pieces of it where it was cut off.
 ///
@@ -209,21 +210,14 @@ fn hex(digits: &[u8]) -> Option<u8> {
 /// What is the same in every text in base64 that holds the key: its whole groups of three bytes, from
 /// each of the three places at which it may begin in a group, in both alphabets.
 fn in_base64(key: &[u8]) -> Vec<Vec<u8>> {
-    let groups = |skipped: usize| {
-        let whole = key.get(skipped..).unwrap_or_default().chunks_exact(3);
-        base64(whole.flatten().copied().collect::<Vec<u8>>().as_slice())
-    };
-    let standard = (0..3).map(groups).filter(|text| text.len() >= LONG);
-    let mut all: Vec<Vec<u8>> = standard.map(String::into_bytes).collect();
-    for text in all.clone() {
-        let url = |byte| match byte {
-            b'+' => b'-',
-            b'/' => b'_',
-            byte => byte,
-        };
-        let text: Vec<u8> = text.into_iter().map(url).collect();
-        if !all.contains(&text) {
-            all.push(text);
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+        for skipped in 0..3 {
+            let rest = key.get(skipped..).unwrap_or_default();
+            let text = alphabet.encode(&rest[..rest.len() / 3 * 3]).into_bytes();
+            if text.len() >= LONG && !all.contains(&text) {
+                all.push(text);
+            }
         }
     }
     all
@@ -244,19 +238,6 @@ fn place_in_base64(encoded: &[Vec<u8>], text: &[u8], at: usize) -> Option<Range<
         let padding = text[end + after..].iter().take(2).take_while(|byte| **byte == b'=').count();
         Some(at - before..end + after + padding)
     })
-}
-
-/// A text in base64, without the `=` at its end, which may be left out or written otherwise.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    for three in bytes.chunks(3) {
-        let bits = (0..3)
-            .fold(0, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or_default()));
-        for at in 0..=three.len() {
-            out.push(char::from(BASE64[(bits >> (18 - 6 * at) & 63) as usize]));
-        }
-    }
-    out
 }
 
 #[cfg(all(test, feature = "http"))]

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 #[cfg(feature = "http")]
-use crate::http::mask::base64;
+use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
+
 use crate::http::mask::places_of;
 
 /// A key. `Debug` does not show it, and it is taken out of whatever a server echoes.
@@ -71,32 +72,17 @@ pub(crate) fn masked(secrets: &[Secret], text: &str) -> String {
     secrets.iter().fold(text.to_owned(), |text, secret| secret.masked(&text))
 }
 
-/// How a user name and a password travel: `user:password` in base64 (RFC 7617).
+/// How a user name and a password travel: `user:password` in base64 (RFC 7617), without the `=` at
+/// its end.
 #[cfg(feature = "http")]
 pub(super) fn basic(user: &str, password: &str) -> String {
-    base64(format!("{user}:{password}").as_bytes())
+    STANDARD_NO_PAD.encode(format!("{user}:{password}"))
 }
 
 /// A text with its `%XX` read; what is none stays.
 #[cfg(feature = "http")]
 pub(super) fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..2).and_then(|two| str::from_utf8(two).ok());
-        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        match byte.filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = behind.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(all(test, feature = "http"))]

@@ -2,6 +2,10 @@
 
 use std::borrow::Cow;
 
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
 use super::blocks::{Block, Source};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Media, MediaSource, Part};
@@ -100,28 +104,12 @@ fn unsupported(kind: &str) -> Error {
 
 /// Reads base64, the standard alphabet, padded or not; white space is passed over.
 fn decoded(base64: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(base64.len() / 4 * 3);
-    let (mut bits, mut held) = (0_u32, 0_u32);
-    let text = base64.trim_end().trim_end_matches('=');
-    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
-        let six = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(six);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            // Eight bits, and no more.
-            bytes.push(u8::try_from(bits >> held & 0xff).ok()?);
-        }
-    }
-    // One letter alone is no byte.
-    (held < 6).then_some(bytes)
+    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    let engine = GeneralPurpose::new(&STANDARD, LENIENT);
+    let text: Vec<u8> = base64.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    engine.decode(text).ok()
 }
 
 #[cfg(test)]
