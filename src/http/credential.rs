@@ -192,7 +192,8 @@ impl Credential {
                     body: body.clone(),
                 };
                 authorization.is_signature = true;
-                let signed = panic_to_error_async("the signer", async { sign(request).await }).await?;
+                let signed =
+                    panic_to_error_async("the signer", async { sign(request).await }).await?;
                 for (name, value) in signed {
                     if is_secret(&name) {
                         authorization.secrets.push(Secret::new(&value));
@@ -285,7 +286,9 @@ impl Tokens {
     fn begin_refresh(self: &Arc<Self>, state: &mut State) -> Shared<Refresh> {
         let tokens = Arc::clone(self);
         let refresh = async move {
-            let fetched = panic_to_error_async("the source of tokens", async { (tokens.fetch)().await }).await;
+            let fetched =
+                panic_to_error_async("the source of tokens", async { (tokens.fetch)().await })
+                    .await;
             let mut state = lock(&tokens.state);
             state.refresh = None;
             let held = Arc::new(Held::new(fetched?));
