@@ -120,7 +120,7 @@ fn disturbed(
         }
     }
     let noise = mishaps.iter().filter_map(|mishap| match mishap {
-        Mishap::Between(noise) => Some(*noise),
+        Mishap::Between(noise) if format.takes_noise() => Some(*noise),
         _ => None,
     });
     for noise in noise {
@@ -161,7 +161,7 @@ fn events_within(steps: &[Step], bytes: usize, format: FrameFormat) -> usize {
 
 fn noisy(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
     let frame = match noise {
-        Noise::BlankLines => return format.noise("\n\n"),
+        Noise::BlankLines => return format.lines("\n\n"),
         Noise::Comments => None,
         Noise::Pings => (wire.server().ping)(n),
         Noise::UnknownEvents => {
@@ -170,7 +170,7 @@ fn noisy(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
             Some(Frame { event, data, role: Role::Event })
         }
     };
-    frame.map_or_else(|| format.comment(), |frame| format.extra_frame(&frame))
+    frame.map_or_else(|| format.comment(), |frame| format.frame(&frame, 0))
 }
 
 /// Frames as bytes.

@@ -94,8 +94,7 @@ impl ModelServer {
     pub async fn anthropic<A: Into<Answer>>(
         script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        let wire = Some(Wire::Anthropic);
-        Self::open(wire, move |asked| script(&asked.body, asked.n).into()).await
+        Self::open(Some(Wire::Anthropic), move |asked| script(&asked.body, asked.n).into()).await
     }
 
     /// Starts a server that speaks Chat Completions. The function gets the body of each request
@@ -111,8 +110,7 @@ impl ModelServer {
     pub async fn openai_chat<A: Into<Answer>>(
         script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        let wire = Some(Wire::OpenAiChat);
-        Self::open(wire, move |asked| script(&asked.body, asked.n).into()).await
+        Self::open(Some(Wire::OpenAiChat), move |asked| script(&asked.body, asked.n).into()).await
     }
 
     /// Starts a server that speaks Responses. The function gets the body of each request and how
@@ -128,8 +126,8 @@ impl ModelServer {
     pub async fn openai_responses<A: Into<Answer>>(
         script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        let wire = Some(Wire::OpenAiResponses);
-        Self::open(wire, move |asked| script(&asked.body, asked.n).into()).await
+        Self::open(Some(Wire::OpenAiResponses), move |asked| script(&asked.body, asked.n).into())
+            .await
     }
 
     /// Starts a server that speaks Gemini. The function gets the body of each request and how many
@@ -146,8 +144,7 @@ impl ModelServer {
     pub async fn gemini<A: Into<Answer>>(
         script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        let wire = Some(Wire::Gemini);
-        Self::open(wire, move |asked| script(&asked.body, asked.n).into()).await
+        Self::open(Some(Wire::Gemini), move |asked| script(&asked.body, asked.n).into()).await
     }
 
     /// Takes any request whose body is a JSON object.

@@ -211,13 +211,7 @@ fn error_type(kind: ErrorKind, status: u16) -> &'static str {
         (ErrorKind::RateLimited, _) => "rate_limit_error",
         (ErrorKind::Overloaded, _) => "overloaded_error",
         (ErrorKind::Timeout, _) => "timeout_error",
-        (
-            ErrorKind::InvalidRequest
-            | ErrorKind::ContextWindow
-            | ErrorKind::Unsupported
-            | ErrorKind::Filtered,
-            _,
-        ) => "invalid_request_error",
+        (kind, _) if usual_status(kind) == 400 => "invalid_request_error",
         _ => "api_error",
     }
 }

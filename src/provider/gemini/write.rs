@@ -8,7 +8,7 @@ use crate::item::StopReason;
 use crate::provider::delta::{ContentDelta, Signed};
 use crate::provider::write::{
     Frame, FrameFormat, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id,
-    message,
+    message, usual_status,
 };
 use crate::usage::Usage;
 
@@ -238,14 +238,7 @@ fn error_status(kind: ErrorKind, status: u16) -> &'static str {
         (ErrorKind::RateLimited | ErrorKind::Billing, _) => "RESOURCE_EXHAUSTED",
         (ErrorKind::Overloaded, _) => "UNAVAILABLE",
         (ErrorKind::Timeout, _) => "DEADLINE_EXCEEDED",
-        (
-            ErrorKind::InvalidRequest
-            | ErrorKind::ContextWindow
-            | ErrorKind::Unsupported
-            | ErrorKind::Filtered
-            | ErrorKind::TooLarge,
-            _,
-        ) => "INVALID_ARGUMENT",
+        (kind, _) if matches!(usual_status(kind), 400 | 413) => "INVALID_ARGUMENT",
         _ => "INTERNAL",
     }
 }

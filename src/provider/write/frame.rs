@@ -86,7 +86,7 @@ impl FrameFormat {
             Layout::Events => {
                 let mut out = Vec::new();
                 write_frame(&mut out, frame.event.as_deref(), &frame.data);
-                self.noise(&String::from_utf8_lossy(&out))
+                self.lines(&String::from_utf8_lossy(&out))
             }
             Layout::JsonLines => format!("{}{}", frame.data, self.line_end),
             Layout::JsonArray if n == 0 => format!("[{}", frame.data),
@@ -94,28 +94,22 @@ impl FrameFormat {
         }
     }
 
-    /// Lines that mean nothing, between frames. An array has no room for them.
-    pub(crate) fn noise(&self, lines: &str) -> String {
-        match self.layout {
-            Layout::Events | Layout::JsonLines => lines.replace('\n', self.line_end),
-            Layout::JsonArray => String::new(),
-        }
+    /// Whether other lines may stand between frames, which an array has no room for.
+    pub(crate) fn takes_noise(&self) -> bool {
+        matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
 
-    /// A frame that counts as none, between others.
-    pub(crate) fn extra_frame(&self, frame: &Frame) -> String {
-        match self.layout {
-            Layout::Events | Layout::JsonLines => self.frame(frame, 0),
-            Layout::JsonArray => String::new(),
-        }
+    /// These lines with the line ends of the format.
+    pub(crate) fn lines(&self, lines: &str) -> String {
+        lines.replace('\n', self.line_end)
     }
 
-    /// A sign of life that is no frame.
+    /// A sign of life that is no frame: JSON lines have no comments, and their empty lines mean
+    /// nothing.
     pub(crate) fn comment(&self) -> String {
         match self.layout {
-            Layout::Events => self.noise(": keep-alive\n\n"),
-            // It has no comments, and empty lines mean nothing.
-            Layout::JsonLines | Layout::JsonArray => self.noise("\n"),
+            Layout::Events => self.lines(": keep-alive\n\n"),
+            Layout::JsonLines | Layout::JsonArray => self.lines("\n"),
         }
     }
 
@@ -137,7 +131,9 @@ mod tests {
     fn body(format: FrameFormat) -> String {
         let frame = |n| Frame::event(Some("piece"), &json!({ "n": n }));
         let mut body: String = (0..2).map(|n| format.frame(&frame(n), n)).collect();
-        body.push_str(&format.comment());
+        if format.takes_noise() {
+            body.push_str(&format.comment());
+        }
         body + format.end().1.unwrap_or_default()
     }
 

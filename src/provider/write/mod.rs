@@ -10,6 +10,9 @@ pub(super) mod openai;
 mod server_wire;
 mod turn;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) use error::{message, usual_status};
 pub(crate) use frame::{Frame, FrameFormat, Role};
 pub(crate) use server_wire::ServerWire;
