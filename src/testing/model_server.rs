@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
 use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::mishap::Mishap;
 use crate::testing::signatures::Signatures;
@@ -156,7 +157,7 @@ impl ModelServer {
     /// Lets something go wrong with every answer from here on, also with those that are refusals
     /// of the script.
     pub fn with(self, mishap: Mishap) -> Self {
-        locked(&self.house.mishaps).push(mishap);
+        lock(&self.house.mishaps).push(mishap);
         self
     }
 
@@ -176,7 +177,7 @@ impl ModelServer {
     /// What was wrong with the requests that were refused for not being lawful. A test whose agent
     /// recovers from a refusal sees here that there was one.
     pub fn complaints(&self) -> Vec<String> {
-        locked(&self.house.complaints).clone()
+        lock(&self.house.complaints).clone()
     }
 
     /// The server below, with the connections and the requests as they came.
@@ -221,8 +222,8 @@ impl House {
             }
         }
         asked.n = self.asked.fetch_add(1, Ordering::Relaxed);
-        let answer = script(&asked).with_all(&locked(&self.mishaps));
-        answer.response(&asked, &mut locked(&self.signatures))
+        let answer = script(&asked).with_all(&lock(&self.mishaps));
+        answer.response(&asked, &mut lock(&self.signatures))
     }
 
     fn complaints(&self, asked: &Asked) -> Vec<String> {
@@ -236,21 +237,16 @@ impl House {
         if !(vendor.server.wants_stream)(&asked.body) {
             complaints.push("this server only streams, and `stream` is not true".to_owned());
         }
-        complaints.extend((vendor.check_signatures)(&locked(&self.signatures), &asked.body));
+        complaints.extend((vendor.check_signatures)(&lock(&self.signatures), &asked.body));
         complaints
     }
 
     fn refuse(&self, asked: &Asked, complaints: Vec<String>) -> HttpResponse {
         let message = complaints.join("; ");
-        locked(&self.complaints).extend(complaints);
+        lock(&self.complaints).extend(complaints);
         let error = Error::new(ErrorKind::InvalidRequest, message).with_status(400);
         Answer::from(error).response(asked, &mut Signatures::default())
     }
-}
-
-/// Nothing that panics leaves what it locks half done.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for ModelServer {

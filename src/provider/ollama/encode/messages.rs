@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::WIRE;
+use super::options::WIRE;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResult};
 use crate::provider::context::{Array, Closed, Context, Elements, Key};

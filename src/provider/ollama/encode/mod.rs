@@ -9,15 +9,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::messages::{Messages, ToModel};
+use self::options::WIRE;
 use super::Chat;
 use crate::error::{Error, ErrorKind};
 use crate::provider::body::{Object, unsupported};
 use crate::provider::context::Context;
 use crate::provider::schema;
 use crate::request::{Request, ToolChoice, ToolSpec};
-
-/// How this wire is called in an error.
-const WIRE: &str = "Ollama";
 
 /// Writes the body of a request to Ollama's own wire.
 ///

@@ -1,10 +1,12 @@
 //! From the options of a request to the fields of a body.
 
-use super::WIRE;
 use crate::error::Error;
 use crate::provider::body::{Object, unsupported};
 use crate::provider::ollama::{Chat, Think};
 use crate::request::{Effort, Options, Output, Reasoning};
+
+/// The name of this wire in errors.
+pub(super) const WIRE: &str = "Ollama";
 
 /// The largest seed: the server reads numbers as doubles, and larger ones could be the same.
 const MAX_SEED: u64 = (1 << 53) - 1;
