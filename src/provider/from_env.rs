@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::openai_chat::Dialect;
-use crate::provider::{Anthropic, Gemini, HttpProvider, OpenAiChat, Provider, Wire};
+use crate::provider::{Anthropic, Gemini, HttpProvider, Ollama, OpenAiChat, Provider, Wire};
 
 /// A vendor as the environment knows it.
 struct Vendor {
@@ -24,6 +24,7 @@ enum VendorWire {
     Anthropic,
     Chat(&'static Dialect),
     Gemini,
+    Ollama,
 }
 
 /// In the order in which keys are looked for.
@@ -98,7 +99,7 @@ const VENDORS: &[Vendor] = &[
         base_url: "OLLAMA_BASE_URL",
         model: "",
         begins: &[],
-        wire: VendorWire::Chat(&Dialect::OLLAMA),
+        wire: VendorWire::Ollama,
     },
 ];
 
@@ -131,6 +132,10 @@ pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
 /// `claude-…`, `gpt-…`, `o3`, `gemini-…`, `mistral-…` and the like belong to one vendor. A name that
 /// several vendors may serve needs the vendor before a colon: `groq:openai/gpt-oss-20b`,
 /// `openrouter:…`, `together:…`, `ollama:…`.
+///
+/// The last asks an [`Ollama`] server, which wants no key: at `OLLAMA_BASE_URL`, or else at
+/// `OLLAMA_HOST` in the forms that Ollama itself takes (`192.168.1.5`, `:8080`,
+/// `https://example.com`), or else on this machine. `OLLAMA_API_KEY` is sent if it is set.
 ///
 /// # Errors
 ///
@@ -200,8 +205,51 @@ impl Vendor {
 
     fn picked(&'static self, model: &str, env: Env<'_>) -> Picked {
         let base_url = (!self.base_url.is_empty()).then(|| set(env, self.base_url)).flatten();
-        Picked { vendor: self, model: model.to_owned(), key: self.key(env), base_url }
+        let (key, base_url) = match self.wire {
+            VendorWire::Ollama => (set(env, "OLLAMA_API_KEY"), ollama_url(base_url, env)),
+            _ => (self.key(env), base_url),
+        };
+        Picked { vendor: self, model: model.to_owned(), key, base_url }
     }
+}
+
+/// Where Ollama is. A base URL may be that of one of its interfaces: the one of Chat Completions ends
+/// with `/v1`, and its own is written with `/api` in its docs.
+fn ollama_url(base_url: Option<String>, env: Env<'_>) -> Option<String> {
+    let Some(url) = base_url else { return set(env, "OLLAMA_HOST").map(|host| host_url(&host)) };
+    let url = url.trim_end_matches('/');
+    let root = ["/v1", "/api"].iter().find_map(|end| url.strip_suffix(end)).unwrap_or(url);
+    Some(root.to_owned())
+}
+
+/// The address that `OLLAMA_HOST` stands for: `[scheme://]host[:port][/path]`, of which everything
+/// may be left out. The port is 11434, or the usual one of a scheme that is written. An address that a
+/// server listens on is reached on this machine.
+/// <https://github.com/ollama/ollama/blob/main/envconfig/config.go>
+fn host_url(host: &str) -> String {
+    let host = host.trim().trim_matches(['"', '\'']).trim();
+    let (scheme, rest) = host.split_once("://").unwrap_or(match host {
+        "ollama.com" => ("https", host),
+        host => ("http", host),
+    });
+    let port = match scheme {
+        "https" => "443",
+        _ if host.contains("://") => "80",
+        _ => "11434",
+    };
+    let (address, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let is_bare_ipv6 = address.parse::<std::net::Ipv6Addr>().is_ok();
+    let (name, port) = match address.rsplit_once(':') {
+        _ if is_bare_ipv6 => (format!("[{address}]"), port),
+        Some((name, port)) if !port.ends_with(']') => (name.to_owned(), port),
+        _ => (address.to_owned(), port),
+    };
+    let name = match name.as_str() {
+        "" | "0.0.0.0" => "127.0.0.1",
+        "[::]" => "[::1]",
+        name => name,
+    };
+    format!("{scheme}://{name}:{port}{path}")
 }
 
 /// The value of a variable; one of white space counts as unset.
@@ -219,6 +267,7 @@ impl Picked {
                 self.ready(|model| OpenAiChat::new(model).with_dialect(*dialect))
             }
             VendorWire::Gemini => self.ready(Gemini::new),
+            VendorWire::Ollama => self.ready(Ollama::new),
         }
     }
 
@@ -277,6 +326,57 @@ mod tests {
         check("codestral-latest", "mistral", "codestral-latest");
         check("groq:openai/gpt-oss-20b", "groq", "openai/gpt-oss-20b");
         check("ollama:qwen3:8b", "ollama", "qwen3:8b");
+    }
+
+    #[test]
+    fn ollama_is_where_its_variables_say_and_wants_no_key() {
+        #[track_caller]
+        fn check(set: &'static [(&str, &str)], url: Option<&str>, key: Option<&str>) {
+            let picked = by_name("ollama:qwen3:8b", &env(set)).unwrap();
+            assert_eq!((picked.base_url.as_deref(), picked.key.as_deref()), (url, key), "{set:?}");
+            picked.provider().unwrap();
+        }
+        check(&[], None, None);
+        check(&[("OLLAMA_API_KEY", "k")], None, Some("k"));
+        let host = "http://10.0.0.1:1";
+        for url in ["http://10.0.0.1:1", "http://10.0.0.1:1/", "http://10.0.0.1:1/v1"] {
+            check(&[("OLLAMA_HOST", "b")], Some("http://b:11434"), None);
+            let set: &'static [(&str, &str)] =
+                Box::leak(Box::new([("OLLAMA_BASE_URL", url), ("OLLAMA_HOST", "b")]));
+            check(set, Some(host), None);
+        }
+        check(&[("OLLAMA_BASE_URL", "https://ollama.com/api")], Some("https://ollama.com"), None);
+    }
+
+    #[test]
+    fn the_host_of_ollama_is_read_in_all_its_forms() {
+        for (host, url) in [
+            ("example.com", "http://example.com:11434"),
+            ("example.com:1234", "http://example.com:1234"),
+            (":1234", "http://127.0.0.1:1234"),
+            ("http://example.com", "http://example.com:80"),
+            ("https://example.com", "https://example.com:443"),
+            ("https://example.com:1234/", "https://example.com:1234/"),
+            ("https://example.com/ollama", "https://example.com:443/ollama"),
+            ("example.com/ollama", "http://example.com:11434/ollama"),
+            ("ollama.com", "https://ollama.com:443"),
+            ("0.0.0.0", "http://127.0.0.1:11434"),
+            ("0.0.0.0:1234", "http://127.0.0.1:1234"),
+            ("[::1]", "http://[::1]:11434"),
+            ("[::1]:1234", "http://[::1]:1234"),
+            ("::1", "http://[::1]:11434"),
+            ("[::]:1234", "http://[::1]:1234"),
+            ("\"1.2.3.4\"", "http://1.2.3.4:11434"),
+            (" '1.2.3.4' ", "http://1.2.3.4:11434"),
+            ("\"\"", "http://127.0.0.1:11434"),
+        ] {
+            assert_eq!(host_url(host), url, "{host}");
+            assert!(Ollama::new("m").with_base_url(host_url(host)).is_ok(), "{host}");
+        }
+        for odd in ["1.2.3.4:70000", "1.2.3.4:x", "ftp://a"] {
+            let error = Ollama::new("m").with_base_url(host_url(odd)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{odd}");
+        }
     }
 
     #[test]
