@@ -13,8 +13,9 @@
 use bytes::Bytes;
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
+use turnstream::framing::JsonLines;
 use turnstream::item::ItemKind;
-use turnstream::provider::{Decoding, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::provider::{Decoding, anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::sse::FrameReader;
 use turnstream::stream::seal;
 use turnstream::turn::PartialTurn;
@@ -29,11 +30,12 @@ pub(crate) enum Wire {
     OpenAiChat,
     OpenAiResponses,
     Gemini,
+    Ollama,
 }
 
 impl Wire {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
 
     /// One of these stands in the bytes of every turn whose calls may run.
     fn markers(self) -> &'static [&'static str] {
@@ -42,6 +44,8 @@ impl Wire {
             Self::OpenAiChat => &["finish_reason"],
             Self::OpenAiResponses => &["response.completed", "response.done"],
             Self::Gemini => &["finishReason"],
+            // The value of `done`.
+            Self::Ollama => &["true"],
         }
     }
 }
@@ -116,6 +120,10 @@ fn read(wire: Wire, pieces: impl IntoIterator<Item = Bytes>) -> Vec<Result<TurnE
             seal(&history, Decoding::new(body, openai_responses::Decoder::new(MODEL)))
         }
         Wire::Gemini => seal(&history, Decoding::new(body, gemini::Decoder::new(MODEL))),
+        Wire::Ollama => {
+            let (lines, decoder) = (JsonLines::default(), ollama::Decoder::new(MODEL));
+            seal(&history, Decoding::framed(body, lines, decoder))
+        }
     };
     block_on(events.collect())
 }

@@ -113,6 +113,7 @@ fn folder(wire: Wire) -> &'static str {
         Wire::OpenAiChat => "openai_chat",
         Wire::OpenAiResponses => "openai_responses",
         Wire::Gemini => "gemini",
+        Wire::Ollama => "ollama",
     }
 }
 

@@ -9,7 +9,7 @@ use turnstream::env::CountingIds;
 use turnstream::item::{Json, Mark, Media, MediaSource, Part, ProviderData, ResultKind};
 use turnstream::item::{ToolResult, TurnInfo};
 use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
+use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::request::{Cache, Options, System};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::StopReason;
@@ -76,6 +76,7 @@ fn data() -> impl Strategy<Value = Option<Arc<ProviderData>>> {
         ("openai_responses", json!({ "type": "reasoning", "id": "r", "encrypted_content": "e" })),
         ("openai_responses", json!({ "item": { "type": "message", "id": "i" }, "after": "r" })),
         ("openai_responses", json!({ "item": { "type": "function_call" }, "after": "r" })),
+        ("ollama", json!({})),
         ("openrouter", json!({ "reasoning_details": [{ "type": "reasoning.text" }] })),
         ("litellm", json!({ "thinking_blocks": [{ "thinking": "x" }], "thought": "t" })),
     ]);
@@ -265,7 +266,7 @@ const DIALECTS: [Dialect; 5] =
     [Dialect::OPENAI, Dialect::OPENROUTER, Dialect::MISTRAL, Dialect::LITELLM, Dialect::DEEPSEEK];
 
 /// How many encoders there are.
-const WIRES: usize = DIALECTS.len() + 3;
+const WIRES: usize = DIALECTS.len() + 4;
 
 /// What an encoder makes of a request.
 fn encode(wire: usize, request: &Request, model: &str) -> Result<String, String> {
@@ -280,7 +281,8 @@ fn encode(wire: usize, request: &Request, model: &str) -> Result<String, String>
         None => told(openai_chat::encode(request, model, &DIALECTS[wire])),
         Some(0) => told(openai_responses::encode(request, model)),
         Some(1) => told(anthropic::encode(request, model)),
-        Some(_) => told(gemini::encode(request, model)),
+        Some(2) => told(gemini::encode(request, model)),
+        Some(_) => told(ollama::encode(request, model, &ollama::Chat::default())),
     }
 }
 

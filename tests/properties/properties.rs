@@ -6,7 +6,7 @@
 //! | `frames` | frames of server-sent events agree with `eventsource-stream`, in any chunks |
 //! | `any_bytes` | damaged streams break no law, on any wire |
 //! | `bodies` | a body is the same turn on every wire, however it is framed and cut |
-//! | `anthropic`, `chat`, `gemini`, `openai_responses` | each wire: cuts, noise, stable prefixes |
+//! | `anthropic`, `chat`, `gemini`, `ollama`, `openai_responses` | each wire: cuts, noise, stable prefixes |
 //! | `encoders` | an encoder's output is accepted by its vendor, for any history |
 //! | `encoded_once` | encoding a history in steps yields the same bytes as encoding it at once |
 //! | `settle` | settling pairs calls and results of any history |
@@ -35,6 +35,7 @@ mod frames;
 mod gemini;
 mod json_lines;
 mod loop_stream;
+mod ollama;
 mod openai_responses;
 mod pools;
 mod retry;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::{FutureExt, StreamExt};
 use turnstream::agent::replay::{Recorded, Recorder, Recording, ReplayMismatch, Rerun};
 use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
+use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::{Agent, ErrorKind, Event, Request};
 
 static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -79,12 +79,13 @@ fn error_of(error: &turnstream::Error) -> Option<String> {
 }
 
 /// What each wire sends for a request, or why it sends nothing.
-fn bytes(request: &Request) -> [Result<Vec<u8>, String>; 4] {
+fn bytes(request: &Request) -> [Result<Vec<u8>, String>; 5] {
     [
         anthropic::encode(request, "m"),
         openai_chat::encode(request, "m", &Dialect::OPENAI),
         openai_responses::encode(request, "m"),
         gemini::encode(request, "m"),
+        ollama::encode(request, "m", &ollama::Chat::default()),
     ]
     .map(|encoded| encoded.map_err(|error| error.to_string()))
 }

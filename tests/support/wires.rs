@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::{Stream, StreamExt, stream};
 use serde_json::Value;
+use turnstream::framing::{Framing, JsonLines, ServerSentEvents};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{
     Decode, Decoding, Reply, anthropic, gemini, openai_chat, openai_responses,
@@ -86,13 +87,29 @@ pub(crate) fn in_dialect(
     }
 }
 
-/// The turn that a decoder reads from a whole body.
+/// The turn that a decoder reads from a whole body of server-sent events.
 pub(crate) fn turn_of(
     body: impl Into<Bytes>,
     decoder: impl Decode + Send + 'static,
 ) -> Result<Turn, Error> {
+    framed_turn_of(body, ServerSentEvents::new(), decoder)
+}
+
+/// The turn that a decoder reads from a whole body of JSON lines.
+pub(crate) fn turn_of_lines(
+    body: impl Into<Bytes>,
+    decoder: impl Decode + Send + 'static,
+) -> Result<Turn, Error> {
+    framed_turn_of(body, JsonLines::default(), decoder)
+}
+
+fn framed_turn_of(
+    body: impl Into<Bytes>,
+    framing: impl Framing + Send + 'static,
+    decoder: impl Decode + Send + 'static,
+) -> Result<Turn, Error> {
     let body = stream::iter([Ok(body.into())]);
-    let turn = seal(&History::with_id("h"), Decoding::new(body, decoder)).into_turn();
+    let turn = seal(&History::with_id("h"), Decoding::framed(body, framing, decoder)).into_turn();
     block_on(turn).map(|turn| (*turn).clone())
 }
 

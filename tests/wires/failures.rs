@@ -10,7 +10,7 @@ use turnstream::error::RateLimitScope::{
     self, Concurrency, Daily, InputTokens, OutputTokens, RequestSize, Requests, Tokens,
 };
 use turnstream::http::HttpClient;
-use turnstream::provider::{Anthropic, OpenAiChat, Provider};
+use turnstream::provider::{Anthropic, Ollama, OpenAiChat, Provider};
 use turnstream::stream::TurnEvents;
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::{Error, ErrorKind, History, Item, Request};
@@ -27,6 +27,7 @@ const NOW: u64 = 1_767_225_600;
 enum Wire {
     Messages,
     Chat,
+    Ollama,
 }
 
 /// An answer.
@@ -46,6 +47,10 @@ fn messages(status: u16, body: &str) -> Case {
 
 fn chat(status: u16, body: &str) -> Case {
     Case { wire: Wire::Chat, ..messages(status, body) }
+}
+
+fn ollama(status: u16, body: &str) -> Case {
+    Case { wire: Wire::Ollama, ..messages(status, body) }
 }
 
 /// An error as Anthropic writes it.
@@ -106,7 +111,7 @@ impl Case {
         let http = HttpClient::without_proxy().with_clock(clock);
         let key = if self.key { "sk-12345678" } else { "" };
         let request = Request::new(History::from_items("h", [Item::user("hi")]));
-        let (anthropic, chat);
+        let (anthropic, chat, ollama);
         let model: &dyn Provider = match self.wire {
             Wire::Messages => {
                 anthropic =
@@ -116,6 +121,10 @@ impl Case {
             Wire::Chat => {
                 chat = OpenAiChat::new("m").with_base_url(server.url()).unwrap().without_retries();
                 &chat.with_http(http).with_api_key(key)
+            }
+            Wire::Ollama => {
+                ollama = Ollama::new("m").with_base_url(server.url()).unwrap().without_retries();
+                &ollama.with_http(http).with_api_key(key)
             }
         };
         model.stream_turn(request).into_turn().await.unwrap_err()
@@ -520,6 +529,18 @@ failures! {
         => is(InvalidRequest).parameter("model");
     ollama_no_tools: chat(400, r#"{"error":{"message":"registry.ollama.ai/library/x does not support
         tools","type":"invalid_request_error","param":null,"code":null}}"#) => is(Unsupported);
+    ollama_no_thinking: ollama(400, r#"{"error":"\"x\" does not support thinking"}"#)
+        => is(Unsupported);
+    ollama_no_levels_of_thinking: ollama(400, r#"{"error":"think value \"low\" is not supported
+        for this model"}"#) => is(Unsupported);
+    ollama_no_model_of_its_own: ollama(404, r#"{"error":"model 'x' not found"}"#)
+        => is(InvalidRequest).parameter("model");
+    ollama_signed_out: ollama(401, r#"{"error":"unauthorized","signin_url":
+        "https://ollama.com/connect?name=a&key=b"}"#) => is(Auth).auth(InvalidKey);
+    ollama_too_many: ollama(429, r#"{"error":"you have reached your hourly usage limit"}"#)
+        => is(RateLimited);
+    ollama_broke_before_the_first_line: ollama(200, r#"{"error":"llama runner process has
+        terminated: exit status 2"}"#) => is(Server);
     ollama_context: chat(400, r#"{"error":"prompt too long; exceeded max context length by 4
         tokens"}"#) => is(ContextWindow);
     ollama_busy: chat(503, r#"{"error":"server busy, please try again.  maximum pending requests

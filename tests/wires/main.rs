@@ -6,6 +6,7 @@
 //! | `chat`, `openai_chat` | the Chat Completions wire and its dialects |
 //! | `openai_responses` | the Responses wire |
 //! | `gemini` | the Gemini wire |
+//! | `ollama` | Ollama's own wire |
 //! | `table` | the guide's table of options and content that each wire carries |
 //! | `edges` | unusual servers and histories, secrets in errors, timeouts |
 //! | `failures` | the error that each vendor's failure becomes, one test per wording |
@@ -26,6 +27,7 @@ mod edges;
 mod failures;
 mod gemini;
 mod handoff;
+mod ollama;
 mod openai_chat;
 mod openai_responses;
 mod overfull;

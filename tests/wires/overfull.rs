@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use turnstream::ErrorKind;
 use turnstream::provider::openai_chat::{Dialect, ThinkTags};
-use turnstream::provider::{Decode, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::provider::{Decode, anthropic, gemini, ollama, openai_chat, openai_responses};
 
-use crate::support::wires::turn_of;
+use crate::support::wires::{turn_of, turn_of_lines};
 
 const MANY: usize = 200_000;
 
@@ -120,5 +120,17 @@ fn gemini_parts() {
         let head = "{\"candidates\":[{\"content\":{\"parts\":[";
         let body = list(head, "]}}]}", MANY, |_| format!("{{{part}}}"));
         check(body, gemini::Decoder::new("m"));
+    }
+}
+
+#[test]
+fn ollama_calls() {
+    let many = |call: &str| vec![call; MANY].join(",");
+    for call in
+        [r#"{"function":{"name":"f"}}"#, r#"{"function":{"name":"f","arguments":"{}"},"id":""}"#]
+    {
+        let line = format!("{{\"message\":{{\"tool_calls\":[{}]}}}}\n", many(call));
+        let turn = turn_of_lines(line, ollama::Decoder::new("m"));
+        assert_eq!(turn.unwrap_err().kind(), ErrorKind::TooLarge);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use turnstream::item::{
     Content, ItemKind, Json, Mark, Media, MediaSource, Part, ProviderData, ResultKind, ToolResult,
 };
-use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
+use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::request::{
     Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec,
 };
@@ -34,6 +34,7 @@ const WIRES: &[(&str, &str, Encode)] = &[
     }),
     ("Responses", "openai_responses", |request| openai_responses::encode(request, MODEL)),
     ("Gemini", "gemini", |request| gemini::encode(request, MODEL)),
+    ("Ollama", "ollama", |request| ollama::encode(request, MODEL, &ollama::Chat::default())),
 ];
 
 #[test]

@@ -3,7 +3,7 @@ use std::cell::Cell;
 use super::*;
 use crate::item::{ResultKind, StopReason, ToolResult, TurnInfo};
 use crate::provider::openai_chat::Dialect;
-use crate::provider::{anthropic, gemini, openai_chat, openai_responses};
+use crate::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use crate::usage::Usage;
 
 thread_local! {
@@ -61,6 +61,7 @@ fn each_item_is_encoded_once() {
         check(1.0, |request| openai_chat::encode(request, "m", dialect));
     }
     check(1.0, |request| openai_responses::encode(request, "m"));
+    check(1.0, |request| ollama::encode(request, "m", &ollama::Chat::default()));
 }
 
 #[test]

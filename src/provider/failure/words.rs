@@ -112,6 +112,8 @@ const PHRASES: &[(&str, ErrorKind)] = &[
     ("is not supported with this model", Unsupported),
     ("does not support tools", Unsupported),
     ("does not support image", Unsupported),
+    ("does not support thinking", Unsupported),
+    ("is not supported for this model", Unsupported),
     ("no endpoints found that support", Unsupported),
     // llama.cpp, and vLLM, whose server was started without a flag.
     ("input is not supported", Unsupported),

@@ -433,6 +433,48 @@ fn a_small_schema_that_grows_without_end_is_refused() {
     }
 }
 
+#[test]
+fn parameters_for_ollama_have_their_references_written_out() {
+    let mut schema = object(&json!({
+        "at": { "$ref": "#/$defs/Place", "description": "where" },
+        "all": { "type": "array", "items": { "$ref": "#/$defs/Place" }, "minItems": 1 },
+        "kind": { "const": "a" },
+        "any": true,
+    }));
+    schema["$defs"] = json!({ "Place": object(&json!({ "x": { "type": "number" } })) });
+    let place = object(&json!({ "x": { "type": "number" } }));
+    let mut at = place.clone();
+    at["description"] = json!("where");
+    let all = json!({ "type": "array", "items": place, "description": "{minItems: 1}" });
+    let kind = json!({ "type": "string", "enum": ["a"] });
+    let expected = object(&json!({ "at": at, "all": all, "kind": kind, "any": {} }));
+    check(ollama_parameters, &schema, &expected);
+}
+
+#[test]
+fn parameters_for_ollama_are_an_object() {
+    check(ollama_parameters, &json!({}), &json!({ "type": "object" }));
+    check(ollama_parameters, &json!(true), &json!({ "type": "object" }));
+    let fields = json!({ "properties": { "a": {} } });
+    check(ollama_parameters, &fields, &object(&json!({ "a": {} })));
+    for other in [
+        json!({ "type": "array" }),
+        json!({ "type": ["object", "null"] }),
+        json!({ "anyOf": [{ "type": "object" }, { "type": "object", "properties": {} }] }),
+    ] {
+        refused(ollama_parameters, &other, "#");
+    }
+}
+
+#[test]
+fn parameters_for_ollama_that_lead_back_to_themselves_are_refused() {
+    let mut tree = object(&json!({ "children": { "$ref": "#/$defs/Tree" } }));
+    tree["$defs"] = json!({ "Tree": { "type": "array", "items": { "$ref": "#/$defs/Tree" } } });
+    let error = ollama_parameters(&tree).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.parameter().unwrap().starts_with("#/properties/children"), "{error}");
+}
+
 /// A schema with any of the keywords, often a sensible one, of at most this depth.
 fn schema(draw: &Draw, depth: usize) -> Value {
     if depth == 0 || draw.flag() {
@@ -481,7 +523,8 @@ fn leaf(number: usize) -> Value {
 
 #[test]
 fn a_rewritten_schema_is_not_changed_again() {
-    let mut rewritten = [0; ALL.len()];
+    let all: [Rewrite; 4] = [openai_strict, anthropic_output, gemini, ollama_parameters];
+    let mut rewritten = [0; 4];
     for seed in 0..300 {
         let draw = Draw::new(seed);
         let mut schema = schema(&draw, 4);
@@ -489,7 +532,7 @@ fn a_rewritten_schema_is_not_changed_again() {
             let (a, b) = (self::schema(&draw, 4), self::schema(&draw, 4));
             root.insert("$defs".into(), json!({ "A": a, "B": b }));
         }
-        for (rewrite, rewritten) in ALL.iter().zip(&mut rewritten) {
+        for (rewrite, rewritten) in all.iter().zip(&mut rewritten) {
             let Ok(once) = rewrite(&schema) else { continue };
             let twice = rewrite(&once).unwrap_or_else(|error| panic!("{seed}: {error}: {once}"));
             assert_eq!(&*twice, &*once, "seed {seed}");

@@ -1,0 +1,173 @@
+//! What holds for any cut, any noise and any history.
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use turnstream::item::{Mark, Part, ProviderData};
+use turnstream::turn::TurnEvent;
+use turnstream::{Error, Item};
+
+#[path = "../wires/ollama/fixture.rs"]
+#[allow(dead_code, reason = "the tests of the wire use all of it")]
+mod fixture;
+
+use self::fixture::{END, MODEL, answer, body, calls, events_of, last, messages, text, thought};
+
+fn stream() -> Vec<String> {
+    vec![
+        thought("Hm é."),
+        text("Yes"),
+        calls(r#"{"function":{"name":"f","arguments":{"a":"ü"}}}"#),
+        calls(r#"{"function":{"index":1,"name":"g","arguments":"{\"b\""}}"#),
+        calls(r#"{"function":{"index":1,"arguments":":1}"}}"#),
+        END.to_owned(),
+    ]
+}
+
+fn whole(lines: &[String]) -> String {
+    body(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn expected() -> Vec<Result<TurnEvent, Error>> {
+    let events = events_of([Bytes::from(whole(&stream()))]);
+    assert!(matches!(events.last(), Some(Ok(TurnEvent::TurnComplete { .. }))), "{events:?}");
+    events
+}
+
+/// What a server may put between two lines.
+fn noise() -> impl Strategy<Value = String> {
+    let lines = ["", "\n", " \r\n", "{}\n", "null\n", "[1]\n", "{\"novel\":[{\"done\":true}]}\n"];
+    prop::sample::select(lines.map(str::to_owned).to_vec())
+}
+
+/// Adds a field that nobody knows to every object of a line but the arguments.
+fn with_unknown_fields(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let open = fields.iter_mut().filter(|(name, _)| *name != "arguments");
+            open.for_each(|(_, value)| with_unknown_fields(value));
+            fields.insert("novel".into(), json!([{ "x": null }]));
+        }
+        Value::Array(values) => values.iter_mut().for_each(with_unknown_fields),
+        _ => {}
+    }
+}
+
+proptest! {
+    #[test]
+    fn blank_lines_and_unknown_lines_and_fields_change_nothing(
+        noise in vec(noise(), 7),
+        unknown in vec(any::<bool>(), 6),
+        lengths in vec(1_usize..60, 1..6),
+    ) {
+        let mut body = noise[6].clone();
+        for ((line, noise), unknown) in stream().iter().zip(&noise).zip(unknown) {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            if unknown {
+                with_unknown_fields(&mut line);
+            }
+            body.extend([&line.to_string(), "\n", noise.as_str()]);
+        }
+        let mut rest = Bytes::from(body);
+        let mut pieces = Vec::new();
+        for length in lengths.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            pieces.push(rest.split_to((*length).min(rest.len())));
+        }
+        prop_assert_eq!(events_of(pieces), expected());
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(lines in vec("[{}\\[\\]\":,a-z0-9. $]{0,40}", 0..6), cut in 0_usize..80) {
+        let mut all = stream();
+        all.extend(lines);
+        let body = whole(&all);
+        let cut = body.floor_char_boundary(body.len().saturating_sub(cut));
+        drop(events_of([Bytes::from(body[..cut].to_owned())]));
+    }
+
+    #[test]
+    fn the_messages_of_a_request_are_a_prefix_of_those_of_the_next(steps in vec(step(), 1..7)) {
+        let mut items = vec![Item::user("go")];
+        let mut before = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            step.append(at, &mut items);
+            let sent: Vec<String> = messages(items.clone())
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(Value::to_string)
+                .collect();
+            prop_assert!(sent.starts_with(&before), "{before:?} then {sent:?}");
+            before = sent;
+        }
+    }
+}
+
+/// What a conversation goes on with between two requests: what a model wrote, and what it got.
+#[derive(Clone, Debug)]
+struct Step {
+    said: Vec<u8>,
+    calls: usize,
+    interrupted: bool,
+    foreign: bool,
+    backwards: bool,
+    user: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let flags = (prop::bool::weighted(0.2), any::<bool>(), any::<bool>(), any::<bool>());
+    (vec(0_u8..4, 0..4), 0_usize..4, flags).prop_map(
+        |(said, calls, (interrupted, foreign, backwards, user))| Step {
+            said,
+            calls,
+            interrupted,
+            foreign,
+            backwards,
+            user,
+        },
+    )
+}
+
+impl Step {
+    fn append(&self, at: usize, items: &mut Vec<Item>) {
+        let model = if self.foreign { "another" } else { MODEL };
+        let data = ProviderData {
+            provider: "ollama".into(),
+            model: model.into(),
+            value: json!({}).into(),
+        };
+        let mut turn: Vec<Item> = self
+            .said
+            .iter()
+            .map(|kind| match kind {
+                0 => Item::text(format!("text {at}")),
+                1 => Item::text(" "),
+                2 => Item::other(data.clone()),
+                _ => Item { provider_data: Some(data.clone().into()), ..Item::reasoning("hm") },
+            })
+            .collect();
+        let ids: Vec<String> = (0..self.calls).map(|n| format!("c{at}_{n}")).collect();
+        turn.extend(ids.iter().map(|id| Item::tool_call(id.as_str(), "f", "{\"b\":1,\"a\":2}")));
+        if self.interrupted {
+            items.extend(turn.into_iter().map(|item| item.marked(Mark::Interrupted)));
+            items.push(Item::user("again"));
+            return;
+        }
+        if let Some(item) = turn.pop() {
+            turn.push(last(item));
+        }
+        items.extend(turn);
+        let mut results: Vec<Item> = ids.iter().map(|id| answer(id, "1")).collect();
+        if self.backwards {
+            results.reverse();
+        }
+        items.extend(results);
+        if self.user {
+            items.push(Item::user(vec!["see".into(), Part::image("image/png", "AA")]));
+        }
+    }
+}

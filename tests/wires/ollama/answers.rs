@@ -1,0 +1,149 @@
+//! Text, thoughts, usage, how a turn ends, and what is passed over.
+
+use turnstream::item::StopReason;
+use turnstream::turn::{ReasoningKind, TurnEvent};
+use turnstream::{ErrorKind, Usage};
+
+use super::{END, body, check, end, events_of, message, read, read_ended, shown, text, thought};
+
+#[test]
+fn text_in_pieces_is_one_item() {
+    let turn = check(&[&text("Hel"), &text("lo")], &["text Hello"]);
+    assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, Some("stop")));
+    assert_eq!(turn.model(), Some("qwen3:8b"));
+}
+
+#[test]
+fn thinking_is_reasoning_before_the_text() {
+    let turn =
+        check(&[&thought("H"), &thought("m."), &text("Yes.")], &["thought Hm.", "text Yes."]);
+    let data = turn.items()[0].provider_data.as_ref().unwrap();
+    assert_eq!((data.provider.as_str(), data.model.as_str()), ("ollama", "qwen3:8b"));
+    let both = message(r#""content":"Yes.","thinking":"Hm.""#);
+    let events = events_of([body(&[&both, END]).into()]);
+    let is_trace = |event: &TurnEvent| matches!(event, TurnEvent::ReasoningDelta { text, kind: ReasoningKind::Trace, .. } if **text == *"Hm.");
+    assert!(is_trace(events[0].as_ref().unwrap()), "{events:?}");
+}
+
+#[test]
+fn the_last_line_may_have_text() {
+    let last = END.replace(r#""content":"""#, r#""content":"b""#);
+    assert_eq!(read(&[&text("a"), &last]).unwrap().text(), "ab");
+}
+
+#[test]
+fn every_done_reason_is_told_apart() {
+    for (raw, reason) in [
+        ("stop", StopReason::Stop),
+        ("length", StopReason::MaxTokens),
+        ("load", StopReason::Other("load".into())),
+        ("unload", StopReason::Other("unload".into())),
+        ("novel", StopReason::Other("novel".into())),
+    ] {
+        let turn = read(&[&text("a"), &end(raw)]).unwrap();
+        assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&reason, Some(raw)));
+    }
+}
+
+#[test]
+fn old_servers_end_without_a_reason() {
+    for last in [r#"{"done":true}"#, r#"{"done":true,"done_reason":""}"#] {
+        let turn = read(&[&text("a"), last]).unwrap();
+        assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, None));
+    }
+}
+
+#[test]
+fn a_body_that_ends_before_done_is_an_incomplete_turn() {
+    for not_done in ["", "null", "false", "\"true\"", "1"] {
+        let last = format!(r#"{{"done_reason":"stop","done":{not_done}}}"#);
+        let lines = [text("a"), last.replace(r#","done":}"#, "}")];
+        let error = read(&[&lines[0], &lines[1]]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{not_done}");
+    }
+    assert_eq!(read(&[]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn usage_is_counted_with_what_was_cached() {
+    let counted = |fields: &str| {
+        let last = format!(r#"{{"done":true,"done_reason":"stop",{fields}}}"#);
+        read(&[&text("a"), &last]).unwrap().usage()
+    };
+    let usage = |input_tokens, cache_read_input_tokens, output_tokens| Usage {
+        input_tokens,
+        output_tokens,
+        cache_read_input_tokens,
+        ..Usage::default()
+    };
+    assert_eq!(counted(r#""prompt_eval_count":10,"eval_count":3"#), usage(10, 0, 3));
+    let cached = r#""prompt_eval_count":10,"prompt_eval_cached_count":8,"eval_count":3"#;
+    assert_eq!(counted(cached), usage(10, 8, 3));
+    // Servers leave the count of a prompt out that was cached in whole.
+    assert_eq!(counted(r#""eval_count":3"#), usage(0, 0, 3));
+    assert_eq!(counted(r#""prompt_eval_cached_count":8"#), usage(8, 8, 0));
+    assert_eq!(counted(r#""prompt_eval_count":-1,"eval_count":"3""#), usage(0, 0, 0));
+    assert_eq!(counted(r#""total_duration":5"#), usage(0, 0, 0));
+}
+
+#[test]
+fn an_error_ends_the_turn_wherever_it_comes() {
+    let error = r#"{"error":"an error was encountered while running the model"}"#;
+    for lines in [vec![error], vec![text("a").as_str(), error]] {
+        let told = read_ended(&lines).unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::Server);
+        assert!(told.message().contains("while running the model"), "{told}");
+    }
+    for none in ["null", "\"\"", "false"] {
+        let line = format!(r#"{{"error":{none}}}"#);
+        assert_eq!(shown(&read_ended(&[&line, &text("a")]).unwrap()), ["text a"]);
+    }
+}
+
+#[test]
+fn unknown_fields_and_misshapen_values_cost_no_turn() {
+    for odd in [
+        "{}",
+        "null",
+        "[]",
+        "[1,[2]]",
+        "5",
+        "\"x\"",
+        r#"{"message":null}"#,
+        r#"{"message":[{"content":"x"}]}"#,
+        r#"{"message":"x"}"#,
+        r#"{"message":{"content":5,"thinking":[],"tool_calls":null,"novel":{}}}"#,
+        r#"{"message":{"content":"","tool_calls":[]}}"#,
+        r#"{"model":5,"created_at":{},"done":null,"done_reason":[],"prompt_eval_count":"x"}"#,
+        r#"{"novel":[{"done":true}],"logprobs":[{"token":"x"}]}"#,
+        r#"{"message":{"content":"","content":""}}"#,
+        r#"{"novel":"\ud800","eval_count":1e999}"#,
+    ] {
+        let turn = read(&[odd, &text("a"), odd, END, odd]);
+        assert_eq!(shown(&turn.unwrap()), ["text a"], "{odd}");
+    }
+}
+
+#[test]
+fn half_of_a_surrogate_pair_in_a_text_is_replaced() {
+    check(&[&text("a\\ud800b")], &["text a\u{fffd}b"]);
+}
+
+#[test]
+fn a_line_that_is_not_json_is_a_breach_of_the_protocol_and_one_that_was_cut_off_is_not() {
+    for odd in ["x", "{\"message\":", "<html>", "[DONE]"] {
+        assert_eq!(read_ended(&[odd]).unwrap_err().kind(), ErrorKind::Protocol, "{odd}");
+    }
+    let cut = &END[..END.len() - 1];
+    let events = events_of([format!("{}\n{cut}", text("a")).into()]);
+    let error = events.last().unwrap().as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+}
+
+#[test]
+fn what_comes_after_the_end_is_passed_over() {
+    for late in [text("b"), thought("b"), "x".to_owned(), r#"{"error":"late"}"#.to_owned()] {
+        let turn = read(&[&text("a"), END, &late]).unwrap();
+        assert_eq!(shown(&turn), ["text a"], "{late}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Where requests go, against the loopback server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnstream::event::Reason;
+use turnstream::http::HttpClient;
+use turnstream::provider::ollama::Chat;
+use turnstream::provider::{HttpProvider, Ollama, Provider};
+use turnstream::stream::TurnEvents;
+use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::{Agent, Error, ErrorKind, Item, Turn};
+
+use super::{END, body, calls, history, text, thought};
+use crate::support::tools::{Counter, fine};
+
+/// Answers one request after the other.
+async fn serve(answers: Vec<(u16, String)>) -> LoopbackServer {
+    let asked = AtomicUsize::new(0);
+    LoopbackServer::start(move |_| {
+        let (status, body) = answers[asked.fetch_add(1, Ordering::Relaxed) % answers.len()].clone();
+        HttpResponse {
+            status,
+            headers: vec![("content-type".into(), "application/x-ndjson".into())],
+            body: vec![Part::Bytes(body.into())],
+        }
+    })
+    .await
+    .unwrap()
+}
+
+fn at(url: &str) -> Ollama {
+    let ollama = Ollama::new("qwen3:8b").with_base_url(url).unwrap();
+    ollama.with_http(HttpClient::without_proxy()).without_retries()
+}
+
+async fn asked(model: &Ollama) -> Result<Arc<Turn>, Error> {
+    model.stream_turn(history(vec![Item::user("hi")])).into_turn().await
+}
+
+fn body_of(server: &LoopbackServer, at: usize) -> Value {
+    serde_json::from_slice(&server.requests()[at].body).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_goes_to_api_chat_with_its_settings_and_without_a_key() {
+    let server = serve(vec![(200, body(&[&text("hello"), END]))]).await;
+    let model = at(&server.url()).with_num_ctx(32_768).with_keep_alive(Duration::from_secs(60));
+    assert_eq!(asked(&model).await.unwrap().text(), "hello");
+    let request = &server.requests()[0];
+    assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/api/chat"));
+    assert_eq!(request.header("authorization"), None);
+    assert_eq!(request.header("accept"), Some("application/x-ndjson"));
+    let sent = body_of(&server, 0);
+    assert_eq!((&sent["options"]["num_ctx"], &sent["keep_alive"]), (&json!(32_768), &json!("60s")));
+    let same = HttpProvider::from_wire(*model.wire(), "qwen3:8b");
+    assert_eq!(
+        same.wire(),
+        &Chat::default().with_num_ctx(32_768).with_keep_alive(Duration::from_secs(60))
+    );
+}
+
+#[tokio::test]
+async fn a_key_is_a_bearer_token_and_a_base_url_keeps_its_path() {
+    let server = serve(vec![(200, body(&[&text("hello"), END]))]).await;
+    let model = at(&format!("{}/ollama/", server.url())).with_api_key("secret-key");
+    asked(&model).await.unwrap();
+    let request = &server.requests()[0];
+    assert_eq!(request.header("authorization"), Some("Bearer secret-key"));
+    assert_eq!(request.path, "/ollama/api/chat");
+}
+
+#[tokio::test]
+async fn an_agent_runs_a_tool_and_the_model_sees_its_own_thought_and_the_result() {
+    let call = calls(r#"{"function":{"name":"look","arguments":{"x":1}}}"#);
+    let first = body(&[&thought("I have to look."), &call, END]);
+    let second = body(&[&text("It is fine."), END]);
+    let server = serve(vec![(200, first), (200, second)]).await;
+    let ran = Counter::default();
+    let agent = Agent::new(at(&server.url())).with_tools([fine("look", &ran)]);
+    let outcome = agent.run("Look.").outcome().await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "It is fine."));
+    assert_eq!((ran.began(), outcome.turns, outcome.usage.input_tokens), (1, 2, 20));
+    let (first, second) = (body_of(&server, 0), body_of(&server, 1));
+    assert_eq!(first["tools"][0]["function"]["name"], "look");
+    let (before, after) =
+        (first["messages"].as_array().unwrap(), second["messages"].as_array().unwrap());
+    assert!(after.starts_with(before), "{after:?}");
+    assert_eq!(
+        after[before.len()..],
+        [
+            json!({ "role": "assistant", "content": "", "thinking": "I have to look.", "tool_calls":
+            [{ "id": "call_1_1", "function": { "name": "look", "arguments": { "x": 1 } } }] }),
+            json!({ "role": "tool", "content": "fine", "tool_name": "look", "tool_call_id": "call_1_1" }),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_error_in_the_stream_and_a_body_that_breaks_off_are_told_apart() {
+    let error = r#"{"error":"an error was encountered while running the model"}"#;
+    let server = serve(vec![
+        (200, body(&[&text("Hel"), error])),
+        (200, body(&[&text("Hel")])),
+        (404, r#"{"error":"model 'qwen3:8b' not found"}"#.to_owned()),
+    ])
+    .await;
+    let model = at(&server.url());
+    assert_eq!(asked(&model).await.unwrap_err().kind(), ErrorKind::Server);
+    assert_eq!(asked(&model).await.unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    let missing = asked(&model).await.unwrap_err();
+    assert_eq!((missing.kind(), missing.parameter()), (ErrorKind::InvalidRequest, Some("model")));
+}
+
+#[tokio::test]
+async fn what_the_wire_cannot_express_is_not_sent() {
+    let server = serve(vec![(200, body(&[END]))]).await;
+    let mut request = history(vec![Item::user("hi")]);
+    request.options.user = Some("u".into());
+    let error = at(&server.url()).stream_turn(request).into_turn().await.unwrap_err();
+    assert_eq!((error.kind(), server.connections()), (ErrorKind::Unsupported, 0));
+}

@@ -1,0 +1,251 @@
+//! What a request becomes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use turnstream::item::{Mark, Media, MediaSource, Part, ResultKind, ToolResult};
+use turnstream::provider::ollama::{self, Chat, KeepAlive, Think};
+use turnstream::request::{
+    Effort, Options, Output, OutputSchema, Reasoning, System, ToolChoice, ToolSpec,
+};
+use turnstream::{ErrorKind, Item, Request};
+
+use super::{MODEL, answer, encoded, history, last, messages, options, sent};
+
+#[track_caller]
+fn unsupported(request: &Request, parameter: &str) {
+    let error = encoded(request).unwrap_err();
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some(parameter)));
+}
+
+fn with_tool(choice: ToolChoice) -> Request {
+    let parameters = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
+    let tool = ToolSpec { name: "f".into(), description: "adds".into(), parameters };
+    options(Options { tool_choice: choice, ..Options::default() }).with_tools([tool])
+}
+
+fn in_settings(chat: Chat) -> Value {
+    let bytes = ollama::encode(&options(Options::default()), MODEL, &chat).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[test]
+fn a_plain_request_has_a_model_and_messages_and_nothing_that_was_not_asked() {
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let expected = json!({ "model": MODEL, "stream": true, "messages": messages });
+    assert_eq!(sent(&options(Options::default())), expected);
+}
+
+#[test]
+fn every_option_has_the_name_that_the_server_reads() {
+    let asked = Options {
+        max_output_tokens: Some(77),
+        temperature: Some(0.5),
+        top_p: Some(0.25),
+        top_k: Some(5),
+        seed: Some(6),
+        frequency_penalty: Some(1.5),
+        presence_penalty: Some(-1.5),
+        stop_sequences: vec!["END".into()],
+        ..Options::default()
+    };
+    let expected = json!({ "num_predict": 77, "temperature": 0.5, "top_p": 0.25, "top_k": 5,
+        "seed": 6, "frequency_penalty": 1.5, "presence_penalty": -1.5, "stop": ["END"] });
+    assert_eq!(sent(&options(asked))["options"], expected);
+}
+
+#[test]
+fn the_settings_of_the_wire_are_sent() {
+    assert_eq!(in_settings(Chat::default().with_num_ctx(8_192))["options"]["num_ctx"], 8_192);
+    for (keep_alive, written) in [
+        (KeepAlive::Forever, json!(-1)),
+        (KeepAlive::Unload, json!(0)),
+        (Duration::from_secs(600).into(), json!("600s")),
+        (Duration::ZERO.into(), json!("0s")),
+        (Duration::from_millis(1_500).into(), json!("1500000000ns")),
+        (Duration::MAX.into(), json!(-1)),
+    ] {
+        let chat = Chat::default().with_keep_alive(keep_alive);
+        assert_eq!(in_settings(chat)["keep_alive"], written, "{keep_alive:?}");
+    }
+}
+
+#[test]
+fn extra_is_merged_into_the_options_of_the_model() {
+    let extra = json!({ "options": { "mirostat": 1, "num_ctx": 5 }, "truncate": false });
+    let extra = extra.as_object().cloned().unwrap();
+    let request = options(Options { extra, temperature: Some(0.0), ..Options::default() });
+    let chat = Chat::default().with_num_ctx(8_192);
+    let bytes = ollama::encode(&request, MODEL, &chat).unwrap();
+    let body: Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(body["options"], json!({ "mirostat": 1, "num_ctx": 5, "temperature": 0.0 }));
+    assert_eq!(body["truncate"], false);
+}
+
+#[test]
+fn reasoning_is_a_switch_or_a_level() {
+    let think = |reasoning| options(Options { reasoning: Some(reasoning), ..Options::default() });
+    for (effort, level) in [
+        (Effort::Minimal, "low"),
+        (Effort::Low, "low"),
+        (Effort::Medium, "medium"),
+        (Effort::High, "high"),
+        (Effort::Max, "high"),
+    ] {
+        let request = think(Reasoning::Effort(effort));
+        assert_eq!(sent(&request)["think"], level);
+        let chat = Chat::default().with_think(Think::Switch);
+        let bytes = ollama::encode(&request, MODEL, &chat).unwrap();
+        let body: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(body["think"], true);
+    }
+    assert_eq!(sent(&think(Reasoning::Off))["think"], false);
+    assert_eq!(sent(&options(Options::default()))["think"], Value::Null);
+    unsupported(&think(Reasoning::Budget(5)), "reasoning");
+}
+
+#[test]
+fn the_form_of_the_answer_is_a_word_or_a_schema() {
+    let format = |output| sent(&options(Options { output, ..Options::default() }))["format"].take();
+    let schema = json!({ "type": "object", "properties": { "n": { "$ref": "#/$defs/N" } },
+        "$defs": { "N": { "type": "integer" } } });
+    assert_eq!(format(Output::Text), Value::Null);
+    assert_eq!(format(Output::Json), "json");
+    let asked = OutputSchema { name: "n".into(), schema: schema.clone() };
+    assert_eq!(format(Output::Schema(asked)), schema);
+}
+
+#[test]
+fn tools_are_declared_or_left_out_and_no_call_can_be_demanded() {
+    let parameters = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
+    let tool = json!({ "type": "function", "function":
+        { "name": "f", "description": "adds", "parameters": parameters } });
+    assert_eq!(sent(&with_tool(ToolChoice::Auto))["tools"], json!([tool]));
+    assert_eq!(sent(&with_tool(ToolChoice::None))["tools"], Value::Null);
+    unsupported(&with_tool(ToolChoice::Required), "tool_choice");
+    unsupported(&with_tool(ToolChoice::Tool("f".into())), "tool_choice");
+}
+
+#[test]
+fn what_the_wire_cannot_express_is_refused() {
+    let with = |change: &dyn Fn(&mut Options)| {
+        let mut asked = Options::default();
+        change(&mut asked);
+        options(asked)
+    };
+    unsupported(&with(&|o| o.user = Some("u".into())), "user");
+    unsupported(&with(&|o| o.metadata = BTreeMap::from([("k".into(), "v".into())])), "metadata");
+    unsupported(&with(&|o| o.parallel_tool_calls = Some(false)), "parallel_tool_calls");
+    unsupported(&with(&|o| o.seed = Some(1 << 53)), "seed");
+    assert!(encoded(&with(&|o| o.seed = Some((1 << 53) - 1))).is_ok());
+    assert!(encoded(&with(&|o| o.parallel_tool_calls = Some(true))).is_ok());
+}
+
+#[test]
+fn a_request_without_a_message_would_only_load_the_model_and_is_refused() {
+    for items in [vec![], vec![Item::text(" ")], vec![Item::system("")]] {
+        assert_eq!(encoded(&history(items)).unwrap_err().kind(), ErrorKind::InvalidRequest);
+    }
+    assert!(encoded(&history(vec![Item::system("Begin.")])).is_ok());
+}
+
+#[test]
+fn instructions_stand_in_front_and_later_ones_where_they_were_said() {
+    let mut request = history(vec![
+        Item::system("First."),
+        Item::user("hi"),
+        Item::system("Now in French."),
+        Item::user("go"),
+    ]);
+    request.system = System { stable: "Be brief.".into(), volatile: "It is noon.".into() };
+    let expected = json!([
+        { "role": "system", "content": "Be brief.\n\nFirst.\n\nIt is noon." },
+        { "role": "user", "content": "hi" },
+        { "role": "system", "content": "Now in French." },
+        { "role": "user", "content": "go" },
+    ]);
+    assert_eq!(sent(&request)["messages"], expected);
+}
+
+#[test]
+fn a_turn_is_one_message_and_a_result_names_its_tool_and_its_call() {
+    let items = vec![
+        Item::user("go"),
+        Item::text("So. "),
+        Item::text("Two calls."),
+        Item::tool_call("c1", "f", "{\"b\": 1,\"a\":2}"),
+        last(Item::tool_call("c2", "f", "")),
+        answer("c2", "two"),
+        answer("c1", "one"),
+    ];
+    let call = |id: &str, arguments: Value| json!({ "id": id, "function": { "name": "f", "arguments": arguments } });
+    let result = |id: &str, content: &str| json!({ "role": "tool", "content": content, "tool_name": "f", "tool_call_id": id });
+    let found = messages(items);
+    assert_eq!(
+        found[1],
+        json!({ "role": "assistant", "content": "So. Two calls.", "tool_calls":
+        [call("c1", json!({ "b": 1, "a": 2 })), call("c2", json!({}))] })
+    );
+    let results = found.as_array().unwrap()[2..].to_vec();
+    assert_eq!(results.len(), 2);
+    assert!(results.contains(&result("c1", "one")) && results.contains(&result("c2", "two")));
+}
+
+#[test]
+fn arguments_are_an_object_byte_for_byte_and_others_are_wrapped() {
+    let body = |arguments: &str| {
+        let items =
+            vec![Item::user("go"), last(Item::tool_call("c", "f", arguments)), answer("c", "1")];
+        let bytes = ollama::encode(&history(items), MODEL, &Chat::default()).unwrap();
+        String::from_utf8(bytes).unwrap()
+    };
+    assert!(body("{\"z\": 1e2,\"a\":[]}").contains(r#""arguments":{"z": 1e2,"a":[]}"#));
+    assert!(body("[1]").contains(r#""arguments":{"INVALID_JSON":"[1]"}"#));
+}
+
+#[test]
+fn images_go_beside_the_text_also_in_a_result() {
+    let image = || Part::image("image/png", "TUFSSw==");
+    let user = Item::user(vec!["see".into(), image(), " it".into(), image()]);
+    let result = Item::tool_result(ToolResult {
+        call_id: "c".into(),
+        name: "f".into(),
+        content: vec!["seen".into(), image()].into(),
+        kind: ResultKind::Ok,
+        report: None,
+    });
+    let found = messages(vec![user, last(Item::tool_call("c", "f", "{}")), result]);
+    let twice = json!(["TUFSSw==", "TUFSSw=="]);
+    assert_eq!(found[0], json!({ "role": "user", "content": "see it", "images": twice }));
+    assert_eq!((&found[2]["content"], &found[2]["images"]), (&json!("seen"), &json!(["TUFSSw=="])));
+}
+
+#[test]
+fn other_media_are_refused() {
+    let file = |media_type: &str| {
+        let source = MediaSource::Data("TUFSSw==".into());
+        Part::File(Media { media_type: media_type.into(), source })
+    };
+    for part in [
+        Part::image_url("image/png", "https://a.example/a.png"),
+        file("application/pdf"),
+        file("audio/wav"),
+        file("text/plain"),
+    ] {
+        unsupported(&history(vec![Item::user(vec!["look".into(), part])]), "content");
+    }
+}
+
+#[test]
+fn what_was_cut_off_is_a_message_of_its_own() {
+    let items = vec![
+        Item::user("go"),
+        Item::text("Half ").marked(Mark::Interrupted),
+        last(Item::text("Whole.")),
+        Item::user("on"),
+    ];
+    let found = messages(items);
+    let contents: Vec<_> = found.as_array().unwrap().iter().map(|it| &it["content"]).collect();
+    assert_eq!(contents, ["go", "Half ", "Whole.", "on"]);
+}

@@ -1,0 +1,118 @@
+//! What a model wrote goes back to it as it was, and without its thoughts to any other.
+
+use serde_json::{Value, json};
+use turnstream::item::{Json, Mark, ProviderData};
+use turnstream::provider::ollama::{self, Chat};
+use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
+use turnstream::{History, Item, Request};
+
+use super::{MODEL, answer, calls, history, last, messages, read_ended, text, thought};
+
+/// A history that ends with the turn of these lines and the results of its calls.
+fn after(lines: &[&str]) -> Vec<Item> {
+    let turn = read_ended(lines).unwrap();
+    let mut items = vec![Item::user("go")];
+    items.extend(turn.to_history_items());
+    items.extend(turn.tool_calls().map(|call| answer(&call.call_id, "1")));
+    items
+}
+
+fn sent_to(model: &str, items: Vec<Item>) -> Value {
+    let bytes = ollama::encode(&history(items), model, &Chat::default()).unwrap();
+    serde_json::from_slice::<Value>(&bytes).unwrap()["messages"].take()
+}
+
+fn looped() -> Vec<Item> {
+    let call = r#"{"id":"c1","function":{"name":"f","arguments":{"a":1}}},{"function":{"name":"g","arguments":{}}}"#;
+    after(&[&thought("Hm. "), &thought("Yes."), &text("So."), &calls(call)])
+}
+
+#[test]
+fn a_turn_goes_back_to_its_model_as_it_was() {
+    let tool_calls = json!([
+        { "id": "c1", "function": { "name": "f", "arguments": { "a": 1 } } },
+        { "id": "call_1_2", "function": { "name": "g", "arguments": {} } },
+    ]);
+    let expected = json!({ "role": "assistant", "content": "So.", "thinking": "Hm. Yes.",
+        "tool_calls": tool_calls });
+    let found = messages(looped());
+    assert_eq!(found[1], expected);
+    assert_eq!([&found[2]["tool_call_id"], &found[3]["tool_call_id"]], ["c1", "call_1_2"]);
+}
+
+#[test]
+fn thoughts_go_to_no_other_model() {
+    let found = sent_to("llama4", looped());
+    assert_eq!(found[1]["thinking"], Value::Null);
+    assert_eq!(
+        (&found[1]["content"], found[1]["tool_calls"][0]["id"].as_str()),
+        (&json!("So."), Some("c1"))
+    );
+    let foreign = |provider: &str| {
+        let value = Json::parse(r#"{"signature":"U0VDUkVU"}"#).unwrap();
+        let data = ProviderData { provider: provider.into(), model: MODEL.into(), value };
+        Item { provider_data: Some(data.into()), ..Item::reasoning("Foreign.") }
+    };
+    for thought in [foreign("anthropic"), Item::reasoning("Foreign.")] {
+        let body = messages(vec![Item::user("go"), thought, last(Item::text("a"))]).to_string();
+        assert!(!body.contains("Foreign") && !body.contains("U0VDUkVU"), "{body}");
+    }
+}
+
+#[test]
+fn half_a_thought_and_one_without_words_after_it_are_not_sent() {
+    let cut: Vec<Item> =
+        looped().into_iter().take(3).map(|item| item.marked(Mark::Interrupted)).collect();
+    assert!(!messages(cut).to_string().contains("thinking"));
+    let alone = after(&[&thought("Hm.")]);
+    assert_eq!(messages(alone), json!([{ "role": "user", "content": "go" }]));
+}
+
+#[test]
+fn a_turn_survives_a_store() {
+    let history = History::from_items("h", looped());
+    let stored = serde_json::to_string(&history).unwrap();
+    let restored: History = serde_json::from_str(&stored).unwrap();
+    let encode = |history| ollama::encode(&Request::new(history), MODEL, &Chat::default()).unwrap();
+    assert_eq!(encode(restored), encode(history));
+}
+
+#[test]
+fn a_history_of_this_wire_goes_to_every_other_with_its_words_and_calls() {
+    let request = history(looped());
+    for bytes in [
+        anthropic::encode(&request, MODEL),
+        openai_chat::encode(&request, MODEL, &openai_chat::Dialect::OPENAI),
+        openai_responses::encode(&request, MODEL),
+        gemini::encode(&request, MODEL),
+    ] {
+        let body = String::from_utf8(bytes.unwrap()).unwrap();
+        assert!(body.contains("So.") && body.contains("\"f\"") && body.contains("\"g\""), "{body}");
+        assert!(!body.contains("Hm."), "{body}");
+    }
+}
+
+#[test]
+fn a_history_of_every_other_wire_comes_here_with_its_words_and_calls_and_nothing_foreign() {
+    for (provider, value) in [
+        ("anthropic", r#"{"signature":"FOREIGN"}"#),
+        ("gemini", r#"{"thoughtSignature":"FOREIGN"}"#),
+        ("openai_responses", r#"{"item":{"id":"FOREIGN"},"after":"FOREIGN"}"#),
+        ("openrouter", r#"{"reasoning_details":["FOREIGN"]}"#),
+    ] {
+        let value = Json::parse(value).unwrap();
+        let data = ProviderData { provider: provider.into(), model: MODEL.into(), value };
+        let with = |item| Item { provider_data: Some(data.clone().into()), ..item };
+        let found = messages(vec![
+            Item::user("go"),
+            with(Item::reasoning("FOREIGN")),
+            with(Item::text("So.")),
+            Item::other(data.clone()),
+            last(with(Item::tool_call("c1", "f", "{}"))),
+            answer("c1", "1"),
+        ]);
+        let call = json!([{ "id": "c1", "function": { "name": "f", "arguments": {} } }]);
+        let turn = json!({ "role": "assistant", "content": "So.", "tool_calls": call });
+        assert_eq!(found[1], turn, "{provider}");
+    }
+}
