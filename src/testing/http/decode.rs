@@ -2,12 +2,15 @@
 
 use std::mem;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use crate::testing::http::request::HttpRequest;
 
 /// How many bytes a request line and its headers may take together.
 pub(super) const HEAD_LIMIT: usize = 64 * 1024;
+
+/// How many headers a request may have.
+const HEADER_LIMIT: usize = 128;
 
 /// How many bytes a body may have.
 pub(super) const BODY_LIMIT: usize = 64 * 1024 * 1024;
@@ -33,8 +36,6 @@ pub(super) struct Decoder {
     /// Bytes received and not yet decoded. Whoever reads the socket appends here.
     pub(super) buffer: BytesMut,
     awaits: Awaits,
-    /// What the lines have taken so far of [`HEAD_LIMIT`].
-    line_bytes: usize,
     /// The request under construction.
     request: HttpRequest,
     /// The body under construction, if it comes in chunks.
@@ -43,8 +44,7 @@ pub(super) struct Decoder {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaits {
-    RequestLine,
-    Header,
+    Head,
     Body { length: usize },
     ChunkSize,
     Chunk { length: usize },
@@ -55,8 +55,7 @@ impl Decoder {
     pub(super) fn new(connection: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
-            awaits: Awaits::RequestLine,
-            line_bytes: 0,
+            awaits: Awaits::Head,
             request: HttpRequest { connection, ..HttpRequest::default() },
             chunks: BytesMut::new(),
         }
@@ -64,34 +63,17 @@ impl Decoder {
 
     /// Whether the connection may end here without cutting a request short.
     pub(super) fn is_between_requests(&self) -> bool {
-        self.awaits == Awaits::RequestLine && self.buffer.is_empty()
+        self.awaits == Awaits::Head && self.buffer.is_empty()
     }
 
     /// Goes as far as the bytes in the buffer allow.
     pub(super) fn decode(&mut self) -> Result<Decoded, BadRequest> {
         loop {
             match self.awaits {
-                Awaits::RequestLine => {
-                    let Some(line) = self.take_line()? else {
+                Awaits::Head => {
+                    if self.take_head()?.is_none() {
                         return Ok(Decoded::NeedsBytes);
-                    };
-                    // RFC 9112, 2.2: "a server that is expecting to receive and parse a
-                    // request-line SHOULD ignore at least one empty line (CRLF) received prior to
-                    // the request-line."
-                    if !line.is_empty() {
-                        (self.request.method, self.request.path) = parse_request_line(&line)?;
-                        self.awaits = Awaits::Header;
                     }
-                }
-                Awaits::Header => {
-                    let Some(line) = self.take_line()? else {
-                        return Ok(Decoded::NeedsBytes);
-                    };
-                    if !line.is_empty() {
-                        self.request.headers.push(parse_header(&line)?);
-                        continue;
-                    }
-                    self.line_bytes = 0;
                     self.awaits = body_framing(&self.request)?;
                     if self.client_waits_for_continue() {
                         return Ok(Decoded::NeedsContinue);
@@ -105,11 +87,13 @@ impl Decoder {
                     return Ok(Decoded::Request(self.finish(body)));
                 }
                 Awaits::ChunkSize => {
-                    let Some(line) = self.take_line()? else {
+                    let parsed = httparse::parse_chunk_size(&self.buffer);
+                    let parsed = parsed.map_err(|_| BadRequest("a chunk size is no number"))?;
+                    let Some((taken, size)) = self.whole(parsed)? else {
                         return Ok(Decoded::NeedsBytes);
                     };
-                    self.line_bytes = 0;
-                    self.awaits = match parse_chunk_size(&line)? {
+                    self.buffer.advance(taken);
+                    self.awaits = match usize::try_from(size).unwrap_or(usize::MAX) {
                         0 => Awaits::Trailer,
                         length if length > BODY_LIMIT - self.chunks.len() => {
                             return Err(BODY_TOO_LARGE);
@@ -129,40 +113,45 @@ impl Decoder {
                     self.awaits = Awaits::ChunkSize;
                 }
                 Awaits::Trailer => {
-                    let Some(line) = self.take_line()? else {
+                    let mut headers = [httparse::EMPTY_HEADER; HEADER_LIMIT];
+                    let parsed = httparse::parse_headers(&self.buffer, &mut headers);
+                    let Some((taken, _)) = self.whole(parsed.map_err(bad_head)?)? else {
                         return Ok(Decoded::NeedsBytes);
                     };
-                    if line.is_empty() {
-                        let body = self.chunks.split().freeze();
-                        return Ok(Decoded::Request(self.finish(body)));
-                    }
+                    self.buffer.advance(taken);
+                    let body = self.chunks.split().freeze();
+                    return Ok(Decoded::Request(self.finish(body)));
                 }
             }
         }
     }
 
-    /// Takes a line off the buffer, without its end, if a whole one is there.
-    ///
-    /// A line that cannot become a good one is refused before its end has come, lest we wait for
-    /// the rest of something that is not HTTP.
-    fn take_line(&mut self) -> Result<Option<String>, BadRequest> {
-        // RFC 9112, 2.2: "a recipient MAY recognize a single LF as a line terminator and ignore
-        // any preceding CR."
-        let end = self.buffer.iter().position(|byte| *byte == b'\n');
-        let line = &self.buffer[..end.unwrap_or(self.buffer.len())];
-        if self.line_bytes + line.len() > HEAD_LIMIT {
-            return Err(BadRequest("the head is too large"));
+    /// Takes the request line and the headers off the buffer, if all of them are there.
+    fn take_head(&mut self) -> Result<Option<()>, BadRequest> {
+        let mut headers = [httparse::EMPTY_HEADER; HEADER_LIMIT];
+        let mut head = httparse::Request::new(&mut headers);
+        let parsed = head.parse(&self.buffer).map_err(bad_head)?;
+        let Some(taken) = self.whole(parsed)? else { return Ok(None) };
+        let (Some(method), Some(path), Some(1)) = (head.method, head.path, head.version) else {
+            return Err(NOT_HTTP_1_1);
+        };
+        (self.request.method, self.request.path) = (method.to_owned(), path.to_owned());
+        for header in head.headers.iter() {
+            let value = str::from_utf8(header.value);
+            let value = value.map_err(|_| BadRequest("the head is not valid UTF-8"))?;
+            self.request.headers.push((header.name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.iter().any(|b| b.is_ascii_control() && *b != b'\t') {
-            return Err(BadRequest("the head has a control character"));
+        self.buffer.advance(taken);
+        Ok(Some(()))
+    }
+
+    /// What was parsed, if it is there as a whole. What is not may not become too large.
+    fn whole<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
+        match parsed {
+            httparse::Status::Complete(whole) => Ok(Some(whole)),
+            httparse::Status::Partial if self.buffer.len() > HEAD_LIMIT => Err(HEAD_TOO_LARGE),
+            httparse::Status::Partial => Ok(None),
         }
-        let Some(end) = end else { return Ok(None) };
-        let line = String::from_utf8(line.to_vec())
-            .map_err(|_| BadRequest("the head is not valid UTF-8"))?;
-        let taken = self.buffer.split_to(end + 1);
-        self.line_bytes += taken.len();
-        Ok(Some(line))
     }
 
     fn client_waits_for_continue(&self) -> bool {
@@ -173,8 +162,7 @@ impl Decoder {
     }
 
     fn finish(&mut self, body: Bytes) -> HttpRequest {
-        self.awaits = Awaits::RequestLine;
-        self.line_bytes = 0;
+        self.awaits = Awaits::Head;
         let next = HttpRequest { connection: self.request.connection, ..HttpRequest::default() };
         HttpRequest { body, ..mem::replace(&mut self.request, next) }
     }
@@ -182,25 +170,17 @@ impl Decoder {
 
 const BODY_TOO_LARGE: BadRequest = BadRequest("the body is too large");
 
-fn parse_request_line(line: &str) -> Result<(String, String), BadRequest> {
-    let mut words = line.split(' ');
-    match (words.next(), words.next(), words.next(), words.next()) {
-        (Some(method), Some(path), Some("HTTP/1.1"), None)
-            if is_token(method) && !path.is_empty() =>
-        {
-            Ok((method.to_owned(), path.to_owned()))
-        }
-        _ => Err(BadRequest("the request line is not one of HTTP/1.1")),
-    }
-}
+const HEAD_TOO_LARGE: BadRequest = BadRequest("the head is too large");
+const NOT_HTTP_1_1: BadRequest = BadRequest("the request line is not one of HTTP/1.1");
 
-fn parse_header(line: &str) -> Result<(String, String), BadRequest> {
-    match line.split_once(':') {
-        Some((name, value)) if is_token(name) => {
-            let value = value.trim_matches([' ', '\t']);
-            Ok((name.to_ascii_lowercase(), value.to_owned()))
+fn bad_head(error: httparse::Error) -> BadRequest {
+    match error {
+        httparse::Error::TooManyHeaders => HEAD_TOO_LARGE,
+        httparse::Error::HeaderName => BadRequest("the name of a header is not one"),
+        httparse::Error::HeaderValue | httparse::Error::NewLine => {
+            BadRequest("the head has a control character")
         }
-        _ => Err(BadRequest("a line of the head is no header")),
+        httparse::Error::Token | httparse::Error::Version | httparse::Error::Status => NOT_HTTP_1_1,
     }
 }
 
@@ -218,7 +198,7 @@ fn body_framing(request: &HttpRequest) -> Result<Awaits, BadRequest> {
             if lengths.any(|other| other != length) {
                 return Err(BadRequest("two content lengths disagree"));
             }
-            match parse_number(length, 10) {
+            match parse_length(length) {
                 None => Err(BadRequest("the content length is no number")),
                 Some(length) if length > BODY_LIMIT => Err(BODY_TOO_LARGE),
                 Some(length) => Ok(Awaits::Body { length }),
@@ -234,22 +214,11 @@ fn body_framing(request: &HttpRequest) -> Result<Awaits, BadRequest> {
     }
 }
 
-fn parse_chunk_size(line: &str) -> Result<usize, BadRequest> {
-    let (size, _extensions) = line.split_once(';').unwrap_or((line, ""));
-    parse_number(size.trim_end(), 16).ok_or(BadRequest("a chunk size is no number"))
-}
-
-/// Parses digits only, where `from_str_radix` would take a sign as well. A number too large to
-/// count is as good as the largest: it is over every limit.
-fn parse_number(digits: &str, radix: u32) -> Option<usize> {
-    let lawful = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
-    lawful.then(|| usize::from_str_radix(digits, radix).unwrap_or(usize::MAX))
-}
-
-/// RFC 9110, 5.6.2: "any VCHAR, except delimiters".
-fn is_token(word: &str) -> bool {
-    let lawful = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !word.is_empty() && word.bytes().all(lawful)
+/// Parses digits only, where `parse` would take a sign as well. A number too large to count is as
+/// good as the largest: it is over every limit.
+fn parse_length(digits: &str) -> Option<usize> {
+    let lawful = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    lawful.then(|| digits.parse().unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -316,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_is_not_http_is_refused_before_its_line_ends() {
-        check_bad(b"\x16\x03\x01", "the head has a control character");
+        check_bad(b"\x16\x03\x01", "the request line is not one of HTTP/1.1");
     }
 
     #[test]
@@ -326,8 +295,8 @@ mod tests {
             let line = format!("{line}\r\n");
             check_bad(line.as_bytes(), "the request line is not one of HTTP/1.1");
         }
-        check_bad(&head("no colon"), "a line of the head is no header");
-        check_bad(&head("name : value"), "a line of the head is no header");
+        check_bad(&head("no colon"), "the name of a header is not one");
+        check_bad(&head("name : value"), "the name of a header is not one");
         check_bad(&head("a: 1\rb: 2"), "the head has a control character");
         check_bad(&head("content-length: +1"), "the content length is no number");
         check_bad(&head("content-length: 1\r\ncontent-length: 2"), "two content lengths disagree");
@@ -355,6 +324,6 @@ mod tests {
         let second_too_many = format!("{chunked}1\r\na\r\n{BODY_LIMIT:x}\r\n");
         check_bad(second_too_many.as_bytes(), "the body is too large");
         let uncountable = format!("{chunked}{}\r\n", "f".repeat(40));
-        check_bad(uncountable.as_bytes(), "the body is too large");
+        check_bad(uncountable.as_bytes(), "a chunk size is no number");
     }
 }
