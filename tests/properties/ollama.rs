@@ -109,6 +109,7 @@ proptest! {
 
 /// What a conversation goes on with between two requests: what a model wrote, and what it got.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
 struct Step {
     said: Vec<u8>,
     calls: usize,

@@ -31,15 +31,15 @@ impl Wire for Chat {
     type Framing = JsonLines;
     type Decoder = Decoder;
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         NAME
     }
 
-    fn base_url(&self) -> &str {
+    fn base_url(&self) -> &'static str {
         "http://localhost:11434"
     }
 
-    fn path(&self, _model: &str) -> &str {
+    fn path(&self, _model: &str) -> &'static str {
         "/api/chat"
     }
 
