@@ -46,6 +46,7 @@ mod stream;
 
 pub mod http;
 pub mod lint;
+pub mod provider_suite;
 
 pub use answer::Answer;
 pub use asked::Asked;

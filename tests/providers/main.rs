@@ -14,6 +14,7 @@
 //! | `transport_settings` | headers, keys, proxies and the client, the same for every provider |
 //! | `credentials` | keys, tokens that are fetched once for all requests, and signatures |
 //! | `clouds` | the request of each preset for a model in a cloud |
+//! | `suite` | the claims that hold for every provider, over every wire and over the example `own_wire`'s |
 //! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
 
 #[cfg(feature = "http")]
@@ -34,8 +35,14 @@ mod moved;
 mod other_servers;
 #[cfg(feature = "http")]
 mod over_http;
+#[cfg(feature = "http")]
+#[expect(dead_code, reason = "only its wire is wanted")]
+#[path = "../../examples/own_wire.rs"]
+mod own_wire;
 mod record_replay;
 mod retry;
+#[cfg(feature = "http")]
+mod suite;
 #[path = "../support/mod.rs"]
 mod support;
 #[cfg(feature = "http")]

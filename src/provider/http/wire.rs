@@ -40,6 +40,7 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// is no usual address, and [`with_base_url`](crate::provider::HttpProvider::with_base_url) has to
     /// set one. A host that is reached by https is the vendor's own, which does not answer without a
     /// key.
+    #[expect(clippy::unnecessary_literal_bound, reason = "a wire may have it as a setting")]
     fn base_url(&self) -> &str {
         ""
     }

@@ -1,0 +1,164 @@
+//! What holds for every provider that speaks to a server, as tests for those who write one: a
+//! [`Provider`](crate::provider::Provider), or a [wire](crate::provider::HttpProvider) of their own.
+//!
+//! A [`Subject`] makes the provider and writes what its server answers. Each claim is a function that
+//! starts such a server on the loopback device; [`check`] runs all of them, and
+//! [`provider_suite!`](crate::provider_suite) makes a test of each.
+//!
+//! ```
+//! # #[cfg(feature = "http")] {
+//! use serde_json::json;
+//! use turnstream::provider::{OpenAiChat, Piece};
+//! use turnstream::testing::provider_suite::{self, Subject};
+//! use turnstream::turn::StopReason;
+//!
+//! struct Chat;
+//!
+//! impl Subject for Chat {
+//!     type Provider = OpenAiChat;
+//!
+//!     fn provider(&self, url: &str, key: &str) -> OpenAiChat {
+//!         OpenAiChat::new("any").with_base_url(url).expect("a URL").with_api_key(key)
+//!     }
+//!
+//!     fn answer(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
+//!         let mut body = String::new();
+//!         for piece in pieces {
+//!             let choice = match piece {
+//!                 Piece::Text(text) => json!({ "delta": { "content": text } }),
+//!                 Piece::Stop(StopReason::Stop) => json!({ "delta": {}, "finish_reason": "stop" }),
+//!                 // Claims about calls and reasoning are skipped.
+//!                 _ => return None,
+//!             };
+//!             body += &format!("data: {}\n\n", json!({ "choices": [choice] }));
+//!         }
+//!         Some(body.into_bytes())
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! // In a test: `#[tokio::test] async fn my_provider_keeps_the_contract()`.
+//! let report = provider_suite::check(&Chat).await;
+//! report.assert();
+//! assert!(report.skipped().any(|(claim, _why)| claim == "a_call_comes_whole"));
+//! # }
+//! # }
+//! ```
+//!
+//! The claims need a tokio runtime with I/O and time, whose clock is not paused. No claim waits for
+//! time to pass; one that waits for something that does not happen fails after ten seconds. How far a
+//! provider reads ahead of its consumer is not checked: what the sockets hold cannot be told from
+//! that.
+
+mod report;
+mod subject;
+
+mod request;
+mod server;
+
+mod agent;
+mod answers;
+mod broken_off;
+mod errors;
+mod sending;
+
+#[cfg(all(test, feature = "http"))]
+mod tests;
+
+pub use agent::*;
+pub use answers::*;
+pub use broken_off::*;
+pub use errors::*;
+pub use report::{Report, Unmet};
+pub use sending::*;
+pub use subject::Subject;
+
+/// Makes a module of tests, one for each claim of the [suite](crate::testing::provider_suite) of
+/// providers.
+///
+/// It is given a name for the module and what makes a
+/// [`Subject`](crate::testing::provider_suite::Subject). The tests are `#[tokio::test]`s: the crate that
+/// uses it needs tokio with `macros` and `rt`.
+///
+/// ```
+/// # struct Mine;
+/// # impl turnstream::testing::provider_suite::Subject for Mine {
+/// #     type Provider = turnstream::provider::Scripted;
+/// #     fn provider(&self, _: &str, _: &str) -> Self::Provider { unimplemented!() }
+/// #     fn answer(&self, _: &[turnstream::provider::Piece]) -> Option<Vec<u8>> { None }
+/// # }
+/// turnstream::provider_suite!(my_provider, super::Mine);
+/// ```
+#[macro_export(local_inner_macros)]
+macro_rules! provider_suite {
+    ($name:ident, $subject:expr) => {
+        provider_suite! { @claims tests $name, $subject }
+    };
+    (@claims $rule:ident $($with:tt)*) => {
+        provider_suite! { @$rule [
+            nothing_is_sent_before_the_first_poll
+            the_same_request_is_sent_as_the_same_bytes
+            the_next_request_begins_with_the_one_before
+            an_open_call_is_answered_before_it_is_sent
+            the_model_that_a_request_names_is_asked
+            a_dropped_turn_closes_its_connection
+            a_whole_answer_is_one_complete_turn
+            text_arrives_while_the_server_still_sends
+            a_turn_is_the_sum_of_its_events
+            text_comes_as_the_server_wrote_it
+            reasoning_is_not_text
+            a_turn_does_not_depend_on_how_its_bytes_are_cut
+            a_call_comes_whole
+            each_call_of_a_turn_has_an_id_of_its_own
+            no_call_has_an_id_of_the_history
+            the_stop_reason_is_what_the_server_said
+            the_usage_is_what_the_server_counted
+            an_answer_that_breaks_off_is_an_error_with_what_was_said
+            a_call_of_an_answer_that_breaks_off_does_not_run
+            an_error_status_is_an_error_of_that_status
+            the_time_to_wait_is_the_servers
+            a_request_that_forbids_retries_is_sent_once
+            an_error_within_the_stream_is_an_error
+            no_error_and_no_debug_output_shows_the_key
+            a_tool_loop_runs_through_an_agent
+        ] $($with)* }
+    };
+    (@tests [$($claim:ident)*] $name:ident, $subject:expr) => {
+        #[cfg(test)]
+        mod $name {
+            $(
+                #[tokio::test]
+                async fn $claim() {
+                    let name = ::core::stringify!($claim);
+                    $crate::testing::provider_suite::check_claim(&$subject, name).await.assert();
+                }
+            )*
+        }
+    };
+    (@run [$($claim:ident)*] $report:ident, $subject:ident, $chosen:ident) => {
+        $(
+            if $chosen.is_none_or(|chosen| chosen == ::core::stringify!($claim)) {
+                $report.check($subject, ::core::stringify!($claim), $claim($subject)).await;
+            }
+        )*
+    };
+}
+
+/// Checks every claim, one after the other.
+///
+/// It does not panic: see [`Report::assert`].
+pub async fn check<S: Subject>(subject: &S) -> Report {
+    checked(subject, None).await
+}
+
+/// Checks one claim, by the name of its function. A name that no claim has gives an empty report.
+pub async fn check_claim<S: Subject>(subject: &S, claim: &str) -> Report {
+    checked(subject, Some(claim)).await
+}
+
+async fn checked<S: Subject>(subject: &S, chosen: Option<&str>) -> Report {
+    let mut report = Report::default();
+    provider_suite! { @claims run report, subject, chosen }
+    report
+}

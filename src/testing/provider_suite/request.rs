@@ -1,0 +1,186 @@
+//! The requests of the suite, and the turns that answer them.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use serde_json::json;
+
+use crate::error::Error;
+use crate::item::{History, Item, StopReason};
+use crate::provider::{Piece, Provider};
+use crate::request::{Cache, Options, Request, Retries, ToolSpec};
+use crate::stream::TurnStream;
+use crate::testing::http::HttpResponse;
+use crate::testing::provider_suite::report::{Unmet, ensure};
+use crate::testing::provider_suite::server::{Server, bytes, stream, within};
+use crate::testing::provider_suite::subject::Subject;
+use crate::turn::{Turn, TurnEvent};
+
+/// What the user says in every request.
+pub(super) const USER: &str = "suite-user-4711";
+/// What stands in the arguments of calls.
+pub(super) const ARGUMENT: &str = "suite-argument-0815";
+/// The id of calls.
+pub(super) const CALL_ID: &str = "call_suite1";
+
+/// The tool that calls are of.
+pub(super) fn tool() -> ToolSpec {
+    ToolSpec {
+        name: "look_up".to_owned(),
+        description: "Looks a word up".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": { "word": { "type": "string" } },
+            "required": ["word"],
+        }),
+    }
+}
+
+/// A request about a history that is sent once.
+pub(super) fn about(history: History) -> Request {
+    let options = Options { cache: Cache::Off, ..Options::default() };
+    let request = Request::new(history).with_system("Be brief.").with_tools([tool()]);
+    request.with_options(options).with_retries(Retries::none())
+}
+
+/// A history in which only the user has spoken.
+pub(super) fn history() -> History {
+    History::from_items("suite", [Item::user(USER)])
+}
+
+pub(super) fn text(text: &str) -> Piece {
+    Piece::Text(text.to_owned())
+}
+
+pub(super) fn call(id: &str, word: &str) -> Piece {
+    let arguments = json!({ "word": word }).to_string();
+    Piece::Call { id: id.to_owned(), name: tool().name, arguments }
+}
+
+pub(super) fn stop() -> Piece {
+    Piece::Stop(StopReason::Stop)
+}
+
+pub(super) fn tool_calls() -> Piece {
+    Piece::Stop(StopReason::ToolCalls)
+}
+
+/// The body of an answer, if the wire can say it.
+pub(super) fn said<S: Subject>(
+    subject: &S,
+    what: &str,
+    pieces: &[Piece],
+) -> Result<Vec<u8>, Unmet> {
+    let skipped = || Unmet::Skipped(format!("the wire has no {what}"));
+    subject.answer(pieces).ok_or_else(skipped)
+}
+
+/// An answer with text that ends as it should.
+pub(super) fn plain_answer<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
+    let body = said(subject, "text", &[text("Hello "), text("there."), stop()])?;
+    Ok(stream(subject, vec![bytes(&body)]))
+}
+
+/// An answer with a call that ends as it should.
+pub(super) fn calling_answer<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
+    let body = said(subject, "calls", &[call(CALL_ID, ARGUMENT), tool_calls()])?;
+    Ok(stream(subject, vec![bytes(&body)]))
+}
+
+/// A turn that was read to its end.
+pub(super) struct Read {
+    /// All events but the last, if that is a `TurnComplete`.
+    pub(super) events: Vec<TurnEvent>,
+    /// The turn, or the error that it ended with.
+    pub(super) end: Result<Arc<Turn>, Error>,
+}
+
+impl Read {
+    /// The turn that is expected to be complete.
+    pub(super) fn turn(self) -> Result<Arc<Turn>, Unmet> {
+        self.end.map_err(|error| Unmet::Failed(format!("a whole answer is an error: {error:#}")))
+    }
+
+    /// The error that is expected.
+    pub(super) fn error(self, what: &str) -> Result<Error, Unmet> {
+        match self.end {
+            Err(error) => Ok(error),
+            Ok(turn) => Err(Unmet::Failed(format!("{what} is a complete turn: {:?}", turn.text()))),
+        }
+    }
+
+    /// The text of the deltas.
+    pub(super) fn text(&self) -> String {
+        self.events.iter().filter_map(text_delta).collect()
+    }
+}
+
+pub(super) fn text_delta(event: &TurnEvent) -> Option<&str> {
+    match event {
+        TurnEvent::TextDelta { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// Reads a turn, which ends once.
+pub(super) async fn read(mut turn: TurnStream) -> Result<Read, Unmet> {
+    let mut events = Vec::new();
+    let end = loop {
+        match within("the next event of a turn", turn.next()).await? {
+            Some(Ok(TurnEvent::TurnComplete { turn })) => break Ok(turn),
+            Some(Ok(event)) => events.push(event),
+            Some(Err(error)) => break Err(error),
+            None => return Err(Unmet::Failed("a turn ends without its end".to_owned())),
+        }
+    };
+    for _ in 0..3 {
+        let more = within("the end of a stream", turn.next()).await?;
+        ensure(more.is_none(), || format!("{more:?} comes after the end of the turn"))?;
+    }
+    Ok(Read { events, end })
+}
+
+/// Asks once, and reads the answer.
+pub(super) async fn ask<S: Subject>(
+    subject: &S,
+    response: HttpResponse,
+    request: Request,
+) -> Result<Read, Unmet> {
+    let server = Server::always(response).await?;
+    read(server.provider(subject).stream_turn(request)).await
+}
+
+/// The turn that an answer of these pieces is.
+pub(super) async fn turn_of<S: Subject>(
+    subject: &S,
+    what: &str,
+    pieces: &[Piece],
+) -> Result<Read, Unmet> {
+    let body = said(subject, what, pieces)?;
+    ask(subject, stream(subject, vec![bytes(&body)]), about(history())).await
+}
+
+/// The places at which an answer is cut: all of a short one; of a long one those beside line ends,
+/// where frames begin and end, and others at equal distances.
+pub(super) fn places(body: &[u8]) -> Vec<usize> {
+    /// How many places are at equal distances.
+    const MAX_PLACES: usize = 128;
+    let distance = body.len().div_ceil(MAX_PLACES).max(1);
+    let is_line_end = |at: usize| body.get(at) == Some(&b'\n');
+    let is_beside = |at: usize| is_line_end(at) || (at > 0 && is_line_end(at - 1));
+    (0..body.len()).filter(|at| at % distance == 0 || is_beside(*at)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_answer_is_cut_everywhere_and_a_long_one_beside_its_line_ends() {
+        assert_eq!(places(b"abc"), [0, 1, 2]);
+        let mut long = vec![b'x'; 1_000];
+        long[501] = b'\n';
+        let places = places(&long);
+        assert!(places.len() < 140 && places.contains(&501) && places.contains(&502), "{places:?}");
+    }
+}

@@ -1,0 +1,111 @@
+//! The claims that hold for every provider, over every wire of the crate and over one that was written
+//! outside of it.
+
+use turnstream::http::HttpClient;
+use turnstream::provider::{
+    Anthropic, Gemini, HttpProvider, OpenAiChat, OpenAiResponses, Piece, Reply,
+};
+use turnstream::testing::provider_suite::Subject;
+use turnstream::testing::{Answer, Wire};
+use turnstream::turn::StopReason;
+use turnstream::{Error, ErrorKind, provider};
+
+use crate::own_wire::Quillworks;
+
+/// A provider of the crate, whose server is the crate's own writer of the wire.
+struct OverWire<W> {
+    wire: Wire,
+    provider: HttpProvider<W>,
+}
+
+impl<W: provider::Wire> Subject for OverWire<W> {
+    type Provider = HttpProvider<W>;
+
+    fn provider(&self, url: &str, key: &str) -> HttpProvider<W> {
+        let provider = self.provider.clone().with_http(HttpClient::without_proxy());
+        provider.with_base_url(url).unwrap().with_api_key(key)
+    }
+
+    fn answer(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
+        let reply = pieces.iter().fold(Reply::new(), |reply, piece| match piece {
+            Piece::Text(text) => reply.say(text),
+            Piece::Reasoning(text) => reply.think(text),
+            Piece::Call { id, name, arguments } => reply.call_raw(id, name, arguments),
+            Piece::Usage(usage) => reply.usage(*usage),
+            Piece::Stop(reason) => reply.stop(reason.clone()),
+            _ => unreachable!("the suite has no other pieces"),
+        });
+        let reply = match pieces.last() {
+            Some(Piece::Stop(_)) => reply,
+            _ => reply.cut(),
+        };
+        let body = Answer::reply(reply).bytes(self.wire);
+        // What the wire cannot say is a document that says so.
+        (!body.starts_with(b"{")).then_some(body)
+    }
+
+    fn error_in_stream(&self, message: &str) -> Option<Vec<u8>> {
+        let error = Error::new(ErrorKind::Server, message);
+        Some(Answer::reply(Reply::error(error)).bytes(self.wire))
+    }
+}
+
+turnstream::provider_suite!(
+    anthropic,
+    super::OverWire { wire: super::Wire::Anthropic, provider: super::Anthropic::new("any") }
+);
+turnstream::provider_suite!(
+    openai_chat,
+    super::OverWire { wire: super::Wire::OpenAiChat, provider: super::OpenAiChat::new("any") }
+);
+turnstream::provider_suite!(
+    openai_responses,
+    super::OverWire {
+        wire: super::Wire::OpenAiResponses,
+        provider: super::OpenAiResponses::new("any"),
+    }
+);
+turnstream::provider_suite!(
+    gemini,
+    super::OverWire { wire: super::Wire::Gemini, provider: super::Gemini::new("any") }
+);
+turnstream::provider_suite!(the_wire_of_the_example, super::OfExample);
+
+/// The wire of the example `own_wire`.
+struct OfExample;
+
+impl Subject for OfExample {
+    type Provider = HttpProvider<Quillworks>;
+
+    fn provider(&self, url: &str, key: &str) -> Self::Provider {
+        let provider = HttpProvider::new("quill-1").with_http(HttpClient::without_proxy());
+        provider.with_base_url(url).unwrap().with_api_key(key)
+    }
+
+    fn answer(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
+        let mut body = String::new();
+        for piece in pieces {
+            body += &match piece {
+                Piece::Text(text) => event("say", &[text])?,
+                Piece::Call { id, name, arguments } => event("call", &[id, name, arguments])?,
+                Piece::Stop(StopReason::Stop) => event("over", &["done"])?,
+                Piece::Stop(StopReason::ToolCalls) => event("over", &["your turn"])?,
+                _ => return None,
+            };
+        }
+        Some(body.into_bytes())
+    }
+
+    fn error_in_stream(&self, message: &str) -> Option<Vec<u8>> {
+        event("error", &[message]).map(String::into_bytes)
+    }
+}
+
+/// One value is written as it is, several as an array.
+fn event(kind: &str, values: &[&str]) -> Option<String> {
+    let data = match values {
+        [value] => serde_json::to_string(value),
+        values => serde_json::to_string(values),
+    };
+    Some(format!("event: {kind}\ndata: {}\n\n", data.ok()?))
+}
