@@ -94,7 +94,7 @@
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
 //! | `sqlite` | | `SqliteStore`: [sessions](session) in one SQLite file |
 //! | `task` | | `in_task`: a stream goes on while its consumer pauses |
-//! | `testing` | | a loopback server for tests, on tokio's net, and the tests of a store of sessions |
+//! | `testing` | | a loopback server for tests, on tokio's net, and the tests of a provider and of a store of sessions |
 //!
 //! Without default features there is the loop, the turn, the tools, the agent and the scripted
 //! model, all encoders and decoders, and no HTTP stack.

@@ -109,7 +109,11 @@ use crate::stream::TurnStream;
 ///
 /// A decorator, for retries or for a record, is a provider made of a provider; it passes the
 /// [`retries`](Request::retries) of the request on. A provider of your own is ten lines with
-/// [`from_stream`] or [`from_poll_fn`].
+/// [`from_stream`] or [`from_poll_fn`]; one for another protocol over HTTP is an `HttpProvider` over a
+/// `Wire` of your own.
+///
+/// With the feature `testing`, `testing::provider_suite` tests a provider that speaks to a server
+/// against all of this.
 pub trait Provider: Send + Sync {
     /// Asks the model and streams its turn, sealed.
     ///

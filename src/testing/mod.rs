@@ -3,6 +3,7 @@
 //! [`ModelServer`] speaks the real wires from a script, so that the whole path is run: HTTP,
 //! frames, decoding. An [`Answer`] is what it gives to one request; a [`Mishap`] is what goes wrong
 //! on the way. [`lint`] knows what a strict vendor refuses, and [`http`] is the plain server below.
+//! [`provider_suite`] has the tests of a provider, for those who write one.
 //!
 //! An agent over every wire, from one script, through a bad day:
 //!
