@@ -2,11 +2,8 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 
-use futures::FutureExt;
-
-use crate::error::panic_message;
+use crate::error::panic_to_error_async;
 use crate::testing::provider_suite::subject::Subject;
 
 /// Why a claim is not known to hold.
@@ -70,9 +67,9 @@ impl Report {
     ) {
         let result = match subject.exempt(claim) {
             Some(why) => Err(Unmet::Skipped(why)),
-            None => AssertUnwindSafe(holds).catch_unwind().await.unwrap_or_else(|payload| {
-                Err(Unmet::Failed(format!("it panicked: {}", panic_message(payload))))
-            }),
+            None => panic_to_error_async("it", async { Ok(holds.await) })
+                .await
+                .unwrap_or_else(|panic| Err(Unmet::Failed(panic.to_string()))),
         };
         self.claims.push((claim, result));
     }
