@@ -17,197 +17,100 @@ use RateLimitScope::{
 /// What a message says by some of its words, in lower case, the first that fits. A message is
 /// asked where the words for programs are silent: many a vendor calls everything an invalid
 /// request.
-const PHRASES: &[(&str, ErrorKind)] = &[
+const PHRASES: &[(ErrorKind, &[&str])] = &[
     // Anthropic, Bedrock.
-    ("prompt is too long", ContextWindow),
-    ("input is too long for requested model", ContextWindow),
+    (ContextWindow, &["prompt is too long", "input is too long for requested model"]),
     // OpenAI, vLLM, OpenRouter, DeepSeek, Together.
-    ("maximum context length", ContextWindow),
-    ("context window of this model", ContextWindow),
-    ("context length exceeded", ContextWindow),
-    ("context_length_exceeded", ContextWindow),
-    ("longer than the model's context length", ContextWindow),
-    ("longer than the maximum model length", ContextWindow),
-    ("max_model_len", ContextWindow),
+    (ContextWindow, &["maximum context length", "context window of this model"]),
+    (ContextWindow, &["context length exceeded", "context_length_exceeded"]),
+    (ContextWindow, &["longer than the model's context length"]),
+    (ContextWindow, &["longer than the maximum model length", "max_model_len"]),
     // Groq.
-    ("please reduce the length of the messages", ContextWindow),
+    (ContextWindow, &["please reduce the length of the messages"]),
     // Google.
-    ("exceeds the maximum number of tokens", ContextWindow),
+    (ContextWindow, &["exceeds the maximum number of tokens"]),
     // llama.cpp, LM Studio, Ollama.
-    ("exceeds the available context size", ContextWindow),
-    ("is greater than the context length", ContextWindow),
-    ("loaded with context length of only", ContextWindow),
-    ("max context length", ContextWindow),
-    ("exceeds the context length", ContextWindow),
-    ("exceed context window", ContextWindow),
-    ("exceeds the context window", ContextWindow),
+    (ContextWindow, &["exceeds the available context size", "is greater than the context length"]),
+    (ContextWindow, &["loaded with context length of only", "max context length"]),
+    (ContextWindow, &["exceeds the context length", "exceed context window"]),
+    (ContextWindow, &["exceeds the context window"]),
     // Together, and others that are built on TGI.
-    ("`inputs` tokens + `max_new_tokens` must be", ContextWindow),
-    ("`inputs` must have less than", ContextWindow),
+    (ContextWindow, &["`inputs` tokens + `max_new_tokens` must be"]),
+    (ContextWindow, &["`inputs` must have less than"]),
     // Cohere.
-    ("number of tokens in the prompt cannot exceed", ContextWindow),
+    (ContextWindow, &["number of tokens in the prompt cannot exceed"]),
     // xAI, MiniMax, Moonshot, GitHub.
-    ("maximum prompt length is", ContextWindow),
-    ("context window exceeds limit", ContextWindow),
-    ("exceeded model token limit", ContextWindow),
-    ("prompt token count of", ContextWindow),
-    ("exceed context limit", ContextWindow),
-    ("total length of all messages is too long", ContextWindow),
-    ("credit balance is too low", Billing),
-    ("insufficient balance", Billing),
-    ("insufficient credits", Billing),
-    ("requires more credits", Billing),
-    ("exceeded your current quota", Billing),
-    ("billing hard limit", Billing),
-    ("billing details", Billing),
-    ("balance is insufficient", Billing),
-    ("available credits", Billing),
-    ("any credits", Billing),
-    ("not enough credits", Billing),
-    ("spending limit", Billing),
-    ("budget has been exceeded", Billing),
-    ("specified api usage limits", Billing),
-    ("in good standing", Billing),
-    ("content management policy", Filtered),
-    ("content filtering policy", Filtered),
-    ("requires moderation", Filtered),
-    ("flagged as potentially violating", Filtered),
-    ("was flagged", Filtered),
-    ("violates usage guidelines", Filtered),
-    ("inappropriate content", Filtered),
-    ("rejected by the safety system", Filtered),
-    ("api key expired", Auth),
-    ("api key not valid", Auth),
-    ("api key is invalid", Auth),
-    ("invalid api key", Auth),
-    ("incorrect api key", Auth),
-    ("invalid x-api-key", Auth),
-    ("unregistered callers", Auth),
-    ("user location is not supported", Auth),
-    ("not available in your region", Auth),
-    ("not available in your country", Auth),
-    ("organization has been disabled", Auth),
-    ("account has been disabled", Auth),
-    ("failed to call a function", GenerationFailed),
-    ("tool call validation failed", GenerationFailed),
-    ("model did not call a tool", GenerationFailed),
-    ("failed to generate json", GenerationFailed),
-    ("failed to parse tool call", GenerationFailed),
-    ("malformed function call", GenerationFailed),
-    ("rate limit", RateLimited),
-    ("too many requests", RateLimited),
-    ("rate exceeded", RateLimited),
-    ("request limit reached", RateLimited),
-    ("overloaded", Overloaded),
-    ("tier capacity exceeded", Overloaded),
-    ("at capacity", Overloaded),
-    ("high demand", Overloaded),
-    ("server is busy", Overloaded),
-    ("server busy", Overloaded),
-    ("loading model", Overloaded),
-    ("no available model provider", Overloaded),
-    ("deadline expired", Timeout),
-    ("request timed out", Timeout),
-    ("unsupported parameter", Unsupported),
-    ("is not supported with this model", Unsupported),
-    ("does not support tools", Unsupported),
-    ("does not support image", Unsupported),
-    ("does not support thinking", Unsupported),
-    ("is not supported for this model", Unsupported),
-    ("no endpoints found that support", Unsupported),
+    (ContextWindow, &["maximum prompt length is", "context window exceeds limit"]),
+    (ContextWindow, &["exceeded model token limit", "prompt token count of"]),
+    (ContextWindow, &["exceed context limit", "total length of all messages is too long"]),
+    (Billing, &["credit balance is too low", "insufficient balance", "insufficient credits"]),
+    (Billing, &["requires more credits", "exceeded your current quota", "billing hard limit"]),
+    (Billing, &["billing details", "balance is insufficient", "available credits", "any credits"]),
+    (Billing, &["not enough credits", "spending limit", "budget has been exceeded"]),
+    (Billing, &["specified api usage limits", "in good standing"]),
+    (Filtered, &["content management policy", "content filtering policy", "requires moderation"]),
+    (Filtered, &["flagged as potentially violating", "was flagged", "violates usage guidelines"]),
+    (Filtered, &["inappropriate content", "rejected by the safety system"]),
+    (Auth, &["api key expired", "api key not valid", "api key is invalid", "invalid api key"]),
+    (Auth, &["incorrect api key", "invalid x-api-key", "unregistered callers"]),
+    (Auth, &["user location is not supported", "not available in your region"]),
+    (Auth, &["not available in your country", "organization has been disabled"]),
+    (Auth, &["account has been disabled"]),
+    (GenerationFailed, &["failed to call a function", "tool call validation failed"]),
+    (GenerationFailed, &["model did not call a tool", "failed to generate json"]),
+    (GenerationFailed, &["failed to parse tool call", "malformed function call"]),
+    (RateLimited, &["rate limit", "too many requests", "rate exceeded", "request limit reached"]),
+    (Overloaded, &["overloaded", "tier capacity exceeded", "at capacity", "high demand"]),
+    (Overloaded, &["server is busy", "server busy", "loading model"]),
+    (Overloaded, &["no available model provider"]),
+    (Timeout, &["deadline expired", "request timed out"]),
+    (Unsupported, &["unsupported parameter", "is not supported with this model"]),
+    (Unsupported, &["does not support tools", "does not support image"]),
+    (Unsupported, &["does not support thinking", "is not supported for this model"]),
+    (Unsupported, &["no endpoints found that support"]),
     // llama.cpp, and vLLM, whose server was started without a flag.
-    ("input is not supported", Unsupported),
-    (" requires --", Unsupported),
+    (Unsupported, &["input is not supported", " requires --"]),
 ];
 
 /// What there was too much of, by a piece of what was said, the first that fits. Google names its
 /// quotas instead of saying so.
-const SCOPES: &[(&str, RateLimitScope)] = &[
-    ("request too large", RequestSize),
-    ("per day", Daily),
-    ("per-day", Daily),
-    ("per_day", Daily),
-    ("perday", Daily),
-    ("daily", Daily),
-    ("(rpd)", Daily),
-    ("(tpd)", Daily),
-    ("concurren", Concurrency),
-    ("parallel requests", Concurrency),
-    ("input tokens per", InputTokens),
-    ("inputtokens", InputTokens),
-    ("input_token", InputTokens),
-    ("input-tokens", InputTokens),
-    ("output tokens per", OutputTokens),
-    ("outputtokens", OutputTokens),
-    ("output_token", OutputTokens),
-    ("output-tokens", OutputTokens),
-    ("tokens per min", Tokens),
-    ("(tpm)", Tokens),
-    ("token rate limit", Tokens),
-    ("tokens rate limit", Tokens),
-    ("tokens limit", Tokens),
-    ("request tokens has exceeded", Tokens),
-    ("tokens_per", Tokens),
-    ("requests per min", Requests),
-    ("(rpm)", Requests),
-    ("requestsper", Requests),
-    ("requests_per", Requests),
-    ("requests rate limit", Requests),
-    ("call rate limit", Requests),
-    ("number of requests", Requests),
-    ("per-min", Requests),
-    ("free_tier_requests", Requests),
+const SCOPES: &[(RateLimitScope, &[&str])] = &[
+    (RequestSize, &["request too large"]),
+    (Daily, &["per day", "per-day", "per_day", "perday", "daily", "(rpd)", "(tpd)"]),
+    (Concurrency, &["concurren", "parallel requests"]),
+    (InputTokens, &["input tokens per", "inputtokens", "input_token", "input-tokens"]),
+    (OutputTokens, &["output tokens per", "outputtokens", "output_token", "output-tokens"]),
+    (Tokens, &["tokens per min", "(tpm)", "token rate limit", "tokens rate limit", "tokens limit"]),
+    (Tokens, &["request tokens has exceeded", "tokens_per"]),
+    (Requests, &["requests per min", "(rpm)", "requestsper", "requests_per"]),
+    (Requests, &["requests rate limit", "call rate limit", "number of requests", "per-min"]),
+    (Requests, &["free_tier_requests"]),
 ];
 
 /// What is wrong with a key, by the words for programs or a piece of the message, the first that
 /// fits.
-const AUTH: &[(&str, AuthProblem)] = &[
+const AUTH: &[(AuthProblem, &[&str])] = &[
     // Azure, which does not say which.
-    ("access token is missing, invalid", InvalidKey),
-    ("expired", ExpiredKey),
-    ("unsupported_country_region_territory", Region),
-    ("location is not supported", Region),
-    ("not available in your region", Region),
-    ("not available in your country", Region),
-    ("country, region, or territory", Region),
-    ("missing", MissingKey),
-    ("didn't provide an api key", MissingKey),
-    ("did not provide an api key", MissingKey),
-    ("no auth credentials", MissingKey),
-    ("no api key", MissingKey),
-    ("no cookie auth", MissingKey),
-    ("unregistered callers", MissingKey),
-    ("header is required", MissingKey),
-    ("must provide an api key", MissingKey),
-    ("credentials_missing", MissingKey),
-    ("permission", Forbidden),
-    ("not have access", Forbidden),
-    ("not allowed", Forbidden),
-    ("forbidden", Forbidden),
-    ("service_disabled", Forbidden),
-    ("service_blocked", Forbidden),
-    ("referrer_blocked", Forbidden),
-    ("has not been used in project", Forbidden),
-    ("deactivated", Forbidden),
-    ("suspended", Forbidden),
-    ("disabled", Forbidden),
-    ("not_authorized", Forbidden),
-    ("invalid", InvalidKey),
-    ("incorrect", InvalidKey),
-    ("not valid", InvalidKey),
-    ("unauthenticated", InvalidKey),
-    ("user not found", InvalidKey),
+    (InvalidKey, &["access token is missing, invalid"]),
+    (ExpiredKey, &["expired"]),
+    (Region, &["unsupported_country_region_territory", "location is not supported"]),
+    (Region, &["not available in your region", "not available in your country"]),
+    (Region, &["country, region, or territory"]),
+    (MissingKey, &["missing", "didn't provide an api key", "did not provide an api key"]),
+    (MissingKey, &["no auth credentials", "no api key", "no cookie auth", "unregistered callers"]),
+    (MissingKey, &["header is required", "must provide an api key", "credentials_missing"]),
+    (Forbidden, &["permission", "not have access", "not allowed", "forbidden", "service_disabled"]),
+    (Forbidden, &["service_blocked", "referrer_blocked", "has not been used in project"]),
+    (Forbidden, &["deactivated", "suspended", "disabled", "not_authorized"]),
+    (InvalidKey, &["invalid", "incorrect", "not valid", "unauthenticated", "user not found"]),
 ];
 
 /// The kind, by what says most: a word for programs, then a message, then the status, then a word
 /// that says little.
 pub(super) fn kind(status: Option<u16>, said: &Said) -> ErrorKind {
-    let word = |table: &[(&str, ErrorKind)]| {
-        let known = |(word, _): &&(&str, _)| said.words.iter().any(|said| same(said, word));
-        table.iter().find(known).map(|(_, kind)| *kind)
-    };
-    let phrase = || PHRASES.iter().find(|(phrase, _)| said.text.contains(phrase));
-    let by_message = || phrase().map(|(_, kind)| *kind).or_else(|| by_limits(said));
+    let word = |table| first(table, |word| said.words.iter().any(|said| same(said, word)));
+    let phrase = || first(PHRASES, |phrase| said.text.contains(phrase));
+    let by_message = || phrase().or_else(|| by_limits(said));
     word(SPECIFIC)
         .or_else(by_message)
         .filter(|kind| fits(*kind, status))
@@ -215,6 +118,11 @@ pub(super) fn kind(status: Option<u16>, said: &Said) -> ErrorKind {
         .or_else(|| word(GENERAL))
         .or_else(|| is_unknown_model(said).then_some(InvalidRequest))
         .unwrap_or(ErrorKind::Other)
+}
+
+/// What a table says of the first of its rows with a word that fits.
+fn first<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
+    table.iter().find(|(_, words)| words.iter().any(|word| fits(word))).map(|(means, _)| *means)
 }
 
 /// Whether two words for programs are the same, whatever hand wrote them: `rate_limit_error`,
@@ -265,8 +173,7 @@ fn of_status(status: u16) -> ErrorKind {
 }
 
 pub(super) fn scope(said: &Said) -> Option<RateLimitScope> {
-    let told = SCOPES.iter().find(|(piece, _)| said.text.contains(piece)).map(|(_, scope)| *scope);
-    told.or_else(|| {
+    first(SCOPES, |piece| said.text.contains(piece)).or_else(|| {
         // The type of an error of OpenAI and Groq.
         said.words.iter().find_map(|word| match word.as_str() {
             "tokens" => Some(Tokens),
@@ -278,8 +185,7 @@ pub(super) fn scope(said: &Said) -> Option<RateLimitScope> {
 
 pub(super) fn auth(said: &Said) -> Option<AuthProblem> {
     let in_words = |piece: &str| said.words.iter().any(|word| word.contains(piece));
-    let told = |(piece, _): &&(&str, _)| said.text.contains(piece) || in_words(piece);
-    AUTH.iter().find(told).map(|(_, problem)| *problem)
+    first(AUTH, |piece| said.text.contains(piece) || in_words(piece))
 }
 
 /// What is said of a model that the server does not have: two pieces of one sentence, in order.
