@@ -1,15 +1,12 @@
 //! Two schemas that both hold, as one.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::subset::is_structural;
+use super::subset::{Schema, is_structural};
 
 /// Joins two schemas into the one that fits what both fit. Of words about it, the first one's are
 /// kept. Gives the keyword that cannot be joined.
-pub(super) fn join(
-    mut first: Map<String, Value>,
-    second: Map<String, Value>,
-) -> Result<Map<String, Value>, String> {
+pub(super) fn join(mut first: Schema, second: Schema) -> Result<Schema, String> {
     if closes_out(&first, &second) || closes_out(&second, &first) {
         return Err("additionalProperties".to_owned());
     }
@@ -24,8 +21,8 @@ pub(super) fn join(
 }
 
 /// Whether `closed` has no room for a property of `other`.
-fn closes_out(closed: &Map<String, Value>, other: &Map<String, Value>) -> bool {
-    let properties = |schema: &Map<String, Value>| match schema.get("properties") {
+fn closes_out(closed: &Schema, other: &Schema) -> bool {
+    let properties = |schema: &Schema| match schema.get("properties") {
         Some(Value::Object(properties)) => properties.keys().cloned().collect(),
         _ => Vec::new(),
     };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::join::join;
 use super::refs;
-use super::subset::{Cycles, References, Subset, is_structural};
+use super::subset::{Cycles, References, Schema, Subset, is_structural};
 use crate::error::Error;
 
 /// So many parts a schema may have when its references are written out: a small one can be made to
@@ -50,7 +50,7 @@ pub(super) struct Narrower<'a> {
 }
 
 impl Narrower<'_> {
-    fn whole(&mut self) -> Result<Map<String, Value>, Error> {
+    fn whole(&mut self) -> Result<Schema, Error> {
         let schema = self.joined(self.root, "#", 0)?;
         let whole = self.node(schema, "#", 0)?;
         if self.subset.object_at_root && whole.get("type") != Some(&json!("object")) {
@@ -133,16 +133,10 @@ impl Narrower<'_> {
 
     /// Joins what stands beside and behind a `$ref`, an `allOf` and an `anyOf`: the first two are
     /// gone then, and the last stands alone.
-    fn joined(
-        &mut self,
-        schema: &Value,
-        at: &str,
-        depth: usize,
-    ) -> Result<Map<String, Value>, Error> {
+    fn joined(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
         if depth > DEPTH {
-            return Err(self
-                .subset
-                .refuse(at, "so many levels when its references are written out"));
+            let what = "so many levels when its references are written out";
+            return Err(self.subset.refuse(at, what));
         }
         let mut schema = match schema {
             Value::Object(schema) => schema.clone(),
@@ -181,12 +175,7 @@ impl Narrower<'_> {
     }
 
     /// Moves what stands beside an `anyOf` into each of its kinds.
-    fn kinds_alone(
-        &mut self,
-        schema: Map<String, Value>,
-        at: &str,
-        depth: usize,
-    ) -> Result<Map<String, Value>, Error> {
+    fn kinds_alone(&mut self, schema: Schema, at: &str, depth: usize) -> Result<Schema, Error> {
         if !matches!(schema.get("anyOf"), Some(Value::Array(_))) {
             return Ok(schema);
         }
@@ -204,12 +193,7 @@ impl Narrower<'_> {
         Ok(words)
     }
 
-    fn both(
-        &self,
-        first: Map<String, Value>,
-        second: Map<String, Value>,
-        at: &str,
-    ) -> Result<Map<String, Value>, Error> {
+    fn both(&self, first: Schema, second: Schema, at: &str) -> Result<Schema, Error> {
         join(first, second).map_err(|keyword| {
             let what = format!("two rules for `{keyword}` in one place");
             self.subset.refuse(at, &what)
@@ -218,11 +202,10 @@ impl Narrower<'_> {
 
     fn count(&mut self, at: &str) -> Result<(), Error> {
         self.parts += 1;
-        match self.parts > PARTS {
-            true => {
-                Err(self.subset.refuse(at, "so many parts when its references are written out"))
-            }
-            false => Ok(()),
+        if self.parts > PARTS {
+            let what = "so many parts when its references are written out";
+            return Err(self.subset.refuse(at, what));
         }
+        Ok(())
     }
 }

@@ -5,18 +5,13 @@ use serde_json::{Map, Value, json};
 use super::join::types;
 use super::narrow::Narrower;
 use super::refs::escaped;
-use super::subset::{Objects, Values, is_conditional, narrows};
+use super::subset::{Keyword, Objects, Schema, Values};
 use super::told::Told;
 use crate::error::Error;
 
 impl Narrower<'_> {
     /// Rewrites a place and what is inside it.
-    pub(super) fn node(
-        &mut self,
-        schema: Map<String, Value>,
-        at: &str,
-        depth: usize,
-    ) -> Result<Map<String, Value>, Error> {
+    pub(super) fn node(&mut self, schema: Schema, at: &str, depth: usize) -> Result<Schema, Error> {
         let open = self.subset.is_open();
         let mut told = Told::default();
         let schema = self.with_values(with_type(schema), &mut told, at)?;
@@ -47,11 +42,13 @@ impl Narrower<'_> {
                 ("items" | "additionalProperties", value) => self.inner(value, &inside, depth)?,
                 ("type" | "description" | "required" | "enum" | "const", value) => value.clone(),
                 (keyword, value) if (self.subset.keeps)(keyword, value) => value.clone(),
-                (keyword, _) if is_conditional(keyword) && !open => {
+                (keyword, _) if Keyword::of(keyword) == Keyword::Condition && !open => {
                     return Err(self.subset.refuse(&inside, &format!("`{keyword}`")));
                 }
                 (keyword, value) => {
-                    if narrows(keyword) || is_conditional(keyword) || keyword == "default" {
+                    let is = Keyword::of(keyword);
+                    if matches!(is, Keyword::Narrowing | Keyword::Condition) || keyword == "default"
+                    {
                         told.add(keyword, value);
                     }
                     continue;
@@ -67,12 +64,7 @@ impl Narrower<'_> {
     }
 
     /// Fixed values are such as the wire takes.
-    fn with_values(
-        &self,
-        mut schema: Map<String, Value>,
-        told: &mut Told,
-        at: &str,
-    ) -> Result<Map<String, Value>, Error> {
+    fn with_values(&self, mut schema: Schema, told: &mut Told, at: &str) -> Result<Schema, Error> {
         let is_simple = |value: &Value| !value.is_object() && !value.is_array();
         match self.subset.values {
             Values::Simple => {
@@ -117,11 +109,7 @@ impl Narrower<'_> {
     }
 
     /// Arrays say what is in them; a row of the same things is an array of them.
-    fn with_items(
-        &self,
-        mut schema: Map<String, Value>,
-        at: &str,
-    ) -> Result<Map<String, Value>, Error> {
+    fn with_items(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         if let Some(Value::Array(_)) = schema.get("items")
             && let Some(row) = schema.shift_remove("items")
         {
@@ -159,11 +147,7 @@ impl Narrower<'_> {
     }
 
     /// Objects name their fields.
-    fn with_fields(
-        &self,
-        mut schema: Map<String, Value>,
-        at: &str,
-    ) -> Result<Map<String, Value>, Error> {
+    fn with_fields(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         let refuse =
             |keyword: &str, what: &str| Err(self.subset.refuse(&format!("{at}/{keyword}"), what));
         let patterns = match schema.shift_remove("patternProperties") {
@@ -200,13 +184,7 @@ impl Narrower<'_> {
     }
 
     /// A property where all are required: if it is not and has no default, it may be null.
-    fn optional(
-        &self,
-        schema: &Map<String, Value>,
-        name: &str,
-        property: &Value,
-        rewritten: Value,
-    ) -> Value {
+    fn optional(&self, schema: &Schema, name: &str, property: &Value, rewritten: Value) -> Value {
         let required = schema.get("required").and_then(Value::as_array);
         let is_required =
             required.is_some_and(|required| required.iter().any(|field| field == name));
@@ -242,7 +220,7 @@ fn or_null(schema: Value) -> Value {
 }
 
 /// Requires every property, those that were required first.
-fn require_all(schema: &mut Map<String, Value>) {
+fn require_all(schema: &mut Schema) {
     let Some(Value::Object(properties)) = schema.get("properties") else { return };
     let names: Vec<_> = properties.keys().cloned().map(Value::from).collect();
     let required = schema.entry("required").or_insert_with(|| json!([]));
@@ -254,7 +232,7 @@ fn require_all(schema: &mut Map<String, Value>) {
 }
 
 /// Names the type where the rest tells it.
-fn with_type(mut schema: Map<String, Value>) -> Map<String, Value> {
+fn with_type(mut schema: Schema) -> Schema {
     let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
     let mut kinds: Vec<_> = match schema.get("type") {
         Some(kind) => types(kind).into_iter().map(str::to_owned).collect(),
@@ -273,7 +251,7 @@ fn with_type(mut schema: Map<String, Value>) -> Map<String, Value> {
     schema
 }
 
-fn told_types(schema: &Map<String, Value>) -> Vec<&'static str> {
+fn told_types(schema: &Schema) -> Vec<&'static str> {
     if let Some(value) = schema.get("const") {
         return vec![type_of(value)];
     }

@@ -1,8 +1,11 @@
 //! What a wire takes, as plain data, and the keywords that there are.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
+
+/// The keywords of a schema that is an object.
+pub(super) type Schema = Map<String, Value>;
 
 /// What a wire takes.
 pub(super) struct Subset {
@@ -77,63 +80,43 @@ impl Subset {
     }
 }
 
-/// Keywords that narrow what fits and nothing else: without them more fits.
-pub(super) fn narrows(keyword: &str) -> bool {
-    matches!(
-        keyword,
-        "minimum"
-            | "maximum"
-            | "exclusiveMinimum"
-            | "exclusiveMaximum"
-            | "multipleOf"
-            | "minLength"
-            | "maxLength"
-            | "pattern"
-            | "format"
-            | "minItems"
-            | "maxItems"
-            | "uniqueItems"
-            | "contains"
-            | "minContains"
-            | "maxContains"
-            | "minProperties"
-            | "maxProperties"
-            | "propertyNames"
-            | "dependentRequired"
-            | "contentEncoding"
-            | "contentMediaType"
-    )
+/// What a keyword is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keyword {
+    /// It gives the shape.
+    Shape,
+    /// It narrows what fits and does nothing else: without it more fits.
+    Narrowing,
+    /// It decides on the shape by a condition.
+    Condition,
+    /// It says nothing about what fits: words about it, and what is not known.
+    Annotation,
 }
 
-/// Keywords that decide on the shape by a condition.
-pub(super) fn is_conditional(keyword: &str) -> bool {
-    matches!(
-        keyword,
-        "not" | "if" | "then" | "else" | "dependentSchemas" | "unevaluatedItems" | "$dynamicRef"
-    )
+/// The keyword for the fields of an object that have no schema of their own.
+const OTHER_FIELDS: &str = "additionalProperties";
+
+impl Keyword {
+    pub(super) fn of(keyword: &str) -> Self {
+        match keyword {
+            "type" | "enum" | "const" | "properties" | "required" | OTHER_FIELDS
+            | "patternProperties" | "items" | "prefixItems" | "anyOf" | "oneOf" | "allOf"
+            | "$ref" | "nullable" => Self::Shape,
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf"
+            | "minLength" | "maxLength" | "pattern" | "format" | "minItems" | "maxItems"
+            | "uniqueItems" | "contains" | "minContains" | "maxContains" | "minProperties"
+            | "maxProperties" | "propertyNames" | "dependentRequired" | "contentEncoding"
+            | "contentMediaType" => Self::Narrowing,
+            "not" | "if" | "then" | "else" | "dependentSchemas" | "unevaluatedItems"
+            | "$dynamicRef" => Self::Condition,
+            _ => Self::Annotation,
+        }
+    }
 }
 
 /// Keywords that say what fits, as opposed to words about it.
 pub(super) fn is_structural(keyword: &str) -> bool {
-    narrows(keyword)
-        || is_conditional(keyword)
-        || matches!(
-            keyword,
-            "type"
-                | "enum"
-                | "const"
-                | "properties"
-                | "required"
-                | "additionalProperties"
-                | "patternProperties"
-                | "items"
-                | "prefixItems"
-                | "anyOf"
-                | "oneOf"
-                | "allOf"
-                | "$ref"
-                | "nullable"
-        )
+    Keyword::of(keyword) != Keyword::Annotation
 }
 
 /// Whether a string value is one of `words`.

@@ -1,8 +1,8 @@
 //! What a wire does not take, told to the model in words.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::subset::is_one_of;
+use super::subset::{Schema, is_one_of};
 
 /// Formats that only say which number type a program uses.
 const NUMBERS: &[&str] = &[
@@ -34,7 +34,7 @@ impl Told {
         self.0.push_str(&value);
     }
 
-    pub(super) fn write_into(self, schema: &mut Map<String, Value>) {
+    pub(super) fn write_into(self, schema: &mut Schema) {
         if self.0.is_empty() {
             return;
         }
