@@ -22,9 +22,9 @@ pub struct JsonLines {
 }
 
 impl JsonLines {
-    fn lend(&mut self, line: Bytes) -> Frame<'_> {
+    fn lend(&mut self, line: &[u8]) -> Frame<'_> {
         self.line.clear();
-        self.line.push_str(&String::from_utf8_lossy(&line));
+        self.line.push_str(&String::from_utf8_lossy(line));
         Frame::new("message", self.line.trim())
     }
 }
@@ -53,7 +53,7 @@ impl Framing for JsonLines {
             self.bytes.advance(1);
             self.searched = 0;
             if !line.trim_ascii().is_empty() {
-                return Some(Ok(self.lend(line)));
+                return Some(Ok(self.lend(&line)));
             }
         }
     }

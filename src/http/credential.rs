@@ -260,7 +260,7 @@ enum Origin {
 
 impl Held {
     fn new(token: Token) -> Self {
-        let lasts = |lifetime: Duration| lifetime - EXPIRY_MARGIN.min(lifetime / 10);
+        let lasts = |lifetime: Duration| lifetime.saturating_sub(EXPIRY_MARGIN.min(lifetime / 10));
         let stale = token.lifetime.and_then(|lifetime| after(Instant::now(), lasts(lifetime)));
         Self { secret: token.secret, stale }
     }

@@ -54,7 +54,7 @@ impl Wire for Messages {
         NAME
     }
 
-    fn base_url(&self) -> &str {
+    fn base_url(&self) -> &'static str {
         "https://api.anthropic.com"
     }
 

@@ -38,7 +38,7 @@ impl Wire for GenerateContent {
         NAME
     }
 
-    fn base_url(&self) -> &str {
+    fn base_url(&self) -> &'static str {
         "https://generativelanguage.googleapis.com"
     }
 

@@ -53,7 +53,7 @@ impl Wire for ChatCompletions {
         self.dialect.unwrap_or_default().base_url
     }
 
-    fn path(&self, _model: &str) -> &str {
+    fn path(&self, _model: &str) -> &'static str {
         "/chat/completions"
     }
 

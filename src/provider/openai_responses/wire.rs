@@ -33,11 +33,11 @@ impl Wire for Responses {
         NAME
     }
 
-    fn base_url(&self) -> &str {
+    fn base_url(&self) -> &'static str {
         "https://api.openai.com/v1"
     }
 
-    fn path(&self, _model: &str) -> &str {
+    fn path(&self, _model: &str) -> &'static str {
         "/responses"
     }
 

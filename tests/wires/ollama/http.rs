@@ -47,7 +47,7 @@ fn body_of(server: &LoopbackServer, at: usize) -> Value {
 #[tokio::test]
 async fn a_request_goes_to_api_chat_with_its_settings_and_without_a_key() {
     let server = serve(vec![(200, body(&[&text("hello"), END]))]).await;
-    let model = at(&server.url()).with_num_ctx(32_768).with_keep_alive(Duration::from_secs(60));
+    let model = at(&server.url()).with_num_ctx(32_768).with_keep_alive(Duration::from_mins(1));
     assert_eq!(asked(&model).await.unwrap().text(), "hello");
     let request = &server.requests()[0];
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/api/chat"));
@@ -58,7 +58,7 @@ async fn a_request_goes_to_api_chat_with_its_settings_and_without_a_key() {
     let same = HttpProvider::from_wire(*model.wire(), "qwen3:8b");
     assert_eq!(
         same.wire(),
-        &Chat::default().with_num_ctx(32_768).with_keep_alive(Duration::from_secs(60))
+        &Chat::default().with_num_ctx(32_768).with_keep_alive(Duration::from_mins(1))
     );
 }
 

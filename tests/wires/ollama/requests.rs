@@ -61,7 +61,7 @@ fn the_settings_of_the_wire_are_sent() {
     for (keep_alive, written) in [
         (KeepAlive::Forever, json!(-1)),
         (KeepAlive::Unload, json!(0)),
-        (Duration::from_secs(600).into(), json!("600s")),
+        (Duration::from_mins(10).into(), json!("600s")),
         (Duration::ZERO.into(), json!("0s")),
         (Duration::from_millis(1_500).into(), json!("1500000000ns")),
         (Duration::MAX.into(), json!(-1)),
