@@ -92,7 +92,7 @@ impl Decode for Reader {
     }
 }
 
-fn script(request: HttpRequest) -> HttpResponse {
+fn script(request: &HttpRequest) -> HttpResponse {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let [event, data, word] = match body["lines"].as_array().and_then(|lines| lines.last()) {
         Some(line) if line[0] == "result" => ["say", &line[2].to_string(), "done"],
@@ -105,7 +105,7 @@ fn script(request: HttpRequest) -> HttpResponse {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("Quillworks is made up and its words are scripted; the wire and the tool are real.");
-    let server = LoopbackServer::start(script).await?;
+    let server = LoopbackServer::start(|request| script(&request)).await?;
     let model = HttpProvider::<Quillworks>::new("quill-1").with_base_url(server.url())?;
     let spec = ToolSpec {
         name: "length".into(),

@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn the_error_of_a_panic_names_whose_code_it_was() {
-        let error = panic_to_error(ErrorKind::Hook, "the gate", || panic!("no {}", 7));
-        let error: Error = error.map(|()| ()).unwrap_err();
+        let caught = panic_to_error(ErrorKind::Hook, "the gate", || panic!("no {}", 7));
+        let error = Result::<(), Error>::unwrap_err(caught);
         assert_eq!((error.kind(), error.message()), (ErrorKind::Hook, "the gate panicked: no 7"));
         let panics = async { panic!("late") };
         let ended: Result<(), Error> =
