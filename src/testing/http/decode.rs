@@ -292,7 +292,7 @@ mod tests {
     fn malformed_requests_are_refused_with_a_reason() {
         let head = |rest: &str| format!("POST / HTTP/1.1\r\n{rest}\r\n\r\n").into_bytes();
         for line in ["hello", "GET /", "GET / HTTP/1.0", "GET / x HTTP/1.1", "G@T / HTTP/1.1"] {
-            let line = format!("{line}\r\n");
+            let line = format!("{line}\r\n\r\n");
             check_bad(line.as_bytes(), "the request line is not one of HTTP/1.1");
         }
         check_bad(&head("no colon"), "the name of a header is not one");
