@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 use crate::provider::Provider;
 use crate::request::Request;
-use crate::stream::{TurnSource, TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::{PartialTurn, TurnBuilder};
 
 /// A provider that is not asked for a while when it failed too often in a row.
@@ -218,8 +218,7 @@ impl Drop for Pass {
 impl Provider for CircuitBreaker {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
-        let stage = Stage::Unasked(self.clone(), Box::new(request));
-        seal(turn, Guarded { stage })
+        seal(turn, Guarded::Unasked(self.clone(), Box::new(request)))
     }
 
     fn model(&self) -> &str {
@@ -239,37 +238,27 @@ impl fmt::Debug for CircuitBreaker {
 }
 
 /// One turn behind a breaker.
-struct Guarded {
-    stage: Stage,
-}
-
-enum Stage {
+enum Guarded {
     Unasked(CircuitBreaker, Box<Request>),
     Asking(TurnStream, Pass),
     Over,
 }
 
 impl TurnSource for Guarded {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
-        if let Stage::Unasked(breaker, request) = &self.stage {
-            let pass = match breaker.enter() {
-                Ok(pass) => pass,
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            };
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
+        if let Self::Unasked(breaker, request) = this {
+            let pass = breaker.enter()?;
             let attempt = breaker.provider.stream_turn((**request).clone());
-            self.stage = Stage::Asking(attempt, pass);
+            *this = Self::Asking(attempt, pass);
         }
-        let Stage::Asking(attempt, _) = &mut self.stage else { return Poll::Ready(None) };
+        let Self::Asking(attempt, _) = this else { return Poll::Ready(None) };
         let pushed = ready!(Pin::new(attempt).poll_turn(cx, turn));
         let over = match &pushed {
             Some(Ok(())) => turn.is_complete(),
             Some(Err(_)) | None => true,
         };
-        if over && let Stage::Asking(_, pass) = std::mem::replace(&mut self.stage, Stage::Over) {
+        if over && let Self::Asking(_, pass) = std::mem::replace(this, Self::Over) {
             match &pushed {
                 Some(Ok(())) => pass.succeeded(),
                 Some(Err(error)) => pass.failed(error),

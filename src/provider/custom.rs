@@ -11,7 +11,7 @@ use pin_project::pin_project;
 use crate::error::Error;
 use crate::provider::Provider;
 use crate::request::Request;
-use crate::stream::{TurnSource, TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
@@ -83,9 +83,7 @@ where
 pub fn from_poll_fn<F, P>(model: impl Into<Arc<str>>, ask: F) -> FromPollFn<F>
 where
     F: Fn(Request) -> P + Send + Sync,
-    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> Poll<Option<Result<(), Error>>>
-        + Send
-        + 'static,
+    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> PollTurn + Send + 'static,
 {
     FromPollFn { model: model.into(), ask: Arc::new(ask) }
 }
@@ -181,17 +179,9 @@ enum Open {
 }
 
 impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for Pieces<St> {
-    fn poll_turn(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
         let this = self.project();
-        let piece = match ready!(this.stream.poll_next(cx)) {
-            Some(Ok(piece)) => piece,
-            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
-            None => return Poll::Ready(None),
-        };
+        let Some(piece) = ready!(this.stream.poll_next(cx)?) else { return Poll::Ready(None) };
         turn.model(this.model);
         // Pieces of one kind belong together until another kind comes.
         let mut index_of = |kind: Open| {
@@ -230,9 +220,7 @@ impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for Pieces<St> {
 impl<F, P> Provider for FromPollFn<F>
 where
     F: Fn(Request) -> P + Send + Sync + 'static,
-    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> Poll<Option<Result<(), Error>>>
-        + Send
-        + 'static,
+    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> PollTurn + Send + 'static,
 {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
@@ -257,14 +245,10 @@ struct Polled<F, P> {
 impl<F, P> TurnSource for Polled<F, P>
 where
     F: Fn(Request) -> P,
-    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> Poll<Option<Result<(), Error>>>,
+    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> PollTurn,
 {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
-        let this = &mut *self;
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
         if let Some((ask, request)) = this.ask.take() {
             turn.model(&this.model);
             this.poll = Some(Box::new(ask(request)));

@@ -14,7 +14,7 @@ use crate::framing::{Framing, ServerSentEvents};
 use crate::http::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES, TurnDeadlines};
 use crate::provider::failure;
 use crate::sse::Frame;
-use crate::stream::TurnSource;
+use crate::stream::{PollTurn, TurnSource};
 use crate::turn::TurnBuilder;
 
 /// How many bytes of frames that give no event are read in one turn. Decoders keep parts of them, such
@@ -153,20 +153,15 @@ where
     D: Decode,
     F: Framing,
 {
-    fn poll_turn(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
         let mut this = self.project();
         let mut pieces = 0;
         loop {
             if let Stage::ReadingOn { bytes, alarm } = this.stage {
                 if let Some(Ok(frame)) = this.frames.next_frame() {
-                    match this.decoder.behind(frame, turn) {
-                        Ok(Heard::LastWord) => {}
-                        Ok(Heard::More) => *this.stage = Stage::Reading,
-                        Err(error) => return Poll::Ready(Some(Err(error))),
+                    match this.decoder.behind(frame, turn)? {
+                        Heard::LastWord => {}
+                        Heard::More => *this.stage = Stage::Reading,
                     }
                     continue;
                 }
@@ -202,11 +197,7 @@ where
                             }
                             return Poll::Ready(Some(Ok(())));
                         }
-                        Ok(Heard::More) => {
-                            if let Err(too_large) = count_silent(this.silent, bytes) {
-                                return Poll::Ready(Some(Err(too_large)));
-                            }
-                        }
+                        Ok(Heard::More) => count_silent(this.silent, bytes)?,
                         Ok(Heard::LastWord) => {
                             *this.stage = Stage::ReadingOn { bytes: 0, alarm: None };
                         }
@@ -220,9 +211,7 @@ where
                 }
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None if ending => {
-                    if let Err(error) = this.decoder.body_ended(turn) {
-                        return Poll::Ready(Some(Err(error)));
-                    }
+                    this.decoder.body_ended(turn)?;
                     return match turn.is_stopped() {
                         true => Poll::Ready(Some(complete(this.decoder, turn))),
                         false => Poll::Ready(None),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use crate::error::Error;
 use crate::provider::{Provider, remedy};
 use crate::request::Request;
-use crate::stream::{TurnSource, TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
 /// Providers in an order: where one fails, the next one is asked.
@@ -148,12 +148,8 @@ impl Falling {
 }
 
 impl TurnSource for Falling {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
-        let this = &mut *self;
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
         loop {
             let Some(provider) = this.fallback.get(this.failed.len()) else {
                 return Poll::Ready(None);

@@ -12,25 +12,23 @@ use crate::item::History;
 use crate::request::Request;
 use crate::turn::{TurnBuilder, TurnEvent};
 
+/// What one poll of a [`TurnSource`] comes to.
+///
+/// `Ready(Some(Ok(())))` says that something was pushed, or may have been; `Ready(None)` that
+/// nothing will come any more.
+pub type PollTurn = Poll<Option<Result<(), Error>>>;
+
 /// What a turn can be read from: a stream of turn events, or a driver that decodes a wire.
 pub trait TurnSource {
     /// Pushes what came next into `turn`.
     ///
     /// `Ready(Some(Ok(())))` says that something was pushed, or may have been; `Ready(None)` that
     /// nothing will come any more. It is not called again after `Ready(None)` or an error.
-    fn poll_turn(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>>;
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn;
 }
 
 impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnSource for T {
-    fn poll_turn(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
         let event = ready!(self.poll_next(cx));
         Poll::Ready(event.map(|event| event.map(|event| turn.absorb(event))))
     }

@@ -18,7 +18,7 @@ use futures::Stream;
 use crate::error::{Error, ErrorKind};
 use crate::provider::Provider;
 use crate::request::Request;
-use crate::stream::{TurnSource, TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
 use line::{Asked, Written};
 use mask::Masker;
@@ -149,17 +149,10 @@ enum Stage {
 }
 
 impl TurnSource for Recording {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
-        let this = &mut *self;
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
         if let Stage::Unasked(request) = &this.stage {
-            let writer = match TurnWriter::begin(&this.record, request) {
-                Ok(writer) => writer,
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            };
+            let writer = TurnWriter::begin(&this.record, request)?;
             let events = this.record.provider.stream_turn((**request).clone());
             this.stage = Stage::Asking(events, writer);
         }

@@ -20,7 +20,7 @@ use crate::provider::Provider;
 use crate::provider::record::line::Asked;
 use crate::provider::record::mask::Masker;
 use crate::request::Request;
-use crate::stream::{TurnSource, TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::{TurnBuilder, TurnEvent};
 use read::{Ending, Recorded, Said};
 pub(crate) use rebuild::rebuild;
@@ -181,17 +181,11 @@ enum Playing {
 }
 
 impl TurnSource for Playing {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
-        let this = &mut *self;
+    fn poll_turn(self: Pin<&mut Self>, _cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
         if let Self::Unasked(replay, request) = this {
-            match replay.take(request) {
-                Ok(taken) => *this = Self::Events(taken.events.into_iter(), taken.ending),
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            }
+            let taken = replay.take(request)?;
+            *this = Self::Events(taken.events.into_iter(), taken.ending);
         }
         let Self::Events(events, ending) = this else { return Poll::Ready(None) };
         Poll::Ready(match events.next() {

@@ -8,7 +8,7 @@ use crate::env::Alarm;
 use crate::error::Error;
 use crate::provider::retry::policy::Policy;
 use crate::request::Retries;
-use crate::stream::TurnSource;
+use crate::stream::{PollTurn, TurnSource};
 use crate::turn::TurnBuilder;
 
 /// Makes the attempts at one turn.
@@ -82,12 +82,8 @@ impl<A: Attempts> Retrying<A> {
 }
 
 impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
-        let this = &mut *self;
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
         loop {
             let error = match &mut this.stage {
                 Stage::First => {

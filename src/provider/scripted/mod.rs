@@ -19,7 +19,7 @@ use crate::lock::lock;
 use crate::provider::Provider;
 use crate::provider::delta::{ContentDelta, Signed};
 use crate::request::Request;
-use crate::stream::{TurnSource, TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
 /// The name of this provider in provider data.
@@ -166,18 +166,11 @@ impl Drop for Playing {
 }
 
 impl TurnSource for Turn {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
-        let this = &mut *self;
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
         if let State::Unasked(scripted, request) = &this.state {
             turn.model(&this.model);
-            match scripted.ask(request) {
-                Ok(playing) => this.state = State::Playing(playing),
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            }
+            this.state = State::Playing(scripted.ask(request)?);
         }
         let State::Playing(playing) = &mut this.state else { return Poll::Ready(None) };
         if let Some(sleep) = &mut playing.sleep {
