@@ -29,6 +29,26 @@ pub(super) fn read<'a, T: Deserialize<'a>>(
     }
 }
 
+/// Like [`read`], but nothing is repaired where `word` stands, which may begin a call: what is
+/// repaired could be its arguments.
+pub(super) fn read_without<'a, T: Deserialize<'a>>(
+    word: &str,
+    data: &'a str,
+    room: &'a mut String,
+) -> Result<T, serde_json::Error> {
+    match serde_json::from_str(data) {
+        Err(error) if data.contains(word) => Err(error),
+        Err(_) => read(data, room),
+        read => read,
+    }
+}
+
+/// Reads an object; a list would be read field by field.
+pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    let object = Some(raw.get()).filter(|json| json.starts_with('{'));
+    object.and_then(|json| serde_json::from_str(json).ok())
+}
+
 /// Reads a frame, which is called `what` in the error.
 ///
 /// # Errors

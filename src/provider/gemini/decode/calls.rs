@@ -7,6 +7,7 @@ use super::partial_args::Arguments;
 use crate::error::Error;
 use crate::provider::failure::protocol;
 use crate::provider::gemini::passthrough::Bound;
+use crate::provider::lenient::object;
 use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// The calls of a turn. Their place here is their key.
@@ -46,8 +47,8 @@ impl Calls {
         model: &str,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        let piece =
-            FunctionCall::read(raw).ok_or_else(|| protocol("a tool call is not understood"))?;
+        let piece: FunctionCall<'_> =
+            object(raw).ok_or_else(|| protocol("a tool call is not understood"))?;
         let Some(at) = self.begun(&piece)? else { return Ok(()) };
         let key = u32::try_from(at).unwrap_or(u32::MAX);
         let begins = at == self.0.len();

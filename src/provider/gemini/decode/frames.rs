@@ -93,13 +93,7 @@ impl WireUsage {
     }
 }
 
-impl<'a> FunctionCall<'a> {
-    pub(super) fn read(raw: &'a RawValue) -> Option<Self> {
-        // A list would be read field by field.
-        let object = Some(raw.get()).filter(|json| json.starts_with('{'));
-        object.and_then(|json| serde_json::from_str(json).ok())
-    }
-
+impl FunctionCall<'_> {
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }

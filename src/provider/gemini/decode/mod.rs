@@ -244,12 +244,8 @@ impl Decode for Decoder {
 /// Reads JSON, with patience for what a strict reader trips over, unless there is a call in it: what
 /// is mended there could be its arguments.
 fn read<'a, T: serde::Deserialize<'a>>(json: &'a str, room: &'a mut String) -> Result<T, Error> {
-    let read = match serde_json::from_str(json) {
-        Err(error) if json.contains("functionCall") => Err(error),
-        Err(_) => lenient::read(json, room),
-        read => read,
-    };
-    read.map_err(|error| protocol(format!("a chunk cannot be read: {error}")).with_source(error))
+    lenient::read_without("functionCall", json, room)
+        .map_err(|error| protocol(format!("a chunk cannot be read: {error}")).with_source(error))
 }
 
 /// Whether a part is more of the answer: words, a call, or an item of the provider's own. A signature
@@ -261,7 +257,9 @@ fn says_something(raw: &RawValue) -> bool {
     let mut room = String::new();
     let Ok(part) = read::<Part<'_>>(raw.get(), &mut room) else { return true };
     match (part.function_call, part.text.get()) {
-        (Some(call), _) => FunctionCall::read(call).is_none_or(|call| !call.is_empty()),
+        (Some(call), _) => {
+            lenient::object::<FunctionCall<'_>>(call).is_none_or(|call| !call.is_empty())
+        }
         (None, Some(text)) => !text.is_empty(),
         (None, None) => is_own(raw),
     }

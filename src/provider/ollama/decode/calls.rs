@@ -3,7 +3,9 @@
 use serde_json::value::RawValue;
 
 use super::frames::{Function, WireCall};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::provider::failure::protocol;
+use crate::provider::lenient::{non_null, object};
 use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// The calls so far.
@@ -43,9 +45,9 @@ impl Calls {
         calls: Option<&RawValue>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        let Some(calls) = calls.filter(|calls| calls.get() != "null") else { return Ok(()) };
+        let Some(calls) = non_null(calls) else { return Ok(()) };
         let calls: Vec<&RawValue> = serde_json::from_str(calls.get())
-            .map_err(|error| broken("the tool calls are no list").with_source(error))?;
+            .map_err(|error| protocol("the tool calls are no list").with_source(error))?;
         for raw in calls {
             if turn.is_over() {
                 break;
@@ -58,7 +60,8 @@ impl Calls {
     }
 
     fn call(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let call = WireCall::read(raw).ok_or_else(|| broken("a tool call is not understood"))?;
+        let call =
+            object::<WireCall<'_>>(raw).ok_or_else(|| protocol("a tool call is not understood"))?;
         let function = call.function.0.unwrap_or_default();
         let arguments = Arguments::of(&function)?;
         let (id, name) = (call.id.or_empty(), function.name.or_empty());
@@ -70,13 +73,13 @@ impl Calls {
                     turn.tool_call_args(open.key, &piece);
                     Ok(())
                 }
-                Some(Arguments::Whole(_)) => Err(broken("a tool call has its arguments twice")),
+                Some(Arguments::Whole(_)) => Err(protocol("a tool call has its arguments twice")),
                 None => Ok(()),
             };
         }
         self.end(turn);
         if name.is_empty() {
-            return Err(broken("a tool call has no name"));
+            return Err(protocol("a tool call has no name"));
         }
         if self.count == MOST_ITEMS {
             turn.overfill();
@@ -85,20 +88,17 @@ impl Calls {
         let key = u32::try_from(self.count).unwrap_or(u32::MAX);
         self.count += 1;
         turn.tool_call_start(key, id, name);
-        match arguments {
+        let whole = match arguments {
             Some(Arguments::Text(piece)) => {
                 turn.tool_call_args(key, &piece);
                 self.open = Some(Open { key, index: function.index.0, id: id.to_owned() });
+                return Ok(());
             }
-            Some(Arguments::Whole(whole)) => {
-                turn.tool_call_args(key, whole);
-                turn.tool_call_end(key);
-            }
-            None => {
-                turn.tool_call_args(key, "{}");
-                turn.tool_call_end(key);
-            }
-        }
+            Some(Arguments::Whole(whole)) => whole,
+            None => "{}",
+        };
+        turn.tool_call_args(key, whole);
+        turn.tool_call_end(key);
         Ok(())
     }
 
@@ -129,13 +129,9 @@ impl<'a> Arguments<'a> {
                 Ok(text) => Ok(Some(Self::Text(text))),
                 Err(error) => {
                     let message = "the arguments of a tool call are neither an object nor text";
-                    Err(broken(message).with_source(error))
+                    Err(protocol(message).with_source(error))
                 }
             },
         }
     }
-}
-
-fn broken(how: &str) -> Error {
-    Error::new(ErrorKind::Protocol, how)
 }

@@ -5,10 +5,10 @@ mod frames;
 
 use self::calls::Calls;
 use self::frames::Line;
-use crate::error::{Error, ErrorKind};
-use crate::item::{Json, ProviderData, StopReason};
+use crate::error::Error;
+use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
-use crate::provider::failure;
+use crate::provider::failure::{self, protocol};
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
@@ -67,9 +67,8 @@ impl Decoder {
     /// Thoughts go back to the model that wrote them and to no other.
     fn mark_thoughts(&mut self, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.thoughts_are_marked, true) {
-            let (provider, model) = (super::NAME.to_owned(), self.model.clone());
-            let value = Json::from(serde_json::json!({}));
-            turn.reasoning_data(REASONING, ProviderData { provider, model, value });
+            let data = ProviderData::new(super::NAME, &self.model, serde_json::json!({}));
+            turn.reasoning_data(REASONING, data);
         }
     }
 
@@ -93,8 +92,7 @@ impl Decode for Decoder {
             Ok(Some(line)) => self.line(&line, turn),
             Ok(None) => Ok(Heard::More),
             Err(error) => {
-                let message = format!("a line cannot be read: {error}");
-                Err(Error::new(ErrorKind::Protocol, message).with_source(error))
+                Err(protocol(format!("a line cannot be read: {error}")).with_source(error))
             }
         }
     }
@@ -104,12 +102,8 @@ impl Decode for Decoder {
         let mut room = String::new();
         let line = Line::read(frame.data, &mut room).ok().flatten();
         match line.is_some_and(|line| line.has_calls()) {
-            true => Err(Error::new(ErrorKind::Protocol, "a tool call came after the end")),
+            true => Err(protocol("a tool call came after the end")),
             false => Ok(Heard::LastWord),
         }
-    }
-
-    fn finish(&mut self, _turn: &mut TurnBuilder) -> Result<(), Error> {
-        Ok(())
     }
 }

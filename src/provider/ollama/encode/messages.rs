@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::options::WIRE;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResult};
-use crate::provider::context::{Array, Closed, Context, Elements, Key};
+use crate::provider::context::{Array, Context, Key};
 use crate::provider::handoff;
 use crate::provider::ollama::NAME;
 use crate::provider::portable::{object_or_wrapped, wire_name};
@@ -73,13 +73,6 @@ impl<'a> Messages<'a> {
 
     /// The messages of a context, the system prompt in front.
     pub(super) fn write(mut self, context: &'a Context<ToModel>) -> Result<Array<()>, Error> {
-        let mut array = Array::new("messages");
-        let zones = [context.stable(), context.volatile()];
-        let zones = zones.into_iter().filter(|zone| !zone.trim().is_empty()).map(Cow::Borrowed);
-        let joined = zones.reduce(|stable, volatile| format!("{stable}\n\n{volatile}").into());
-        if let Some(content) = joined {
-            array.front.push(&Message { role: "system", content, ..Message::default() })?;
-        }
         for (at, item) in context.items() {
             self.push(item)?;
             if self.turn.is_none() && self.open_calls == 0 {
@@ -87,15 +80,12 @@ impl<'a> Messages<'a> {
             }
         }
         self.close_turn();
-        let count = self.closed.map_or(0, |(_, count)| count);
-        let rest = self.done.split_off(count.min(self.done.len()));
-        let mut elements = Elements::default();
-        for message in &self.done {
-            elements.push(message)?;
-        }
-        array.closed = self.closed.map(|(at, _)| Closed { at, state: (), elements });
-        for message in &rest {
-            array.rest.push(message)?;
+        let closed = self.closed.map(|(at, count)| (at, count, ()));
+        let mut array = Array::of("messages", &self.done, closed)?;
+        let zones = context.zones().map(Cow::Borrowed);
+        let joined = zones.reduce(|stable, volatile| format!("{stable}\n\n{volatile}").into());
+        if let Some(content) = joined {
+            array.front.push(&Message { role: "system", content, ..Message::default() })?;
         }
         Ok(array)
     }

@@ -11,8 +11,8 @@ use serde_json::Value;
 use self::messages::{Messages, ToModel};
 use self::options::WIRE;
 use super::Chat;
-use crate::error::{Error, ErrorKind};
-use crate::provider::body::{Object, unsupported};
+use crate::error::Error;
+use crate::provider::body::{Object, refuse_set, unsupported};
 use crate::provider::context::Context;
 use crate::provider::schema;
 use crate::request::{Request, ToolChoice, ToolSpec};
@@ -30,25 +30,25 @@ use crate::request::{Request, ToolChoice, ToolSpec};
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](ErrorKind::InvalidRequest) if there is no message, which the server takes for a
-/// wish to load the model, and [`Unsupported`](ErrorKind::Unsupported) for `user`, `metadata`, a
-/// `tool_choice` that demands a call, `parallel_tool_calls: Some(false)`, a budget of reasoning, a
-/// `seed` beyond 53 bits, and media other than images by their bytes.
+/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there is no message, which the server
+/// takes for a wish to load the model, and [`Unsupported`](crate::ErrorKind::Unsupported) for
+/// `user`, `metadata`, a `tool_choice` that demands a call, `parallel_tool_calls: Some(false)`, a
+/// budget of reasoning, a `seed` beyond 53 bits, and media other than images by their bytes.
 pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Error> {
     request.check()?;
     let options = &request.options;
-    if options.user.is_some() {
-        return Err(unsupported(WIRE, "user"));
-    }
-    if !options.metadata.is_empty() {
-        return Err(unsupported(WIRE, "metadata"));
-    }
+    let one_at_most = options.parallel_tool_calls == Some(false);
+    refuse_set(
+        WIRE,
+        &[
+            ("user", options.user.is_some()),
+            ("metadata", !options.metadata.is_empty()),
+            ("parallel_tool_calls", one_at_most),
+        ],
+    )?;
     let context = Context::of(request, ToModel(model.to_owned()));
     let messages = Messages::new(model).write(&context)?;
-    if messages.is_empty() && context.encoded() == 0 {
-        let message = "there is nothing to send: the request has no message";
-        return Err(Error::new(ErrorKind::InvalidRequest, message));
-    }
+    context.check_not_empty(messages.is_empty(), "message")?;
     let body = Object::default().set("model", model).set("stream", true);
     let body = options::write(body.set_list("tools", &tools(request)?), options, chat)?;
     context.write(body, messages, &options.extra)
@@ -68,9 +68,6 @@ struct Function<'a> {
 }
 
 fn tools(request: &Request) -> Result<Vec<Tool<'_>>, Error> {
-    if request.options.parallel_tool_calls == Some(false) {
-        return Err(unsupported(WIRE, "parallel_tool_calls"));
-    }
     match request.options.tool_choice {
         ToolChoice::Auto => request.tools.iter().map(tool).collect(),
         // The wire has no word that forbids them.
