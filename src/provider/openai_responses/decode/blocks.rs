@@ -1,6 +1,7 @@
 //! The items of a response while they stream: the blocks of this wire.
 
 use std::collections::HashMap;
+use std::mem::discriminant;
 
 use serde_json::value::RawValue;
 
@@ -72,13 +73,9 @@ impl Items {
         turn: &mut TurnBuilder,
     ) {
         let at = self.speaking(location, part.0);
-        let Slot { kind, done: false, .. } = &mut self.slots[at] else { return };
-        match kind {
-            Kind::Message(words) | Kind::Reasoning(words) => {
-                words.delta(part, piece, key(at), turn);
-                self.overfull |= words.is_overfull();
-            }
-            Kind::Call(_) | Kind::Own(_) => {}
+        if let Some(words) = self.slots[at].open_words() {
+            words.delta(part, piece, key(at), turn);
+            self.overfull |= words.is_overfull();
         }
     }
 
@@ -91,19 +88,11 @@ impl Items {
         turn: &mut TurnBuilder,
     ) {
         let at = self.speaking(location, part.0);
-        let key = key(at);
-        let Slot { kind, done: false, .. } = &mut self.slots[at] else { return };
-        match kind {
-            Kind::Message(words) => {
-                self.differs |= words.whole(part, text, key, turn) == Agreement::Differs;
-                self.overfull |= words.is_overfull();
-            }
+        if let Some(words) = self.slots[at].open_words() {
+            let differs = words.whole(part, text, key(at), turn) == Agreement::Differs;
             // Thoughts are for reading; what goes back is the item as it is told at its end.
-            Kind::Reasoning(words) => {
-                let _ = words.whole(part, text, key, turn);
-                self.overfull |= words.is_overfull();
-            }
-            Kind::Call(_) | Kind::Own(_) => {}
+            self.differs |= differs && !part.0.is_thought();
+            self.overfull |= words.is_overfull();
         }
     }
 
@@ -115,14 +104,11 @@ impl Items {
         turn: &mut TurnBuilder,
     ) {
         if self.is_anybodys(location) {
-            let calls = self.slots.iter_mut().filter_map(|slot| match &mut slot.kind {
-                Kind::Call(call) => Some(call),
-                Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => None,
-            });
+            let calls = self.slots.iter_mut().filter_map(|slot| slot.kind.call_mut());
             return calls.for_each(|call| call.delta(None, 0, turn));
         }
         let at = self.calling(location);
-        if let Some(call) = self.call_mut(at) {
+        if let Some(call) = self.slots[at].kind.call_mut() {
             call.delta(piece, key(at), turn);
         }
     }
@@ -151,10 +137,10 @@ impl Items {
     /// Says a whole call, or the calls that it wraps.
     fn say_call(&mut self, at: usize, turn: &mut TurnBuilder) {
         let Kind::Call(call) = &mut self.slots[at].kind else { return };
-        let wraps = call.is_held() && call.is_whole();
+        let wraps = call.held && call.is_whole();
         let inner = wraps.then(|| expanded(&call.arguments, &self.declared)).flatten();
         let Some(inner) = inner else { return call.say(key(at), turn) };
-        call.mark_said();
+        call.started = true;
         for (nth, one) in inner.iter().enumerate() {
             // Counted down, so that no item has the same.
             let key = u32::MAX - self.inner_calls;
@@ -170,10 +156,7 @@ impl Items {
     }
 
     fn say_if_whole(&mut self, at: usize, turn: &mut TurnBuilder) {
-        if let Kind::Call(call) = &self.slots[at].kind
-            && call.is_whole()
-            && call.is_unsaid()
-        {
+        if self.slots[at].kind.call().is_some_and(|call| call.is_whole() && !call.started) {
             self.say_call(at, turn);
         }
     }
@@ -261,7 +244,7 @@ impl Items {
     pub(super) fn say_rest(&mut self, turn: &mut TurnBuilder) {
         for at in 0..self.slots.len() {
             if let Kind::Call(call) = &mut self.slots[at].kind
-                && call.is_unsaid()
+                && !call.started
             {
                 call.say(key(at), turn);
             }
@@ -270,18 +253,12 @@ impl Items {
 
     /// Checks that every call was written to its end.
     pub(super) fn check_calls(&self) -> Result<(), Error> {
-        for slot in &self.slots {
-            if let Kind::Call(call) = &slot.kind
-                && !call.is_whole()
-            {
-                let message = match call.name.as_str() {
-                    "" => "a tool call has no name",
-                    _ => "a tool call was not written to its end",
-                };
-                return Err(protocol(message));
-            }
+        let mut calls = self.slots.iter().filter_map(|slot| slot.kind.call());
+        match calls.find(|call| !call.is_whole()).map(|call| call.name.as_str()) {
+            None => Ok(()),
+            Some("") => Err(protocol("a tool call has no name")),
+            Some(_) => Err(protocol("a tool call was not written to its end")),
         }
-        Ok(())
     }
 
     /// Whether a piece of a call does not say which of several it is of.
@@ -342,25 +319,18 @@ impl Items {
         found.unwrap_or_else(|| self.open(location, Kind::Call(Box::default())))
     }
 
-    fn call_mut(&mut self, at: usize) -> Option<&mut Call> {
-        match &mut self.slots[at].kind {
-            Kind::Call(call) => Some(call),
-            Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => None,
-        }
-    }
-
     /// The item that the terminal event tells of: by the id of the call, by its own id, by its
     /// location, by its turn among those of its kind.
     fn told(&self, location: Location<'_>, item: &WireItem<'_>) -> Option<usize> {
         let kind = Kind::of(item);
         let call_id = item.call_id.or_empty();
-        let is_this_call = |slot: &Slot| match &slot.kind {
-            Kind::Call(call) => !call_id.is_empty() && call.id == call_id,
-            Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => false,
+        let is_this_call = |slot: &Slot| {
+            let call = slot.kind.call();
+            call.is_some_and(|call| !call_id.is_empty() && call.id == call_id)
         };
-        let may_be = |slot: &Slot| match &slot.kind {
-            Kind::Call(_) => slot.may_be(item),
-            Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => slot.kind.is_like(&kind),
+        let may_be = |slot: &Slot| match slot.kind.call() {
+            Some(_) => slot.may_be(item),
+            None => slot.kind.is_like(&kind),
         };
         let first = |wanted: &dyn Fn(&Slot) -> bool| {
             self.slots.iter().position(|slot| !slot.matched && wanted(slot))
@@ -461,19 +431,30 @@ impl Kind {
     }
 
     fn speaking(kind_of_text: TextKind) -> Self {
-        match kind_of_text {
-            TextKind::Text | TextKind::Refusal => Self::Message(Parts::default()),
-            TextKind::Summary | TextKind::Trace => Self::Reasoning(Parts::default()),
+        match kind_of_text.is_thought() {
+            true => Self::Reasoning(Parts::default()),
+            false => Self::Message(Parts::default()),
         }
     }
 
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Message(_), Self::Message(_))
-            | (Self::Reasoning(_), Self::Reasoning(_))
-            | (Self::Call(_), Self::Call(_)) => true,
             (Self::Own(one), Self::Own(other)) => one == other,
-            (Self::Message(_) | Self::Reasoning(_) | Self::Call(_) | Self::Own(_), _) => false,
+            (one, other) => discriminant(one) == discriminant(other),
+        }
+    }
+
+    fn call(&self) -> Option<&Call> {
+        match self {
+            Self::Call(call) => Some(call),
+            Self::Message(_) | Self::Reasoning(_) | Self::Own(_) => None,
+        }
+    }
+
+    fn call_mut(&mut self) -> Option<&mut Call> {
+        match self {
+            Self::Call(call) => Some(call),
+            Self::Message(_) | Self::Reasoning(_) | Self::Own(_) => None,
         }
     }
 }
@@ -482,6 +463,14 @@ impl Slot {
     fn new(location: Location<'_>, kind: Kind) -> Self {
         let id = location.id.to_owned();
         Self { index: location.index, id, kind, done: false, data: None, matched: false }
+    }
+
+    /// The words of a message or of reasoning that is not done.
+    fn open_words(&mut self) -> Option<&mut Parts> {
+        match &mut self.kind {
+            Kind::Message(words) | Kind::Reasoning(words) if !self.done => Some(words),
+            Kind::Message(_) | Kind::Reasoning(_) | Kind::Call(_) | Kind::Own(_) => None,
+        }
     }
 
     /// Whether it stands there.
@@ -498,18 +487,14 @@ impl Slot {
 
     /// Whether an item may be this one. Another one may stand at the place of one that is done.
     fn may_be(&self, item: &WireItem<'_>) -> bool {
-        let other = Kind::of(item);
-        match &self.kind {
-            Kind::Call(call) => {
-                let id = item.call_id.or_empty();
-                let fits = |own: &str, told: &str| own.is_empty() || told.is_empty() || own == told;
-                let name = item.name.or_empty();
-                self.kind.is_like(&other) && fits(&call.id, id) && fits(&call.name, name)
+        let fits = |own: &str, told: &str| own.is_empty() || told.is_empty() || own == told;
+        let may_be = match self.kind.call() {
+            Some(call) => {
+                fits(&call.id, item.call_id.or_empty()) && fits(&call.name, item.name.or_empty())
             }
-            Kind::Message(_) | Kind::Reasoning(_) | Kind::Own(_) => {
-                self.kind.is_like(&other) && (!self.done || self.has_id(item.id.or_empty()))
-            }
-        }
+            None => !self.done || self.has_id(item.id.or_empty()),
+        };
+        may_be && self.kind.is_like(&Kind::of(item))
     }
 }
 

@@ -23,12 +23,12 @@ pub(super) struct Call {
     /// Arguments that it began with; deltas win over them.
     initial: String,
     /// Whether the turn knows of it.
-    started: bool,
+    pub(super) started: bool,
     end: End,
     /// A piece of its arguments was none, and their whole was not told since.
     broken: bool,
     /// It may wrap others, so that nothing is said of it before its end.
-    held: bool,
+    pub(super) held: bool,
 }
 
 /// How far a call has come.
@@ -152,11 +152,6 @@ impl Call {
         self.end == End::Whole && !self.name.is_empty()
     }
 
-    /// Whether the turn does not know of it yet.
-    pub(super) fn is_unsaid(&self) -> bool {
-        !self.started
-    }
-
     /// Says everything: late, or once more after a retraction. Nothing without a name.
     pub(super) fn say(&mut self, key: u32, turn: &mut TurnBuilder) {
         if self.name.is_empty() {
@@ -168,15 +163,6 @@ impl Call {
         if self.end == End::Whole {
             turn.tool_call_end(key);
         }
-    }
-
-    pub(super) fn is_held(&self) -> bool {
-        self.held
-    }
-
-    /// It was said in another form.
-    pub(super) fn mark_said(&mut self) {
-        self.started = true;
     }
 
     fn start(&mut self, key: u32, turn: &mut TurnBuilder) {

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure::{self, protocol};
-use crate::provider::lenient::{self, string};
+use crate::provider::lenient::{self, Str, string};
 use crate::provider::openai_responses::passthrough::{NAME, Part};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
@@ -66,46 +66,28 @@ impl Decoder {
         let content = event.content_index.0.unwrap_or_default();
         let summary = event.summary_index.0.unwrap_or_default();
         let items = &mut self.items;
-        let mut delta = |part| {
+        let part = |kind| (kind, if kind == TextKind::Summary { summary } else { content });
+        let mut delta = |kind| {
             let piece = event.delta.and_then(string);
-            items.words(location, part, piece.as_deref().unwrap_or_default(), turn);
+            items.words(location, part(kind), piece.as_deref().unwrap_or_default(), turn);
+        };
+        let whole = |items: &mut Items, turn: &mut TurnBuilder, kind, text: &Str<'_>| {
+            items.whole_words(location, part(kind), text.or_empty(), turn);
         };
         match kind {
-            "response.output_text.delta" => delta((TextKind::Text, content)),
-            "response.refusal.delta" => delta((TextKind::Refusal, content)),
-            "response.reasoning_summary_text.delta" => delta((TextKind::Summary, summary)),
-            "response.reasoning_text.delta" => delta((TextKind::Trace, content)),
-            "response.output_text.done" => {
-                items.whole_words(location, (TextKind::Text, content), event.text.or_empty(), turn);
-            }
-            "response.refusal.done" => {
-                items.whole_words(
-                    location,
-                    (TextKind::Refusal, content),
-                    event.refusal.or_empty(),
-                    turn,
-                );
-            }
+            "response.output_text.delta" => delta(TextKind::Text),
+            "response.refusal.delta" => delta(TextKind::Refusal),
+            "response.reasoning_summary_text.delta" => delta(TextKind::Summary),
+            "response.reasoning_text.delta" => delta(TextKind::Trace),
+            "response.output_text.done" => whole(items, turn, TextKind::Text, &event.text),
+            "response.refusal.done" => whole(items, turn, TextKind::Refusal, &event.refusal),
             "response.reasoning_summary_text.done" => {
-                items.whole_words(
-                    location,
-                    (TextKind::Summary, summary),
-                    event.text.or_empty(),
-                    turn,
-                );
+                whole(items, turn, TextKind::Summary, &event.text);
             }
-            "response.reasoning_text.done" => {
-                items.whole_words(
-                    location,
-                    (TextKind::Trace, content),
-                    event.text.or_empty(),
-                    turn,
-                );
-            }
+            "response.reasoning_text.done" => whole(items, turn, TextKind::Trace, &event.text),
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
                 if let Some((kind, text)) = event.part.0.as_deref().and_then(words_of) {
-                    let index = if kind == TextKind::Summary { summary } else { content };
-                    items.whole_words(location, (kind, index), text, turn);
+                    items.whole_words(location, part(kind), text, turn);
                 }
             }
             "response.function_call_arguments.delta" => {
@@ -260,10 +242,6 @@ impl Decode for Decoder {
             turn.overfill();
         }
         Ok(Heard::More)
-    }
-
-    fn finish(&mut self, _: &mut TurnBuilder) -> Result<(), Error> {
-        Ok(())
     }
 }
 

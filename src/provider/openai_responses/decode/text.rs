@@ -150,11 +150,12 @@ impl Parts {
 impl TextKind {
     /// What stands between two parts: those of a message are one text, those of reasoning are
     /// paragraphs.
+    pub(super) fn is_thought(self) -> bool {
+        matches!(self, Self::Summary | Self::Trace)
+    }
+
     fn gap(self) -> &'static str {
-        match self {
-            Self::Text | Self::Refusal => "",
-            Self::Summary | Self::Trace => "\n\n",
-        }
+        if self.is_thought() { "\n\n" } else { "" }
     }
 }
 
