@@ -14,6 +14,7 @@
 //! its history, or in its context, stands for the first 3 entries of the history, or the context, of
 //! turn 1. In version 1 it never does.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -29,39 +30,14 @@ pub(in crate::provider) const VERSION: u32 = 2;
 /// The oldest version that is read.
 pub(in crate::provider) const OLDEST: u32 = 1;
 
-/// A line as it is written.
-#[derive(Serialize)]
+/// A line.
+#[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Written<'a> {
-    Recording {
-        version: u32,
-        model: &'a str,
-    },
-    Asked {
-        turn: u32,
-        request: &'a AskedOnWire,
-    },
-    Event {
-        turn: u32,
-        /// The calls of the turn could not run when it came.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        vetoed: bool,
-        event: &'a TurnEvent,
-    },
-    Error {
-        turn: u32,
-        error: &'a Error,
-    },
-}
-
-/// A line as it is read.
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(in crate::provider) enum Line {
+pub(in crate::provider) enum Line<'a> {
     Recording {
         version: u32,
         #[serde(default)]
-        model: String,
+        model: Cow<'a, str>,
     },
     Asked {
         turn: u32,
@@ -69,13 +45,14 @@ pub(in crate::provider) enum Line {
     },
     Event {
         turn: u32,
-        #[serde(default)]
+        /// The calls of the turn could not run when it came.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         vetoed: bool,
-        event: TurnEvent,
+        event: Cow<'a, TurnEvent>,
     },
     Error {
         turn: u32,
-        error: Error,
+        error: Cow<'a, Error>,
     },
     #[serde(other)]
     Unknown,

@@ -5,6 +5,7 @@ pub(super) mod mask;
 mod pending;
 mod sink;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
@@ -20,7 +21,7 @@ use crate::provider::Provider;
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
-use line::{Asked, Written};
+use line::{Asked, Line};
 use mask::Masker;
 use pending::Pending;
 use sink::Sink;
@@ -209,7 +210,8 @@ impl TurnWriter {
 
     fn error(&mut self, error: &Error) {
         self.cut();
-        self.sink.write(&[Written::Error { turn: self.turn, error }], &self.masker);
+        let error = Cow::Borrowed(error);
+        self.sink.write(&[Line::Error { turn: self.turn, error }], &self.masker);
         self.sink.flush();
         self.over = true;
     }
@@ -220,8 +222,11 @@ impl TurnWriter {
     }
 
     fn write(&self, events: &[TurnEvent]) {
-        let line = |event| Written::Event { turn: self.turn, vetoed: is_vetoed(event), event };
-        let lines: Vec<Written<'_>> = events.iter().map(line).collect();
+        let line = |event| {
+            let vetoed = is_vetoed(event);
+            Line::Event { turn: self.turn, vetoed, event: Cow::Borrowed(event) }
+        };
+        let lines: Vec<Line<'_>> = events.iter().map(line).collect();
         self.sink.write(&lines, &self.masker);
     }
 }

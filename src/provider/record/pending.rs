@@ -24,12 +24,12 @@ enum Block {
 
 impl Pending {
     /// Takes an event and gives what can be written.
-    pub(super) fn push(&mut self, event: TurnEvent, masker: &Masker) -> Vec<TurnEvent> {
+    pub(super) fn push(&mut self, mut event: TurnEvent, masker: &Masker) -> Vec<TurnEvent> {
         let mut ready = match &event {
             // The text goes on no further.
             TurnEvent::TurnComplete { .. } => {
                 self.ends.clear();
-                self.take(masker)
+                self.cut(masker)
             }
             TurnEvent::Retracted { .. } => self.cut(masker),
             TurnEvent::TextDelta { .. }
@@ -41,7 +41,7 @@ impl Pending {
             | TurnEvent::UsageUpdate { .. }
             | TurnEvent::Retrying { .. } => Vec::new(),
         };
-        if let Some((block, piece)) = piece(&event) {
+        if let Some((block, piece)) = piece(&mut event) {
             let at = self.ends.iter().position(|(open, _)| *open == block);
             let before = at.map(|at| self.ends.swap_remove(at).1).unwrap_or_default();
             let text = before + piece;
@@ -52,7 +52,7 @@ impl Pending {
         }
         self.events.push(event);
         if self.ends.is_empty() {
-            ready.extend(self.take(masker));
+            ready.extend(self.cut(masker));
         }
         ready
     }
@@ -60,37 +60,29 @@ impl Pending {
     /// Gives all that is left of a turn that goes no further. What may be the beginning of a
     /// secret is taken for one.
     pub(super) fn cut(&mut self, masker: &Masker) -> Vec<TurnEvent> {
-        self.take(masker)
-    }
-
-    fn take(&mut self, masker: &Masker) -> Vec<TurnEvent> {
         let mut events = std::mem::take(&mut self.events);
         let ends = std::mem::take(&mut self.ends);
-        let mut blocks: Vec<(Block, Vec<usize>)> = Vec::new();
-        for (at, event) in events.iter().enumerate() {
-            let Some((block, _)) = piece(event) else { continue };
+        let mut blocks: Vec<(Block, Vec<&mut Text>)> = Vec::new();
+        for (block, text) in events.iter_mut().filter_map(piece) {
             match blocks.iter_mut().find(|(other, _)| *other == block) {
-                Some((_, places)) => places.push(at),
-                None => blocks.push((block, vec![at])),
+                Some((_, texts)) => texts.push(text),
+                None => blocks.push((block, vec![text])),
             }
         }
-        for (block, places) in blocks {
+        for (block, texts) in blocks {
             let open = ends.iter().find(|(other, _)| *other == block);
             let tail = open.map_or(0, |(_, end)| end.len());
-            let text = |at: &usize| piece(&events[*at]).map_or("", |(_, piece)| piece).to_owned();
-            let mut pieces: Vec<String> = places.iter().map(text).collect();
+            let mut pieces: Vec<String> = texts.iter().map(ToString::to_string).collect();
             masker.pieces(&mut pieces, tail);
-            for (at, piece) in places.into_iter().zip(pieces) {
-                if let Some(text) = piece_mut(&mut events[at]) {
-                    *text = piece.into();
-                }
+            for (text, piece) in texts.into_iter().zip(pieces) {
+                *text = piece.into();
             }
         }
         events
     }
 }
 
-fn piece(event: &TurnEvent) -> Option<(Block, &str)> {
+fn piece(event: &mut TurnEvent) -> Option<(Block, &mut Text)> {
     match event {
         TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text } => {
             Some((Block::Text(*index), text))
@@ -99,21 +91,6 @@ fn piece(event: &TurnEvent) -> Option<(Block, &str)> {
         TurnEvent::ToolCallArgsDelta { call_id, delta } => {
             Some((Block::Arguments(call_id.clone()), delta))
         }
-        TurnEvent::ToolCallStart { .. }
-        | TurnEvent::ToolCallEnd { .. }
-        | TurnEvent::UsageUpdate { .. }
-        | TurnEvent::Retrying { .. }
-        | TurnEvent::Retracted { .. }
-        | TurnEvent::TurnComplete { .. } => None,
-    }
-}
-
-fn piece_mut(event: &mut TurnEvent) -> Option<&mut Text> {
-    match event {
-        TurnEvent::TextDelta { text, .. }
-        | TurnEvent::RefusalDelta { text, .. }
-        | TurnEvent::ReasoningDelta { text, .. }
-        | TurnEvent::ToolCallArgsDelta { delta: text, .. } => Some(text),
         TurnEvent::ToolCallStart { .. }
         | TurnEvent::ToolCallEnd { .. }
         | TurnEvent::UsageUpdate { .. }

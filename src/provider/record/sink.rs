@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Mutex;
 
-use super::line::{Asked, VERSION, Written};
+use super::line::{Asked, Line, VERSION};
 use super::mask::Masker;
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
@@ -48,10 +48,11 @@ impl Sink {
                 state.turns = state.turns.saturating_add(1);
                 let turn = state.turns;
                 if turn == 1 {
-                    state.write(&Written::Recording { version: VERSION, model }, masker);
+                    let model = model.into();
+                    state.write(&Line::Recording { version: VERSION, model }, masker);
                 }
-                let request = asked.since(state.asked.as_ref());
-                state.write(&Written::Asked { turn, request: &request }, masker);
+                let request = Box::new(asked.since(state.asked.as_ref()));
+                state.write(&Line::Asked { turn, request }, masker);
                 state.asked = Some((turn, asked));
                 state.flush();
             }
@@ -67,7 +68,7 @@ impl Sink {
     }
 
     /// Writes lines of a turn; no more behind a failure.
-    pub(super) fn write(&self, lines: &[Written<'_>], masker: &Masker) {
+    pub(super) fn write(&self, lines: &[Line<'_>], masker: &Masker) {
         self.with(|state| lines.iter().for_each(|line| state.write(line, masker)));
     }
 
@@ -89,7 +90,7 @@ impl Sink {
 }
 
 impl State {
-    fn write(&mut self, line: &Written<'_>, masker: &Masker) {
+    fn write(&mut self, line: &Line<'_>, masker: &Masker) {
         if self.failure.is_some() {
             return;
         }

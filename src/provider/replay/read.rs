@@ -45,7 +45,7 @@ pub(super) fn tape(text: &str) -> Result<Tape, Error> {
         if line.trim().is_empty() {
             continue;
         }
-        let read = match serde_json::from_str::<Line>(line) {
+        let read = match serde_json::from_str::<Line<'_>>(line) {
             Ok(read) => read,
             // Without its end it was never written to its end.
             Err(_) if !line.ends_with('\n') && tape.is_some() => {
@@ -58,7 +58,7 @@ pub(super) fn tape(text: &str) -> Result<Tape, Error> {
         };
         match (read, &mut tape) {
             (Line::Recording { version: OLDEST..=VERSION, model }, None) => {
-                tape = Some(Tape { model, turns: Vec::new(), torn: false });
+                tape = Some(Tape { model: model.into_owned(), turns: Vec::new(), torn: false });
             }
             (Line::Recording { version, .. }, None) => {
                 return Err(refused(&format!("version {version} of the format is not known")));
@@ -71,18 +71,21 @@ pub(super) fn tape(text: &str) -> Result<Tape, Error> {
 }
 
 impl Tape {
-    fn push(&mut self, line: Line) -> Result<(), String> {
+    fn push(&mut self, line: Line<'_>) -> Result<(), String> {
         match line {
             Line::Recording { .. } => return Err("a second record begins".to_owned()),
             Line::Asked { turn, request } => self.begin(turn, *request)?,
             Line::Event { turn, vetoed, event } => {
+                let event = event.into_owned();
                 let recorded = self.open(turn)?;
                 if matches!(event, TurnEvent::TurnComplete { .. }) {
                     recorded.ending = Ending::Complete;
                 }
                 recorded.events.push(Said { event, vetoed });
             }
-            Line::Error { turn, error } => self.open(turn)?.ending = Ending::Failed(error),
+            Line::Error { turn, error } => {
+                self.open(turn)?.ending = Ending::Failed(error.into_owned());
+            }
             Line::Unknown => {}
         }
         Ok(())
