@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::complaints::{
     Complaints, given, inner, is_blank, is_given, is_plain, joined, list, repeated, text,
 };
-use super::options::foreign;
+use super::options::of_other_wires;
 use crate::testing::signatures::Signatures;
 
 /// What Anthropic objects to in the body of a request.
@@ -76,23 +76,12 @@ fn options(body: &Value, bad: &mut Complaints) {
     for (field, _) in given(&body["metadata"]).filter(|(field, _)| *field != "user_id") {
         bad.add(format!("metadata.{field}: Extra inputs are not permitted"));
     }
-    let others = [
-        "stop",
-        "seed",
-        "frequency_penalty",
-        "presence_penalty",
-        "max_completion_tokens",
-        "response_format",
-        "reasoning_effort",
-        "stream_options",
-        "parallel_tool_calls",
-        "input",
-        "instructions",
-        "contents",
-        "generationConfig",
-        "user",
-    ];
-    foreign(body, &others, bad);
+    of_other_wires("anthropic", body, bad);
+}
+
+/// Complains of a field that must be there, and is not.
+fn required(is_there: bool, place: &str, bad: &mut Complaints) {
+    bad.unless(is_there, || format!("{place}: Field required"));
 }
 
 fn tools(body: &Value, bad: &mut Complaints) {
@@ -106,9 +95,8 @@ fn tools(body: &Value, bad: &mut Complaints) {
         });
         // Tools of the vendor have a type and no schema.
         if tool.get("type").is_none_or(|kind| kind == "custom") {
-            bad.unless(tool["input_schema"]["type"] == "object", || {
-                format!("tools.{at}.custom.input_schema.type: Field required")
-            });
+            let is_object = tool["input_schema"]["type"] == "object";
+            required(is_object, &format!("tools.{at}.custom.input_schema.type"), bad);
         }
     }
     for name in repeated(tools.iter().map(|tool| text(&tool["name"]))) {
@@ -197,16 +185,14 @@ fn block(block: &Value, place: &str, bad: &mut Complaints) {
             format!("{place}: text content blocks must contain non-whitespace text")
         }),
         "thinking" => {
-            bad.unless(block["thinking"].is_string(), || {
-                format!("{place}.thinking: Field required")
-            });
-            bad.unless(!text(&block["signature"]).is_empty(), || {
-                format!("{place}.thinking.signature: Field required")
-            });
+            required(block["thinking"].is_string(), &format!("{place}.thinking"), bad);
+            let signature = text(&block["signature"]);
+            required(!signature.is_empty(), &format!("{place}.thinking.signature"), bad);
         }
-        "redacted_thinking" => bad.unless(!text(&block["data"]).is_empty(), || {
-            format!("{place}.redacted_thinking.data: Field required")
-        }),
+        "redacted_thinking" => {
+            let data = text(&block["data"]);
+            required(!data.is_empty(), &format!("{place}.redacted_thinking.data"), bad);
+        }
         "tool_use" => {
             let id = text(&block["id"]);
             bad.unless(is_plain(id, 64), || {
@@ -235,7 +221,7 @@ fn block(block: &Value, place: &str, bad: &mut Complaints) {
             }
         }
         "image" | "document" => {
-            bad.unless(block["source"].is_object(), || format!("{place}.source: Field required"));
+            required(block["source"].is_object(), &format!("{place}.source"), bad);
         }
         "" => bad.add(format!("{place}.type: Field required")),
         // The vendor's own blocks are many, and come back as they were.

@@ -12,6 +12,21 @@ pub(super) const CHAT_ID: usize = 40;
 /// How long any id may be on the Responses wire.
 pub(super) const RESPONSES_ID: usize = 64;
 
+/// Complains of a parameter that must be there, and is not.
+pub(super) fn required(is_there: bool, place: &str, bad: &mut Complaints) {
+    bad.unless(is_there, || format!("Missing required parameter: '{place}'."));
+}
+
+/// Complains of a list without elements.
+pub(super) fn not_empty(has_elements: bool, place: &str, bad: &mut Complaints) {
+    bad.unless(has_elements, || {
+        format!(
+            "Invalid '{place}': empty array. Expected an array with minimum length 1, but got an \
+             empty array instead."
+        )
+    });
+}
+
 pub(super) fn sampling(body: &Value, bad: &mut Complaints) {
     within(body, "temperature", 0.0, 2.0, bad);
     within(body, "top_p", 0.0, 1.0, bad);
@@ -65,11 +80,7 @@ pub(super) fn functions<'a>(
 /// What may only be said beside tools.
 pub(super) fn needs_tools(body: &Value, bad: &mut Complaints) {
     if is_given(body, "tools") {
-        return bad.unless(!list(&body["tools"]).is_empty(), || {
-            "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an \
-             empty array instead."
-                .to_owned()
-        });
+        return not_empty(!list(&body["tools"]).is_empty(), "tools", bad);
     }
     for field in ["tool_choice", "parallel_tool_calls"] {
         // "none" and "auto" are what there is without tools anyway.
@@ -98,7 +109,7 @@ pub(super) fn chosen<'a>(
 pub(super) fn output_schema(format: &Value, place: &str, bad: &mut Complaints) {
     check_name(text(&format["name"]), &format!("{place}.name"), bad);
     let schema = &format["schema"];
-    bad.unless(schema.is_object(), || format!("Missing required parameter: '{place}.schema'."));
+    required(schema.is_object(), &format!("{place}.schema"), bad);
     if format["strict"] == Value::Bool(true) {
         bad.unless(schema["type"] == "object", || {
             format!(

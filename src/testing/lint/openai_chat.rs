@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::complaints::{Complaints, inner, is_given, joined, list, repeated, text};
 use super::openai::{
     CHAT_ID, check_arguments, check_id, check_name, chosen, functions, mentions_json, needs_tools,
-    output_schema, sampling,
+    not_empty, output_schema, required, sampling,
 };
-use super::options::{at_least, foreign, within};
+use super::options::{at_least, of_other_wires, within};
 use crate::testing::signatures::Signatures;
 
 /// What `OpenAI` objects to in the body of a Chat Completions request.
@@ -16,11 +16,7 @@ pub fn openai_chat(body: &Value) -> Vec<String> {
     options(body, &mut bad);
     tools(body, &mut bad);
     let messages = list(&body["messages"]);
-    bad.unless(!messages.is_empty(), || {
-        "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an \
-         empty array instead."
-            .to_owned()
-    });
+    not_empty(!messages.is_empty(), "messages", &mut bad);
     for (at, message) in messages.iter().enumerate() {
         self::message(message, at, &mut bad);
     }
@@ -55,18 +51,7 @@ fn options(body: &Value, bad: &mut Complaints) {
         "json_object" => mentions_json(&body["messages"], "messages", bad),
         _ => {}
     }
-    let others = [
-        "system",
-        "input",
-        "instructions",
-        "max_output_tokens",
-        "stop_sequences",
-        "contents",
-        "generationConfig",
-        "text",
-        "include",
-    ];
-    foreign(body, &others, bad);
+    of_other_wires("openai_chat", body, bad);
 }
 
 fn tools(body: &Value, bad: &mut Complaints) {
@@ -78,9 +63,7 @@ fn tools(body: &Value, bad: &mut Complaints) {
         bad,
     );
     for (at, tool) in list(&body["tools"]).iter().enumerate() {
-        bad.unless(tool["type"].is_string(), || {
-            format!("Missing required parameter: 'tools[{at}].type'.")
-        });
+        required(tool["type"].is_string(), &format!("tools[{at}].type"), bad);
     }
     let choice = &body["tool_choice"];
     if choice["type"] == "function" {
@@ -107,12 +90,7 @@ fn message(message: &Value, at: usize, bad: &mut Complaints) {
     match &message["content"] {
         Value::String(_) => {}
         Value::Array(parts) => {
-            bad.unless(!parts.is_empty(), || {
-                format!(
-                    "Invalid '{place}.content': empty array. Expected an array with minimum \
-                         length 1, but got an empty array instead."
-                )
-            });
+            not_empty(!parts.is_empty(), &format!("{place}.content"), bad);
             for (index, part) in parts.iter().enumerate() {
                 self::part(part, role, &format!("{place}.content[{index}]"), bad);
             }
@@ -122,12 +100,8 @@ fn message(message: &Value, at: usize, bad: &mut Complaints) {
         }),
         _ => bad.add(format!("Invalid type for '{place}.content': expected a string or an array.")),
     }
-    bad.unless(!is_given(message, "tool_calls") || !calls.is_empty(), || {
-        format!(
-            "Invalid '{place}.tool_calls': empty array. Expected an array with minimum length \
-                 1, but got an empty array instead."
-        )
-    });
+    let has_calls = !is_given(message, "tool_calls") || !calls.is_empty();
+    not_empty(has_calls, &format!("{place}.tool_calls"), bad);
     for (index, call) in calls.iter().enumerate() {
         let place = format!("{place}.tool_calls[{index}]");
         check_id(&call["id"], CHAT_ID, &format!("{place}.id"), bad);
@@ -161,14 +135,14 @@ fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
         "text" => bad.unless(!text(&part["text"]).is_empty(), || {
             format!("Invalid '{place}.text': text content blocks must be non-empty.")
         }),
-        "image_url" => bad.unless(!text(&part["image_url"]["url"]).is_empty(), || {
-            format!("Missing required parameter: '{place}.image_url.url'.")
-        }),
+        "image_url" => {
+            let url = text(&part["image_url"]["url"]);
+            required(!url.is_empty(), &format!("{place}.image_url.url"), bad);
+        }
         "file" => {
             let file = &part["file"];
-            bad.unless(is_given(file, "file_id") || is_given(file, "file_data"), || {
-                format!("Missing required parameter: '{place}.file.file_id'.")
-            });
+            let is_there = is_given(file, "file_id") || is_given(file, "file_data");
+            required(is_there, &format!("{place}.file.file_id"), bad);
         }
         _ => {}
     }

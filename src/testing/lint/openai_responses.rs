@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::complaints::{Complaints, is_given, list, repeated, text};
 use super::openai::{
     RESPONSES_ID, check_arguments, check_id, check_name, chosen, functions, mentions_json,
-    needs_tools, output_schema, sampling,
+    needs_tools, not_empty, output_schema, required, sampling,
 };
-use super::options::{at_least, foreign};
+use super::options::{at_least, of_other_wires};
 use crate::testing::signatures::{BEGINS, Signatures};
 
 /// What `OpenAI` objects to in the body of a Responses request.
@@ -46,22 +46,7 @@ fn options(body: &Value, bad: &mut Complaints) {
         "json_object" => mentions_json(&body["input"], "input", bad),
         _ => {}
     }
-    let others = [
-        "messages",
-        "max_tokens",
-        "max_completion_tokens",
-        "stop",
-        "stop_sequences",
-        "seed",
-        "frequency_penalty",
-        "presence_penalty",
-        "response_format",
-        "reasoning_effort",
-        "system",
-        "contents",
-        "generationConfig",
-    ];
-    foreign(body, &others, bad);
+    of_other_wires("openai_responses", body, bad);
     bad.unless(!is_given(&body["stream_options"], "include_usage"), || {
         "Unknown parameter: 'stream_options.include_usage'.".to_owned()
     });
@@ -76,9 +61,7 @@ fn tools(body: &Value, bad: &mut Complaints) {
     let declared = tools.filter(|(_, tool)| tool["type"] == "function");
     functions(declared.clone().map(|(at, tool)| (format!("tools[{at}]"), tool)), bad);
     for (at, tool) in list(&body["tools"]).iter().enumerate() {
-        bad.unless(tool["type"].is_string(), || {
-            format!("Missing required parameter: 'tools[{at}].type'.")
-        });
+        required(tool["type"].is_string(), &format!("tools[{at}].type"), bad);
         bad.unless(tool.get("function").is_none(), || {
             format!("Unknown parameter: 'tools[{at}].function'.")
         });
@@ -125,14 +108,10 @@ fn item(item: &Value, body: &Value, at: usize, bad: &mut Complaints) {
         "function_call_output" => {
             check_id(&item["call_id"], RESPONSES_ID, &format!("{place}.call_id"), bad);
             let output = &item["output"];
-            bad.unless(output.is_string() || output.is_array(), || {
-                format!("Missing required parameter: '{place}.output'.")
-            });
+            required(output.is_string() || output.is_array(), &format!("{place}.output"), bad);
         }
         "reasoning" => {
-            bad.unless(item["summary"].is_array(), || {
-                format!("Missing required parameter: '{place}.summary'.")
-            });
+            required(item["summary"].is_array(), &format!("{place}.summary"), bad);
             bad.unless(kept || is_given(item, "encrypted_content"), || gone(text(&item["id"])));
         }
         "item_reference" => bad.unless(kept, || gone(text(&item["id"]))),
@@ -157,12 +136,7 @@ fn message(item: &Value, place: &str, bad: &mut Complaints) {
     match &item["content"] {
         Value::String(_) => {}
         Value::Array(parts) => {
-            bad.unless(!parts.is_empty(), || {
-                format!(
-                    "Invalid '{place}.content': empty array. Expected an array with minimum \
-                         length 1, but got an empty array instead."
-                )
-            });
+            not_empty(!parts.is_empty(), &format!("{place}.content"), bad);
             for (index, part) in parts.iter().enumerate() {
                 let kind = text(&part["type"]);
                 bad.unless(known.contains(&kind), || {

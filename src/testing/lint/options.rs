@@ -45,3 +45,21 @@ pub(super) fn foreign(body: &Value, fields: &[&str], bad: &mut Complaints) {
         bad.unless(!is_given(body, field), || format!("Unknown parameter: '{field}'."));
     }
 }
+
+/// Fields that not all wires have, beside the names of those that do.
+const FIELDS: &[(&[&str], &[&str])] = &[
+    (&["anthropic"], &["system", "stop_sequences"]),
+    (&["anthropic", "openai_chat"], &["messages", "max_tokens"]),
+    (&["openai_chat"], &["max_completion_tokens", "response_format", "reasoning_effort"]),
+    (&["openai_chat"], &["stop", "seed", "frequency_penalty", "presence_penalty"]),
+    (&["openai_chat", "openai_responses"], &["stream_options", "parallel_tool_calls", "user"]),
+    (&["openai_responses"], &["input", "instructions", "max_output_tokens", "text", "include"]),
+    (&["gemini"], &["contents", "generationConfig"]),
+];
+
+/// Complains of the [`FIELDS`] of other wires.
+pub(super) fn of_other_wires(wire: &str, body: &Value, bad: &mut Complaints) {
+    for (_, fields) in FIELDS.iter().filter(|(wires, _)| !wires.contains(&wire)) {
+        foreign(body, fields, bad);
+    }
+}
