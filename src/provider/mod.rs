@@ -128,32 +128,18 @@ pub trait Provider: Send + Sync {
     fn model(&self) -> &str;
 }
 
-impl<P: Provider + ?Sized> Provider for Arc<P> {
-    fn stream_turn(&self, request: Request) -> TurnStream {
-        (**self).stream_turn(request)
-    }
+macro_rules! provide_by_pointer {
+    ($($pointer:ty),*) => {$(
+        impl<P: Provider + ?Sized> Provider for $pointer {
+            fn stream_turn(&self, request: Request) -> TurnStream {
+                (**self).stream_turn(request)
+            }
 
-    fn model(&self) -> &str {
-        (**self).model()
-    }
+            fn model(&self) -> &str {
+                (**self).model()
+            }
+        }
+    )*};
 }
 
-impl<P: Provider + ?Sized> Provider for &P {
-    fn stream_turn(&self, request: Request) -> TurnStream {
-        (**self).stream_turn(request)
-    }
-
-    fn model(&self) -> &str {
-        (**self).model()
-    }
-}
-
-impl<P: Provider + ?Sized> Provider for Box<P> {
-    fn stream_turn(&self, request: Request) -> TurnStream {
-        (**self).stream_turn(request)
-    }
-
-    fn model(&self) -> &str {
-        (**self).model()
-    }
-}
+provide_by_pointer!(Arc<P>, Box<P>, &P);
