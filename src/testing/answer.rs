@@ -188,21 +188,9 @@ impl Reply {
     }
 }
 
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Self {
+impl<R: Into<Reply>> From<R> for Answer {
+    fn from(reply: R) -> Self {
         Self::reply(reply)
-    }
-}
-
-impl From<&str> for Answer {
-    fn from(text: &str) -> Self {
-        Self::reply(text)
-    }
-}
-
-impl From<String> for Answer {
-    fn from(text: String) -> Self {
-        Self::reply(text)
     }
 }
 
