@@ -22,7 +22,7 @@ pub fn anthropic(body: &Value) -> Vec<String> {
         }
     }
     let messages = list(&body["messages"]);
-    bad.unless(!messages.is_empty(), || "messages: at least one message is required".to_owned());
+    bad.unless(!messages.is_empty(), || "messages: at least one message is required");
     for (at, message) in messages.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|at| messages.get(at));
         self::message(message, before, at, at + 1 == messages.len(), &mut bad);
@@ -39,39 +39,36 @@ pub fn anthropic(body: &Value) -> Vec<String> {
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(!text(&body["model"]).is_empty(), || "model: Field required".to_owned());
+    bad.unless(!text(&body["model"]).is_empty(), || "model: Field required");
     let limit = body["max_tokens"].as_u64().unwrap_or(0);
-    bad.unless(limit > 0, || "max_tokens: Field required, greater than or equal to 1".to_owned());
+    bad.unless(limit > 0, || "max_tokens: Field required, greater than or equal to 1");
     let temperature = body["temperature"].as_f64();
-    bad.unless(temperature.is_none_or(|t| (0.0..=1.0).contains(&t)), || {
-        "temperature: range: 0..1".to_owned()
-    });
+    bad.unless(temperature.is_none_or(|t| (0.0..=1.0).contains(&t)), || "temperature: range: 0..1");
     for stop in list(&body["stop_sequences"]) {
-        bad.unless(!is_blank(text(stop)), || {
-            "stop_sequences: each stop sequence must contain non-whitespace".to_owned()
-        });
+        bad.unless(
+            !is_blank(text(stop)),
+            || "stop_sequences: each stop sequence must contain non-whitespace",
+        );
     }
     let thinking = &body["thinking"];
     if thinking["type"] == "enabled" {
         let budget = thinking["budget_tokens"].as_u64().unwrap_or(0);
-        bad.unless(budget >= 1024, || {
-            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
-                .to_owned()
-        });
-        bad.unless(budget < limit, || {
-            "`max_tokens` must be greater than `thinking.budget_tokens`".to_owned()
-        });
+        bad.unless(
+            budget >= 1024,
+            || "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        );
+        bad.unless(budget < limit, || "`max_tokens` must be greater than `thinking.budget_tokens`");
     }
     if matches!(text(&thinking["type"]), "enabled" | "adaptive") {
-        bad.unless(temperature.is_none_or(|t| (t - 1.0).abs() < f64::EPSILON), || {
-            "`temperature` may only be set to 1 when thinking is enabled".to_owned()
-        });
-        bad.unless(!is_given(body, "top_k"), || {
-            "`top_k` must be unset when thinking is enabled".to_owned()
-        });
-        bad.unless(!matches!(text(&body["tool_choice"]["type"]), "any" | "tool"), || {
-            "Thinking may not be enabled when tool_choice forces tool use.".to_owned()
-        });
+        bad.unless(
+            temperature.is_none_or(|t| (t - 1.0).abs() < f64::EPSILON),
+            || "`temperature` may only be set to 1 when thinking is enabled",
+        );
+        bad.unless(!is_given(body, "top_k"), || "`top_k` must be unset when thinking is enabled");
+        bad.unless(
+            !matches!(text(&body["tool_choice"]["type"]), "any" | "tool"),
+            || "Thinking may not be enabled when tool_choice forces tool use.",
+        );
     }
     for (field, _) in given(&body["metadata"]).filter(|(field, _)| *field != "user_id") {
         bad.add(format!("metadata.{field}: Extra inputs are not permitted"));
@@ -104,9 +101,10 @@ fn tools(body: &Value, bad: &mut Complaints) {
     }
     let choice = &body["tool_choice"];
     if is_given(body, "tool_choice") {
-        bad.unless(!tools.is_empty(), || {
-            "tool_choice: may only be specified while providing tools".to_owned()
-        });
+        bad.unless(
+            !tools.is_empty(),
+            || "tool_choice: may only be specified while providing tools",
+        );
         let name = text(&choice["name"]);
         let known = tools.iter().any(|tool| tool["name"] == name);
         bad.unless(choice["type"] != "tool" || known, || {
@@ -115,9 +113,10 @@ fn tools(body: &Value, bad: &mut Complaints) {
     }
     let messages = list(&body["messages"]).iter();
     let mut used = messages.flat_map(|m| blocks(m, "tool_use").chain(blocks(m, "tool_result")));
-    bad.unless(!tools.is_empty() || used.next().is_none(), || {
-        "Requests which include `tool_use` or `tool_result` blocks must define tools".to_owned()
-    });
+    bad.unless(
+        !tools.is_empty() || used.next().is_none(),
+        || "Requests which include `tool_use` or `tool_result` blocks must define tools",
+    );
 }
 
 fn message(message: &Value, before: Option<&Value>, at: usize, last: bool, bad: &mut Complaints) {
@@ -132,9 +131,7 @@ fn message(message: &Value, before: Option<&Value>, at: usize, last: bool, bad: 
                  multiple \"{role}\" roles in a row"
             )
         }),
-        None => bad.unless(role == "user", || {
-            "messages: first message must use the \"user\" role".to_owned()
-        }),
+        None => bad.unless(role == "user", || "messages: first message must use the \"user\" role"),
     }
     let content = &message["content"];
     let blocks = list(content);
@@ -160,9 +157,10 @@ fn message(message: &Value, before: Option<&Value>, at: usize, last: bool, bad: 
             format!("messages.{at}: The final block in an assistant message cannot be `thinking`.")
         });
         let end = content.as_str().or_else(|| blocks.last().and_then(|b| b["text"].as_str()));
-        bad.unless(!last || end.is_none_or(|end| end.trim_end() == end), || {
-            "messages: final assistant content cannot end with trailing whitespace".to_owned()
-        });
+        bad.unless(
+            !last || end.is_none_or(|end| end.trim_end() == end),
+            || "messages: final assistant content cannot end with trailing whitespace",
+        );
     }
 }
 
@@ -341,15 +339,13 @@ fn caches(body: &Value, bad: &mut Complaints) {
         format!("A maximum of 4 blocks with cache_control may be provided. Found {}.", marked.len())
     });
     for block in &marked {
-        bad.unless(!is_thinking(block), || {
-            "cache_control cannot be set for thinking blocks".to_owned()
-        });
+        bad.unless(!is_thinking(block), || "cache_control cannot be set for thinking blocks");
     }
     let long = marked.iter().map(|block| block["cache_control"]["ttl"] == "1h");
-    bad.unless(!long.skip_while(|long| *long).any(|long| long), || {
-        "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
-            .to_owned()
-    });
+    bad.unless(
+        !long.skip_while(|long| *long).any(|long| long),
+        || "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block",
+    );
 }
 
 fn blocks<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {

@@ -12,9 +12,9 @@ impl Complaints {
     }
 
     /// Complains unless something holds.
-    pub(super) fn unless(&mut self, holds: bool, what: impl FnOnce() -> String) {
+    pub(super) fn unless<T: Into<String>>(&mut self, holds: bool, what: impl FnOnce() -> T) {
         if !holds {
-            self.0.push(what());
+            self.add(what());
         }
     }
 

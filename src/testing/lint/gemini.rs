@@ -25,7 +25,7 @@ pub fn gemini(body: &Value) -> Vec<String> {
         });
     }
     let contents = list(&body["contents"]);
-    bad.unless(!contents.is_empty(), || "contents is not specified".to_owned());
+    bad.unless(!contents.is_empty(), || "contents is not specified");
     for (at, content) in contents.iter().enumerate() {
         self::content(content, at, &mut bad);
         turns(contents, at, &mut bad);
@@ -197,13 +197,15 @@ fn tools(body: &Value, bad: &mut Complaints) {
     bad.unless(matches!(mode, "" | "AUTO" | "ANY" | "NONE" | "VALIDATED"), || {
         format!("Invalid value at 'tool_config.function_calling_config.mode': \"{mode}\"")
     });
-    bad.unless(mode != "ANY" || !names.is_empty(), || {
-        "Function calling config is set without function_declarations.".to_owned()
-    });
+    bad.unless(
+        mode != "ANY" || !names.is_empty(),
+        || "Function calling config is set without function_declarations.",
+    );
     let allowed = list(either(config, "allowedFunctionNames"));
-    bad.unless(allowed.is_empty() || matches!(mode, "ANY" | "VALIDATED"), || {
-        "allowed_function_names should only be set when mode is ANY".to_owned()
-    });
+    bad.unless(
+        allowed.is_empty() || matches!(mode, "ANY" | "VALIDATED"),
+        || "allowed_function_names should only be set when mode is ANY",
+    );
     for name in allowed.iter().map(text).filter(|name| !names.contains(name)) {
         bad.add(format!("allowed_function_names: `{name}` is not among the declared functions"));
     }
@@ -230,21 +232,24 @@ fn options(body: &Value, bad: &mut Complaints) {
     }
     let config = either(body, "generationConfig");
     let temperature = config["temperature"].as_f64();
-    bad.unless(temperature.is_none_or(|t| (0.0..=2.0).contains(&t)), || {
-        "temperature: must be in the range [0.0, 2.0]".to_owned()
-    });
-    bad.unless(list(either(config, "stopSequences")).len() <= 5, || {
-        "stop_sequences: at most 5 are allowed".to_owned()
-    });
+    bad.unless(
+        temperature.is_none_or(|t| (0.0..=2.0).contains(&t)),
+        || "temperature: must be in the range [0.0, 2.0]",
+    );
+    bad.unless(
+        list(either(config, "stopSequences")).len() <= 5,
+        || "stop_sequences: at most 5 are allowed",
+    );
     let schema = either(config, "responseSchema");
     if !schema.is_null() {
         schema::gemini(schema, "generation_config.response_schema", bad);
     }
     let json_schema = either(config, "responseJsonSchema");
     let plain = matches!(text(either(config, "responseMimeType")), "" | "text/plain");
-    bad.unless(!plain || (schema.is_null() && json_schema.is_null()), || {
-        "response_schema is only supported with response_mime_type application/json".to_owned()
-    });
+    bad.unless(
+        !plain || (schema.is_null() && json_schema.is_null()),
+        || "response_schema is only supported with response_mime_type application/json",
+    );
     for field in ["max_tokens", "maxTokens", "stop", "response_format"] {
         bad.unless(config[field].is_null(), || {
             format!(

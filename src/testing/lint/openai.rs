@@ -32,9 +32,10 @@ pub(super) fn sampling(body: &Value, bad: &mut Complaints) {
     within(body, "top_p", 0.0, 1.0, bad);
     if is_given(body, "metadata") {
         let pairs = body["metadata"].as_object();
-        bad.unless(pairs.is_some_and(|pairs| pairs.len() <= 16), || {
-            "Invalid 'metadata': expected an object of at most 16 pairs.".to_owned()
-        });
+        bad.unless(
+            pairs.is_some_and(|pairs| pairs.len() <= 16),
+            || "Invalid 'metadata': expected an object of at most 16 pairs.",
+        );
         for (key, value) in pairs.into_iter().flatten() {
             let fits = key.len() <= 64 && value.as_str().is_some_and(|text| text.len() <= 512);
             bad.unless(fits, || {

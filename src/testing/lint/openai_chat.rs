@@ -25,24 +25,24 @@ pub fn openai_chat(body: &Value) -> Vec<String> {
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(!text(&body["model"]).is_empty(), || {
-        "you must provide a model parameter".to_owned()
-    });
+    bad.unless(!text(&body["model"]).is_empty(), || "you must provide a model parameter");
     sampling(body, bad);
     within(body, "frequency_penalty", -2.0, 2.0, bad);
     within(body, "presence_penalty", -2.0, 2.0, bad);
     at_least(body, "max_tokens", 1, bad);
     at_least(body, "max_completion_tokens", 1, bad);
-    bad.unless(!(is_given(body, "max_tokens") && is_given(body, "max_completion_tokens")), || {
-        "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
-            .to_owned()
-    });
-    bad.unless(!is_given(body, "stream_options") || body["stream"] == Value::Bool(true), || {
-        "The 'stream_options' parameter is only allowed when 'stream' is enabled.".to_owned()
-    });
-    bad.unless(list(&body["stop"]).len() <= 4, || {
-        "Invalid 'stop': array too long. Expected an array with maximum length 4.".to_owned()
-    });
+    bad.unless(
+        !(is_given(body, "max_tokens") && is_given(body, "max_completion_tokens")),
+        || "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+    );
+    bad.unless(
+        !is_given(body, "stream_options") || body["stream"] == Value::Bool(true),
+        || "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+    );
+    bad.unless(
+        list(&body["stop"]).len() <= 4,
+        || "Invalid 'stop': array too long. Expected an array with maximum length 4.",
+    );
     let format = &body["response_format"];
     match text(&format["type"]) {
         "json_schema" => {

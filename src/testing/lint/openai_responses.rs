@@ -18,7 +18,7 @@ pub fn openai_responses(body: &Value) -> Vec<String> {
     options(body, &mut bad);
     tools(body, &mut bad);
     match &body["input"] {
-        Value::String(said) => bad.unless(!said.is_empty(), || "'input' is empty.".to_owned()),
+        Value::String(said) => bad.unless(!said.is_empty(), || "'input' is empty."),
         Value::Array(items) if !items.is_empty() => {
             for (at, item) in items.iter().enumerate() {
                 self::item(item, body, at, &mut bad);
@@ -35,9 +35,7 @@ pub fn openai_responses(body: &Value) -> Vec<String> {
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(!text(&body["model"]).is_empty(), || {
-        "Missing required parameter: 'model'.".to_owned()
-    });
+    bad.unless(!text(&body["model"]).is_empty(), || "Missing required parameter: 'model'.");
     sampling(body, bad);
     at_least(body, "max_output_tokens", 16, bad);
     let format = &body["text"]["format"];
@@ -47,9 +45,10 @@ fn options(body: &Value, bad: &mut Complaints) {
         _ => {}
     }
     of_other_wires("openai_responses", body, bad);
-    bad.unless(!is_given(&body["stream_options"], "include_usage"), || {
-        "Unknown parameter: 'stream_options.include_usage'.".to_owned()
-    });
+    bad.unless(
+        !is_given(&body["stream_options"], "include_usage"),
+        || "Unknown parameter: 'stream_options.include_usage'.",
+    );
 }
 
 fn tools(body: &Value, bad: &mut Complaints) {
