@@ -65,6 +65,11 @@ impl Fields {
         self.0.into_iter()
     }
 
+    /// As JSON, if there is a field.
+    pub(super) fn into_filled_json(self) -> Option<Json> {
+        if self.is_empty() { None } else { self.into_json() }
+    }
+
     pub(super) fn into_json(self) -> Option<Json> {
         Json::parse(&serde_json::to_string(&self).ok()?).ok()
     }

@@ -26,6 +26,7 @@ pub(crate) const SERVER: ServerWire = ServerWire {
     })
 };
 
+#[derive(Default)]
 struct Writer {
     out: Output,
     id: String,
@@ -58,18 +59,13 @@ impl Writer {
             }
         }
         let mut writer = Self {
-            out: Output::default(),
             id: opening.id.to_owned(),
             created: opening.created,
             model: opening.model.to_owned(),
             include_usage: opening.request["stream_options"]["include_usage"] == json!(true),
             detailed,
             signatures,
-            thought: (0, String::new()),
-            details: 0,
-            last_detail: None,
-            calls: 0,
-            refused: false,
+            ..Self::default()
         };
         writer.delta(&json!({ "role": "assistant", "content": "", "refusal": null }));
         Box::new(writer)

@@ -172,9 +172,7 @@ impl Calls {
             }
             call.start(key(at), turn);
             let kept = std::mem::take(&mut call.data);
-            if !kept.is_empty()
-                && let Some(value) = kept.into_json()
-            {
+            if let Some(value) = kept.into_filled_json() {
                 turn.tool_call_data(key(at), data(value));
             }
             turn.tool_call_end(key(at));
@@ -199,11 +197,9 @@ impl Calls {
 
     /// The call that a delta continues, or `None` if it begins one.
     fn find(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+        let fits = |call: &Call| id.is_empty() || call.id.is_empty() || call.id == id;
         if let Some(at) = index.and_then(|index| self.newest.get(&index))
-            && self
-                .all
-                .get(*at)
-                .is_some_and(|call| id.is_empty() || call.id.is_empty() || call.id == id)
+            && self.all.get(*at).is_some_and(fits)
         {
             return Some(*at);
         }
@@ -212,9 +208,7 @@ impl Calls {
         };
         match (index, id) {
             // The same index under another id is another call.
-            (Some(index), id) => newest(&|call| {
-                call.index == Some(index) && (id.is_empty() || call.id.is_empty() || call.id == id)
-            }),
+            (Some(index), _) => newest(&|call| call.index == Some(index) && fits(call)),
             (None, "") if name.is_empty() => newest(&|_| true),
             (None, "") => None,
             (None, id) => newest(&|call| call.id == id),

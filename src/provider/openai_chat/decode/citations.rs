@@ -36,9 +36,6 @@ impl Citations {
         if let Some(citations) = self.citations {
             fields.set("citations", citations);
         }
-        match fields.is_empty() {
-            true => None,
-            false => fields.into_json(),
-        }
+        fields.into_filled_json()
     }
 }

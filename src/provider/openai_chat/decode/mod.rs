@@ -12,7 +12,7 @@ use self::frames::{Choice, Chunk, Delta, RareFields, WireCall};
 use self::reasoning::Reasoning;
 use self::tags::{Tags, TextPiece};
 use crate::error::{Error, ErrorKind};
-use crate::item::{ProviderData, StopReason};
+use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure::{self, protocol};
 use crate::provider::fields::Fields;
@@ -64,6 +64,10 @@ impl Decoder {
             refused: false,
             answered: false,
         }
+    }
+
+    fn data(&self, value: impl Into<Json>) -> ProviderData {
+        ProviderData::new(self.dialect.name, &self.model, value)
     }
 
     fn choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
@@ -158,11 +162,7 @@ impl Decoder {
                 turn.reasoning(REASONING, &words, ReasoningKind::Trace);
             }
             // What is encrypted has its place among the items, too, and is filled in at the end.
-            let value = serde_json::json!({});
-            turn.reasoning_data(
-                REASONING,
-                ProviderData::new(self.dialect.name, &self.model, value),
-            );
+            turn.reasoning_data(REASONING, self.data(serde_json::json!({})));
         }
         self.citations.annotate(rare.annotations);
         for image in elements(rare.images) {
@@ -175,7 +175,7 @@ impl Decoder {
     fn image(&mut self, raw: &str, turn: &mut TurnBuilder) {
         if let Some(value) = Fields::parse(raw).and_then(Fields::into_json) {
             self.end_text(turn);
-            turn.other(ProviderData::new(self.dialect.name, &self.model, value));
+            turn.other(self.data(value));
         }
     }
 
@@ -277,13 +277,10 @@ impl Decode for Decoder {
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         if let Some(value) = std::mem::take(&mut self.reasoning).value() {
-            turn.reasoning_data(
-                REASONING,
-                ProviderData::new(self.dialect.name, &self.model, value),
-            );
+            turn.reasoning_data(REASONING, self.data(value));
         }
         if let Some(value) = std::mem::take(&mut self.citations).value() {
-            turn.text_data(TEXT, ProviderData::new(self.dialect.name, &self.model, value));
+            turn.text_data(TEXT, self.data(value));
         }
         Ok(())
     }

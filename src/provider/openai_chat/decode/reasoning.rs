@@ -76,10 +76,7 @@ impl Reasoning {
             let pieces: Vec<Fields> = pieces.into_iter().map(Piece::into_fields).collect();
             fields.set(name, to_raw_value(&pieces).ok()?);
         }
-        match fields.is_empty() {
-            true => None,
-            false => fields.into_json(),
-        }
+        fields.into_filled_json()
     }
 }
 

@@ -102,31 +102,25 @@ fn set_reasoning(
     dialect: &Dialect,
 ) -> Result<Object, Error> {
     let Some(reasoning) = reasoning else { return Ok(body) };
+    let told = |words: EffortWords| match reasoning {
+        Reasoning::Off => Ok(words.off),
+        Reasoning::Effort(effort) => Ok(word(words, effort)),
+        Reasoning::Budget(_) => Err(unsupported(WIRE, "reasoning")),
+    };
     Ok(match (dialect.reasoning, reasoning) {
-        (ReasoningSetting::Effort(words), Reasoning::Off) => {
-            body.set("reasoning_effort", words.off)
-        }
-        (ReasoningSetting::Effort(words), Reasoning::Effort(effort)) => {
-            body.set("reasoning_effort", word(words, effort))
-        }
-        (ReasoningSetting::Object(words), Reasoning::Off) => {
-            body.set("reasoning", json!({ "effort": words.off }))
-        }
-        (ReasoningSetting::Object(words), Reasoning::Effort(effort)) => {
-            body.set("reasoning", json!({ "effort": word(words, effort) }))
-        }
+        (ReasoningSetting::None, _) => return Err(unsupported(WIRE, "reasoning")),
+        (ReasoningSetting::Effort(words), _) => body.set("reasoning_effort", told(words)?),
         (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
             body.set("reasoning", json!({ "max_tokens": tokens }))
+        }
+        (ReasoningSetting::Object(words), _) => {
+            body.set("reasoning", json!({ "effort": told(words)? }))
         }
         (ReasoningSetting::Thinking(_), Reasoning::Off) => {
             body.set("thinking", json!({ "type": "disabled" }))
         }
-        (ReasoningSetting::Thinking(words), Reasoning::Effort(effort)) => body
-            .set("reasoning_effort", word(words, effort))
-            .set("thinking", json!({ "type": "enabled" })),
-        (ReasoningSetting::None, _)
-        | (ReasoningSetting::Effort(_) | ReasoningSetting::Thinking(_), Reasoning::Budget(_)) => {
-            return Err(unsupported(WIRE, "reasoning"));
+        (ReasoningSetting::Thinking(words), _) => {
+            body.set("reasoning_effort", told(words)?).set("thinking", json!({ "type": "enabled" }))
         }
     })
 }
