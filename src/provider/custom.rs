@@ -260,26 +260,22 @@ where
     }
 }
 
-impl<F> Clone for FromStream<F> {
-    fn clone(&self) -> Self {
-        Self { model: Arc::clone(&self.model), ask: Arc::clone(&self.ask) }
-    }
+// Derived, they would ask the same of the function.
+macro_rules! clone_and_show {
+    ($($provider:ident),*) => {$(
+        impl<F> Clone for $provider<F> {
+            fn clone(&self) -> Self {
+                Self { model: Arc::clone(&self.model), ask: Arc::clone(&self.ask) }
+            }
+        }
+
+        impl<F> fmt::Debug for $provider<F> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let name = stringify!($provider);
+                f.debug_struct(name).field("model", &self.model).finish_non_exhaustive()
+            }
+        }
+    )*};
 }
 
-impl<F> Clone for FromPollFn<F> {
-    fn clone(&self) -> Self {
-        Self { model: Arc::clone(&self.model), ask: Arc::clone(&self.ask) }
-    }
-}
-
-impl<F> fmt::Debug for FromStream<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FromStream").field("model", &self.model).finish_non_exhaustive()
-    }
-}
-
-impl<F> fmt::Debug for FromPollFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FromPollFn").field("model", &self.model).finish_non_exhaustive()
-    }
-}
+clone_and_show!(FromStream, FromPollFn);

@@ -173,3 +173,11 @@ async fn a_poll_function_pushes_what_it_likes_and_is_dropped_with_its_turn() {
     let error = ends.stream_turn(request()).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
 }
+
+#[test]
+fn the_debug_output_of_a_provider_made_of_a_closure_tells_which_it_is() {
+    let pieces = from_stream("mine", |_| stream::iter([Ok(Piece::Stop(StopReason::Stop))]));
+    let polled = from_poll_fn("mine", |_| |_, _| Poll::Ready(None));
+    assert_eq!(format!("{pieces:?}"), r#"FromStream { model: "mine", .. }"#);
+    assert_eq!(format!("{polled:?}"), r#"FromPollFn { model: "mine", .. }"#);
+}
