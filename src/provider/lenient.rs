@@ -166,7 +166,7 @@ impl Num {
 }
 
 /// An object; anything else is none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lax<T>(pub(super) Option<T>);
 
 /// An object that is seldom there, so that its absence takes little room: the structs that hold
@@ -174,33 +174,15 @@ pub(super) struct Lax<T>(pub(super) Option<T>);
 pub(super) type Seldom<T> = Lax<Box<T>>;
 
 /// An object, or the fact that something is there which is not one: a piece of a call may be in it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MaybeObject<T> {
     pub(super) value: Option<T>,
     pub(super) malformed: bool,
 }
 
 /// The elements of an array; anything else is empty.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct List<T>(pub(super) Vec<T>);
-
-impl<T> Default for Lax<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
-
-impl<T> Default for MaybeObject<T> {
-    fn default() -> Self {
-        Self { value: None, malformed: false }
-    }
-}
-
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
 
 /// A type that is read from a JSON value of any kind. Each method takes one kind; a value of a kind
 /// that the type does not take is a [`misfit`](Self::misfit), and `null` is the default.
@@ -291,9 +273,9 @@ pub(super) use read_from_any;
 read_from_any! {
     ['de: 'a, 'a] Str<'a>;
     ['de] Num;
-    ['de, T: Deserialize<'de>] Lax<T>;
-    ['de, T: Deserialize<'de>] MaybeObject<T>;
-    ['de, T: Deserialize<'de>] List<T>;
+    ['de, T: Deserialize<'de> + Default] Lax<T>;
+    ['de, T: Deserialize<'de> + Default] MaybeObject<T>;
+    ['de, T: Deserialize<'de> + Default] List<T>;
 }
 
 impl<'de: 'a, 'a> FromAny<'de> for Str<'a> {
@@ -329,13 +311,13 @@ impl<'de> FromAny<'de> for Num {
     }
 }
 
-impl<'de, T: Deserialize<'de>> FromAny<'de> for Lax<T> {
+impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for Lax<T> {
     fn from_object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
         T::deserialize(MapAccessDeserializer::new(object)).map(|value| Self(Some(value)))
     }
 }
 
-impl<'de, T: Deserialize<'de>> FromAny<'de> for MaybeObject<T> {
+impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for MaybeObject<T> {
     fn misfit() -> Self {
         Self { value: None, malformed: true }
     }
@@ -346,7 +328,7 @@ impl<'de, T: Deserialize<'de>> FromAny<'de> for MaybeObject<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> FromAny<'de> for List<T> {
+impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for List<T> {
     fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
         let mut all = Vec::new();
         // An element that is no object is passed over.
