@@ -126,19 +126,17 @@ fn content(content: &Value, at: usize, bad: &mut Complaints) {
 }
 
 fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
-    const DATA: &[&str] = &[
-        "text",
-        "inlineData",
-        "fileData",
-        "functionCall",
-        "functionResponse",
-        "executableCode",
-        "codeExecutionResult",
-        "toolCall",
-        "toolResponse",
+    const DATA: &[&[&str]] = &[
+        &["text", "inlineData", "fileData", "functionCall", "functionResponse"],
+        &["executableCode", "codeExecutionResult", "toolCall", "toolResponse"],
     ];
-    let data: Vec<&str> =
-        DATA.iter().copied().filter(|name| !either(part, name).is_null()).collect();
+    let data: Vec<&str> = DATA
+        .iter()
+        .copied()
+        .flatten()
+        .copied()
+        .filter(|name| !either(part, name).is_null())
+        .collect();
     bad.unless(data.len() == 1, || match data.as_slice() {
         [] => format!("{place}.data: required oneof field 'data' must have one initialized field"),
         several => format!(
@@ -212,20 +210,12 @@ fn tools(body: &Value, bad: &mut Complaints) {
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    const KNOWN: &[&str] = &[
-        "contents",
-        "tools",
-        "toolConfig",
-        "safetySettings",
-        "systemInstruction",
-        "generationConfig",
-        "cachedContent",
-        "labels",
-        "serviceTier",
-        "store",
-        "model",
+    const KNOWN: &[&[&str]] = &[
+        &["model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"],
+        &["safetySettings", "cachedContent", "labels", "serviceTier", "store"],
     ];
-    for (field, _) in given(body).filter(|(field, _)| !KNOWN.contains(&camel(field).as_str())) {
+    let is_known = |field: &str| KNOWN.iter().any(|row| row.contains(&camel(field).as_str()));
+    for (field, _) in given(body).filter(|(field, _)| !is_known(field)) {
         bad.add(format!(
             "Invalid JSON payload received. Unknown name \"{field}\": Cannot find field."
         ));
