@@ -117,8 +117,7 @@ impl Record {
 impl Provider for Record {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
-        let stage = Stage::Unasked(Box::new(request));
-        seal(turn, Recording { record: self.clone(), stage })
+        seal(turn, Recording::Unasked(self.clone(), Box::new(request)))
     }
 
     fn model(&self) -> &str {
@@ -138,13 +137,8 @@ impl fmt::Debug for Record {
 }
 
 /// One turn that is written down.
-struct Recording {
-    record: Record,
-    stage: Stage,
-}
-
-enum Stage {
-    Unasked(Box<Request>),
+enum Recording {
+    Unasked(Record, Box<Request>),
     /// With the turn's writer, `None` if nothing is written any more.
     Asking(TurnStream, Option<TurnWriter>),
 }
@@ -152,28 +146,21 @@ enum Stage {
 impl TurnSource for Recording {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
         let this = self.get_mut();
-        if let Stage::Unasked(request) = &this.stage {
-            let writer = TurnWriter::begin(&this.record, request)?;
-            let events = this.record.provider.stream_turn((**request).clone());
-            this.stage = Stage::Asking(events, writer);
+        if let Self::Unasked(record, request) = this {
+            let writer = TurnWriter::begin(record, request)?;
+            let events = record.provider.stream_turn((**request).clone());
+            *this = Self::Asking(events, writer);
         }
-        let Stage::Asking(events, writer) = &mut this.stage else { return Poll::Ready(None) };
-        Poll::Ready(match ready!(Pin::new(events).poll_next(cx)) {
-            Some(Ok(event)) => {
-                if let Some(writer) = writer {
-                    writer.event(&event);
-                }
-                turn.absorb(event);
-                Some(Ok(()))
+        let Self::Asking(events, writer) = this else { return Poll::Ready(None) };
+        let event = ready!(Pin::new(events).poll_next(cx));
+        if let Some(writer) = writer {
+            match &event {
+                Some(Ok(event)) => writer.event(event),
+                Some(Err(error)) => writer.error(error),
+                None => {}
             }
-            Some(Err(error)) => {
-                if let Some(writer) = writer {
-                    writer.error(&error);
-                }
-                Some(Err(error))
-            }
-            None => None,
-        })
+        }
+        Poll::Ready(event.map(|event| event.map(|event| turn.absorb(event))))
     }
 }
 
