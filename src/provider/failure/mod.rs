@@ -12,6 +12,8 @@ use serde_json::value::RawValue;
 
 use crate::error::{AuthProblem, Error, ErrorKind};
 use said::Said;
+#[cfg(feature = "http")]
+pub(super) use said::tells_of_error;
 
 /// Reads the body of an answer that is an error by its status. `now` is for the dates in it.
 #[cfg(any(feature = "http", test))]
@@ -57,12 +59,6 @@ pub(super) fn reported(error: Option<&RawValue>) -> Option<&RawValue> {
 /// The error of a provider that breaks the protocol of its wire.
 pub(super) fn protocol(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, message)
-}
-
-/// Whether a JSON body tells of an error.
-#[cfg(feature = "http")]
-pub(super) fn tells_of_error(json: &str) -> bool {
-    said::tells_of_error(json)
 }
 
 fn broken_off(text: &str, now: Option<SystemTime>) -> Error {

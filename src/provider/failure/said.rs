@@ -35,7 +35,7 @@ pub(super) struct Said {
 
 /// Whether a JSON body tells of an error.
 #[cfg(feature = "http")]
-pub(super) fn tells_of_error(json: &str) -> bool {
+pub(in crate::provider) fn tells_of_error(json: &str) -> bool {
     let value: Value = serde_json::from_str(json).unwrap_or_default();
     let object = match &value {
         Value::Array(list) => list.first().and_then(Value::as_object),
