@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::env::after;
 use crate::error::{Error, panic_to_error_async};
-use crate::http::endpoint::{Header, is_secret};
+use crate::http::endpoint::{Header, secrets_of};
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::lock::lock;
 
@@ -87,8 +87,8 @@ pub struct UnsignedRequest {
     pub method: &'static str,
     /// The whole URL, as it is sent.
     pub url: String,
-    /// The headers, their names in lower case. The transport adds `host`, `content-length` and
-    /// `user-agent`.
+    /// The headers, each name once and in lower case. The transport adds `host`,
+    /// `content-length` and `user-agent`.
     pub headers: Vec<(String, String)>,
     /// The body, as it is sent.
     pub body: Bytes,
@@ -184,22 +184,25 @@ impl Credential {
                     (origin == Origin::Cache).then(|| (Arc::clone(tokens), held));
             }
             Kind::Signer(sign) => {
-                let own = |(name, value): &Header| (name.to_ascii_lowercase(), value.clone());
+                let mut own: Vec<(String, String)> = Vec::with_capacity(headers.len());
+                for (name, value) in headers {
+                    let name = name.to_ascii_lowercase();
+                    // Of two of the same name the later one is sent.
+                    own.retain(|(known, _)| *known != name);
+                    own.push((name, value.clone()));
+                }
                 let request = UnsignedRequest {
                     method: "POST",
                     url: to.as_str().to_owned(),
-                    headers: headers.iter().map(own).collect(),
+                    headers: own,
                     body: body.clone(),
                 };
                 authorization.is_signature = true;
                 let signed =
                     panic_to_error_async("the signer", async { sign(request).await }).await?;
-                for (name, value) in signed {
-                    if is_secret(&name) {
-                        authorization.secrets.push(Secret::new(&value));
-                    }
-                    authorization.headers.push((name.into(), value));
-                }
+                let headers = signed.into_iter().map(|(name, value)| (name.into(), value));
+                authorization.headers.extend(headers);
+                authorization.secrets.extend(authorization.headers.iter().flat_map(secrets_of));
             }
         }
         Ok(authorization)

@@ -164,6 +164,19 @@ pub(crate) fn is_secret(name: &str) -> bool {
     !is_idempotency && name.split(['-', '_', '.']).any(is_word)
 }
 
+/// What of a header is not to be shown; nothing if its name does not say that it is secret.
+pub(crate) fn secrets_of((name, value): &Header) -> Vec<Secret> {
+    if !is_secret(name) {
+        return Vec::new();
+    }
+    // Of `Bearer abc` and `session=abc; user=def`, also each part, if it is not a short word.
+    let parts = value
+        .split([' ', ';', ','])
+        .flat_map(|part| part.split_once('=').map_or([part, part], |(_, value)| [part, value]));
+    let parts = parts.filter(|part| part.len() >= 8);
+    std::iter::once(value.as_str()).chain(parts).map(Secret::new).collect()
+}
+
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.host())

@@ -42,7 +42,7 @@ pub(crate) use credential::Authorization;
 #[cfg(feature = "http")]
 pub use credential::{Credential, Token, UnsignedRequest};
 #[cfg(feature = "http")]
-pub(crate) use endpoint::{Endpoint, Header, is_secret};
+pub(crate) use endpoint::{Endpoint, Header, is_secret, secrets_of};
 pub use key_header::KeyHeader;
 /// The transport, for [`HttpClient::customized`]: its version may change with any version of this
 /// crate.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use turnstream::http::{Credential, HttpClient, KeyHeader, Token};
-use turnstream::provider::{OpenAiResponses, Provider};
+use turnstream::provider::{Anthropic, OpenAiResponses, Provider};
 use turnstream::stream::TurnEvents;
 use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use turnstream::testing::{Answer, ModelServer};
@@ -148,6 +148,39 @@ async fn what_a_server_echoes_of_a_token_or_a_signature_is_not_shown() {
         assert!(!format!("{error:?} {error}").contains("token-12345678"), "{error}");
         assert!(bearer(server.requests().last().unwrap()).ends_with("token-12345678"));
     }
+}
+
+#[tokio::test]
+async fn what_a_server_echoes_of_a_part_of_a_signature_is_not_shown() {
+    let server = LoopbackServer::start(|request| {
+        let part = bearer(&request).rsplit('=').next().unwrap_or_default().to_owned();
+        HttpResponse::text(403, format!("wrong: {part}"))
+    });
+    let server = server.await.unwrap();
+    let signer = Credential::signer(|_| async {
+        let signature = "AWS4-HMAC-SHA256 Credential=AKIA1234/x, Signature=0123456789abcdef";
+        Ok(vec![("authorization".to_owned(), signature.to_owned())])
+    });
+    let error = ask(&model(&server.url()).with_credential(signer)).await.unwrap_err();
+    assert!(error.message().contains("wrong: …"), "{error}");
+}
+
+#[tokio::test]
+async fn a_signer_sees_each_header_once_with_the_value_that_is_sent() {
+    let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = Arc::clone(&seen);
+    let signer = Credential::signer(move |request| {
+        *kept.lock().unwrap() = request.headers;
+        async { Ok(Vec::new()) }
+    });
+    let model = Anthropic::new("a-x").with_http(HttpClient::without_proxy());
+    let model = model.with_base_url(server.url()).unwrap().with_credential(signer);
+    ask(&model.with_header("Anthropic-Version", "own")).await.unwrap_err();
+    let seen = seen.lock().unwrap();
+    let versions: Vec<_> = seen.iter().filter(|(name, _)| name == "anthropic-version").collect();
+    assert_eq!(versions, [&("anthropic-version".to_owned(), "own".to_owned())]);
+    assert_eq!(server.requests().pop().unwrap().header("anthropic-version"), Some("own"));
 }
 
 #[tokio::test]

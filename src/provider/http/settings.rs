@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::{AuthProblem, Error, ErrorKind};
 use crate::http::{
-    Credential, Endpoint, Header, HttpClient, KeyHeader, Secret, Timeouts, is_secret,
+    Credential, Endpoint, Header, HttpClient, KeyHeader, Secret, Timeouts, is_secret, secrets_of,
 };
 use crate::provider::http::wire::Wire;
 use crate::provider::retry::Policy;
@@ -124,14 +124,7 @@ impl Settings {
     /// What of a request is not to be shown, wherever it comes back.
     pub(super) fn secrets(&self, to: &Endpoint) -> Vec<Secret> {
         let mut secrets = to.secrets();
-        for (_, value) in self.headers.iter().filter(|(name, _)| is_secret(name)) {
-            secrets.push(Secret::new(value));
-            // Of `Bearer abc` and `session=abc; user=def`, also each part, if it is no short word.
-            let parts = value.split([' ', ';', ',']).flat_map(|part| {
-                part.split_once('=').map_or([part, part], |(_, value)| [part, value])
-            });
-            secrets.extend(parts.filter(|part| part.len() >= 8).map(Secret::new));
-        }
+        secrets.extend(self.headers.iter().flat_map(secrets_of));
         secrets
     }
 
