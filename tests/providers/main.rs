@@ -15,6 +15,7 @@
 //! | `credentials` | keys, tokens that are fetched once for all requests, and signatures |
 //! | `clouds` | the request of each preset for a model in a cloud |
 //! | `suite` | the claims that hold for every provider, over every wire and over the example `own_wire`'s |
+//! | `foreign_wires` | wires that are written outside of the crate, and their faults |
 //! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
 
 #[cfg(feature = "http")]
@@ -27,6 +28,8 @@ mod composed;
 mod credentials;
 mod custom;
 mod fallback;
+#[cfg(feature = "http")]
+mod foreign_wires;
 #[cfg(feature = "http")]
 mod http_retries;
 #[cfg(feature = "http")]

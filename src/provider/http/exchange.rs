@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{
-    Authorization, Body, Connection, Endpoint, Header, Post, Response, Secret, TurnDeadlines,
-    masked, was_closed,
+    Authorization, Body, Connection, Endpoint, Header, KeyHeader, Post, Response, Secret,
+    TurnDeadlines, masked, was_closed,
 };
 use crate::provider::decode::Decoding;
 use crate::provider::http::answer::{stream_of, within};
@@ -51,14 +51,13 @@ impl<W: Wire> Asked<W> {
         Destination { model: &self.model, is_vendor: self.settings.is_at_vendor() }
     }
 
-    fn encode(&self, request: &Request) -> Result<Arc<Message>, Error> {
+    fn encode(&self, request: &Request) -> Result<Message, Error> {
         let to = match self.is_own_model {
             true => self.settings.endpoint().clone(),
             false => self.settings.endpoint_for(&self.wire, &self.model),
         }?;
         self.settings.check(&to)?;
-        let Encoded { body, headers: own } =
-            caught(|| self.wire.encode(request, self.destination()))?;
+        let Encoded { body, headers: own } = self.wire.encode(request, self.destination())?;
         let mut headers: Vec<Header> = vec![
             (Cow::Borrowed("content-type"), "application/json".to_owned()),
             (Cow::Borrowed("accept"), W::Framing::MEDIA_TYPE.to_owned()),
@@ -70,9 +69,10 @@ impl<W: Wire> Asked<W> {
         }
         let mut own_and_users = self.settings.headers().to_vec();
         for (name, value) in own {
-            add_header(&mut own_and_users, &name, &value);
+            add_header(&mut own_and_users, &name.to_ascii_lowercase(), &value);
         }
-        Ok(Arc::new(Message { to, headers, own_and_users, body: body.into() }))
+        let key_header = self.settings.key_header.unwrap_or_else(|| self.wire.key_header());
+        Ok(Message { to, headers, key_header, own_and_users, body: body.into() })
     }
 }
 
@@ -80,6 +80,7 @@ impl<W: Wire> Asked<W> {
 struct Message {
     to: Endpoint,
     headers: Vec<Header>,
+    key_header: KeyHeader,
     /// What comes after the header of a key, and may replace it.
     own_and_users: Vec<Header>,
     body: Bytes,
@@ -107,7 +108,8 @@ impl<W: Wire> Attempts for Exchanges<W> {
             let error = Error::new(ErrorKind::Other, "the request was given up");
             return Exchange::Failed(Some(error));
         };
-        let encoded = self.encoded.get_or_insert_with(|| self.asked.encode(request));
+        let encoded =
+            self.encoded.get_or_insert_with(|| caught(|| self.asked.encode(request)).map(Arc::new));
         let message = match encoded {
             Ok(message) => Arc::clone(message),
             Err(error) => return Exchange::Failed(Some(error.clone())),
@@ -191,13 +193,12 @@ impl<W: Wire> Attempt<W> {
     }
 
     async fn authorize(&mut self) -> Result<Authorization, Error> {
-        let Message { to, headers, own_and_users, body } = &*self.message;
+        let Message { to, headers, key_header, own_and_users, body } = &*self.message;
         let Some(credential) = &self.settings.credential else {
             return Ok(Authorization::default());
         };
-        let key_header = self.settings.key_header.unwrap_or_else(|| self.wire.key_header());
         let headers: Vec<_> = headers.iter().chain(own_and_users).cloned().collect();
-        let authorization = credential.authorize(key_header, to, &headers, body).await?;
+        let authorization = credential.authorize(*key_header, to, &headers, body).await?;
         check_headers(&authorization.headers)?;
         let secrets = self.secrets.iter().chain(&authorization.secrets);
         self.secrets = secrets.cloned().collect();
@@ -209,7 +210,7 @@ impl<W: Wire> Attempt<W> {
         authorization: &Authorization,
         connection: Connection,
     ) -> Result<Response, Error> {
-        let Message { to, headers, own_and_users, body } = &*self.message;
+        let Message { to, headers, own_and_users, body, .. } = &*self.message;
         // A user may set the header of the key; what was signed stays as it was signed.
         let [before, after] = match authorization.is_signature {
             true => [own_and_users.as_slice(), &authorization.headers],
@@ -283,5 +284,5 @@ impl<W: Wire> TurnSource for Exchange<W> {
 
 /// Runs a part of a wire; a panic in it is an error of the turn.
 fn caught<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    panic_to_error(ErrorKind::Panic, "the encoder", f).flatten()
+    panic_to_error(ErrorKind::Panic, "the wire", f).flatten()
 }

@@ -130,8 +130,8 @@ impl Encoded {
         body::to_bytes(body, extra).map(Self::from)
     }
 
-    /// Adds a header that goes with this body. If one of the same name is set already, for example by
-    /// the user, the value is added to its values behind a comma.
+    /// Adds a header that goes with this body. If the user has set one of the same name, the value
+    /// is added to the user's after a comma. It replaces one of [`Wire::headers`].
     pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
         self.headers.push((name.into(), value.to_owned()));
         self
