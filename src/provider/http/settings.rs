@@ -44,13 +44,15 @@ pub(super) struct Settings {
 struct Target {
     /// The host of the vendor's own address. One over plain http is that of a server of the user's.
     vendor: Option<String>,
+    /// The base URL.
+    base: Result<Endpoint, Error>,
     /// Where requests for the provider's own model go, or why nowhere.
     endpoint: Result<Endpoint, Error>,
 }
 
 impl Settings {
     pub(super) fn new<W: Wire>(wire: &W, model: &str) -> Self {
-        let nowhere = Err(Error::new(ErrorKind::InvalidRequest, "there is no address yet"));
+        let nowhere = || Err(Error::new(ErrorKind::InvalidRequest, "there is no address yet"));
         let mut settings = Self {
             http: HttpClient::shared(),
             credential: None,
@@ -62,7 +64,7 @@ impl Settings {
             base_url: None,
             path: None,
             query: Vec::new(),
-            target: Target { vendor: None, endpoint: nowhere },
+            target: Target { vendor: None, base: nowhere(), endpoint: nowhere() },
         };
         settings.find_target(wire, model);
         settings
@@ -80,19 +82,15 @@ impl Settings {
         };
         let host = |vendor: &Endpoint| (!vendor.is_plain()).then(|| vendor.host_name().to_owned());
         self.target.vendor = vendor.as_ref().ok().and_then(host);
-        let base = self.base_url.clone().map_or(vendor, Ok);
-        self.target.endpoint = base.and_then(|base| self.below(&base, wire, model));
+        self.target.base = self.base_url.clone().map_or(vendor, Ok);
+        self.target.endpoint = self.endpoint_for(wire, model);
     }
 
-    fn below<W: Wire>(&self, base: &Endpoint, wire: &W, model: &str) -> Result<Endpoint, Error> {
+    /// Where a request for a model goes.
+    pub(super) fn endpoint_for<W: Wire>(&self, wire: &W, model: &str) -> Result<Endpoint, Error> {
+        let base = self.target.base.as_ref().map_err(Error::clone)?;
         let path = self.path.as_deref().unwrap_or_else(|| wire.path(model));
         base.join(path, model, &self.query)
-    }
-
-    /// Where a request goes that asks for another model than the provider's own.
-    pub(super) fn endpoint_for<W: Wire>(&self, wire: &W, model: &str) -> Result<Endpoint, Error> {
-        let base = self.base_url.clone().map_or_else(|| Endpoint::new(wire.base_url()), Ok);
-        self.below(&base?, wire, model)
     }
 
     pub(super) fn endpoint(&self) -> &Result<Endpoint, Error> {
@@ -101,7 +99,7 @@ impl Settings {
 
     /// Whether requests go to the vendor itself.
     pub(super) fn is_at_vendor(&self) -> bool {
-        let host = self.target.endpoint.as_ref().ok().map(Endpoint::host_name);
+        let host = self.target.base.as_ref().ok().map(Endpoint::host_name);
         host.is_some() && self.target.vendor.as_deref() == host
     }
 
@@ -217,5 +215,21 @@ pub(super) fn is_retried(error: &Error) -> bool {
             Timeout => may_pass && error.is_in_words_of_the_server(),
             _ => false,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::gemini::GenerateContent;
+
+    #[test]
+    fn requests_go_to_the_vendor_also_where_the_providers_own_model_has_no_address() {
+        let settings = Settings::new(&GenerateContent, "a b");
+        assert!(settings.endpoint().is_err());
+        assert!(settings.is_at_vendor());
+        let to = settings.endpoint_for(&GenerateContent, "gemini-3-flash").unwrap();
+        let error = settings.check(&to).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Auth);
     }
 }
