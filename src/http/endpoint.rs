@@ -38,9 +38,10 @@ impl Endpoint {
         Ok(Self(url))
     }
 
-    /// An address below this one: `path`, with the model's name in the place of `{model}`, and after
-    /// a `?` the parameters that the query has unless it has them already. Those of `query` come
-    /// first. What has a meaning in an address is written so that it has none, but the `/` of a name.
+    /// An address below this one: `path`, with the model's name in the place of each `{model}`, and
+    /// after a `?` the parameters that are added to the query unless it has them already. Those of
+    /// `query` come first. Path and parameters are encoded where they are not yet; a model's name is
+    /// encoded whole, but for its `/`.
     pub(crate) fn join(
         &self,
         path: &str,
@@ -58,18 +59,22 @@ impl Endpoint {
                 return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
             }
         }
-        let path = path.trim_start_matches('/').replace(MODEL, model);
+        // What is encoded in a path is decoded below, in a model's name it stays as it is.
+        let path = path.trim_start_matches('/').replace(MODEL, &model.replace('%', "%25"));
         // Law: only an address that cannot be a base has no segments, and `new` refuses those.
         if let Ok(mut segments) = url.path_segments_mut()
             && !path.is_empty()
         {
-            segments.pop_if_empty().extend(path.split('/'));
+            segments.pop_if_empty().extend(path.split('/').map(percent_decoded));
         }
-        let fixed = fixed.split('&').filter_map(|pair| pair.split_once('='));
-        let query = query.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let mut with_fixed = url.clone();
+        with_fixed.set_query(Some(fixed));
+        let fixed =
+            with_fixed.query_pairs().map(|(name, value)| (name, value.replace(MODEL, model)));
+        let query = query.iter().map(|(name, value)| (Cow::from(name), value.clone()));
         for (name, value) in query.chain(fixed) {
             if url.query_pairs().all(|(known, _)| known != name) {
-                url.query_pairs_mut().append_pair(name, value);
+                url.query_pairs_mut().append_pair(&name, &value);
             }
         }
         Ok(Self(url))
@@ -236,6 +241,22 @@ mod tests {
             assert_eq!(error.parameter(), Some("model"), "{odd:?}");
         }
         assert_eq!(joined("http://h", "/v1", "a b").unwrap(), "http://h/v1");
+    }
+
+    #[test]
+    fn a_path_is_taken_as_it_is_written_and_only_the_models_name_is_encoded() {
+        let check = |path: &str, model: &str, url: &str| {
+            assert_eq!(joined("http://h/b", path, model).unwrap(), url, "{path}");
+        };
+        check("/my%20place/say", "m", "http://h/b/my%20place/say");
+        check("/my place/say", "m", "http://h/b/my%20place/say");
+        check("/{model}/{model}:say", "a/b@1", "http://h/b/a/b@1/a/b@1:say");
+        check("/{model}", "a%2Fb\\c?d", "http://h/b/a%252Fb%5Cc%3Fd");
+        check("/say?v=1%202&w=a+b", "m", "http://h/b/say?v=1+2&w=a+b");
+        check("/say?model={model}", "a b&c/d", "http://h/b/say?model=a+b%26c%2Fd");
+        check("/say?beta", "m", "http://h/b/say?beta=");
+        check("/%2e%2e/say", "m", "http://h/b/say");
+        check("?v=1", "m", "http://h/b?v=1");
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl<W: Wire> HttpProvider<W> {
 
     /// Sets what follows the base URL in the address of a request, for servers that have a wire in
     /// another place: `/chat` or `/models/{model}:rawPredict`. `{model}` stands for the name of the
-    /// model, and a query may follow.
+    /// model, which is percent-encoded but for a `/`, and a query may follow.
     pub fn with_path(self, path: impl Into<String>) -> Self {
         let path = path.into();
         self.retargeted(|settings| settings.path = Some(path))
