@@ -204,7 +204,8 @@ fn part_of<'a>(
     value: &'a str,
     also: impl Fn(char) -> bool,
 ) -> Result<&'a str, Error> {
-    match !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || also(c)) {
+    let is_name = !matches!(value, "" | "." | "..");
+    match is_name && value.chars().all(|c| c.is_ascii_alphanumeric() || also(c)) {
         true => Ok(value),
         false => {
             let message = format!("the {what} `{value}` cannot be part of an address");

@@ -221,3 +221,18 @@ fn a_name_that_would_lead_to_another_host_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_project_that_would_lead_to_another_path_is_refused() {
+    for odd in ["", ".", "..", "a/b", "a%2fb", "a?b"] {
+        let errors = [
+            OpenAiChat::vertex(odd, "l", "m").err(),
+            Anthropic::vertex(odd, "l", "m").err(),
+            Gemini::vertex(odd, "l", "m").err(),
+        ];
+        for error in errors {
+            let error = error.unwrap_or_else(|| panic!("{odd:?} is taken"));
+            assert_eq!(error.parameter(), Some("project"), "{odd:?}");
+        }
+    }
+}
