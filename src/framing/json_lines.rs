@@ -8,9 +8,9 @@ use crate::error::{Error, ErrorKind};
 use crate::sse::Frame;
 
 /// JSON lines, also called NDJSON: each line is a frame, of the event type `message`. Blank lines
-/// are passed over.
+/// and a byte-order mark are passed over.
 ///
-/// The last line counts without its line feed, too. A line has at most 64 MiB.
+/// The last line may lack its line feed. A line has at most 64 MiB.
 #[derive(Debug, Default)]
 pub struct JsonLines {
     bytes: BytesMut,
@@ -25,7 +25,7 @@ impl JsonLines {
     fn lend(&mut self, line: &[u8]) -> Frame<'_> {
         self.line.clear();
         self.line.push_str(&String::from_utf8_lossy(line));
-        Frame::new("message", self.line.trim())
+        Frame::new("message", &self.line)
     }
 }
 
@@ -40,20 +40,20 @@ impl Framing for JsonLines {
 
     fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>> {
         loop {
-            let Some(end) = memchr(b'\n', &self.bytes[self.searched..]) else {
-                self.searched = self.bytes.len();
-                if self.searched <= MAX_FRAME_BYTES {
-                    return None;
-                }
+            let end = memchr(b'\n', &self.bytes[self.searched..]).map(|end| self.searched + end);
+            self.searched = end.unwrap_or(self.bytes.len());
+            if self.searched > MAX_FRAME_BYTES {
                 *self = Self { failed: true, ..Self::default() };
                 let message = format!("a line is larger than {MAX_FRAME_BYTES} bytes");
                 return Some(Err(Error::new(ErrorKind::TooLarge, message)));
-            };
-            let line = self.bytes.split_to(self.searched + end).freeze();
+            }
+            let bytes = self.bytes.split_to(end?);
             self.bytes.advance(1);
             self.searched = 0;
-            if !line.trim_ascii().is_empty() {
-                return Some(Ok(self.lend(&line)));
+            // Only the first line may have a byte-order mark; in front of others it says nothing.
+            let line = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes).trim_ascii();
+            if !line.is_empty() {
+                return Some(Ok(self.lend(line)));
             }
         }
     }
@@ -125,5 +125,25 @@ mod tests {
         reader.feed("\n1\n".into());
         assert!(reader.next_frame().is_none());
         assert!(reader.finish().is_none());
+    }
+
+    #[test]
+    fn a_line_that_comes_whole_has_the_same_limit() {
+        let mut reader = JsonLines::default();
+        reader.feed(Bytes::from(vec![b'x'; MAX_FRAME_BYTES]));
+        reader.feed("\n".into());
+        assert_eq!(reader.next_frame().unwrap().unwrap().data.len(), MAX_FRAME_BYTES);
+        let mut line = vec![b'x'; MAX_FRAME_BYTES + 1];
+        line.push(b'\n');
+        reader.feed(line.into());
+        let error = reader.next_frame().unwrap().err().map(|error| error.kind());
+        assert_eq!(error, Some(ErrorKind::TooLarge));
+        assert!(reader.next_frame().is_none());
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_passed_over() {
+        check("\u{feff}{\"a\":1}\n{}", &["{\"a\":1}", "{}"]);
+        check("\u{feff}", &[]);
     }
 }
