@@ -233,13 +233,9 @@ impl HttpClient {
     pub(crate) async fn post(&self, post: Post<'_>) -> Result<Response, Error> {
         let Post { to, headers, body, connect_timeout, secrets, connection } = post;
         let (client, proxies) = self.clients.here(connect_timeout, connection, to.is_loopback())?;
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            let mut value = header_value(value)?;
-            value.set_sensitive(is_secret(name));
-            map.insert(header_name(name)?, value);
-        }
-        let sending = client.request(Method::POST, to.url().clone()).headers(map).body(body).send();
+        let headers = header_map(headers, secrets)?;
+        let sending =
+            client.request(Method::POST, to.url().clone()).headers(headers).body(body).send();
         let runtime = ConnectionRuntime::current();
         let sent = runtime.wait(sending).await?;
         let mask = |error: Error, secrets: &[Secret]| error.rewritten(|text| masked(secrets, text));
@@ -261,6 +257,19 @@ impl HttpClient {
         let body = Body::new(bytes, runtime);
         Ok(Response { status, headers, now: self.clock.now(), by_proxy, body })
     }
+}
+
+/// The headers as the transport takes them. One that is secret, or has a secret in it, is marked: the
+/// transport shows no such value, and keeps none for the compression of later headers.
+fn header_map(headers: &[Header], secrets: &[Secret]) -> Result<HeaderMap, Error> {
+    let mut map = HeaderMap::with_capacity(headers.len());
+    for (name, text) in headers {
+        let is_in_text = |secret: &Secret| !secret.is_empty() && text.contains(secret.expose());
+        let mut value = header_value(text)?;
+        value.set_sensitive(is_secret(name) || secrets.iter().any(is_in_text));
+        map.insert(header_name(name)?, value);
+    }
+    Ok(map)
 }
 
 fn header_value(value: &str) -> Result<HeaderValue, Error> {
@@ -357,5 +366,25 @@ fn root_cause(error: &dyn StdError) -> String {
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpClient").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_marked_as_secret_in_a_header_of_any_name() {
+        let header = |name: &'static str, value: &str| (name.into(), value.to_owned());
+        let headers = [
+            header("ocp-subscription", "key-12345678"),
+            header("authorization", "Bearer other"),
+            header("accept", "text/event-stream"),
+        ];
+        let map = header_map(&headers, &[Secret::new("key-12345678"), Secret::new("")]).unwrap();
+        let is_marked = |name: &str| map[name].is_sensitive();
+        assert!(is_marked("ocp-subscription") && is_marked("authorization"));
+        assert!(!is_marked("accept"));
+        assert!(!format!("{map:?}").contains("12345678"));
     }
 }
