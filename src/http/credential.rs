@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
+use tokio::runtime::{self, Handle};
 use tokio::time::Instant;
 
 use crate::env::after;
-use crate::error::{Error, panic_to_error_async};
+use crate::error::{Error, ErrorKind, panic_to_error_async};
 use crate::http::endpoint::{Header, secrets_of};
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::lock::lock;
@@ -19,6 +20,9 @@ use crate::lock::lock;
 /// A token is fetched anew so long before it expires, or a tenth of its lifetime if that is less:
 /// it must still hold when the request arrives.
 const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
+
+/// How many refreshes are remembered, the newest. Those of runtimes that ended are among them.
+const MAX_REFRESHES: usize = 32;
 
 /// What a request proves its right by. Cheap to clone; clones share their token.
 ///
@@ -114,15 +118,15 @@ impl Credential {
     /// A token that `fetch` gives.
     ///
     /// It is fetched when the first request needs it, and kept until it expires or a server answers
-    /// with 401; that request is sent once more with a new token, at once. All requests that need a
-    /// token at the same time wait for one call of `fetch`. The future that it returned is polled by
-    /// those that wait: if the one that began it is dropped, the others go on, and if all are
-    /// dropped, so is the future. The [`Timeouts`](crate::http::Timeouts) of a request hold for its
-    /// wait, too.
+    /// with 401; that request is sent once more with a new token, at once. All requests of a tokio
+    /// runtime that need a token at the same time wait for one call of `fetch`. The waiting requests
+    /// poll the future that it returned: if the request that began it is dropped, the others
+    /// continue, and if all are dropped, so is the future. The [`Timeouts`](crate::http::Timeouts) of
+    /// a request include its wait for a token.
     ///
     /// An error of `fetch` is that of the turn, for all that waited, and is retried as if the
-    /// provider had returned it; the next request calls `fetch` again. If `fetch` panics, the turn
-    /// fails with [`ErrorKind::Panic`](crate::ErrorKind::Panic).
+    /// provider had returned it; the next request calls `fetch` again. An empty token is an
+    /// [`ErrorKind::Auth`]. If `fetch` panics, the turn fails with [`ErrorKind::Panic`].
     pub fn token<F, R>(fetch: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -240,8 +244,9 @@ struct Tokens {
 #[derive(Default)]
 struct State {
     held: Option<Arc<Held>>,
-    /// The refresh that requests wait for. Those hold it; without any it is gone.
-    refresh: Option<WeakShared<Refresh>>,
+    /// The refreshes that requests wait for, each begun in this runtime. Those requests hold it;
+    /// without any it is gone.
+    refreshes: Vec<(Option<runtime::Id>, WeakShared<Refresh>)>,
 }
 
 type Refresh = BoxFuture<'static, Result<Arc<Held>, Error>>;
@@ -280,26 +285,45 @@ impl Tokens {
             if let Some(held) = state.held.as_ref().filter(|held| held.is_fresh()) {
                 return Ok((Arc::clone(held), Origin::Cache));
             }
-            let running = state.refresh.as_ref().and_then(WeakShared::upgrade);
-            running.unwrap_or_else(|| self.begin_refresh(&mut state))
+            let here = Handle::try_current().ok().map(|runtime| runtime.id());
+            let running = state.refreshes.iter().find(|(runtime, _)| *runtime == here);
+            let running = running.and_then(|(_, refresh)| refresh.upgrade());
+            running.unwrap_or_else(|| self.begin_refresh(here, &mut state))
         };
         refresh.await.map(|held| (held, Origin::New))
     }
 
-    fn begin_refresh(self: &Arc<Self>, state: &mut State) -> Shared<Refresh> {
+    /// Begins a refresh for the requests of one runtime. What it waits for, such as a connection, is
+    /// driven by that runtime, which may end or stand still while another one goes on.
+    fn begin_refresh(
+        self: &Arc<Self>,
+        here: Option<runtime::Id>,
+        state: &mut State,
+    ) -> Shared<Refresh> {
         let tokens = Arc::clone(self);
         let refresh = async move {
             let fetched =
                 panic_to_error_async("the source of tokens", async { (tokens.fetch)().await })
                     .await;
             let mut state = lock(&tokens.state);
-            state.refresh = None;
-            let held = Arc::new(Held::new(fetched?));
+            state.refreshes.retain(|(runtime, _)| *runtime != here);
+            let token = fetched?;
+            if token.secret.is_empty() {
+                return Err(Error::new(
+                    ErrorKind::Auth,
+                    "the source of tokens gave an empty token",
+                ));
+            }
+            let held = Arc::new(Held::new(token));
             state.held = Some(Arc::clone(&held));
             Ok(held)
         };
         let refresh = refresh.boxed().shared();
-        state.refresh = refresh.downgrade();
+        state.refreshes.retain(|(runtime, _)| *runtime != here);
+        if state.refreshes.len() == MAX_REFRESHES {
+            state.refreshes.remove(0);
+        }
+        state.refreshes.extend(refresh.downgrade().map(|refresh| (here, refresh)));
         refresh
     }
 
@@ -327,7 +351,6 @@ mod tests {
     use futures::future::join_all;
 
     use super::*;
-    use crate::error::ErrorKind;
 
     /// Tokens `t0`, `t1`, …, each of which takes a second to come and is valid for `lifetime`.
     fn source(lifetime: Duration) -> (Arc<AtomicUsize>, Arc<Tokens>) {
@@ -435,5 +458,42 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Panic);
         assert!(error.message().contains("no token today"), "{error}");
         assert_eq!(secret(&tokens).await, "t");
+    }
+
+    #[test]
+    fn a_token_does_not_wait_for_a_runtime_that_another_request_left() {
+        let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let credential = Credential::token(|| async {
+            // As a client of HTTP does it, a task of the runtime moves the bytes.
+            let moved = tokio::spawn(async { "t" });
+            Ok(Token::new(moved.await.map_err(|_| Error::new(ErrorKind::Other, "no runtime"))?))
+        });
+        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        let (first, second) = (runtime(), runtime());
+        let mut waiting = Box::pin(secret(&tokens));
+        // The task is spawned there, and that runtime does not run any more.
+        assert!(first.block_on(async { (&mut waiting).now_or_never() }).is_none());
+        let other = second.block_on(async {
+            let mut other = Box::pin(secret(&tokens));
+            for _ in 0..10 {
+                if let Some(token) = (&mut other).now_or_never() {
+                    return Some(token);
+                }
+                tokio::task::yield_now().await;
+            }
+            None
+        });
+        assert_eq!(other.as_deref(), Some("t"));
+        assert_eq!(first.block_on(waiting), "t");
+        assert!(lock(&tokens.state).held.is_some());
+    }
+
+    #[tokio::test]
+    async fn an_empty_token_is_an_error() {
+        let credential = Credential::token(|| async { Ok(Token::new(" ")) });
+        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        let error = tokens.get().await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Auth);
+        assert!(error.message().contains("empty token"), "{error}");
     }
 }
