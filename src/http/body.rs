@@ -10,6 +10,7 @@ use futures::Stream;
 use futures::stream::{BoxStream, StreamExt};
 
 use crate::error::Error;
+use crate::http::TurnDeadlines;
 use crate::http::runtime::ConnectionRuntime;
 
 /// The bytes of an answer as they come. Dropping it closes the connection if it is not at its end.
@@ -32,19 +33,28 @@ impl Body {
         Self { bytes: Some(bytes.boxed()), front: VecDeque::new(), runtime }
     }
 
-    /// Looks at the first byte that is no white space, without taking it. `None` if there is none,
-    /// or as much white space as nobody sends.
-    pub(crate) async fn first_byte(&mut self) -> Option<u8> {
+    /// Looks at the first byte that is not white space, without taking it. `None` if there is none
+    /// in 64 pieces.
+    ///
+    /// # Errors
+    ///
+    /// When a wait is over.
+    pub(crate) async fn first_byte(
+        &mut self,
+        deadlines: &mut TurnDeadlines,
+    ) -> Result<Option<u8>, Error> {
         let mut seen = VecDeque::new();
         let mut first = None;
         while first.is_none() && seen.len() < 64 {
-            let Some(piece) = self.next().await else { break };
+            let Some(piece) = deadlines.within(self.next()).await? else { break };
+            // Some servers send blank lines for as long as a model loads or a request waits.
+            deadlines.heard_bytes();
             let bytes = piece.as_deref().unwrap_or_default();
             first = bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace());
             seen.push_back(piece);
         }
         self.front = seen;
-        first
+        Ok(first)
     }
 }
 
@@ -73,5 +83,42 @@ impl Stream for Body {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Body").field("ended", &self.bytes.is_none()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::stream;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::http::Timeouts;
+
+    /// A body whose pieces come after so many seconds each, and then no more.
+    fn body(pieces: &'static [(u64, &'static str)]) -> Body {
+        let pieces = stream::iter(pieces).then(|(seconds, piece)| async move {
+            tokio::time::sleep(Duration::from_secs(*seconds)).await;
+            Ok(Bytes::from_static(piece.as_bytes()))
+        });
+        Body::new(pieces.chain(stream::pending()), ConnectionRuntime::current())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_white_space_it_is_the_idle_limit_that_counts() {
+        let (first_byte, idle) = (Duration::from_secs(30), Duration::from_secs(20));
+        let limits = Timeouts { first_byte, idle, ..Timeouts::default() };
+        let deadlines = || TurnDeadlines::start(limits, "the host".to_owned());
+        let mut lines = body(&[(29, "\n"), (19, "\n"), (19, " data")]);
+        let first = lines.first_byte(&mut deadlines()).await;
+        assert_eq!(first.unwrap(), Some(b'd'));
+        for (pieces, seconds) in [(&[(31, "\n")], 30), (&[(1, "\n")], 1 + 20)] {
+            let began = Instant::now();
+            let error = body(pieces).first_byte(&mut deadlines()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+            assert_eq!(began.elapsed().as_secs(), seconds, "{error}");
+        }
     }
 }

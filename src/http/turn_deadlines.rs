@@ -1,6 +1,10 @@
 //! How long a turn is waited for: the one place where the [`Timeouts`] are measured.
 
+#[cfg(feature = "http")]
+use std::future::poll_fn;
 use std::mem;
+#[cfg(feature = "http")]
+use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -83,6 +87,17 @@ impl TurnDeadlines {
     /// The model said something.
     pub(crate) fn heard_output(&mut self) {
         self.output = Wait::Moving;
+    }
+
+    /// Waits for `future` as long as the limits allow.
+    #[cfg(feature = "http")]
+    pub(crate) async fn within<F: Future>(&mut self, future: F) -> Result<F::Output, Error> {
+        let mut future = pin!(future);
+        poll_fn(|cx| match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => self.poll(cx).map(Err),
+        })
+        .await
     }
 
     /// Ready with the error when a wait is over.

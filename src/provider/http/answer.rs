@@ -1,9 +1,5 @@
 //! What the head of an answer says: a stream, or an error.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
-
 use crate::error::{AuthProblem, Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{Body, Response, TurnDeadlines};
@@ -22,7 +18,7 @@ pub(super) async fn stream_of<W: Wire>(
     let error = match (answer.is_success(), answer.encoding().map(str::to_owned)) {
         (true, None) => {
             // What a body is said to be is often wrong; its first byte tells.
-            let first = within(deadlines, answer.body.first_byte()).await?;
+            let first = answer.body.first_byte(deadlines).await?;
             let Some(what) = first.and_then(W::Framing::other_than) else {
                 return Ok((answer.body, request_id));
             };
@@ -65,21 +61,8 @@ pub(super) async fn stream_of<W: Wire>(
 /// makes an error without them.
 async fn words(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
     let mut words = Vec::new();
-    let _ = within(deadlines, answer.read_words(&mut words)).await;
+    let _ = deadlines.within(answer.read_words(&mut words)).await;
     String::from_utf8_lossy(&words).into_owned()
-}
-
-/// Waits for `future` as long as the limits allow.
-pub(super) async fn within<F: Future>(
-    deadlines: &mut TurnDeadlines,
-    future: F,
-) -> Result<F::Output, Error> {
-    let mut future = pin!(future);
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(output) => Poll::Ready(Ok(output)),
-        Poll::Pending => deadlines.poll(cx).map(Err),
-    })
-    .await
 }
 
 /// Asks the wire what a refusal means.

@@ -16,7 +16,7 @@ use crate::http::{
     TurnDeadlines, masked, was_closed,
 };
 use crate::provider::decode::Decoding;
-use crate::provider::http::answer::{stream_of, within};
+use crate::provider::http::answer::stream_of;
 use crate::provider::http::settings::{Settings, add_header, check_headers};
 use crate::provider::http::wire::{Destination, Encoded, Wire};
 use crate::provider::retry::{Attempts, Retrying};
@@ -178,7 +178,7 @@ impl<W: Wire> Attempt<W> {
         deadlines: &mut TurnDeadlines,
     ) -> Result<(Body, Option<String>), Error> {
         let with_key = self.settings.has_key(&self.message.to);
-        let response = within(deadlines, self.response(connection)).await??;
+        let response = deadlines.within(self.response(connection)).await??;
         stream_of(&self.wire, response, with_key, deadlines).await
     }
 
