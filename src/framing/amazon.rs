@@ -9,10 +9,11 @@ use crate::sse::Frame;
 /// Amazon's event stream encoding, `application/vnd.amazon.eventstream`:
 /// <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 ///
-/// The event type of a frame is the first that is there of the headers `:exception-type`,
-/// `:error-code` and `:event-type`, and its data is the payload, or else the `:error-message`. Names
-/// of exceptions end in `Exception`, so that a decoder can tell them from events. Checksums are
-/// verified. A message has at most 64 MiB; one that the end of the body cut off says nothing.
+/// The event type of a frame is the value of the header `:exception-type`, or else of `:error-code`,
+/// or else of `:event-type`; without any it is `message`. Its data is the payload, or the
+/// `:error-message` if the payload is empty. Names of exceptions end in `Exception`, so that a decoder
+/// can tell them from events. Checksums are verified. A message has at most 64 MiB; one that the end
+/// of the body cut off is dropped.
 #[derive(Debug, Default)]
 pub struct AmazonEventStream {
     bytes: BytesMut,

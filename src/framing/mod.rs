@@ -6,8 +6,8 @@
 //! | [`JsonLines`] | Ollama |
 //! | [`AmazonEventStream`] | Amazon Bedrock's Converse |
 //!
-//! A reader is given the chunks of a body and asked for frames. It does no I/O, spawns nothing and
-//! never waits: when it gives `None`, it wants the next chunk.
+//! A reader is fed the chunks of a body and returns its frames. It does no I/O, spawns nothing and
+//! never waits: when it returns `None`, it needs the next chunk.
 //!
 //! ```
 //! use turnstream::framing::{Framing, JsonLines};
@@ -39,7 +39,7 @@ const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// Cuts the bytes of an answer into frames.
 ///
-/// After an error a reader gives `None` for ever.
+/// After an error a reader returns `None` for ever.
 pub trait Framing {
     /// The media type that a request asks for in its `accept` header.
     const MEDIA_TYPE: &'static str;
@@ -65,8 +65,9 @@ pub trait Framing {
         self.next_frame()
     }
 
-    /// Tells by its first byte, white space left out, that an answer is not in this framing,
-    /// whatever it is labelled as: gives what it is instead, for the words of an error.
+    /// Returns what an answer is instead if its first byte, white space left out, shows that it is
+    /// not in this framing, whatever its `content-type` is. The text is part of an error's message,
+    /// for example "a web page".
     fn other_than(first: u8) -> Option<&'static str> {
         match first {
             b'{' | b'[' => Some("one JSON document"),

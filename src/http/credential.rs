@@ -1,4 +1,4 @@
-//! What a request proves its right by: a key, a token, or a signature.
+//! How requests are authorized: by a key, a token, or a signature.
 
 use std::fmt;
 use std::future::Future;
@@ -17,14 +17,15 @@ use crate::http::endpoint::{Header, secrets_of};
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::lock::lock;
 
-/// A token is fetched anew so long before it expires, or a tenth of its lifetime if that is less:
-/// it must still hold when the request arrives.
+/// A new token is fetched this long before the old one expires, or a tenth of its lifetime if that is
+/// less: it must still be valid when the request arrives.
 const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 
 /// How many refreshes are remembered, the newest. Those of runtimes that ended are among them.
 const MAX_REFRESHES: usize = 32;
 
-/// What a request proves its right by. Cheap to clone; clones share their token.
+/// How requests are authorized: by a key, a token, or a signature. Cheap to clone; clones share their
+/// token.
 ///
 /// | credential | sent |
 /// |---|---|
@@ -75,21 +76,23 @@ impl Token {
         Self { secret: Secret::new(token), lifetime: None }
     }
 
-    /// Says how long the token is valid from now on, `expires_in` in OAuth. It is fetched anew a
-    /// minute before that, or a tenth of the time if that is less.
+    /// Sets how long the token is valid, `expires_in` in OAuth, counted from when `fetch` returns it.
+    /// The first request in the last minute of that time, or in its last tenth if that is less,
+    /// fetches a new token. A token whose lifetime is zero is used by the requests that waited for it.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
     }
 }
 
-/// A request that is to be signed. `Debug` shows no body and no values of headers.
+/// A request before it is signed. `Debug` shows neither its body nor the values of its headers.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct UnsignedRequest {
     /// The method: `POST`.
     pub method: &'static str,
-    /// The whole URL, as it is sent.
+    /// The whole URL, with the query. If there is a user name in it, the transport sends that as
+    /// `authorization: Basic …`, unless the signer sets that header.
     pub url: String,
     /// The headers, each name once and in lower case. The transport adds `host`,
     /// `content-length` and `user-agent`.
@@ -110,12 +113,12 @@ impl fmt::Debug for UnsignedRequest {
 }
 
 impl Credential {
-    /// A key that does not change. An empty one is as good as none.
+    /// A key that does not change. An empty one counts as none.
     pub fn key(key: impl AsRef<str>) -> Self {
         Self(Kind::Key(Secret::new(key)))
     }
 
-    /// A token that `fetch` gives.
+    /// A token that `fetch` returns.
     ///
     /// It is fetched when the first request needs it, and kept until it expires or a server answers
     /// with 401; that request is sent once more with a new token, at once. All requests of a tokio
@@ -136,10 +139,12 @@ impl Credential {
         Self(Kind::Token(Arc::new(Tokens { fetch, state: Mutex::default() })))
     }
 
-    /// A signature of each request, for example version 4 of AWS: `sign` is given the request
-    /// when its body is encoded and returns headers, which take the place of those of the same name.
+    /// A signature of each request, for example version 4 of AWS: `sign` is given the request after
+    /// its body is encoded and returns headers, which replace those of the same name.
     ///
-    /// It is called for each attempt. An error, or a panic, is that of the turn.
+    /// It is called for each attempt, and dropped with it; the time that it takes counts as part of
+    /// the attempt. An error of `sign` is the error of the turn, and is retried as if the provider had
+    /// returned it. If `sign` panics, the turn fails with [`ErrorKind::Panic`].
     ///
     /// ```
     /// use turnstream::http::Credential;

@@ -63,14 +63,15 @@ impl<W: Wire> HttpProvider<W> {
         self.with_credential(Credential::key(key))
     }
 
-    /// Sets what requests prove their right by: a key, a token that is fetched and refreshed, or a
-    /// signature of each request. It takes the place of an earlier one.
+    /// Sets how requests are authorized: by a key, by a token that is fetched and refreshed, or by a
+    /// signature of each request. It replaces an earlier one, a key included.
     pub fn with_credential(mut self, credential: Credential) -> Self {
         self.settings_mut().credential = Some(credential);
         self
     }
 
-    /// Sets the header that a key is sent in. Tokens and signatures are not affected.
+    /// Sets the header that a key is sent in. A token is always sent as `authorization: Bearer …`, and
+    /// a signer names its headers itself.
     pub fn with_key_header(mut self, header: KeyHeader) -> Self {
         self.settings_mut().key_header = Some(header);
         self
@@ -87,16 +88,15 @@ impl<W: Wire> HttpProvider<W> {
         Ok(self.retargeted(|settings| settings.base_url = Some(url)))
     }
 
-    /// Sets what follows the base URL in the address of a request, for servers that have a wire in
-    /// another place: `/chat` or `/models/{model}:rawPredict`. `{model}` stands for the name of the
+    /// Sets the path below the base URL, for servers that have the wire at another one: `/chat` or `/models/{model}:rawPredict`. `{model}` stands for the name of the
     /// model, which is percent-encoded but for a `/`, and a query may follow.
     pub fn with_path(self, path: impl Into<String>) -> Self {
         let path = path.into();
         self.retargeted(|settings| settings.path = Some(path))
     }
 
-    /// Adds a parameter to the query of each request, for example `api-version`. It takes the place
-    /// of an earlier one of the same name, but not of one in the base URL.
+    /// Adds a parameter to the query of each request, for example `api-version`. It replaces an
+    /// earlier one of the same name and one in the path, but not one in the base URL.
     pub fn with_query(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
         self.retargeted(|settings| {
@@ -159,7 +159,8 @@ impl<W: Wire> HttpProvider<W> {
         self
     }
 
-    /// Sends each request once: its first error is the turn's.
+    /// Sends each request once: its first error is the turn's. Only the replacement of a
+    /// [token](Credential::token) that was refused sends it once more.
     pub fn without_retries(self) -> Self {
         self.with_backoff(Backoff { attempts: 1, ..Backoff::default() })
     }

@@ -14,16 +14,20 @@ use crate::provider::decode::Decode;
 use crate::provider::{body, failure};
 use crate::request::Request;
 
-/// A protocol that models are asked in over HTTP.
+/// A vendor's HTTP protocol for requests to models.
 ///
-/// A wire says how a request is written, where it goes, and how the answer is read;
+/// A wire defines how a request is encoded, where it is sent, and how the answer is decoded;
 /// [`HttpProvider`](crate::provider::HttpProvider) does the rest: it sends the request by `POST`, waits
 /// within its time limits, retries, and hides keys. The value of a wire holds the settings that only
 /// this wire has; it is cloned for each turn.
 ///
 /// [`name`](Self::name), [`path`](Self::path), [`encode`](Self::encode), [`decoder`](Self::decoder) and
-/// the two types are all that a wire has to say. The example `own_wire` writes one for a vendor that
-/// does not exist, and `testing::provider_suite` (with the feature `testing`) tests one.
+/// the two types are required. The example `own_wire` implements a wire for a vendor that does not
+/// exist, and `testing::provider_suite` (with the feature `testing`) tests a provider.
+///
+/// A panic in a method is an error of the turn, but for [`name`](Self::name),
+/// [`base_url`](Self::base_url), and [`path`](Self::path) of the provider's own model, which are called
+/// when a provider is built.
 pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// How the bytes of an answer are cut into frames: one of [`framing`](crate::framing), or one of
     /// your own. Its media type is sent as `accept`.
@@ -36,22 +40,24 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// items that its decoder pushes. It is stored with histories: it stays the same.
     fn name(&self) -> &str;
 
-    /// Where requests go unless told otherwise, without a `/` at its end. By default it is empty: there
-    /// is no usual address, and [`with_base_url`](crate::provider::HttpProvider::with_base_url) has to
-    /// set one. A host that is reached by https is the vendor's own, which does not answer without a
-    /// key.
+    /// The base URL that is used unless
+    /// [`with_base_url`](crate::provider::HttpProvider::with_base_url) sets another one. If it is empty,
+    /// which is the default, one has to be set.
+    ///
+    /// The host of an https URL counts as the vendor's own: a request to it without a key is an
+    /// [`Auth`](crate::ErrorKind::Auth) error, and nothing is sent.
     #[expect(clippy::unnecessary_literal_bound, reason = "a wire may have it as a setting")]
     fn base_url(&self) -> &str {
         ""
     }
 
-    /// What follows the base URL in the address of a request, for example `/v1/messages`.
-    /// `{model}` stands for the name of the model, and a query may follow:
+    /// The path below the base URL, for example `/v1/messages`. `{model}` stands for the name of the
+    /// model, which is percent-encoded but for a `/`, and a query may follow:
     /// `/models/{model}:streamGenerateContent?alt=sse`.
     fn path(&self, model: &str) -> &str;
 
-    /// The headers that are sent with each request, their names in lower case; none by default. Those
-    /// that describe the body, such as `content-type`, are set already, and so is that of the key.
+    /// The headers that are sent with each request, their names in lower case; none by default. The
+    /// headers that describe the body, such as `content-type`, and the key's header are set already.
     fn headers(&self) -> &[(&'static str, &'static str)] {
         &[]
     }
@@ -62,8 +68,8 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
         KeyHeader::Bearer
     }
 
-    /// Writes the body of a request: `application/json` that asks for a stream. It is called once for a
-    /// turn, however many times that is attempted, on the first poll.
+    /// Writes the body of a request: `application/json` that requests a stream. It is called once for
+    /// each turn, on the first poll; retries send the same body.
     ///
     /// What an encoder sends of a [`Request`]:
     ///
@@ -90,28 +96,28 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// sent then.
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error>;
 
-    /// Makes the decoder of one answer, at the beginning of each attempt.
+    /// Makes the decoder of one answer. It is called at the beginning of each attempt.
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
 
-    /// Reads an answer that is an error by its status: any but 2xx. By default this is
+    /// Makes the error of an answer whose status is not 2xx. By default this is
     /// [`Refusal::to_error`].
     fn refused(&self, refusal: &Refusal<'_>) -> Error {
         refusal.to_error()
     }
 }
 
-/// Whom a request asks.
+/// The model and the server that a request goes to.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Destination<'a> {
-    /// The model that is asked.
+    /// The name of the model.
     pub model: &'a str,
-    /// Whether the request goes to the vendor of the wire itself and not to a server that copies
-    /// it.
+    /// Whether the server is the vendor's own, by the host of [`Wire::base_url`], and not one that
+    /// copies the wire.
     pub is_vendor: bool,
 }
 
-/// A request as it is sent.
+/// The body of a request, and the headers that go with it.
 #[derive(Clone, Debug, Default)]
 pub struct Encoded {
     pub(super) body: Vec<u8>,
@@ -125,7 +131,7 @@ impl Encoded {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it cannot be written as JSON, for example
-    /// since a map has keys that are not text.
+    /// because a map has keys that are not text.
     pub fn json(body: &impl Serialize, extra: &Map<String, Value>) -> Result<Self, Error> {
         body::to_bytes(body, extra).map(Self::from)
     }
@@ -145,21 +151,22 @@ impl From<Vec<u8>> for Encoded {
     }
 }
 
-/// An answer that is an error by its status.
+/// An answer whose status is not 2xx.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Refusal<'a> {
     /// The HTTP status.
     pub status: u16,
-    /// The beginning of the body, at most 64 KiB; empty where it cannot be read.
+    /// The beginning of the body: at most 64 KiB, of what came within 5 seconds. Empty if the body is
+    /// compressed.
     pub body: &'a str,
-    /// When the answer came, for dates in it.
+    /// When the head of the answer came. Waits that the body states as a date are counted from it.
     pub received: SystemTime,
 }
 
 impl Refusal<'_> {
-    /// The error that status and body tell of. It finds messages, codes and waits in all the shapes
-    /// that servers are known to give them.
+    /// Makes the error from status and body. It finds messages, codes and waits in all the forms
+    /// that servers are known to send.
     ///
     /// What the headers say, such as `retry-after` and a request id, is added after
     /// [`Wire::refused`].
