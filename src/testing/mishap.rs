@@ -33,7 +33,7 @@ pub enum Mishap {
     /// The terminal marker never comes, nor what is behind it, and the body ends.
     NoTerminal,
     /// The word behind the terminal marker never comes (`[DONE]`, `message_stop`), and the body
-    /// ends. Does nothing on Responses and Gemini, whose terminal marker is their last word.
+    /// ends. Does nothing on Responses, Gemini and Ollama, whose terminal marker is their last word.
     NoLastWord,
     /// This comes before every event.
     Between(Noise),
@@ -70,19 +70,19 @@ pub enum After {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Noise {
-    /// Comments, as gateways send them to keep a connection open.
+    /// Comments, as gateways send them to keep a connection open; empty lines among JSON lines.
     Comments,
     /// The wire's own sign of life: `ping` on Anthropic, `keepalive` on Responses, comments on
-    /// the others.
+    /// the others, and an empty line on Ollama, which has no comments.
     Pings,
-    /// Events of a type that nobody knows. On the chat wire and Gemini, whose events have no type,
-    /// chunks without choices or candidates.
+    /// Events of a type that nobody knows. On the chat wire, Gemini and Ollama, whose events have no
+    /// type, chunks without choices, candidates or a message.
     UnknownEvents,
     /// Blank lines.
     BlankLines,
 }
 
-/// How a line ends. All three are lawful in a stream of events.
+/// How a line ends. All three are lawful in a stream of events; among JSON lines, `Cr` changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineEnd {
     /// `\n`

@@ -65,7 +65,7 @@ struct House {
 impl ModelServer {
     /// Starts a server that speaks all wires, each on its own path, with anything before it:
     /// `/v1/messages`, `/v1/chat/completions`, `/v1/responses`,
-    /// `/v1beta/models/{model}:streamGenerateContent`.
+    /// `/v1beta/models/{model}:streamGenerateContent`, `/api/chat`.
     ///
     /// The function gets what is known of each request.
     ///
@@ -146,6 +146,22 @@ impl ModelServer {
         script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         Self::open(Some(Wire::Gemini), move |asked| script(&asked.body, asked.n).into()).await
+    }
+
+    /// Starts a server that speaks Ollama's own wire. The function gets the body of each request and
+    /// how many came before. A call has an id only if the function gives it one.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn ollama<A: Into<Answer>>(
+        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        Self::open(Some(Wire::Ollama), move |asked| script(&asked.body, asked.n).into()).await
     }
 
     /// Takes any request whose body is a JSON object.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::provider::write::ServerWire;
-use crate::provider::{anthropic, gemini, openai_chat, openai_responses};
+use crate::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use crate::testing::lint;
 use crate::testing::signatures::Signatures;
 
@@ -21,6 +21,8 @@ pub enum Wire {
     OpenAiResponses,
     /// Gemini: `…/models/{model}:streamGenerateContent`.
     Gemini,
+    /// Ollama's own: `…/api/chat`.
+    Ollama,
 }
 
 /// What a test server knows of a wire. A new wire is an entry here, and a lint.
@@ -39,8 +41,8 @@ pub(super) struct Vendor {
 
 impl Wire {
     /// All of them, for a test that runs over every wire.
-    pub const ALL: [Self; 4] =
-        [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini];
+    pub const ALL: [Self; 5] =
+        [Self::Anthropic, Self::OpenAiChat, Self::OpenAiResponses, Self::Gemini, Self::Ollama];
 
     /// The name of the wire, as it stands in provider data.
     pub fn as_str(self) -> &'static str {
@@ -90,6 +92,14 @@ impl Wire {
                     false => lint::gemini(body),
                 },
                 check_signatures: lint::gemini::signatures,
+                required_header: None,
+                unknown_event: (None, r#"{"weather":{"sky":["blue"]}}"#),
+            },
+            Self::Ollama => &Vendor {
+                server: &ollama::write::SERVER,
+                lint: |_, body| lint::ollama(body),
+                // Nothing is signed on this wire.
+                check_signatures: |_, _| Vec::new(),
                 required_header: None,
                 unknown_event: (None, r#"{"weather":{"sky":["blue"]}}"#),
             },

@@ -166,6 +166,9 @@ async fn h20_empty_arguments_are_an_empty_object_for_the_tool_and_on_the_wire() 
                 Wire::OpenAiResponses => {
                     serde_json::from_str(body["input"][1]["arguments"].as_str().unwrap()).unwrap()
                 }
+                Wire::Ollama => {
+                    body["messages"][1]["tool_calls"][0]["function"]["arguments"].clone()
+                }
                 _ => body["contents"][1]["parts"][0]["functionCall"]["args"].clone(),
             };
             assert!(

@@ -24,7 +24,7 @@ use crate::support::world::told;
 fn blocks(wire: Wire, body: &Value) -> Vec<String> {
     let (messages, content) = match wire {
         Wire::Anthropic => ("messages", Some("content")),
-        Wire::OpenAiChat => ("messages", None),
+        Wire::OpenAiChat | Wire::Ollama => ("messages", None),
         Wire::OpenAiResponses => ("input", None),
         _ => ("contents", Some("parts")),
     };
@@ -220,7 +220,7 @@ fn h65_data_of_several_lines_is_one_frame() {
 /// Gemini has no word behind its finish reason: there it is the end of the body, or a timeout.
 #[tokio::test(start_paused = true)]
 async fn h65_a_connection_that_stays_open_behind_the_last_word_is_no_matter() {
-    for wire in [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses] {
+    for wire in Wire::ALL.into_iter().filter(|wire| *wire != Wire::Gemini) {
         let body = Answer::reply("hello").bytes(wire);
         let open = stream::iter([Ok(body.into())]).chain(stream::pending());
         let turn = on_wire(wire, "m", &History::with_id("h"), open).into_turn();

@@ -122,6 +122,14 @@ async fn h38_a_cut_under_another_reason_is_seen_on_every_wire_that_can_carry_one
                 r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":50}}"#,
             ])
             .into_bytes(),
+            // Here, too; but gateways write arguments as text.
+            Wire::Ollama => concat!(
+                r#"{"message":{"tool_calls":[{"function":{"name":"t","arguments":"{\"path\":\"/a"}}]}}"#,
+                "\n",
+                r#"{"done":true,"prompt_eval_count":10,"eval_count":50}"#,
+                "\n",
+            )
+            .into(),
             _ => {
                 let cut = Reply::new().call_raw("c", "t", r#"{"path":"/a"#);
                 Answer::reply(cut.usage(tokens(10, 50))).bytes(wire)

@@ -353,8 +353,10 @@ async fn h60_whoever_knows_that_it_may_run_again_resumes_it_under_the_same_key()
 
 /// The first model thinks, signs and calls; then its answer breaks off.
 fn first(wire: Wire) -> OnWire {
-    let signed = Reply::new().think("Thought-one.").sign("U0VDUkVU").say("Word-one.");
-    let signed = signed.call_raw("c", "t", "{\"ms\":1}");
+    let thought = Reply::new().think("Thought-one.");
+    // Nothing is signed on Ollama's wire.
+    let signed = if wire == Wire::Ollama { thought } else { thought.sign("U0VDUkVU") };
+    let signed = signed.say("Word-one.").call_raw("c", "t", "{\"ms\":1}");
     let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
     let broken = Answer::reply("Half a word of").with(Mishap::Error(After::Events(4), busy));
     OnWire::new(wire, "gemini-2-one", [Answer::reply(signed), broken])
@@ -415,7 +417,9 @@ async fn h61_call_ids_of_another_wire_are_sent_in_a_form_that_this_one_takes_and
             let sent = two.sent().remove(0);
             let (calls, results) = match to {
                 Wire::Anthropic => (fields(&sent, &["id"]), fields(&sent, &["tool_use_id"])),
-                Wire::OpenAiChat => (fields(&sent, &["id"]), fields(&sent, &["tool_call_id"])),
+                Wire::OpenAiChat | Wire::Ollama => {
+                    (fields(&sent, &["id"]), fields(&sent, &["tool_call_id"]))
+                }
                 Wire::OpenAiResponses => {
                     let all = fields(&sent, &["call_id"]);
                     (all[..2].to_vec(), all[2..].to_vec())

@@ -107,7 +107,13 @@ async fn h51_a_last_turn_has_its_tools_listed_and_disabled() {
     assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
     assert!(requests.iter().all(|request| request.tools == requests[0].tools));
     for wire in Wire::ALL {
-        let body = encode(wire, "m", &requests[2]).to_string();
+        let body = encode(wire, "m", &requests[2]);
+        if wire == Wire::Ollama {
+            // It has no word that disables them: they are left out.
+            assert_eq!((&body["tools"], &body["tool_choice"]), (&json!(null), &json!(null)));
+            continue;
+        }
+        let body = body.to_string();
         assert!(body.contains("\"name\":\"t\""), "{wire} lists the tools: {body}");
         assert!(body.to_lowercase().contains("none"), "{wire} disables them: {body}");
     }

@@ -322,7 +322,7 @@ fn h62_a_cut_call_and_its_whole_sibling_are_both_kept_and_answered() {
     // Where a wire needs an object, the raw text is wrapped in one.
     let mut sent = settled.clone();
     sent.push(user());
-    for wire in [Wire::Anthropic, Wire::Gemini] {
+    for wire in [Wire::Anthropic, Wire::Gemini, Wire::Ollama] {
         assert!(
             encode(wire, "m", &Request::new(sent.clone())).to_string().contains("INVALID_JSON")
         );

@@ -19,7 +19,7 @@ use crate::support::items::tokens;
 use crate::support::models::{Bodies, OnWire};
 use crate::support::runs::agent;
 use crate::support::tools::{Counter, fine};
-use crate::support::wires::{frame, frames, in_dialect, read, read_frames, sendable};
+use crate::support::wires::{frame_on, frames, in_dialect, read, read_frames, sendable};
 use crate::support::world::{self, Told};
 
 /// Frames as text, from JSON.
@@ -30,7 +30,7 @@ fn texts(frames: &[Value]) -> Vec<String> {
 /// A run whose model answers with these frames, turn by turn, and which has these tools. Returns the
 /// number of requests as well.
 async fn run(wire: Wire, turns: &[Vec<String>], tools: &[&str], ran: &Counter) -> (Told, usize) {
-    let body = |turn: &Vec<String>| turn.iter().map(|data| frame(data)).collect();
+    let body = |turn: &Vec<String>| turn.iter().map(|data| frame_on(wire, data)).collect();
     let model = Bodies::new(turns.iter().map(body).collect(), wire);
     let asked = Arc::clone(&model.asked);
     let agent = agent(model).with_tools(tools.iter().map(|name| fine(name, ran)));
@@ -59,6 +59,7 @@ fn words(wire: Wire) -> Vec<String> {
             json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "done" }),
             json!({ "type": "response.completed", "response": { "status": "completed" } }),
         ],
+        Wire::Ollama => vec![json!({ "message": { "content": "done" }, "done": true })],
         _ => vec![json!({ "candidates": [{ "content": { "parts": [{ "text": "done" }] },
             "finishReason": "STOP" }] })],
     })
@@ -94,12 +95,17 @@ fn hosted(wire: Wire, ours: bool) -> (Vec<String>, usize) {
                 "type": "mcp_call", "id": "srv2", "name": "web_search", "arguments": "{}",
                 "server_label": "s", "output": "found" } }),
         ],
+        // This server runs no tools; a field of that name is not a call.
+        Wire::Ollama => {
+            vec![json!({ "message": { "content": "So. ", "executed_tools":
+            [{ "name": "web_search", "arguments": {} }] }, "done": false })]
+        }
         _ => vec![json!({ "candidates": [{ "content": { "role": "model", "parts": [
             { "toolCall": { "toolType": "GOOGLE_SEARCH_WEB", "args": {}, "id": "srv1" } },
             { "toolResponse": { "toolType": "GOOGLE_SEARCH_WEB", "response": {}, "id": "srv1" } },
         ] } }] })],
     };
-    let own = if wire == Wire::OpenAiChat { 0 } else { 2 };
+    let own = if matches!(wire, Wire::OpenAiChat | Wire::Ollama) { 0 } else { 2 };
     frames.extend(match (wire, ours) {
         (Wire::Anthropic, true) => vec![
             json!({ "type": "content_block_start", "index": 2, "content_block":
@@ -125,6 +131,11 @@ fn hosted(wire: Wire, ours: bool) -> (Vec<String>, usize) {
             let end =
                 json!({ "type": "response.completed", "response": { "status": "completed" } });
             if ours { vec![call, end] } else { vec![end] }
+        }
+        (Wire::Ollama, ours) => {
+            let call = json!({ "id": "c1", "function": { "name": "web_search", "arguments": {} } });
+            let calls = if ours { vec![call] } else { vec![] };
+            vec![json!({ "message": { "tool_calls": calls }, "done": true })]
         }
         (_, ours) => {
             let call = json!({ "functionCall": { "id": "c1", "name": "web_search", "args": {} } });
@@ -281,8 +292,9 @@ fn h35_a_server_without_finish_reasons_is_a_choice_of_the_dialect_and_never_lets
 
 // H41: a content filter.
 
-/// A turn that a filter cut off after these words, or before any.
-fn filtered(wire: Wire, words: Option<&str>) -> Vec<String> {
+/// A turn that a filter cut off after these words, or before any. `None` on the wire that has no word
+/// for a filter.
+fn filtered(wire: Wire, words: Option<&str>) -> Option<Vec<String>> {
     let frames = match wire {
         Wire::Anthropic => {
             let block = words.map(|text| {
@@ -306,20 +318,24 @@ fn filtered(wire: Wire, words: Option<&str>) -> Vec<String> {
             json!({ "type": "response.incomplete", "response": { "status": "incomplete",
                 "incomplete_details": { "reason": "content_filter" } } }),
         ],
+        Wire::Ollama => return None,
         // Without any words not even a candidate comes.
         _ if words.is_none() => vec![json!({ "promptFeedback": { "blockReason": "SAFETY" } })],
         _ => vec![json!({ "candidates": [{ "content": { "parts": [{ "text": words }] },
             "finishReason": "SAFETY" }] })],
     };
-    texts(&frames)
+    Some(texts(&frames))
 }
 
 #[tokio::test]
 async fn h41_a_content_filter_ends_the_run_without_an_error_and_keeps_the_words_on_any_wire() {
     for wire in Wire::ALL {
         for said in [None, Some("I was going to")] {
-            let (told, asked) =
-                run(wire, &[filtered(wire, said)], &["t"], &Counter::default()).await;
+            let Some(turn) = filtered(wire, said) else {
+                assert_eq!(wire, Wire::Ollama);
+                continue;
+            };
+            let (told, asked) = run(wire, &[turn], &["t"], &Counter::default()).await;
             assert_eq!((told.outcome.reason, asked), (Reason::Filtered, 1), "{wire}");
             assert!(told.outcome.error.is_none() && !told.outcome.partial, "{wire}");
             assert_eq!(told.text(), said.unwrap_or_default(), "{wire}");
@@ -351,6 +367,7 @@ fn ended(wire: Wire, late: &[Value]) -> Vec<String> {
             json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "hi" }),
             json!({ "type": "response.completed", "response": { "status": "completed" } }),
         ],
+        Wire::Ollama => vec![json!({ "message": { "content": "hi" }, "done": true })],
         _ => vec![json!({ "candidates": [{ "content": { "parts": [{ "text": "hi" }] },
             "finishReason": "STOP" }] })],
     };
@@ -420,6 +437,13 @@ fn h47_content_after_the_last_word_is_ignored_on_every_wire() {
                 json!({ "type": "response.completed", "response": { "status": "completed" } }),
             ],
         ),
+        (
+            Wire::Ollama,
+            vec![
+                json!({ "message": { "content": "late" }, "done": false }),
+                json!({ "done": true, "done_reason": "length" }),
+            ],
+        ),
     ] {
         assert_eq!(read_ended(wire, &late).unwrap(), read_ended(wire, &[]).unwrap(), "{wire}");
     }
@@ -468,6 +492,13 @@ fn h47_a_call_after_the_stop_reason_never_runs_on_any_wire() {
             { "functionCall": { "name": "t", "args": {} } },
         ] } }] })],
             Err(ErrorKind::IncompleteTurn),
+        ),
+        (
+            Wire::Ollama,
+            vec![json!({ "message": { "tool_calls": [
+            { "function": { "name": "t", "arguments": {} } },
+        ] }, "done": true })],
+            Err(ErrorKind::Protocol),
         ),
     ] {
         let turn = read_ended(wire, &call).map_err(|error| error.kind());
@@ -530,6 +561,17 @@ fn counted(wire: Wire, counts: Option<[(u64, u64); 3]>) -> Vec<String> {
                 json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "hi" }),
                 event("response.completed", "completed", last),
             ]
+        }
+        Wire::Ollama => {
+            let line = |text: &str, done: bool, count| {
+                let mut line = json!({ "message": { "content": text }, "done": done });
+                let counts = vendors(["prompt_eval_count", "eval_count"], count);
+                if let (Some(line), Some(Value::Object(counts))) = (line.as_object_mut(), counts) {
+                    line.extend(counts);
+                }
+                line
+            };
+            vec![line("h", false, first), line("i", false, second), line("", true, last)]
         }
         _ => {
             let usage = |count| vendors(["promptTokenCount", "candidatesTokenCount"], count);

@@ -18,7 +18,7 @@ proptest! {
 
     #[test]
     fn h65_a_body_is_the_same_turn_however_it_is_cut(
-        wire in 0..4_usize,
+        wire in 0..Wire::ALL.len(),
         body in any::<proptest::sample::Index>(),
         lengths in prop::collection::vec(1..40_usize, 1..8),
     ) {

@@ -10,7 +10,7 @@ use turnstream::item::{
     ItemKind, Mark, ProviderData, ResultKind, StopReason, ToolCall, ToolResult,
 };
 use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
+use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::testing::{Wire, lint};
 use turnstream::tool::ToolSpec;
 use turnstream::{ErrorKind, History, Item, Request};
@@ -208,8 +208,6 @@ fn result(id: &str, word: String) -> Item {
     Item::tool_result(ToolResult::answering(&call, ResultKind::Ok, word))
 }
 
-const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::OpenAiResponses, Wire::Gemini, Wire::OpenAiChat];
-
 fn body(wire: Wire, history: &History) -> String {
     let parameters = json!({ "type": "object", "properties": {} });
     let tool = ToolSpec { name: "t".into(), description: "Does".into(), parameters };
@@ -219,6 +217,7 @@ fn body(wire: Wire, history: &History) -> String {
         Wire::Anthropic => anthropic::encode(&request, MODEL),
         Wire::OpenAiResponses => openai_responses::encode(&request, MODEL),
         Wire::Gemini => gemini::encode(&request, MODEL),
+        Wire::Ollama => ollama::encode(&request, MODEL, &ollama::Chat::default()),
         _ => openai_chat::encode(&request, MODEL, &Dialect::OPENAI),
     };
     String::from_utf8(bytes.unwrap()).unwrap()
@@ -247,7 +246,7 @@ proptest! {
     fn no_word_of_a_tombstone_is_sent_on_any_wire_and_what_stays_can_be(
         parts in prop::collection::vec(part(), 1..9),
         chosen in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
-        wire in 0..WIRES.len(),
+        wire in 0..Wire::ALL.len(),
     ) {
         let mut written = Written::default();
         for part in &parts {
@@ -262,9 +261,9 @@ proptest! {
         let positions: BTreeSet<usize> =
             chosen.iter().map(|index| index.index(before.len() - 1)).collect();
         // What no run leaves may be refused as it is.
-        let is_taken = WIRES.map(|wire| violations(wire, &body(wire, &before)).is_empty());
+        let is_taken = Wire::ALL.map(|wire| violations(wire, &body(wire, &before)).is_empty());
         let is_of_runs = !parts.iter().any(|part| matches!(part, Part::Stray(_)));
-        prop_assert!(!is_of_runs || is_taken == [true; 4], "{is_taken:?} {before:?}");
+        prop_assert!(!is_of_runs || is_taken == [true; Wire::ALL.len()], "{is_taken:?} {before:?}");
         let open = before.unanswered_calls();
         let made = match before.tombstones(positions.iter().copied()) {
             Ok(made) => made,
@@ -276,7 +275,7 @@ proptest! {
             }
         };
         // What is encoded before is remembered beside the history.
-        let wire = WIRES[wire];
+        let wire = Wire::ALL[wire];
         let mut after = before.clone();
         body(wire, &after);
         for made in &made {
@@ -302,7 +301,7 @@ proptest! {
             let is_others = matches!(was.kind, ItemKind::User { .. } | ItemKind::System { .. });
             prop_assert!(!is_others || is.tombstone == (was.tombstone || positions.contains(&at)));
         }
-        for wire in WIRES {
+        for wire in Wire::ALL {
             let body = body(wire, &after);
             let violations = violations(wire, &body);
             prop_assert!(!is_of_runs || violations.is_empty(), "{wire:?} {violations:?} {body}");

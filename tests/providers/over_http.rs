@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use turnstream::env::SeededRandom;
 use turnstream::http::{HttpClient, Timeouts};
-use turnstream::provider::{Anthropic, Backoff, Gemini, OpenAiChat, OpenAiResponses, Provider};
+use turnstream::provider::{
+    Anthropic, Backoff, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider,
+};
 use turnstream::testing::Wire;
 
 pub(crate) const KEY: &str = "sk-12345678";
@@ -50,6 +52,7 @@ pub(crate) fn provider(
         Wire::Anthropic => made!(Anthropic, "claude"),
         Wire::OpenAiChat => made!(OpenAiChat, "gpt"),
         Wire::OpenAiResponses => made!(OpenAiResponses, "o9"),
+        Wire::Ollama => made!(Ollama, "qwen"),
         _ => made!(Gemini, "gemini-3-pro"),
     }
 }

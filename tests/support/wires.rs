@@ -9,7 +9,7 @@ use serde_json::Value;
 use turnstream::framing::{Framing, JsonLines, ServerSentEvents};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{
-    Decode, Decoding, Reply, anthropic, gemini, openai_chat, openai_responses,
+    Decode, Decoding, Reply, anthropic, gemini, ollama, openai_chat, openai_responses,
 };
 use turnstream::stream::{TurnEvents, TurnStream, seal};
 use turnstream::testing::{Answer, LineEnd, Mishap, Noise, Wire, lint};
@@ -26,6 +26,7 @@ pub(crate) fn bytes(wire: Wire, model: &str, request: &Request, dialect: &Dialec
         Wire::Anthropic => anthropic::encode(request, model),
         Wire::OpenAiChat => openai_chat::encode(request, model, dialect),
         Wire::OpenAiResponses => openai_responses::encode(request, model),
+        Wire::Ollama => ollama::encode(request, model, &ollama::Chat::default()),
         _ => gemini::encode(request, model),
     };
     bytes.unwrap()
@@ -83,6 +84,10 @@ pub(crate) fn in_dialect(
         Wire::OpenAiResponses => {
             seal(after, Decoding::new(body, openai_responses::Decoder::new(model)))
         }
+        Wire::Ollama => {
+            let decoder = ollama::Decoder::new(model);
+            seal(after, Decoding::framed(body, JsonLines::default(), decoder))
+        }
         _ => seal(after, Decoding::new(body, gemini::Decoder::new(model))),
     }
 }
@@ -118,6 +123,14 @@ pub(crate) fn frames<T: AsRef<str>>(data: &[T]) -> String {
     data.iter().map(|data| frame(data.as_ref())).collect()
 }
 
+/// One frame of a stream as a wire has it.
+pub(crate) fn frame_on(wire: Wire, data: &str) -> String {
+    match wire {
+        Wire::Ollama => format!("{data}\n"),
+        _ => frame(data),
+    }
+}
+
 /// One frame of a stream of server-sent events.
 pub(crate) fn frame(data: &str) -> String {
     format!("data: {data}\n\n")
@@ -130,7 +143,7 @@ pub(crate) fn read(wire: Wire, answer: impl Into<Answer>) -> Result<Arc<Turn>, E
 
 /// The turn that these frames are on a wire.
 pub(crate) fn read_frames(wire: Wire, frames: &[&str]) -> Result<Arc<Turn>, Error> {
-    read_body(wire, self::frames(frames).into_bytes())
+    read_body(wire, frames.iter().map(|data| frame_on(wire, data)).collect::<String>().into())
 }
 
 fn read_body(wire: Wire, body: Vec<u8>) -> Result<Arc<Turn>, Error> {
@@ -154,6 +167,8 @@ pub(crate) fn bodies(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
         bodies.push(ended.with(Mishap::NoFinalBlankLine));
     }
     let bytes = bodies.iter().map(|body| body.bytes(wire));
-    let marked = |body: Vec<u8>| [body.clone(), [b"\xef\xbb\xbf".as_slice(), &body].concat()];
+    // A mark of the order of bytes is lawful before server-sent events, and not before JSON.
+    let mark = if wire == Wire::Ollama { b"".as_slice() } else { b"\xef\xbb\xbf" };
+    let marked = |body: Vec<u8>| [body.clone(), [mark, &body].concat()];
     bytes.flat_map(marked).collect()
 }

@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use turnstream::agent::hook::{self, BeforeTool};
 use turnstream::event::Reason;
 use turnstream::item::ResultKind;
-use turnstream::provider::openai_chat::{self, Dialect};
-use turnstream::provider::{Provider, Reply, Scripted, anthropic, gemini, openai_responses};
+use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::request::{Output, OutputSchema};
 use turnstream::stream::TurnEvents;
 use turnstream::testing::{Wire, lint};
 use turnstream::tool::{Risk, Tool, ToolSpec, Verdict, Why};
 use turnstream::{Agent, Event, History, Item, Outcome, Request, Toolkit};
+
+use crate::support::wires::encode;
 
 const WHY: &str =
     r#""_why":{"expected_outcome":"it is there","stop_condition":"when it is","risk":"high"}"#;
@@ -245,17 +246,6 @@ async fn the_same_call_for_another_reason_is_the_same_call() {
     assert_eq!((outcome.reason, outcome.turns), (Reason::Repeating, 3));
 }
 
-/// What a wire makes of a request.
-fn body(wire: Wire, request: &Request) -> Value {
-    let bytes = match wire {
-        Wire::Anthropic => anthropic::encode(request, "m"),
-        Wire::OpenAiChat => openai_chat::encode(request, "m", &Dialect::OPENAI),
-        Wire::OpenAiResponses => openai_responses::encode(request, "m"),
-        _ => gemini::encode(request, "m"),
-    };
-    serde_json::from_slice(&bytes.unwrap()).unwrap()
-}
-
 #[test]
 fn every_wire_takes_the_schema_also_where_it_has_to_be_strict() {
     let kit = Toolkit::new([raw(&Given::default())]).audited();
@@ -264,14 +254,14 @@ fn every_wire_takes_the_schema_also_where_it_has_to_be_strict() {
     for wire in Wire::ALL {
         let mut request = Request::new(history.clone()).with_tools(kit.specs());
         request.options.max_output_tokens = Some(100);
-        let text = body(wire, &request).to_string();
+        let text = encode(wire, "m", &request).to_string();
         assert!(text.contains("_why") && text.contains("stop_condition"), "{wire}: {text}");
-        assert_eq!(lint::request(wire, &body(wire, &request)), [""; 0], "{wire}");
+        assert_eq!(lint::request(wire, &encode(wire, "m", &request)), [""; 0], "{wire}");
 
         request.tools = Arc::default();
         let output = OutputSchema { name: "put".to_owned(), schema: schema(&kit) };
         request.options.output = Output::Schema(output);
-        assert_eq!(lint::request(wire, &body(wire, &request)), [""; 0], "{wire}");
+        assert_eq!(lint::request(wire, &encode(wire, "m", &request)), [""; 0], "{wire}");
     }
 }
 

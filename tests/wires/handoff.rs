@@ -7,7 +7,7 @@ use futures::stream;
 use serde_json::{Value, json};
 use turnstream::item::{Part, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{Reply, anthropic, gemini, openai_chat, openai_responses};
+use turnstream::provider::{Reply, anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::stream::TurnEvents;
 use turnstream::testing::{Answer, Wire, lint};
 use turnstream::tool::ToolSpec;
@@ -37,6 +37,7 @@ fn sent(wire: Wire, items: &[Item], model: &str) -> (Value, Vec<String>) {
         Wire::Anthropic => anthropic::encode(&request, model),
         Wire::OpenAiChat => openai_chat::encode(&request, model, &Dialect::OPENROUTER),
         Wire::OpenAiResponses => openai_responses::encode(&request, model),
+        Wire::Ollama => ollama::encode(&request, model, &ollama::Chat::default()),
         _ => gemini::encode(&request, model),
     };
     let body: Value = serde_json::from_slice(&bytes.unwrap()).unwrap();
@@ -47,13 +48,16 @@ fn sent(wire: Wire, items: &[Item], model: &str) -> (Value, Vec<String>) {
     (body, complaints)
 }
 
-/// The turns of an agent, the last but one cut off.
+/// The turns of an agent, the last but one cut off. Ollama's wire has no signatures and no hidden
+/// thoughts.
 fn replies(wire: Wire) -> Vec<Reply> {
-    let signed = Reply::new().think("Thought one.").sign("U0VDUkVU");
+    let has_secrets = wire != Wire::Ollama;
+    let thought = Reply::new().think("Thought one.");
+    let signed = if has_secrets { thought.sign("U0VDUkVU") } else { thought };
     let signed = signed.say("Word-one.").call_raw("same", "look", "{\"x\":1}");
     let signed = signed.call_raw("other", "count", "{\"y\":[2]}");
-    let hidden = Reply::new().think_hidden("SElEREVO").say("Word-two.");
-    let hidden = hidden.call_raw("same", "look", "{\"x\":2}");
+    let hidden = if has_secrets { Reply::new().think_hidden("SElEREVO") } else { Reply::new() };
+    let hidden = hidden.say("Word-two.").call_raw("same", "look", "{\"x\":2}");
     let cut = Reply::new().think("Thought three.").say("Word-three.");
     let cut = cut.call_unfinished("half", "look", "{\"x\"").cut();
     let last = Reply::new().summarize("Thought four.").say("Word-four.");
@@ -165,7 +169,7 @@ mod in_a_run {
     use turnstream::Agent;
     use turnstream::http::HttpClient;
     use turnstream::provider::{
-        Anthropic, Fallback, Gemini, OpenAiChat, OpenAiResponses, Provider,
+        Anthropic, Fallback, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider,
     };
     use turnstream::testing::ModelServer;
     use turnstream::tool::Tool;
@@ -183,6 +187,9 @@ mod in_a_run {
             }
             Wire::OpenAiResponses => {
                 Arc::new(OpenAiResponses::new(name).with_base_url(url).unwrap().with_http(http()))
+            }
+            Wire::Ollama => {
+                Arc::new(Ollama::new(name).with_base_url(url).unwrap().with_http(http()))
             }
             _ => Arc::new(Gemini::new(name).with_base_url(url).unwrap().with_http(http())),
         }

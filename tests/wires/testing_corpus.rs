@@ -18,8 +18,9 @@ fn what_a_vendor_took_the_lint_lets_pass() {
     let Some(corpus) = corpus::folder() else { return };
     let mut refused = Vec::new();
     let mut seen = 0;
-    for (folder, wire) in
-        ["anthropic", "openai-chat", "openai-responses", "gemini"].into_iter().zip(Wire::ALL)
+    for (folder, wire) in ["anthropic", "openai-chat", "openai-responses", "gemini", "ollama"]
+        .into_iter()
+        .zip(Wire::ALL)
     {
         let Ok(recordings) = std::fs::read_dir(corpus.join(folder)) else { continue };
         for recording in recordings.flatten() {

@@ -46,11 +46,12 @@ async fn post(server: &ModelServer, path: &str, body: &Value) -> Got {
 }
 
 /// Where a vendor's own SDK sends its requests.
-const PATHS: [&str; 4] = [
+const PATHS: [&str; 5] = [
     "/v1/messages",
     "/v1/chat/completions",
     "/v1/responses",
     "/v1beta/models/scripted:streamGenerateContent?alt=sse",
+    "/api/chat",
 ];
 
 /// The smallest request that is lawful.
@@ -69,7 +70,8 @@ fn hi(wire: Wire) -> Value {
             "include": ["reasoning.encrypted_content"],
         }),
         Wire::Gemini => json!({ "contents": [{ "role": "user", "parts": [{ "text": "Hi" }] }] }),
-        _ => unreachable!("this test knows four wires"),
+        Wire::Ollama => json!({ "model": "scripted", "messages": messages }),
+        _ => unreachable!("this test knows five wires"),
     }
 }
 
@@ -89,16 +91,20 @@ async fn one_server_speaks_every_wire_by_path() {
         for (n, path) in [path.to_owned(), format!("/proxy/{}", &path[1..])].iter().enumerate() {
             let got = post(&server, path, &hi(wire)).await;
             assert_eq!(got.status, 200, "{}", got.body);
-            assert!(got.head.contains("content-type: text/event-stream"), "{}", got.head);
+            let lines = wire == Wire::Ollama;
+            let content_type = if lines { "application/x-ndjson" } else { "text/event-stream" };
+            let content_type = format!("content-type: {content_type}");
+            assert!(got.head.contains(&content_type), "{}", got.head);
             // The same as without a network, but for the numbers in the ids.
             let expected = String::from_utf8(Answer::reply(script()).bytes(wire)).unwrap();
             let number = format!("_{:04}", 2 * at + n);
             let seen = got.body.replace(&number, "_0000");
             assert_eq!(seen.len(), expected.len(), "{wire}: {seen}");
-            assert!(wire == Wire::OpenAiChat || wire == Wire::Gemini || seen.contains("_0000"));
+            let has_ids = matches!(wire, Wire::Anthropic | Wire::OpenAiResponses);
+            assert!(!has_ids || seen.contains("_0000"));
         }
     }
-    assert_eq!(server.requests().len(), 8);
+    assert_eq!(server.requests().len(), 10);
     assert_eq!(server.complaints(), Vec::<String>::new());
     assert_eq!(
         server.http().requests()[7].path,
@@ -149,6 +155,7 @@ async fn what_is_no_request_of_the_wire_is_refused_in_its_shape() {
     check(&server, PATHS[1], "[]", 400, "not a JSON object").await;
     check(&server, PATHS[2], "{}", 400, "Missing required parameter: 'model'").await;
     check(&server, PATHS[3], "{}", 400, r#""status":"INVALID_ARGUMENT""#).await;
+    check(&server, PATHS[4], "{}", 400, r#"{"error":"model is required; "#).await;
     let mut whole = hi(Wire::Anthropic);
     whole["stream"] = false.into();
     check(&server, PATHS[0], &whole.to_string(), 400, "this server only streams").await;
@@ -367,7 +374,7 @@ mod over_http {
     use futures::StreamExt;
     use turnstream::event::Reason;
     use turnstream::http::{HttpClient, Timeouts};
-    use turnstream::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, Provider};
+    use turnstream::provider::{Anthropic, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider};
     use turnstream::request::Options;
     use turnstream::stream::TurnEvents;
     use turnstream::testing::{After, LineEnd, Mishap, Noise};
@@ -429,6 +436,17 @@ mod over_http {
                 Wire::Gemini,
                 Arc::new(
                     Gemini::new("m")
+                        .with_base_url(server.url())
+                        .unwrap()
+                        .with_http(http())
+                        .with_timeouts(timeouts)
+                        .without_retries(),
+                ),
+            ),
+            (
+                Wire::Ollama,
+                Arc::new(
+                    Ollama::new("m")
                         .with_base_url(server.url())
                         .unwrap()
                         .with_http(http())
@@ -522,7 +540,9 @@ mod over_http {
             ..Usage::default()
         };
         for (wire, turn) in ask(Reply::text("hi").usage(usage).into(), LONG).await {
-            assert_eq!(turn.unwrap().usage(), usage, "{wire}");
+            // Ollama does not tell thoughts from words.
+            let reasoning_tokens = if wire == Wire::Ollama { 0 } else { usage.reasoning_tokens };
+            assert_eq!(turn.unwrap().usage(), Usage { reasoning_tokens, ..usage }, "{wire}");
         }
     }
 
@@ -672,7 +692,12 @@ mod over_http {
         check_error(Answer::page(502), ErrorKind::Server).await;
         check_error(Answer::page(200), ErrorKind::Protocol).await;
         check_error(Answer::refuse(429).with_status(200), ErrorKind::RateLimited).await;
-        check_error(Answer::raw("application/json", "{}"), ErrorKind::Protocol).await;
+        for (wire, turn) in ask(Answer::raw("application/json", "{}"), LONG).await {
+            // Of lines, one document may be the first.
+            let is_line = wire == Wire::Ollama;
+            let kind = if is_line { ErrorKind::IncompleteTurn } else { ErrorKind::Protocol };
+            assert_eq!(turn.unwrap_err().kind(), kind, "{wire}");
+        }
         // A refusal can be broken off like anything else.
         let cut = Answer::refuse(429).with(Mishap::Cut(After::Bytes(5)));
         check_error(cut, ErrorKind::RateLimited).await;
@@ -717,7 +742,7 @@ mod over_http {
                 "{wire}"
             );
         }
-        assert_eq!(server.complaints().len(), 4);
+        assert_eq!(server.complaints().len(), 5);
         assert!(server.complaints().iter().all(|what| what.contains("temperature")));
     }
 }

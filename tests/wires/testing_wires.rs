@@ -16,6 +16,11 @@ fn stream(wire: Wire, answer: impl Into<Answer>) -> String {
 /// The events of a stream: the name, where there is one, and the data.
 fn events(stream: &str) -> Vec<(String, Value)> {
     let stream = stream.replace("\r\n", "\n");
+    // Lines of JSON have no names.
+    if stream.trim_start().starts_with('{') {
+        let lines = stream.lines().filter(|line| !line.is_empty());
+        return lines.map(|data| (String::new(), serde_json::from_str(data).unwrap())).collect();
+    }
     let frames = stream.split("\n\n").filter(|frame| !frame.is_empty());
     frames
         .filter_map(|frame| {
@@ -373,9 +378,33 @@ fn a_signature_of_text_on_the_gemini_wire_is_an_empty_part_of_its_own() {
 }
 
 #[test]
+fn a_turn_on_the_ollama_wire_is_lines_and_its_calls_come_whole() {
+    let reply = Reply::new()
+        .think("Hm")
+        .say("Hi you")
+        .call("add", json!({ "a": 1, "b": "x" }))
+        .call_raw("c9", "now", "")
+        .usage(usage());
+    let said = [
+        r#""message":{"role":"assistant","content":"","thinking":"Hm"},"done":false"#,
+        r#""message":{"role":"assistant","content":"Hi "},"done":false"#,
+        r#""message":{"role":"assistant","content":"you"},"done":false"#,
+        r#""message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"add","arguments":{"a":1,"b":"x"}}}]},"done":false"#,
+        r#""message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"now","arguments":{}},"id":"c9"}]},"done":false"#,
+        r#""message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":100,"prompt_eval_cached_count":30,"eval_count":20"#,
+    ];
+    let head = r#"{"model":"scripted","created_at":"2023-11-14T22:13:20Z","#;
+    let lines: String = said.iter().map(|said| format!("{head}{said}}}\n")).collect();
+    assert_eq!(stream(Wire::Ollama, reply), lines);
+    // What is nothing is not counted.
+    let cut = stream(Wire::Ollama, Reply::text("Hi").stop(StopReason::MaxTokens));
+    assert!(cut.ends_with("\"done\":true,\"done_reason\":\"length\"}\n"), "{cut}");
+}
+
+#[test]
 fn every_stop_reason_is_said_or_refused() {
     #[track_caller]
-    fn check(reason: &StopReason, expected: [Option<&str>; 4]) {
+    fn check(reason: &StopReason, expected: [Option<&str>; 5]) {
         for (wire, expected) in Wire::ALL.into_iter().zip(expected) {
             let stream = stream(wire, Reply::text("x").stop(reason.clone()));
             match expected {
@@ -388,25 +417,34 @@ fn every_stop_reason_is_said_or_refused() {
         }
     }
     let word = |word| Some(word);
-    check(&StopReason::Stop, [word("end_turn"), word("stop"), word("completed"), word("STOP")]);
+    check(
+        &StopReason::Stop,
+        [word("end_turn"), word("stop"), word("completed"), word("STOP"), word("stop")],
+    );
     check(
         &StopReason::ToolCalls,
-        [word("tool_use"), word("tool_calls"), word("completed"), word("STOP")],
+        [word("tool_use"), word("tool_calls"), word("completed"), word("STOP"), word("stop")],
     );
     check(
         &StopReason::MaxTokens,
-        [word("max_tokens"), word("length"), word("max_output_tokens"), word("MAX_TOKENS")],
+        [
+            word("max_tokens"),
+            word("length"),
+            word("max_output_tokens"),
+            word("MAX_TOKENS"),
+            word("length"),
+        ],
     );
     check(
         &StopReason::ContentFilter,
-        [word("sensitive"), word("content_filter"), word("content_filter"), word("SAFETY")],
+        [word("sensitive"), word("content_filter"), word("content_filter"), word("SAFETY"), None],
     );
-    check(&StopReason::Refusal, [word("refusal"), None, None, None]);
-    check(&StopReason::Pause, [word("pause_turn"), None, None, None]);
+    check(&StopReason::Refusal, [word("refusal"), None, None, None, None]);
+    check(&StopReason::Pause, [word("pause_turn"), None, None, None, None]);
     let full = "model_context_window_exceeded";
-    check(&StopReason::ContextWindow, [word(full), word(full), None, None]);
+    check(&StopReason::ContextWindow, [word(full), word(full), None, None, None]);
     let novel = StopReason::Other("novel".into());
-    check(&novel, [word("novel"), word("novel"), word("novel"), word("novel")]);
+    check(&novel, [word("novel"); 5]);
 }
 
 #[test]
@@ -427,11 +465,14 @@ fn what_a_wire_cannot_say_is_said_so() {
     check(&Reply::text("x").sign("c2ln"), "a signature of text", &text);
     let call = Reply::new().call_raw("c", "f", "{}").sign("c2ln");
     check(&call, "a signature of text or of a call", &[Wire::Anthropic, Wire::OpenAiResponses]);
-    check(&Reply::new().refuse("No"), "a refusal", &[Wire::Gemini]);
+    check(&call, "a signature", &[Wire::Anthropic, Wire::OpenAiResponses, Wire::Ollama]);
+    check(&Reply::new().think_hidden("b3Bh"), "hidden thoughts", &[Wire::Ollama]);
+    let whole = [Wire::Gemini, Wire::Ollama];
+    check(&Reply::new().refuse("No"), "a refusal", &whole);
     let raw = Reply::new().call_raw("c", "f", "no JSON");
-    check(&raw, "arguments that are no JSON object", &[Wire::Gemini]);
+    check(&raw, "arguments that are no JSON object", &whole);
     let cut = Reply::new().call_unfinished("c", "f", "{").stop(StopReason::MaxTokens);
-    check(&cut, "a call that is cut off", &[Wire::Gemini]);
+    check(&cut, "a call that is cut off", &whole);
 }
 
 #[test]
@@ -452,6 +493,7 @@ fn an_error_in_the_stream_has_the_shape_of_its_wire() {
     check(Wire::OpenAiChat, failing(), "", &json!({ "error": error }));
     let error = json!({ "code": 503, "message": "busy", "status": "UNAVAILABLE" });
     check(Wire::Gemini, failing(), "", &json!({ "error": error }));
+    check(Wire::Ollama, failing(), "", &json!({ "error": "server busy: busy" }));
     let events = said(Wire::OpenAiResponses, failing());
     let (name, data) = events.last().unwrap();
     assert_eq!((name.as_str(), &data["sequence_number"]), ("response.failed", &json!(5)));
@@ -486,6 +528,7 @@ fn a_refusal_has_the_shape_of_its_vendor() {
     check(Wire::OpenAiResponses, &json!({ "error": error }));
     let error = json!({ "code": 429, "message": message, "status": "RESOURCE_EXHAUSTED" });
     check(Wire::Gemini, &json!({ "error": error }));
+    check(Wire::Ollama, &json!({ "error": message }));
     let waits =
         Error::new(ErrorKind::RateLimited, "slow").with_retry_after(Duration::from_millis(1500));
     let body: Value = serde_json::from_slice(&Answer::from(waits).bytes(Wire::Gemini)).unwrap();
@@ -529,13 +572,13 @@ fn the_end_of_a_stream_can_be_missing() {
         assert_eq!(left, whole[..left.len()]);
         whole.len() - left.len()
     };
-    // From `message_delta`, the finish reason, `response.completed`, `finishReason` on.
+    // From `message_delta`, the finish reason, `response.completed`, `finishReason`, `done` on.
     let terminal: Vec<_> =
         Wire::ALL.into_iter().map(|wire| left_out(wire, Mishap::NoTerminal)).collect();
-    assert_eq!(terminal, [2, 3, 1, 1]);
+    assert_eq!(terminal, [2, 3, 1, 1, 1]);
     let last_word: Vec<_> =
         Wire::ALL.into_iter().map(|wire| left_out(wire, Mishap::NoLastWord)).collect();
-    assert_eq!(last_word, [1, 1, 0, 0]);
+    assert_eq!(last_word, [1, 1, 0, 0, 0]);
     for wire in Wire::ALL {
         let whole = stream(wire, "Hi");
         let short = stream(wire, Answer::reply("Hi").with(Mishap::NoFinalBlankLine));
@@ -550,6 +593,8 @@ fn framing_changes_nothing_that_is_said() {
         let plain = stream(wire, "Hi you").replace("\r\n", "\n");
         for (end, text) in [(LineEnd::Lf, "\n"), (LineEnd::CrLf, "\r\n"), (LineEnd::Cr, "\r")] {
             let ended = stream(wire, Answer::reply("Hi you").with(Mishap::LineEnds(end)));
+            // A carriage return alone ends no line of JSON.
+            let text = if wire == Wire::Ollama && text == "\r" { "\n" } else { text };
             assert_eq!(ended, plain.replace('\n', text));
         }
         let said = events(&plain);
@@ -573,6 +618,7 @@ fn a_sign_of_life_is_that_of_the_wire() {
         ": keep-alive\n\n",
         "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":0}\n\n",
         ": keep-alive\r\n\r\n",
+        "\n{",
     ]) {
         let alive = stream(wire, Answer::reply("Hi").with(Mishap::Between(Noise::Pings)));
         assert!(alive.starts_with(sign), "{alive}");

@@ -1,14 +1,14 @@
 //! Gemini's `streamGenerateContent` as a server speaks it,
 //! <https://ai.google.dev/api/generate-content>.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::delta::{ContentDelta, Signed};
 use crate::provider::write::{
-    Frame, FrameFormat, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id,
-    message, usual_status,
+    Frame, FrameFormat, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, WholeCall,
+    call_id, message, usual_status,
 };
 use crate::usage::Usage;
 
@@ -57,8 +57,8 @@ struct Writer {
     sign: fn(&str) -> Option<String>,
     /// Calls, which come together.
     calls: Vec<Value>,
-    /// The call that is being written: its arguments so far.
-    arguments: Option<(Value, String)>,
+    /// The call that is being written.
+    call: WholeCall,
     /// A signature for the next part that is said.
     signature: Option<String>,
     signed_a_call: bool,
@@ -74,19 +74,15 @@ impl Writer {
             signs: opening.model.contains("gemini-3"),
             sign: opening.sign,
             calls: Vec::new(),
-            arguments: None,
+            call: WholeCall::default(),
             signature: None,
             signed_a_call: false,
         })
     }
 
     fn call_end(&mut self) -> Result<(), Unsupported> {
-        let Some((mut call, arguments)) = self.arguments.take() else { return Ok(()) };
-        let arguments: Option<Map<_, _>> = match arguments.trim() {
-            "" => Some(Map::new()),
-            written => serde_json::from_str(written).ok(),
-        };
-        call["args"] = arguments.ok_or("arguments that are no JSON object")?.into();
+        let Some((mut call, arguments)) = self.call.end()? else { return Ok(()) };
+        call["args"] = arguments;
         let said = signed_call(&call);
         if self.signs && !self.signed_a_call && self.signature.is_none() {
             self.signature = (self.sign)(&said);
@@ -189,13 +185,9 @@ impl TurnWriter for Writer {
                     "" if !self.signs => {}
                     _ => call["id"] = call_id("call", id, &self.id, index).into(),
                 }
-                self.arguments = Some((call, String::new()));
+                self.call.start(call);
             }
-            ContentDelta::CallArgs(piece) => {
-                if let Some((_, arguments)) = &mut self.arguments {
-                    arguments.push_str(&piece);
-                }
-            }
+            ContentDelta::CallArgs(piece) => self.call.push(&piece),
             ContentDelta::CallEnd => self.call_end()?,
         }
         Ok(())
@@ -209,9 +201,7 @@ impl TurnWriter for Writer {
     }
 
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsupported> {
-        if self.arguments.is_some() {
-            return Err("a call that is cut off");
-        }
+        self.call.check_ended()?;
         let reason = match reason {
             // The wire has no word for calls.
             StopReason::Stop | StopReason::ToolCalls => "STOP",

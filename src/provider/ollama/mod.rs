@@ -10,6 +10,8 @@ mod decode;
 mod encode;
 #[cfg(feature = "http")]
 mod wire;
+#[cfg(feature = "testing")]
+pub(crate) mod write;
 
 pub use chat::{Chat, KeepAlive, Think};
 pub use decode::Decoder;

@@ -4,12 +4,16 @@ use crate::error::{Error, ErrorKind};
 
 /// The message of an error. Clients look for the words that a vendor has for a full context window.
 pub(crate) fn message(error: &Error, full_context: &str) -> String {
+    let is_full = error.kind() == ErrorKind::ContextWindow;
+    in_words(error, if is_full { full_context } else { "" })
+}
+
+/// The message of an error, in which these words stand.
+pub(crate) fn in_words(error: &Error, words: &str) -> String {
     let message = error.message();
-    match error.kind() {
-        ErrorKind::ContextWindow if !message.contains(full_context) => {
-            format!("{full_context}: {message}")
-        }
-        _ => message.to_owned(),
+    match message.contains(words) {
+        true => message.to_owned(),
+        false => format!("{words}: {message}"),
     }
 }
 

@@ -55,7 +55,6 @@ impl FrameFormat {
     };
 
     /// A JSON document on each line.
-    #[cfg_attr(not(test), expect(dead_code, reason = "no wire of JSON lines is written yet"))]
     pub(crate) const JSON_LINES: Self =
         Self { content_type: "application/x-ndjson", layout: Layout::JsonLines, line_end: "\n" };
 

@@ -13,8 +13,8 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
-pub(super) use error::{message, usual_status};
+pub(super) use error::{in_words, message, usual_status};
 pub(crate) use frame::{Frame, FrameFormat, Role};
 pub(crate) use server_wire::ServerWire;
-pub(super) use turn::call_id;
 pub(crate) use turn::{Issued, Opening, Output, TurnWriter, Unsupported};
+pub(super) use turn::{WholeCall, call_id};

@@ -1,6 +1,6 @@
 //! Writing one turn.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::item::StopReason;
 use crate::provider::delta::{ContentDelta, Signed};
@@ -73,5 +73,41 @@ pub(crate) fn call_id(prefix: &str, own: String, answer: &str, index: u32) -> St
     match own.as_str() {
         "" => format!("{prefix}_{answer}_{index}"),
         _ => own,
+    }
+}
+
+/// A call on a wire that sends it whole, with an object for its arguments.
+#[derive(Debug, Default)]
+pub(crate) struct WholeCall {
+    /// The call that is being written, and its arguments so far.
+    open: Option<(Value, String)>,
+}
+
+impl WholeCall {
+    /// Begins a call, as it is without its arguments.
+    pub(crate) fn start(&mut self, call: Value) {
+        self.open = Some((call, String::new()));
+    }
+
+    /// Adds to its arguments.
+    pub(crate) fn push(&mut self, piece: &str) {
+        if let Some((_, arguments)) = &mut self.open {
+            arguments.push_str(piece);
+        }
+    }
+
+    /// The call and its arguments, if one was begun.
+    pub(crate) fn end(&mut self) -> Result<Option<(Value, Value)>, Unsupported> {
+        let Some((call, arguments)) = self.open.take() else { return Ok(None) };
+        let arguments: Option<Map<_, _>> = match arguments.trim() {
+            "" => Some(Map::new()),
+            written => serde_json::from_str(written).ok(),
+        };
+        Ok(Some((call, arguments.ok_or("arguments that are no JSON object")?.into())))
+    }
+
+    /// That no call is begun and not ended.
+    pub(crate) fn check_ended(&self) -> Result<(), Unsupported> {
+        self.open.is_none().then_some(()).ok_or("a call that is cut off")
     }
 }

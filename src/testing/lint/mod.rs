@@ -22,12 +22,14 @@
 
 pub(super) mod anthropic;
 pub(super) mod gemini;
+mod ollama;
 pub(super) mod openai_chat;
 pub(super) mod openai_responses;
 
 mod complaints;
 mod openai;
 mod options;
+mod pairs;
 mod request;
 mod schema;
 
@@ -36,6 +38,7 @@ mod tests;
 
 pub use anthropic::anthropic;
 pub use gemini::{gemini, gemini_3};
+pub use ollama::ollama;
 pub use openai_chat::openai_chat;
 pub use openai_responses::openai_responses;
 pub use request::request;

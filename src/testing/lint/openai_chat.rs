@@ -2,12 +2,13 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, inner, is_given, joined, list, repeated, text};
+use super::complaints::{Complaints, inner, is_given, list, repeated, text};
 use super::openai::{
     CHAT_ID, check_arguments, check_id, check_name, chosen, functions, mentions_json, needs_tools,
     not_empty, output_schema, required, sampling,
 };
 use super::options::{at_least, of_other_wires, within};
+use super::pairs::pairs;
 use crate::testing::signatures::Signatures;
 
 /// What `OpenAI` objects to in the body of a Chat Completions request.
@@ -20,7 +21,7 @@ pub fn openai_chat(body: &Value) -> Vec<String> {
     for (at, message) in messages.iter().enumerate() {
         self::message(message, at, &mut bad);
     }
-    pairs(messages, &mut bad);
+    pairs(messages, |call| text(&call["id"]), |result| text(&result["tool_call_id"]), &mut bad);
     bad.into_list()
 }
 
@@ -113,6 +114,9 @@ fn message(message: &Value, at: usize, bad: &mut Complaints) {
             bad.unless(call["type"] == "custom", || format!("Invalid value for '{place}.type'."));
         }
     }
+    for id in repeated(calls.iter().map(|call| text(&call["id"]))) {
+        bad.add(format!("Invalid '{place}.tool_calls': duplicate id '{id}'."));
+    }
     if role == "tool" {
         check_id(&message["tool_call_id"], CHAT_ID, &format!("{place}.tool_call_id"), bad);
     }
@@ -146,42 +150,6 @@ fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
         }
         _ => {}
     }
-}
-
-/// Calls are answered at once, all of them, and nothing else is.
-fn pairs(messages: &[Value], bad: &mut Complaints) {
-    let mut open: Vec<&str> = Vec::new();
-    let mut called_at = 0;
-    let close = |open: &mut Vec<&str>, at: usize, bad: &mut Complaints| {
-        if !open.is_empty() {
-            bad.add(format!(
-                "An assistant message with 'tool_calls' must be followed by tool messages \
-                 responding to each 'tool_call_id'. The following tool_call_ids did not have \
-                 response messages: {} (messages[{at}])",
-                joined(open.drain(..))
-            ));
-        }
-    };
-    for (at, message) in messages.iter().enumerate() {
-        if message["role"] == "tool" {
-            let id = text(&message["tool_call_id"]);
-            match open.iter().position(|open| *open == id) {
-                Some(answered) => drop(open.remove(answered)),
-                None => bad.add(format!(
-                    "Invalid parameter: messages with role 'tool' must be a response to a \
-                     preceeding message with 'tool_calls'. (messages[{at}], tool_call_id '{id}')"
-                )),
-            }
-            continue;
-        }
-        close(&mut open, called_at, bad);
-        let calls = list(&message["tool_calls"]).iter().map(|call| text(&call["id"]));
-        for id in repeated(calls.clone()) {
-            bad.add(format!("Invalid 'messages[{at}].tool_calls': duplicate id '{id}'."));
-        }
-        (open, called_at) = (calls.collect(), at);
-    }
-    close(&mut open, called_at, bad);
 }
 
 /// What the vendor objects to in the signatures that a request brings back.

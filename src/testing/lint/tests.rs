@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{anthropic, gemini, gemini_3, openai_chat, openai_responses};
+use super::{anthropic, gemini, gemini_3, ollama, openai_chat, openai_responses};
 
 /// A body with some places changed; `null` takes a place out.
 fn changed(mut body: Value, changes: &[(&str, Value)]) -> Value {
@@ -541,6 +541,94 @@ fn gemini_3_wants_the_first_call_of_every_step_of_this_turn_signed() {
     door.passes(&later);
 }
 
+fn lines() -> Door {
+    let call = |name: &str| json!({ "function": { "name": name, "arguments": { "a": 1 } } });
+    let body = json!({
+        "model": "qwen", "stream": true, "think": "low", "format": "json", "keep_alive": "5m",
+        "options": { "num_ctx": 4096, "temperature": 0.5, "stop": ["END"] },
+        "tools": [{ "type": "function", "function": {
+            "name": "add", "description": "Adds", "parameters": { "type": "object" },
+        } }],
+        "messages": [
+            { "role": "system", "content": "Be brief." },
+            { "role": "user", "content": "1 + 2", "images": ["aGk="] },
+            { "role": "assistant", "content": "", "thinking": "Hm",
+              "tool_calls": [call("add"), call("add"), call("now")] },
+            { "role": "tool", "content": "3", "tool_name": "now" },
+            { "role": "tool", "content": "3", "tool_name": "add" },
+            { "role": "tool", "content": "3", "tool_name": "add" },
+        ],
+    });
+    Door(ollama, body)
+}
+
+#[test]
+fn ollama_wants_every_call_answered_at_once_by_its_id_or_its_name_and_nothing_else() {
+    let door = lines();
+    door.passes(&[]);
+    let user = || json!({ "role": "user", "content": "x" });
+    door.refuses(&[("/messages/5", user())], "did not have response messages: add");
+    let stray = json!({ "role": "tool", "content": "3", "tool_name": "add" });
+    door.refuses(&[("/messages/6", stray)], "must be a response to a preceeding message");
+    let (call, result) = ("/messages/2/tool_calls/2/id", "/messages/3/tool_call_id");
+    door.passes(&[(call, json!("c1")), (result, json!("c1"))]);
+    let found = ollama(&changed(door.1, &[(call, json!("c1")), (result, json!("c2"))]));
+    assert_eq!(found.len(), 2, "one that answers nothing, one not answered: {found:?}");
+}
+
+#[test]
+fn ollama_wants_messages_of_known_roles_and_types() {
+    let door = lines();
+    let role = [("/messages/1/role", json!("developer"))];
+    door.refuses(&role, "messages[1]: invalid role: developer");
+    let parts = json!([{ "type": "text", "text": "1 + 2" }]);
+    door.refuses(&[("/messages/1/content", parts)], "messages[1].content must be of type string");
+    let arguments = "/messages/2/tool_calls/0/function/arguments";
+    let refusal = "messages[2].tool_calls[0].function.arguments must be of type object";
+    for no_object in [json!("{}"), json!([]), json!(null)] {
+        door.refuses(&[(arguments, no_object)], refusal);
+    }
+    door.refuses(&[("/messages/1/images", json!([5]))], "must be of type array of strings");
+    door.refuses(&[("/messages/0/thinking", json!("Hm"))], "only the assistant has it");
+    door.refuses(&[("/messages", json!([]))], "the model is loaded and says nothing");
+}
+
+#[test]
+fn ollama_wants_options_of_their_types_in_their_place() {
+    let door = lines();
+    for (place, value) in [
+        ("/think", json!(true)),
+        ("/format", json!({ "type": "object" })),
+        ("/keep_alive", json!(-1)),
+        ("/options/temperature", json!(5)),
+        ("/stream", json!(null)),
+    ] {
+        door.passes(&[(place, value)]);
+    }
+    for (place, value, says) in [
+        ("/model", json!(""), "model is required"),
+        ("/stream", json!("yes"), "stream must be of type bool"),
+        ("/think", json!("max"), "invalid think value: \"max\""),
+        ("/format", json!("yaml"), "invalid format: \"yaml\""),
+        ("/keep_alive", json!(true), "keep_alive must be"),
+        ("/options", json!([]), "options must be of type object"),
+        ("/options/num_ctx", json!("4096"), "option num_ctx must be of type integer"),
+        ("/options/seed", json!(1.5), "option seed must be of type integer"),
+        ("/options/temperature", json!("hot"), "option temperature must be of type float32"),
+        ("/options/stop", json!("END"), "option stop must be of type array of strings"),
+        ("/temperature", json!(0.5), "Unknown parameter: 'temperature'"),
+        ("/num_ctx", json!(4096), "Unknown parameter: 'num_ctx'"),
+        ("/tool_choice", json!("auto"), "Unknown parameter: 'tool_choice'"),
+        ("/tools/0/type", json!("web_search"), "tools[0].type must be \"function\""),
+        ("/tools/0/function/name", json!(""), "a function needs a name"),
+        ("/tools/0/function/parameters", json!({}), "must be a schema of an object"),
+    ] {
+        door.refuses(&[(place, value)], says);
+    }
+    let twin = door.1["tools"][0].clone();
+    door.refuses(&[("/tools/1", twin)], "duplicate function name: add");
+}
+
 #[test]
 fn no_body_is_too_odd_for_a_lint() {
     for odd in [
@@ -549,7 +637,7 @@ fn no_body_is_too_odd_for_a_lint() {
         json!({ "messages": 5, "input": {}, "contents": "x", "tools": [null, 1], "system": [1] }),
         json!({ "messages": [null, [], { "content": [null] }], "input": [null, 1], "contents": [null] }),
     ] {
-        for lint in [anthropic, openai_chat, openai_responses, gemini, gemini_3] {
+        for lint in [anthropic, openai_chat, openai_responses, gemini, gemini_3, ollama] {
             assert!(!lint(&odd).is_empty());
         }
     }

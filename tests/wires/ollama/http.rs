@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use turnstream::event::Reason;
 use turnstream::http::HttpClient;
 use turnstream::provider::ollama::Chat;
-use turnstream::provider::{HttpProvider, Ollama, Provider};
+use turnstream::provider::{HttpProvider, Ollama, Provider, Reply};
 use turnstream::stream::TurnEvents;
+use turnstream::testing::ModelServer;
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::{Agent, Error, ErrorKind, Item, Turn};
 
@@ -96,6 +97,32 @@ async fn an_agent_runs_a_tool_and_the_model_sees_its_own_thought_and_the_result(
             json!({ "role": "tool", "content": "fine", "tool_name": "look", "tool_call_id": "call_1_1" }),
         ]
     );
+}
+
+#[tokio::test]
+async fn an_agent_runs_a_tool_against_a_strict_server_that_gives_calls_no_ids() {
+    let server = ModelServer::ollama(|_, n| match n {
+        0 => Reply::new().think("I have to look.").call("look", json!({ "x": 1 })),
+        _ => Reply::text("It is fine."),
+    });
+    let server = server.await.unwrap();
+    let ran = Counter::default();
+    let model = at(&server.url()).with_num_ctx(32_768);
+    let outcome = Agent::new(model).with_tools([fine("look", &ran)]).run("Look.").outcome().await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "It is fine."));
+    assert_eq!((ran.began(), outcome.turns), (1, 2));
+    let [first, second] = &server.requests()[..] else { panic!("two requests") };
+    assert_eq!(
+        (first["options"]["num_ctx"].as_u64(), &first["tools"]),
+        (Some(32_768), &second["tools"])
+    );
+    let messages = second["messages"].as_array().unwrap();
+    let (called, answered) = (&messages[messages.len() - 2], &messages[messages.len() - 1]);
+    assert_eq!(called["thinking"], "I have to look.");
+    assert_eq!(called["tool_calls"][0]["function"]["arguments"], json!({ "x": 1 }));
+    assert_eq!((&answered["role"], &answered["tool_name"]), (&json!("tool"), &json!("look")));
+    assert_eq!(answered["tool_call_id"], called["tool_calls"][0]["id"]);
+    assert_eq!(server.complaints(), [""; 0]);
 }
 
 #[tokio::test]

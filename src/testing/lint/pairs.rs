@@ -1,0 +1,43 @@
+//! Calls and their results, where both stand in messages.
+
+use serde_json::Value;
+
+use super::complaints::{Complaints, joined, list};
+
+/// Calls are answered at once, all of them, and nothing else is. `called` tells a call from the others
+/// of its message, and `answered` says which of them a result is for.
+pub(super) fn pairs<'a>(
+    messages: &'a [Value],
+    called: fn(&'a Value) -> &'a str,
+    answered: fn(&'a Value) -> &'a str,
+    bad: &mut Complaints,
+) {
+    let mut open: Vec<&'a str> = Vec::new();
+    let mut called_at = 0;
+    let close = |open: &mut Vec<&str>, at: usize, bad: &mut Complaints| {
+        if !open.is_empty() {
+            bad.add(format!(
+                "An assistant message with 'tool_calls' must be followed by tool messages \
+                 responding to each 'tool_call_id'. The following tool_call_ids did not have \
+                 response messages: {} (messages[{at}])",
+                joined(open.drain(..))
+            ));
+        }
+    };
+    for (at, message) in messages.iter().enumerate() {
+        if message["role"] == "tool" {
+            let id = answered(message);
+            match open.iter().position(|open| *open == id) {
+                Some(place) => drop(open.remove(place)),
+                None => bad.add(format!(
+                    "Invalid parameter: messages with role 'tool' must be a response to a \
+                     preceeding message with 'tool_calls'. (messages[{at}], tool_call_id '{id}')"
+                )),
+            }
+            continue;
+        }
+        close(&mut open, called_at, bad);
+        (open, called_at) = (list(&message["tool_calls"]).iter().map(called).collect(), at);
+    }
+    close(&mut open, called_at, bad);
+}
