@@ -13,7 +13,7 @@ there only if you allow it.
 
 Without a prompt it is a chat if stdin is a terminal; else stdin is the prompt.
 
-    --provider NAME   offline, anthropic, openai, openai-responses or gemini
+    --provider NAME   offline, anthropic, openai, openai-responses, gemini or ollama
     --base-url URL    another server; openai unless --provider says otherwise
     --dialect NAME    how that server differs from OpenAI's Chat Completions: openai_compatible,
                       azure, openrouter, litellm, groq, deepseek, mistral, together, ollama,
@@ -42,9 +42,10 @@ Files: read through links that stay inside the working directory, written throug
 
 Provider: --provider; else openai with --base-url or --dialect; else that of the first key that is
 set, of ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY; else openai with OPENAI_BASE_URL; else
-the offline model, which needs no key and no network. ANTHROPIC_BASE_URL, OPENAI_BASE_URL and
-GEMINI_BASE_URL are read as well. With a vendor's dialect its own key is taken, DEEPSEEK_API_KEY for
-example; where the address is given, also OPENAI_API_KEY.
+the offline model, which needs no key and no network. ANTHROPIC_BASE_URL, OPENAI_BASE_URL,
+GEMINI_BASE_URL and OLLAMA_BASE_URL are read as well. With a vendor's dialect its own key is taken,
+DEEPSEEK_API_KEY for example; where the address is given, also OPENAI_API_KEY. Ollama is asked by its
+own wire, on this machine unless told otherwise; OLLAMA_API_KEY is sent if it is set.
 
 Exit code: 0 if the run completed, 2 for bad usage, 130 if quit by Ctrl-C, else 1.
 ";

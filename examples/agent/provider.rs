@@ -5,7 +5,7 @@ use std::sync::Arc;
 use turnstream::error::AuthProblem;
 use turnstream::http::HttpClient;
 pub(crate) use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, Provider};
+use turnstream::provider::{Anthropic, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider};
 use turnstream::stream::TurnStream;
 use turnstream::testing::ModelServer;
 use turnstream::{Error, ErrorKind, Request};
@@ -20,6 +20,7 @@ pub(crate) enum Name {
     OpenAi,
     OpenAiResponses,
     Gemini,
+    Ollama,
 }
 
 /// What is known of a provider without asking anybody.
@@ -32,7 +33,7 @@ struct Entry {
     base_url: &'static str,
 }
 
-/// The order is that in which keys are looked for.
+/// The order is that in which keys are looked for; that of Ollama, which needs none, is not.
 const TABLE: &[Entry] = &[
     Entry {
         name: Name::Anthropic,
@@ -61,6 +62,13 @@ const TABLE: &[Entry] = &[
         model: "gemini-2.5-flash",
         key: "GEMINI_API_KEY",
         base_url: "GEMINI_BASE_URL",
+    },
+    Entry {
+        name: Name::Ollama,
+        written: "ollama",
+        model: "qwen3:8b",
+        key: "OLLAMA_API_KEY",
+        base_url: "OLLAMA_BASE_URL",
     },
     Entry { name: Name::Offline, written: "offline", model: "offline", key: "", base_url: "" },
 ];
@@ -175,7 +183,8 @@ impl Choice {
             let value = value.trim();
             (!value.is_empty()).then(|| value.to_owned())
         };
-        let with_key = || TABLE.iter().find(|entry| env(entry.key).is_some());
+        let decides = |entry: &&Entry| entry.name != Name::Ollama && env(entry.key).is_some();
+        let with_key = || TABLE.iter().find(decides);
         let is_chat = args.base_url.is_some() || args.dialect.is_some();
         let name = match (args.provider, is_chat) {
             (Some(name), _) => name,
@@ -243,6 +252,7 @@ impl Choice {
                 configured!(OpenAiResponses::new(model), base_url, key, plain_http)
             }
             Name::Gemini => configured!(Gemini::new(model), base_url, key, plain_http),
+            Name::Ollama => configured!(Ollama::new(model), base_url, key, plain_http),
         }
     }
 }
@@ -415,6 +425,15 @@ mod tests {
         let env = [("OPENAI_API_KEY", "o"), ("OPENAI_BASE_URL", "u")];
         let args = Args { provider: Some(Name::OpenAiResponses), ..Args::default() };
         check(&args, &env, (Name::OpenAiResponses, "gpt-5-mini", Some("u"), Some("o")));
+    }
+
+    #[test]
+    fn ollama_is_asked_for_by_name_only_and_needs_no_key() {
+        let env = [("OLLAMA_API_KEY", "k"), ("OLLAMA_BASE_URL", "u")];
+        check(&Args::default(), &env, (Name::Offline, "offline", None, None));
+        let args = Args { provider: Some(Name::Ollama), ..Args::default() };
+        check(&args, &[("OPENAI_API_KEY", "o")], (Name::Ollama, "qwen3:8b", None, None));
+        check(&args, &env, (Name::Ollama, "qwen3:8b", Some("u"), Some("k")));
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Drop for Temp {
 fn agent(directory: &Path, args: &[&str]) -> Option<Command> {
     let mut command = Command::new(example("agent")?);
     command.current_dir(directory).args(args).stdin(Stdio::null());
-    for name in ["ANTHROPIC", "OPENAI", "GEMINI"] {
+    for name in ["ANTHROPIC", "OPENAI", "GEMINI", "OLLAMA"] {
         command.env_remove(format!("{name}_API_KEY")).env_remove(format!("{name}_BASE_URL"));
     }
     for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
@@ -210,6 +210,26 @@ async fn a_key_goes_over_plain_http_to_another_machine_only_with_the_flag_that_t
         assert_eq!(text(&ran.stdout).contains("Hello."), flag.is_some(), "{err}");
         assert_eq!(server.requests().len(), usize::from(flag.is_some()));
     }
+}
+
+#[tokio::test]
+async fn an_ollama_server_is_asked_by_its_own_wire_without_a_key_and_its_tools_run() {
+    let server = ModelServer::ollama(|_, n| match n {
+        0 => Reply::new().call("read_file", json!({ "path": "src/short.rs" })),
+        _ => Reply::text("It is short."),
+    });
+    let server = server.await.unwrap();
+    let temp = Temp::new();
+    let Some(mut agent) = agent(&temp.0, &["--json", "--provider=ollama", "Hi"]) else { return };
+    agent.env("OLLAMA_BASE_URL", server.url());
+    let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
+    check_exit(&ran, 0);
+    let (.., outcome) = read_json(&ran.stdout);
+    assert_eq!((outcome.text.as_str(), outcome.turns), ("It is short.", 2));
+    let sent = server.requests();
+    assert_eq!((sent.len(), &sent[0]["model"]), (2, &json!("qwen3:8b")));
+    assert!(sent[1].to_string().contains("fn a() {}"), "{}", sent[1]);
+    assert_eq!(server.complaints(), [""; 0]);
 }
 
 #[test]
