@@ -394,7 +394,8 @@ fn a_turn_on_the_ollama_wire_is_lines_and_its_calls_come_whole() {
         r#""message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":100,"prompt_eval_cached_count":30,"eval_count":20"#,
     ];
     let head = r#"{"model":"scripted","created_at":"2023-11-14T22:13:20Z","#;
-    let lines: String = said.iter().map(|said| format!("{head}{said}}}\n")).collect();
+    let lines: Vec<_> = said.iter().map(|said| format!("{head}{said}}}\n")).collect();
+    let lines = lines.concat();
     assert_eq!(stream(Wire::Ollama, reply), lines);
     // What is nothing is not counted.
     let cut = stream(Wire::Ollama, Reply::text("Hi").stop(StopReason::MaxTokens));
