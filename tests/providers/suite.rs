@@ -3,7 +3,7 @@
 
 use turnstream::http::HttpClient;
 use turnstream::provider::{
-    Anthropic, Gemini, HttpProvider, OpenAiChat, OpenAiResponses, Piece, Reply,
+    Anthropic, Gemini, HttpProvider, Ollama, OpenAiChat, OpenAiResponses, Piece, Reply,
 };
 use turnstream::testing::provider_suite::Subject;
 use turnstream::testing::{Answer, Wire};
@@ -41,7 +41,7 @@ impl<W: provider::Wire> Subject for OverWire<W> {
         };
         let body = Answer::reply(reply).bytes(self.wire);
         // What the wire cannot say is a document that says so.
-        (!body.starts_with(b"{")).then_some(body)
+        (!body.starts_with(b"{\"error\"")).then_some(body)
     }
 
     fn error_in_stream(&self, message: &str) -> Option<Vec<u8>> {
@@ -68,6 +68,10 @@ turnstream::provider_suite!(
 turnstream::provider_suite!(
     gemini,
     super::OverWire { wire: super::Wire::Gemini, provider: super::Gemini::new("any") }
+);
+turnstream::provider_suite!(
+    ollama,
+    super::OverWire { wire: super::Wire::Ollama, provider: super::Ollama::new("any") }
 );
 turnstream::provider_suite!(the_wire_of_the_example, super::OfExample);
 
