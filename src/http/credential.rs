@@ -469,14 +469,18 @@ mod tests {
     fn a_token_does_not_wait_for_a_runtime_that_another_request_left() {
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         let credential = Credential::token(|| async {
-            // As a client of HTTP does it, a task of the runtime moves the bytes.
-            let moved = tokio::spawn(async { "t" });
-            Ok(Token::new(moved.await.map_err(|_| Error::new(ErrorKind::Other, "no runtime"))?))
+            // As a connection does, it moves only in the runtime in which it was begun.
+            let begun = Handle::current().id();
+            tokio::task::yield_now().await;
+            match Handle::current().id() == begun {
+                true => Ok(Token::new("t")),
+                false => std::future::pending().await,
+            }
         });
         let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
         let (first, second) = (runtime(), runtime());
         let mut waiting = Box::pin(secret(&tokens));
-        // The task is spawned there, and that runtime does not run any more.
+        // It was begun there, and that runtime does not run any more.
         assert!(first.block_on(async { (&mut waiting).now_or_never() }).is_none());
         let other = second.block_on(async {
             let mut other = Box::pin(secret(&tokens));
