@@ -189,7 +189,7 @@ impl<W: Wire> Attempt<W> {
             return Ok(response);
         }
         let authorization = self.authorize().await?;
-        self.post(&authorization, Connection::Any).await
+        self.post(&authorization, connection).await
     }
 
     async fn authorize(&mut self) -> Result<Authorization, Error> {
