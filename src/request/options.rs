@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
+use crate::item::Json;
 
 /// How a model is asked: limits, sampling, reasoning, the form of the answer.
 ///
@@ -34,16 +35,20 @@ pub struct Options {
     /// reason the server reports; see [`TurnBuilder`](crate::turn::TurnBuilder::with_max_output_tokens).
     pub max_output_tokens: Option<u32>,
     /// From 0 (always the likeliest word) to 1 or 2, as the provider has it.
+    #[serde(deserialize_with = "number")]
     pub temperature: Option<f32>,
     /// Samples from the likeliest words whose probabilities add up to this, from 0 to 1.
+    #[serde(deserialize_with = "number")]
     pub top_p: Option<f32>,
     /// Samples from this many of the likeliest words.
     pub top_k: Option<u32>,
     /// Makes sampling repeatable, as far as the provider can.
     pub seed: Option<u64>,
     /// Holds against a word how often it was said, from -2 to 2.
+    #[serde(deserialize_with = "number")]
     pub frequency_penalty: Option<f32>,
     /// Holds against a word that it was said at all, from -2 to 2.
+    #[serde(deserialize_with = "number")]
     pub presence_penalty: Option<f32>,
     /// The answer ends before the first of these.
     pub stop_sequences: Vec<String>,
@@ -68,6 +73,12 @@ pub struct Options {
     /// Merged into the body as it is, last: objects field by field, anything else replaces what
     /// stands there.
     pub extra: Map<String, Value>,
+}
+
+/// Reads a number from its text, in which `serde_json/arbitrary_precision` presents it within an
+/// enum that has its tag inside.
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
+    Json::deserialize(from)?.get().map_err(de::Error::custom)
 }
 
 impl Options {
