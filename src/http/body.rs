@@ -15,7 +15,7 @@ use crate::http::runtime::ConnectionRuntime;
 
 /// The bytes of an answer as they come. Dropping it closes the connection if it is not at its end.
 ///
-/// It has no limits on waiting; whoever reads it has.
+/// It has no limits on waiting; its reader has.
 pub struct Body {
     /// `None` once it ended.
     bytes: Option<BoxStream<'static, Result<Bytes, Error>>>,

@@ -168,7 +168,7 @@ impl Credential {
         matches!(&self.0, Kind::Key(key) if key.is_empty())
     }
 
-    /// What authorizes one request. `unsigned` is the request without it.
+    /// What authorizes one request to `to` with these headers and this body.
     ///
     /// Dropping the future ends no refresh that other requests wait for.
     pub(crate) async fn authorize(

@@ -36,7 +36,7 @@ pub(crate) struct TurnDeadlines {
 enum Wait {
     /// For the first, until then.
     First(Option<Instant>),
-    /// For nothing: one came, and nobody had to wait for the next one yet.
+    /// For nothing: one came, and the reader has not waited for the next one yet.
     Moving,
     /// For the next, until then.
     Next(Option<Instant>),

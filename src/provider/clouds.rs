@@ -1,4 +1,4 @@
-//! Models that a cloud hosts behind the wire of their vendor: addresses, and where the key goes.
+//! Models that a cloud hosts under the wire of their vendor: addresses, and where the key goes.
 
 use crate::error::{Error, ErrorKind};
 use crate::http::KeyHeader;

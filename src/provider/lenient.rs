@@ -331,7 +331,7 @@ impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for MaybeObject<T> {
 impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for List<T> {
     fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
         let mut all = Vec::new();
-        // An element that is no object is passed over.
+        // An element that is not an object is passed over.
         while let Some(Lax(element)) = array.next_element::<Lax<T>>()? {
             all.extend(element);
         }

@@ -75,7 +75,7 @@ pub enum Noise {
     /// The wire's own sign of life: `ping` on Anthropic, `keepalive` on Responses, comments on
     /// the others, and an empty line on Ollama, which has no comments.
     Pings,
-    /// Events of a type that nobody knows. On the chat wire, Gemini and Ollama, whose events have no
+    /// Events of an unknown type. On the chat wire, Gemini and Ollama, whose events have no
     /// type, chunks without choices, candidates or a message.
     UnknownEvents,
     /// Blank lines.

@@ -35,7 +35,7 @@ pub(super) struct Vendor {
     pub(super) check_signatures: fn(&Signatures, &Value) -> Vec<String>,
     /// A header without which it answers nothing.
     pub(super) required_header: Option<&'static str>,
-    /// A frame of a type that nobody knows: its name and its data.
+    /// A frame of an unknown type: its name and its data.
     pub(super) unknown_event: (Option<&'static str>, &'static str),
 }
 

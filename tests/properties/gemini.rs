@@ -68,7 +68,7 @@ fn noise() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Adds a field that nobody knows to every object of a chunk.
+/// Adds an unknown field to every object of a chunk.
 fn with_unknown_fields(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -41,7 +41,7 @@ fn noise() -> impl Strategy<Value = String> {
     prop::sample::select(lines.map(str::to_owned).to_vec())
 }
 
-/// Adds a field that nobody knows to every object of a line but the arguments.
+/// Adds an unknown field to every object of a line but the arguments.
 fn with_unknown_fields(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -92,7 +92,7 @@ async fn tokens_that_a_server_refuses_are_replaced_by_one_new_token_and_the_requ
     let server = taking_the_newest(&calls).await;
     let model = model(&server.url()).with_credential(credential).without_retries();
     ask(&model).await.unwrap();
-    // As if it had been revoked: the server wants another one, of which nobody knows.
+    // As if it had been revoked: the server wants another one, which no request has seen.
     calls.fetch_add(1, SeqCst);
     let turns = join_all((0..50).map(|_| ask(&model))).await;
     let errors: Vec<_> = turns.iter().filter_map(|turn| turn.as_ref().err()).collect();

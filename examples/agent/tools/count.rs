@@ -89,7 +89,7 @@ struct Report<'a> {
     note: Option<String>,
 }
 
-/// How many lines a file has, a last one without a line break included; `None` if it is no text.
+/// How many lines a file has, a last one without a line break included; `None` if it is not text.
 fn lines_of(file: File, cx: &ToolContext) -> io::Result<Option<u64>> {
     let (mut lines, mut last, mut binary, mut first) = (0, b'\n', false, true);
     in_pieces(file, cx, |bytes| {

@@ -12,7 +12,7 @@ use crate::request::Request;
 /// "To use multiple beta features, separate their names with commas."
 const BETA: &str = "anthropic-beta";
 
-/// A model behind the Anthropic Messages wire. Cheap to clone.
+/// A model that speaks the Anthropic Messages wire. Cheap to clone.
 ///
 /// Its key is sent as `x-api-key`, and its base URL is without `/v1`, as the vendor's SDKs take it.
 ///

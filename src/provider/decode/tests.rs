@@ -19,7 +19,7 @@ const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const THOUGHT: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\n\n";
 const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
-/// A turn whose frames come after so many seconds each, and then no more.
+/// A turn whose frames come after the given numbers of seconds, and then no more.
 fn turn(frames: &'static [(u64, &'static str)], limits: Timeouts) -> TurnStream {
     let body = stream::iter(frames).then(|(seconds, frame)| async move {
         tokio::time::sleep(Duration::from_secs(*seconds)).await;

@@ -8,7 +8,7 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, Encoded, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model behind the Gemini wire. Cheap to clone.
+/// A model that speaks the Gemini wire. Cheap to clone.
 ///
 /// Its key is sent as `x-goog-api-key`, and its base URL is without `/v1beta`, as the vendor's SDKs
 /// take it.

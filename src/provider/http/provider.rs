@@ -14,7 +14,7 @@ use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnBuilder;
 
-/// A model behind a [`Wire`]. Cheap to clone.
+/// A model that is asked over a [`Wire`]. Cheap to clone.
 ///
 /// [`Anthropic`](crate::provider::Anthropic), [`OpenAiChat`](crate::provider::OpenAiChat),
 /// [`OpenAiResponses`](crate::provider::OpenAiResponses), [`Gemini`](crate::provider::Gemini) and
@@ -44,7 +44,7 @@ impl<W: Wire + Default> HttpProvider<W> {
 }
 
 impl<W: Wire> HttpProvider<W> {
-    /// A model by its name behind a wire, without a key.
+    /// A model by its name over a wire, without a key.
     pub fn from_wire(wire: W, model: impl Into<Arc<str>>) -> Self {
         let model = model.into();
         let settings = Arc::new(Settings::new(&wire, &model));

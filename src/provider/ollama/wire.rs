@@ -6,7 +6,7 @@ use crate::framing::JsonLines;
 use crate::provider::{Destination, Encoded, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model behind Ollama's own wire. Cheap to clone.
+/// A model that speaks Ollama's own wire. Cheap to clone.
 ///
 /// The base URL is without `/api`, and `http://localhost:11434` unless set. In Ollama's cloud,
 /// `https://ollama.com`, a key is needed; it is sent as a bearer token.

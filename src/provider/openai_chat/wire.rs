@@ -8,7 +8,7 @@ use crate::http::KeyHeader;
 use crate::provider::{Destination, Encoded, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model behind the Chat Completions wire, the vendor's or any compatible server's. Cheap to
+/// A model that speaks the Chat Completions wire, the vendor's or any compatible server's. Cheap to
 /// clone.
 ///
 /// The base URL is with `/v1`, as the vendor's SDKs take it. Compatible servers know the output

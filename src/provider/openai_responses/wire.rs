@@ -7,7 +7,7 @@ use crate::framing::ServerSentEvents;
 use crate::provider::{Destination, Encoded, HttpProvider, Wire};
 use crate::request::Request;
 
-/// A model behind the Responses wire, the vendor's or any compatible server's. Cheap to clone.
+/// A model that speaks the Responses wire, the vendor's or any compatible server's. Cheap to clone.
 ///
 /// Nothing is stored by the provider: each request holds the whole input. The base URL is with
 /// `/v1`, as the vendor's SDKs take it.

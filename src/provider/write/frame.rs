@@ -103,7 +103,7 @@ impl FrameFormat {
         lines.replace('\n', self.line_end)
     }
 
-    /// A sign of life that is no frame: JSON lines have no comments, and their empty lines mean
+    /// A sign of life that is not a frame: JSON lines have no comments, and their empty lines mean
     /// nothing.
     pub(crate) fn comment(&self) -> String {
         match self.layout {

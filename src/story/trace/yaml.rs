@@ -80,7 +80,7 @@ fn write(value: &Value, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) 
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (at, (name, value)) in fields.iter().enumerate() {
-                // The first field stands behind what is there already.
+                // The first field follows what is there already.
                 let indent = if at == 0 { 0 } else { depth };
                 let key = Scalar(name, Style::Bare);
                 match name.len() > LONGEST_KEY {
@@ -103,7 +103,7 @@ fn write(value: &Value, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) 
     }
 }
 
-/// Writes a value behind the name of a field that is indented by `depth`.
+/// Writes a value after the name of a field that is indented by `depth`.
 fn write_behind(
     value: &Value,
     f: &mut fmt::Formatter<'_>,

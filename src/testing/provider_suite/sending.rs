@@ -158,7 +158,7 @@ pub async fn a_dropped_turn_closes_its_connection<S: Subject>(subject: &S) -> Re
     Err(Unmet::Failed(format!("the text did not come within {MAX_POLLS} polls")))
 }
 
-/// Polls a turn so many times, or until all of its text came, which it tells.
+/// Polls a turn this many times, or until all of its text came, which it tells.
 async fn polled(turn: &mut TurnStream, polls: usize) -> Result<bool, Unmet> {
     let (mut left, mut said) = (polls, String::new());
     poll_fn(|cx| {

@@ -91,7 +91,7 @@ fn arguments_that_are_not_there_are_none() {
 fn arguments_as_text_are_read_as_the_object_that_they_are() {
     let line = function(r#""name":"f","arguments":"{\"a\":1}""#);
     check(&[&line], &[r#"call call_1_1 f {"a":1}"#]);
-    // What is no JSON is the model's own mistake, which it is told of.
+    // Arguments that are not JSON are the model's own mistake, which it is told of.
     check(&[&function(r#""name":"f","arguments":"{a""#)], &["call call_1_1 f {a"]);
 }
 

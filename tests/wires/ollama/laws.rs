@@ -28,7 +28,7 @@ fn every_cut_of_the_bytes_gives_the_same_events() {
 #[test]
 fn a_body_that_ends_anywhere_before_its_end_is_an_incomplete_turn() {
     let bytes = stream();
-    // The line feed behind the last line may be missing.
+    // The line feed after the last line may be missing.
     for at in 0..bytes.len() - 1 {
         let events = events_of([bytes.slice(..at)]);
         let error = events.last().unwrap().as_ref().expect_err("no whole turn");

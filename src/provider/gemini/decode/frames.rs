@@ -112,7 +112,7 @@ impl<'a> Chunk<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// The parts; `None` if what stands there is no list.
+    /// The parts; `None` if the value is not a list.
     pub(super) fn parts(&self) -> Option<Vec<&'a RawValue>> {
         match self.content.0.as_ref().and_then(|content| content.parts) {
             None => Some(Vec::new()),

@@ -25,8 +25,8 @@ use crate::request::{Request, ToolSpec};
 ///
 /// The words of one side are one content, so that the roles alternate. The results of a turn stand
 /// together and in the order of its calls. Files in them stand in the result for Gemini 3 and
-/// later, and behind the results for models before and where they are given by their address.
-/// A call that nobody signed gets the signature by which Gemini 3 asks for none. The name of an
+/// later, and after the results for models before and where they are given by their address.
+/// A call without a signature gets the one that Gemini 3 does not check. The name of an
 /// output schema and [`Options::cache`](crate::request::Options::cache) do nothing here: the wire caches by itself.
 ///
 /// # Errors

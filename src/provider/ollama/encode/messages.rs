@@ -146,7 +146,7 @@ impl<'a> Messages<'a> {
         self.turn.get_or_insert_with(|| Message { role: "assistant", ..Message::default() })
     }
 
-    /// An assistant that neither said nor called anything is no message.
+    /// An assistant that neither said nor called anything has no message.
     fn close_turn(&mut self) {
         let Some(mut turn) = self.turn.take() else { return };
         // White space says nothing: models write it before they call a tool.

@@ -30,7 +30,7 @@ use crate::request::{Request, ToolChoice, ToolSpec};
 ///
 /// # Errors
 ///
-/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there is no message, which the server
+/// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there are no messages, which the server
 /// takes for a wish to load the model, and [`Unsupported`](crate::ErrorKind::Unsupported) for
 /// `user`, `metadata`, a `tool_choice` that demands a call, `parallel_tool_calls: Some(false)`, a
 /// budget of reasoning, a `seed` beyond 53 bits, and media other than images by their bytes.

@@ -138,7 +138,7 @@ impl WireCall<'_> {
         arguments.is_some_and(|piece| piece.is_none_or(|piece| !piece.is_empty()))
     }
 
-    /// Whether it is of the kind whose input is no JSON.
+    /// Whether it is of the kind whose input is not JSON.
     pub(super) fn is_custom(&self) -> bool {
         self.r#type.get() == Some("custom") || non_null(self.custom).is_some()
     }

@@ -276,7 +276,7 @@ impl<'a> Messages<'a> {
         self.close_media();
     }
 
-    /// An assistant that neither said nor called anything is no message.
+    /// An assistant that neither said nor called anything has no message.
     fn close_turn(&mut self) {
         let thought = take(&mut self.thought);
         let Some(mut turn) = self.turn.take() else { return };

@@ -96,7 +96,7 @@ impl Items {
         }
     }
 
-    /// A piece of a call's arguments; `None` if it is no text.
+    /// A piece of a call's arguments; `None` if it is not text.
     pub(super) fn arguments(
         &mut self,
         location: Location<'_>,

@@ -1,5 +1,5 @@
 //! One function call while it streams, and several in one: a wrapper that models write now and then
-//! though nobody declared it.
+//! though it was not declared.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -70,7 +70,7 @@ pub(super) struct WireItem<'a> {
 }
 
 impl<'a> WireItem<'a> {
-    /// Reads an item; what is no object, or has no type, is none.
+    /// Reads an item; a value that is not an object, or has no type, is none.
     pub(super) fn read(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
         let Lax(item) = lenient::read::<Lax<Self>>(raw.get(), room).ok()?;
         item.filter(|item| !item.r#type.or_empty().is_empty())

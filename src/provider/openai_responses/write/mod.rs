@@ -61,7 +61,7 @@ struct Writer {
     id: String,
     /// The response without its output, as every event of its life has it.
     response: Value,
-    /// Whether the request asks for encrypted reasoning: nobody gets it unasked.
+    /// Whether the request asks for encrypted reasoning: without asking it does not come.
     encrypts: bool,
     sign: fn(&str) -> Option<String>,
     open: Option<(u32, Open)>,
