@@ -85,7 +85,7 @@ pub use subject::Subject;
 /// # struct Mine;
 /// # impl turnstream::testing::provider_suite::Subject for Mine {
 /// #     type Provider = turnstream::provider::Scripted;
-/// #     fn provider(&self, _: &str, _: &str) -> Self::Provider { Self::Provider::new([]) }
+/// #     fn provider(&self, _: &str, _: &str) -> Self::Provider { Self::Provider::new([""]) }
 /// #     fn answer(&self, _: &[turnstream::provider::Piece]) -> Option<Vec<u8>> { None }
 /// # }
 /// turnstream::provider_suite!(my_provider, super::Mine);
