@@ -27,6 +27,7 @@
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
 //! | `replay` | recorded runs are replayed, and resumed from a step with one change |
+//! | `old_recordings` | recordings of earlier versions are played |
 //! | `tombstones` | items that become void while a run goes on |
 //! | `own_body` | the body in the example `own_body` is the agent's own but for one line |
 
@@ -45,6 +46,7 @@ mod mix;
 mod money;
 mod nesting;
 mod observers;
+mod old_recordings;
 mod outcomes;
 mod own_body;
 mod pools;

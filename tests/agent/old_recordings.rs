@@ -1,0 +1,171 @@
+//! Recordings of version 1, which the first version of the recorder has written, are played: what hooks,
+//! holders, compactors, pools and limits answered is in lines of its own there.
+
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::replay::Recording;
+use turnstream::agent::{Budget, Pool};
+use turnstream::context::{Compaction, CompactionFailure, compact_with};
+use turnstream::env::CountingIds;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::Tool;
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Usage};
+
+use crate::support::tools::{constant, spec};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Calls `look` until there are this many results, and then stops by itself.
+fn looks(results: usize) -> Scripted {
+    Scripted::function(move |request, _| {
+        let seen = request.history.iter().filter(|item| item.as_tool_result().is_some()).count();
+        match seen < results {
+            true => Reply::text("Let me look.").call("look", json!({ "n": seen })),
+            false => Reply::text("I see rain."),
+        }
+    })
+}
+
+fn agent(model: Scripted) -> Agent {
+    Agent::new(model).with_ids(CountingIds::new("id")).with_tools([constant("look", "rain")])
+}
+
+fn hooked() -> Agent {
+    agent(looks(2))
+        .with_hook(hook::prepare(|state, mut request| {
+            request.system.volatile = format!("Request {}.", state.model_calls);
+            async move { request }
+        }))
+        .with_hook(hook::transform_context(|_, context| async move {
+            let items = context.iter().map(|item| match item.as_user() {
+                Some(_) => Item::user("***"),
+                None => item.clone(),
+            });
+            History::from_items(context.id(), items.collect::<Vec<_>>())
+        }))
+        .with_hook(hook::after_sampling(|state, _| {
+            let note = Item::user(format!("a note on turn {}", state.model_calls));
+            async move { vec![note] }
+        }))
+        .with_hook(hook::stop(|state, _| {
+            let end = match state.model_calls < 5 {
+                true => OnStop::Block("Look again.".into()),
+                false => OnStop::Prevent("That is enough.".into()),
+            };
+            async move { end }
+        }))
+}
+
+/// A hook ends the run after the third request.
+fn stopped() -> Agent {
+    agent(looks(9)).with_hook(hook::should_stop(|state| {
+        let stops = state.model_calls == 3;
+        async move { stops }
+    }))
+}
+
+/// Its compactor gives up once, at a price, and then answers.
+fn compacting() -> Agent {
+    let usage = Usage { input_tokens: 7, ..Usage::default() };
+    let compactor = compact_with(move |history: &History| {
+        let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
+        if results < 2 {
+            let error = Error::new(ErrorKind::Other, "too short to be worth it");
+            return Err(CompactionFailure::wrap(error, usage));
+        }
+        let items = vec![Item::user("look"), Item::text("I looked twice.")];
+        Ok(Some(Compaction { usage, ..Compaction::new(0, history.len(), items) }))
+    });
+    let model = Scripted::function(|request, n| match n {
+        0 | 1 => Reply::new().call("look", json!({ "n": n })),
+        2 if request.history.len() > 4 => Reply::error(Error::new(ErrorKind::ContextWindow, "")),
+        _ => Reply::text("Rain, twice."),
+    });
+    agent(model).with_compactor(compactor)
+}
+
+/// The first request is too long, and the compactor gives up.
+fn overflowing() -> Agent {
+    let usage = Usage { input_tokens: 7, ..Usage::default() };
+    let compactor = compact_with(move |_: &History| {
+        let error = Error::new(ErrorKind::Other, "too short to be worth it");
+        Err(CompactionFailure::wrap(error, usage))
+    });
+    let model = Scripted::new([Reply::error(Error::new(ErrorKind::ContextWindow, "too long"))]);
+    agent(model).with_compactor(compactor)
+}
+
+/// Its request waits for the pool while something is said.
+fn waiting(pool: &Pool) -> Agent {
+    agent(looks(1)).with_max_output_tokens(100).with_budget(Budget::new().pool(pool))
+}
+
+fn slow() -> Tool {
+    Tool::raw(spec("look"), |_, _| async {
+        tokio::time::sleep(60 * SECOND).await;
+        "rain"
+    })
+    .unwrap()
+}
+
+/// The time of the run is over while its tool runs, but for a last turn.
+fn timed() -> Agent {
+    let budget = Budget::new().time(10 * SECOND).wrap_up_reserve_time(4 * SECOND);
+    agent(looks(2)).with_tools([slow()]).with_budget(budget)
+}
+
+/// The first model breaks off, also when it is asked again, and the second one answers.
+fn broken() -> Agent {
+    let lost = || Error::new(ErrorKind::Connect, "the connection was lost").with_retryable(true);
+    let reply = move || Reply::text("I s").fail(lost());
+    agent(Scripted::new([reply(), reply(), reply(), reply()]))
+        .with_fallback(Scripted::new(["I see rain."]))
+}
+
+/// Each call waits for a verdict.
+fn asking() -> Agent {
+    agent(looks(1)).with_tools([constant("look", "rain").needs_approval()])
+}
+
+/// Plays each run of a recording: its events are those that were recorded.
+#[track_caller]
+fn check(name: &str, agent: &Agent, runs: usize) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/recordings");
+    let text = std::fs::read_to_string(format!("{folder}/{name}.jsonl")).unwrap();
+    let recordings = Recording::all_from_text(&text).unwrap();
+    assert_eq!(recordings.len(), runs, "{name}");
+    for recording in recordings {
+        let mut rerun = recording.replay(agent);
+        let mut events = Vec::new();
+        let failure = loop {
+            match rerun.next().now_or_never().expect("nothing of it waits") {
+                Some(Ok(event)) => events.push(event),
+                Some(Err(error)) => break Some(error),
+                None => break None,
+            }
+        };
+        let ending = recording.events().last().and_then(Event::finished);
+        assert_eq!(failure, ending.and_then(|it| it.error.clone()), "{name}");
+        assert!(events.iter().eq(recording.events()), "{name}");
+        let asked = text.matches(r#"{"type":"asked""#).count();
+        assert!(runs > 1 || rerun.requests().len() == asked, "{name}");
+    }
+}
+
+#[test]
+fn recordings_of_version_1_are_played() {
+    check("hooked", &hooked(), 1);
+    check("stopped", &stopped(), 1);
+    check("compacting", &compacting(), 1);
+    check("overflowing", &overflowing(), 1);
+    check("timed", &timed(), 1);
+    check("broken", &broken(), 1);
+    check("steered", &agent(looks(3)), 1);
+    check("interrupted", &agent(looks(3)), 1);
+    check("waiting", &waiting(&Pool::tokens(10_000)), 1);
+    check("resumed", &asking(), 2);
+    check("dropped", &hooked(), 1);
+}
