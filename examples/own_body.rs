@@ -79,7 +79,7 @@ fn body(
                 }
             };
             yield Step::Value(parts.turn_started(&state));
-            let mut events = parts.ask(&state, request)?;
+            let mut events = parts.ask(&state, request);
             loop {
                 match events.next().await {
                     Some(Ok(event)) => {

@@ -7,8 +7,8 @@
 
 use futures::StreamExt;
 use serde_json::json;
-use turnstream::agent::replay::{Recorder, Recording};
 use turnstream::provider::{Reply, Scripted};
+use turnstream::replay::{Recorder, Recording};
 use turnstream::tool::{Tool, ToolOutput, ToolSpec};
 use turnstream::{Agent, Error, Item};
 

@@ -116,6 +116,7 @@ pub mod http;
 pub mod item;
 mod lock;
 pub mod provider;
+pub mod replay;
 pub mod request;
 pub mod session;
 pub mod sse;
@@ -128,6 +129,7 @@ pub mod testing;
 pub mod tool;
 pub mod turn;
 pub mod usage;
+pub mod world;
 
 pub use agent::{Agent, Run, RunHandle};
 pub use error::{Error, ErrorKind};

@@ -9,8 +9,10 @@ use crate::agent::room::COUNTER;
 use crate::agent::within::caught;
 use crate::agent::{Parts, State};
 use crate::context::{QuarterOfBytes, estimate_request};
+use crate::error::Error;
 use crate::lock::lock;
 use crate::request::Request;
+use crate::world::Kind;
 
 /// What a run holds of its pool for the request that is due or open.
 #[derive(Debug, Default)]
@@ -59,11 +61,18 @@ impl Parts {
     /// Returns whether the request is to be sent. It is not if the pool is spent, or if something has
     /// come up while the run waited that is to be looked at first, such as words of a holder; then the
     /// run keeps its place in the order. Dropping the future gives the place up.
-    pub(super) async fn admit(&self, state: &State, request: &Request) -> bool {
-        let Some(pool) = self.agent().budget.shared_pool() else { return true };
-        if self.tape().is_playing() {
-            return !self.tape().gave_way(false);
+    pub(super) async fn admit(&self, state: &State, request: &Request) -> Result<bool, Error> {
+        if self.agent().budget.shared_pool().is_none() {
+            return Ok(true);
         }
+        let (parts, state, request) = (self.clone(), state.clone(), request.clone());
+        let admit = async move { Ok(!parts.is_admitted(&state, &request).await) };
+        let gave_way = self.effects().perform(Kind::GaveWay, admit).await?;
+        Ok(!gave_way)
+    }
+
+    async fn is_admitted(&self, state: &State, request: &Request) -> bool {
+        let Some(pool) = self.agent().budget.shared_pool() else { return true };
         let admission = self.control().admission();
         // Of a request before this one, in a body that does not say when it is over.
         self.request_is_over();
@@ -77,13 +86,13 @@ impl Parts {
         let mut waited = false;
         let reservation = pool.reserve_keeping(tokens, keeping).first(first);
         let Ok(reservation) = now_or_later(&mut waited, reservation).await else {
-            return !self.tape().gave_way(true);
+            return false;
         };
         let slot = now_or_later(&mut waited, pool.slot().first(first)).await;
         if waited && self.has_news(state) {
             drop((slot, reservation));
             admission.gives_way(true);
-            return !self.tape().gave_way(true);
+            return false;
         }
         admission.hold(Held { _slot: slot, _reservation: reservation });
         true

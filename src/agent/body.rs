@@ -47,7 +47,7 @@ pub fn body(
                 }
             };
             yield Step::Value(parts.turn_started(&state));
-            let mut events = parts.ask(&state, request)?;
+            let mut events = parts.ask(&state, request);
             loop {
                 match events.next().await {
                     Some(Ok(event)) => {

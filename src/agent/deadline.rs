@@ -12,6 +12,8 @@ use crate::env::{Alarm, Ring, TimeLimit};
 #[derive(Debug)]
 pub(super) struct RunDeadline {
     started: bool,
+    /// Whether what runs may be dropped for a last turn.
+    may_wrap_up: bool,
     /// `None` without a time limit, and before the first poll.
     alarms: Option<Alarms>,
 }
@@ -36,7 +38,7 @@ pub(super) enum Due {
 
 impl RunDeadline {
     pub(super) fn new() -> Self {
-        Self { started: false, alarms: None }
+        Self { started: false, may_wrap_up: false, alarms: None }
     }
 
     /// Whether it counts.
@@ -45,10 +47,10 @@ impl RunDeadline {
     }
 
     /// Begins to count, with the first poll of the run.
-    pub(super) fn start(&mut self, budget: Option<&Budget>, started: Instant) {
+    pub(super) fn start(&mut self, budget: &Budget, started: Instant) {
         self.started = true;
-        let Some(budget) = budget else { return };
-        let Some(limit) = budget.time_limit() else { return };
+        self.may_wrap_up = budget.time_before_wrap_up().is_some();
+        let Some(limit) = budget.timer() else { return };
         let alarm = |limit: Duration| Alarm::since(started, TimeLimit::Set(limit));
         let wrap_up = budget.time_before_wrap_up().map(alarm);
         self.alarms = Some(Alarms { wrap_up, end: alarm(limit) });
@@ -56,7 +58,7 @@ impl RunDeadline {
 
     /// Whether what runs may be dropped for a last turn.
     pub(super) fn may_wrap_up(&self) -> bool {
-        self.alarms.as_ref().is_some_and(|alarms| alarms.wrap_up.is_some())
+        self.may_wrap_up
     }
 
     /// Whether a time is over.
@@ -84,6 +86,7 @@ impl RunDeadline {
 
     /// The last turn is due, or has begun for another reason.
     pub(super) fn wraps_up(&mut self) {
+        self.may_wrap_up = false;
         if let Some(alarms) = &mut self.alarms {
             alarms.wrap_up = None;
         }

@@ -20,9 +20,10 @@ pub mod hook;
 mod input;
 mod limits;
 mod observers;
+mod outside;
 mod parts;
+mod prepared;
 mod repeats;
-pub mod replay;
 mod resume;
 mod room;
 mod run;
@@ -34,6 +35,7 @@ mod validate;
 mod verdicts;
 mod within;
 mod words;
+mod worlds;
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,14 +55,15 @@ pub use room::Room;
 pub use run::Run;
 pub use state::State;
 pub use verdicts::Verdicts;
+pub use worlds::RunStart;
 
 use futures::Stream;
 
 use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hooks;
-use crate::agent::replay::Watch;
 use crate::agent::run::Begin;
 use crate::agent::validate::Checks;
+use crate::agent::worlds::OpenWorld;
 use crate::context::{Ageing, Compactor, Shorten, Window};
 use crate::env::{Ids, SystemIds, TimeLimit};
 use crate::error::Error;
@@ -129,7 +132,7 @@ pub struct Agent {
     /// Its tools are audited, also those that it is given later.
     audited: bool,
     ids: Arc<dyn Ids>,
-    watch: Watch,
+    world: OpenWorld,
 }
 
 impl Agent {
@@ -154,7 +157,7 @@ impl Agent {
             interactive: false,
             audited: false,
             ids: Arc::new(SystemIds),
-            watch: Watch::Off,
+            world: worlds::live(),
         }
     }
 
@@ -245,7 +248,7 @@ impl Agent {
         &self.kit
     }
 
-    fn request(&self, history: &History) -> Request {
+    pub(crate) fn request(&self, history: &History) -> Request {
         let mut request = Request {
             system: self.system(),
             tools: self.kit.specs(),

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use futures::stream;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::agent::budget::Spent;
 use crate::agent::control::{Charged, Control, When};
 use crate::agent::decide::{answers_tools, broke_off};
 use crate::agent::gate::RunGate;
-use crate::agent::replay::{Outside, Tape};
+use crate::agent::outside::Outside;
+use crate::agent::prepared::Prepared;
 use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
 use crate::context;
@@ -21,6 +24,7 @@ use crate::stream::{TurnStream, seal};
 use crate::tool::{AgentsLeft, RunData, ToolRun};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
+use crate::world::{Effects, Kind};
 
 /// What the body of the agent's loop works with: the agent, and what the holders of its run want.
 /// Cheap to clone.
@@ -30,12 +34,12 @@ use crate::usage::Usage;
 pub struct Parts {
     agent: Arc<Agent>,
     handle: Arc<RunHandle>,
-    tape: Tape,
+    effects: Effects,
 }
 
 impl Parts {
-    pub(super) fn new(agent: Arc<Agent>, handle: RunHandle, tape: Tape) -> Self {
-        Self { agent, handle: Arc::new(handle), tape }
+    pub(super) fn new(agent: Arc<Agent>, handle: RunHandle, effects: Effects) -> Self {
+        Self { agent, handle: Arc::new(handle), effects }
     }
 
     /// The agent.
@@ -57,8 +61,58 @@ impl Parts {
         &self.handle.control
     }
 
-    pub(super) fn tape(&self) -> &Tape {
-        &self.tape
+    pub(super) fn effects(&self) -> &Effects {
+        &self.effects
+    }
+
+    /// Performs a step of a body of your own, whose value is kept where the run's [world](crate::world)
+    /// keeps values: a replay of the run, or its next attempt, has the same value, and the step is not
+    /// performed again. Whatever a body asks of the outside in another way is asked each time.
+    ///
+    /// Steps of one name are told apart by their order in the iteration. The future does nothing before it
+    /// is polled. Dropping it drops the step.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::agent::{Agent, body};
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::{History, env::SystemIds};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let agent = Agent::new(Scripted::new(["Hello!"]));
+    /// let run = agent.run_by(
+    ///     |parts, state| {
+    ///         async_stream::try_stream! {
+    ///             let weather: String = parts.step("weather", async { Ok("rain".to_owned()) }).await?;
+    ///             println!("There is {weather}.");
+    ///             let mut lap = Box::pin(body(parts, state));
+    ///             while let Some(step) = lap.next().await {
+    ///                 yield step?;
+    ///             }
+    ///         }
+    ///     },
+    ///     History::new(&SystemIds),
+    ///     "Hi",
+    /// );
+    /// assert_eq!(run.outcome().await.text, "Hello!");
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What the step fails with; [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if a recording has no
+    /// such step, and [`Store`](crate::ErrorKind::Store) if its value cannot be read.
+    pub fn step<T, F>(
+        &self,
+        name: &str,
+        step: F,
+    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, F>
+    where
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        self.effects.step(name, step)
     }
 
     /// What [`Run::with_data`](crate::Run::with_data) handed to the run.
@@ -68,14 +122,14 @@ impl Parts {
 
     /// Draws an id.
     pub fn id(&self) -> String {
-        self.tape.id().unwrap_or_else(|| self.agent.ids.draw())
+        self.effects.draw(Kind::Id, || self.agent.ids.draw())
     }
 
     /// What is known besides the state, which keeps the budget that is spent.
     pub fn facts(&self, state: &mut State) -> Facts {
         let budget = &self.agent.budget;
         let spent = self.spent(state);
-        let mut outside = Outside {
+        let outside = self.effects.draw(Kind::Facts, || Outside {
             steered: self.control().is_waiting(When::NextRequest),
             follow_up: self.control().is_waiting(When::ModelStops),
             stopping: self.control().is_stopping(),
@@ -83,8 +137,7 @@ impl Parts {
             too_many_calls: budget.too_many_calls().filter(|_| state.limited_calls > 0),
             nothing_left: budget.has_nothing_left(&spent),
             broke_off: self.control().broke_off(),
-        };
-        self.tape.facts(&mut outside);
+        });
         let Outside {
             steered,
             follow_up,
@@ -139,11 +192,7 @@ impl Parts {
     }
 
     fn charge(&self) -> Charged {
-        self.control().charge(self.handle.usage(), |more| {
-            if !self.tape.is_playing() {
-                self.agent.budget.drain(more);
-            }
-        })
+        self.control().charge(self.handle.usage(), |more| self.agent.budget.drain(more))
     }
 
     /// The request is answered, or has failed: what it used is counted, and the rest of what was
@@ -158,32 +207,28 @@ impl Parts {
     /// become [void](RunHandle::tombstone) does, what was steered is said, and a follow-up if it is its
     /// turn. Each event is already in the state's history. Call it until it is `None`.
     pub fn deliver(&self, state: &mut State) -> Option<Event> {
-        let notes = self.tape.notes(self.control().observers().take_notes());
+        let notes = self.effects.draw(Kind::Notes, || self.control().observers().take_notes());
         if notes.is_empty()
-            && let Some(tombstones) = self.next_tombstones(|queue| queue.next(&state.history))
+            && let Some(voided) = self.next_voided(|queue| queue.next(&state.history))
         {
-            tombstones.apply(&mut state.history);
+            if let Event::Rewritten { from, to, items, .. } = &voided {
+                state.history.rewrite(*from..*to, items.iter().cloned());
+            }
             state.room.is_void(&state.history);
-            return Some(voided(tombstones));
+            return Some(voided);
         }
-        let (why, id, items) = if !notes.is_empty() {
-            (AppendedWhy::Hook, self.id(), notes)
-        } else if self.tape.is_playing() {
-            let Some(Event::Appended { why, id, items }) = self.tape.said() else {
-                state.follow_up = false;
-                return None;
-            };
-            (why, id, items)
-        } else if let Some(said) = self.control().take(When::NextRequest, state.model_calls + 1) {
-            (AppendedWhy::Steer, said.id, said.items)
-        } else if std::mem::take(&mut state.follow_up)
-            && let Some(said) = self.control().take(When::ModelStops, state.model_calls + 1)
-        {
-            // One at a time: the next waits until the model stops again.
-            (AppendedWhy::FollowUp, said.id, said.items)
-        } else {
+        let said = match notes.is_empty() {
+            true => self.effects.draw(Kind::Said, || self.said(state)),
+            false => Some(Event::Appended { why: AppendedWhy::Hook, id: self.id(), items: notes }),
+        };
+        let Some(Event::Appended { why, id, items }) = said else {
+            state.follow_up = false;
             return None;
         };
+        if why == AppendedWhy::FollowUp {
+            // One at a time: the next waits until the model stops again.
+            state.follow_up = false;
+        }
         // What is new to the model is a new chance to prove what it claims.
         if why != AppendedWhy::Hook {
             (state.sent_back, state.idle) = (false, 0);
@@ -192,24 +237,34 @@ impl Parts {
         Some(Event::Appended { why, id, items })
     }
 
+    /// What a holder says before the next request.
+    fn said(&self, state: &State) -> Option<Event> {
+        let (why, said) = match self.control().take(When::NextRequest, state.model_calls + 1) {
+            Some(said) => (AppendedWhy::Steer, said),
+            None if state.follow_up => {
+                let said = self.control().take(When::ModelStops, state.model_calls + 1)?;
+                (AppendedWhy::FollowUp, said)
+            }
+            None => return None,
+        };
+        Some(Event::Appended { why, id: said.id, items: said.items })
+    }
+
     /// What becomes void when the run is over, already observed.
     pub(super) fn void_at_end(&self) -> Option<Event> {
         let journal = &self.handle.journal;
-        let next = self.next_tombstones(|queue| queue.next_or_close(&journal.history()));
-        let event = voided(next?);
+        let event = self.next_voided(|queue| queue.next_or_close(&journal.history()))?;
         journal.observe(&event);
         Some(event)
     }
 
-    /// The next range that becomes void, as it did in the run that is played.
-    fn next_tombstones(
+    /// The next range that becomes void, as an event.
+    fn next_voided(
         &self,
         next: impl FnOnce(&TombstoneQueue) -> Option<Tombstones>,
-    ) -> Option<Tombstones> {
-        match self.tape.is_playing() {
-            true => self.tape.tombstones(),
-            false => next(self.control().tombstones()),
-        }
+    ) -> Option<Event> {
+        let next = || next(self.control().tombstones()).map(voided);
+        self.effects.draw(Kind::Tombstones, next)
     }
 
     /// The request of the state, as hooks want it, once the [pool](crate::agent::Pool) of the run has
@@ -239,7 +294,7 @@ impl Parts {
             let model = request.model.as_deref().unwrap_or(self.provider(state).model());
             let model = Arc::from(model);
             let price = self.agent.budget.price_of(&model)?;
-            if !self.admit(state, &request).await {
+            if !self.admit(state, &request).await? {
                 state.model_calls = state.model_calls.saturating_sub(1);
                 return Ok(None);
             }
@@ -260,10 +315,13 @@ impl Parts {
             // The tools stay listed, so that what is cached still fits.
             request.options.tool_choice = ToolChoice::None;
         }
-        let plain = self.tape.is_writing().then(|| request.clone());
-        let mut request = self.agent.hooks.prepare(state, request).await?;
-        self.tape.prepared(plain.as_ref(), &mut request);
-        Ok(request)
+        let (agent, state, plain) = (Arc::clone(&self.agent), state.clone(), request.clone());
+        let prepare = async move {
+            let request = Box::new(agent.hooks.prepare(&state, plain.clone()).await?);
+            Ok(Prepared::Made { plain: Box::new(plain), request })
+        };
+        let prepared = self.effects.perform(Kind::Prepared, prepare).await?;
+        Ok(prepared.request(request))
     }
 
     /// The event that tells of a request.
@@ -277,18 +335,16 @@ impl Parts {
 
     /// Sends a request when the turn is polled, and begins to tell hooks of it.
     ///
-    /// # Errors
-    ///
-    /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if it is not the request of the run that is
-    /// played.
-    pub fn ask(&self, state: &State, request: Request) -> Result<TurnStream, Error> {
-        let played = self.tape.ask(&request)?;
-        let turn = played.unwrap_or_else(|| self.send(state, request));
+    /// In a replay a turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its request is
+    /// not that of the run that is played.
+    pub fn ask(&self, state: &State, request: Request) -> TurnStream {
+        let (parts, asked, now) = (self.clone(), request.clone(), state.clone());
+        let turn = self.effects.turn(&request, Box::new(move || parts.send(&now, asked)));
         if !self.agent.hooks.is_empty() {
             let state = Arc::new(state.clone());
             self.begin_to_observe(self.agent.hooks.turn_started(&state));
         }
-        Ok(turn)
+        turn
     }
 
     /// Sends a request, unless the time of the run is over, which ends the run in its next poll. A
@@ -329,9 +385,6 @@ impl Parts {
 
     /// Whether the time for requests of this kind is over, which the next poll acts on.
     pub(super) fn is_too_late(&self, state: &State) -> bool {
-        if self.tape.is_playing() {
-            return false;
-        }
         let (budget, elapsed) = (&self.agent.budget, self.control().started().elapsed());
         let is_cut = || budget.time_before_wrap_up().is_some_and(|before| elapsed >= before);
         let may_be_cut = !self.control().has_all_of_the_time() && self.can_wrap_up(state);
@@ -362,7 +415,6 @@ impl Parts {
     /// Begins to tell hooks of a turn; the run polls them from here on, and nothing waits for them.
     /// What they want said is said by [`deliver`](Self::deliver) once it is there.
     pub fn observe(&self, state: &State, turn: &Arc<Turn>) {
-        self.control().observers().note(self.tape.early_notes());
         if !self.agent.hooks.is_empty() {
             let state = Arc::new(state.clone());
             self.begin_to_observe(self.agent.hooks.assistant_message(&state, turn));
@@ -372,7 +424,6 @@ impl Parts {
 
     /// Tells hooks of a failure. Gives what takes the open turn back, if anything of it came.
     pub fn failed(&self, state: &State, error: &Error) -> Option<Event> {
-        self.tape.failed(error);
         self.control().request_has_failed(error);
         self.request_is_over();
         self.control().set_broke_off(broke_off(error));
@@ -405,11 +456,7 @@ impl Parts {
             true => self.handing_over(run),
             false => run,
         };
-        if let Some(events) = self.tape.tools() {
-            let pending = self.tape.outcome().map(|it| it.pending.clone()).unwrap_or_default();
-            return Ok(run.played(events, pending));
-        }
-        Ok(match decision {
+        let run = match decision {
             Decision::RunTools => {
                 let run = run.gated(RunGate::new(self.clone(), state.clone()));
                 let budget = &self.agent.budget;
@@ -423,7 +470,9 @@ impl Parts {
             }
             Decision::Refuse { kind, why, .. } => run.refused(*kind, why.clone()),
             Decision::Then(_) | Decision::Stop => run,
-        })
+        };
+        let has_calls = run.calls().next().is_some();
+        Ok(if has_calls { self.effects.fan_out(run) } else { run })
     }
 
     /// Calls with the data of the run, and with what is left of the depth of sub-agents.
@@ -453,8 +502,12 @@ impl Parts {
     ) -> impl Future<Output = Result<Next, Error>> + Send {
         // Boxed, as in `request`.
         Box::pin(async move {
-            let stops = next.asks_again() && self.agent.hooks.should_stop(state).await?;
-            Ok(match next.asks_again() && self.tape.should_stop(stops) {
+            if !next.asks_again() {
+                return Ok(next);
+            }
+            let (agent, state) = (Arc::clone(&self.agent), state.clone());
+            let ask = async move { agent.hooks.should_stop(&state).await };
+            Ok(match self.effects.perform(Kind::ShouldStop, ask).await? {
                 true => Next::Finish(Reason::Stopped),
                 false => next,
             })

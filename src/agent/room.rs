@@ -1,12 +1,15 @@
 //! How the agent keeps its history shorter than the model's window.
 
+use serde::{Deserialize, Serialize};
+
 use crate::agent::within::{caught, within};
-use crate::agent::{Parts, State};
+use crate::agent::{Agent, Parts, State};
 use crate::context::{self, Compaction, CompactionFailure, Compactor};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewrittenWhy};
 use crate::item::History;
 use crate::usage::Usage;
+use crate::world::Kind;
 
 const COMPACTOR: &str = "the compactor";
 pub(super) const COUNTER: &str = "the counter of the window";
@@ -22,6 +25,37 @@ pub struct Room {
     /// How many turns were complete when an item became void last: what a provider has counted in
     /// these counts the item.
     stale_turns: usize,
+}
+
+/// What an attempt to make a history shorter came to.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Compacted {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compaction: Option<Compaction>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Error>,
+    /// What was used until the error.
+    #[serde(skip_serializing_if = "is_zero")]
+    usage: Usage,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_too_late: bool,
+}
+
+fn is_zero(usage: &Usage) -> bool {
+    *usage == Usage::default()
+}
+
+impl From<Result<Option<Compaction>, Error>> for Compacted {
+    fn from(made: Result<Option<Compaction>, Error>) -> Self {
+        match made {
+            Ok(compaction) => Self { compaction, ..Self::default() },
+            Err(error) => {
+                let usage = CompactionFailure::usage_of(&error);
+                Self { usage, error: Some(error), ..Self::default() }
+            }
+        }
+    }
 }
 
 impl Room {
@@ -55,10 +89,8 @@ impl Parts {
             if let Some(compaction) = self.aged(&state.history) {
                 return self.told(state, Ok(Some(compaction)));
             }
-            let (window, compactor) = (agent.window.as_ref()?, agent.compactor.as_ref()?);
-            if self.is_too_late(state) {
-                return None;
-            }
+            let window = agent.window.as_ref()?;
+            agent.compactor.as_ref()?;
             let request = agent.request(&state.history);
             let limit = window.limit(&request.options);
             let room = state.room;
@@ -77,20 +109,22 @@ impl Parts {
                 }
                 Err(panicked) => return self.told(state, Err(panicked)),
             };
-            if let Some(counted) = counted {
-                (state.room.counted, state.room.guessed) = (counted, guess);
-            }
             // Boxed, so that it takes no room in the body for all of the lap.
-            let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
+            let made = Box::pin(self.made(state, move |agent, compaction, history| {
                 let compaction = context::recorded(compaction, history);
                 let mut shorter = history.clone();
                 compaction.apply(&mut shorter);
-                match window.guess(&agent.request(&shorter)) < guess {
+                let window = agent.window.as_ref();
+                match window.is_none_or(|it| it.guess(&agent.request(&shorter)) < guess) {
                     true => Ok(compaction),
                     false => Err(unusable("the history would not get shorter")),
                 }
             }));
-            let made = match made.await {
+            let made = made.await?;
+            if let Some(counted) = counted {
+                (state.room.counted, state.room.guessed) = (counted, guess);
+            }
+            let made = match made {
                 Ok(None) if now > limit => Err(unusable("there is nothing to make shorter")),
                 made => made,
             };
@@ -115,14 +149,12 @@ impl Parts {
     pub fn compact(&self, state: &mut State) -> impl Future<Output = Option<Event>> + Send {
         // Boxed, as in `request`.
         Box::pin(async move {
-            let compactor = self.agent().compactor.as_ref()?;
-            if self.is_too_late(state) {
-                return None;
-            }
-            let made = Box::pin(self.made(&**compactor, &state.history, |compaction, history| {
-                Ok(context::reactive(compaction, history))
-            }));
-            let made = made.await;
+            self.agent().compactor.as_ref()?;
+            let made =
+                Box::pin(self.made(state, |_, compaction, history| {
+                    Ok(context::reactive(compaction, history))
+                }));
+            let made = made.await?;
             if let Ok(Some(_)) = &made {
                 state.room.above = None;
             }
@@ -130,19 +162,35 @@ impl Parts {
         })
     }
 
-    /// Asks for a compaction that can be used.
+    /// Asks for a compaction that can be used; `None` if the time for that is over.
     async fn made(
         &self,
-        compactor: &dyn Compactor,
-        history: &History,
-        finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
-    ) -> Result<Option<Compaction>, Error> {
-        if let Some(made) = self.tape().made() {
-            return made;
+        state: &State,
+        finish: impl Fn(&Agent, Compaction, &History) -> Result<Compaction, Error>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Option<Result<Option<Compaction>, Error>> {
+        let (parts, state) = (self.clone(), state.clone());
+        let compact = async move {
+            if parts.is_too_late(&state) {
+                return Ok(Compacted { is_too_late: true, ..Compacted::default() });
+            }
+            let Some(compactor) = &parts.agent().compactor else {
+                return Ok(Compacted::default());
+            };
+            let finish = |compaction, history: &History| finish(parts.agent(), compaction, history);
+            let made = parts.asked(&**compactor, &state.history, finish).await;
+            Ok(Compacted::from(made))
+        };
+        match self.effects().perform(Kind::Compacted, compact).await {
+            Ok(Compacted { is_too_late: true, .. }) => None,
+            Ok(Compacted { error: Some(error), usage, .. }) => {
+                Some(Err(CompactionFailure::wrap(error, usage)))
+            }
+            Ok(Compacted { compaction, .. }) => Some(Ok(compaction)),
+            Err(error) => Some(Err(error)),
         }
-        let made = self.asked(compactor, history, finish).await;
-        self.tape().compacted(&made);
-        made
     }
 
     async fn asked(

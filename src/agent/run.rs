@@ -11,15 +11,15 @@ use futures::stream::{FusedStream, StreamExt};
 
 use crate::agent::deadline::{Due, RunDeadline};
 use crate::agent::evidence::Standing;
-use crate::agent::replay::{Ending, Tape, TimeUp};
-use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, State, Verdicts};
+use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, RunStart, State, Verdicts};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Reason, Undelivered};
 use crate::item::{History, PendingCall, ToolResult};
 use crate::story::{Cut, Journal};
 use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
-use crate::tool::RunData;
+use crate::tool::{RunData, ToolContext};
 use crate::usage::Usage;
+use crate::world::{Effects, Ending, Kind, TimeUp};
 
 /// What a run begins with.
 pub(super) struct Begin {
@@ -73,6 +73,8 @@ pub struct Run {
     cut: Option<Exceeded>,
     /// The results since the active body began, where a last turn may have to know them.
     results: Vec<ToolResult>,
+    /// Whether the loop was polled since the last event.
+    polled: bool,
     /// `Some` from the end of the loop to `Finished`.
     ending: Option<Close>,
     /// `Some` after `Finished`.
@@ -113,7 +115,8 @@ impl Run {
     {
         let Begin { mut history, input: Input(items), resuming } = begin;
         let journal = Journal::new(history.clone());
-        let tape = Tape::new(&agent, &history, resuming.is_some());
+        let start = RunStart { history: &history, input: &items, resuming: resuming.is_some() };
+        let effects = Effects::new((agent.world())(&agent, &start), &history);
         let ids = Arc::clone(&agent.ids);
         history.extend(items.iter().cloned());
         // Without anything said to it, a run goes on with what is there.
@@ -123,17 +126,20 @@ impl Run {
         };
         let input = (!items.is_empty()).then(|| Event::Appended {
             why: AppendedWhy::Input,
-            id: tape.id().unwrap_or_else(|| ids.draw()),
+            id: effects.draw(Kind::Id, || ids.draw()),
             items,
         });
         let handle = RunHandle::new(journal, ids);
         if let Some(verdicts) = &resuming {
             handle.control.keep_verdicts(verdicts.clone());
         }
-        let parts = Parts::new(Arc::new(agent), handle, tape);
+        let parts = Parts::new(Arc::new(agent), handle, effects);
         let state = State { standing, resuming, ..State::new(history) };
         let given = parts.clone();
-        let (events, state) = loop_with_state(state, move |state| body(given.clone(), state));
+        let (events, state) = loop_with_state(state, move |state| {
+            given.effects().begin_iteration();
+            body(given.clone(), state)
+        });
         let events: Option<Pin<Box<dyn Laps>>> = Some(Box::pin(events));
         Self {
             input,
@@ -142,6 +148,7 @@ impl Run {
             deadline: RunDeadline::new(),
             cut: None,
             results: Vec::new(),
+            polled: false,
             ending: None,
             outcome: None,
             failure: None,
@@ -301,7 +308,7 @@ impl Run {
     }
 
     /// Whether only the `Err` of a failed run is left to yield.
-    pub(super) fn has_failure_left(&self) -> bool {
+    pub(crate) fn has_failure_left(&self) -> bool {
         self.failure.is_some()
     }
 
@@ -319,7 +326,7 @@ impl Run {
             self.parts.handle().journal.ask(own.map(PendingCall::call));
         }
         if error.is_some() || time_up.is_some() || matches!(reason, Reason::Interrupted(_)) {
-            self.parts.tape().ended(error.as_ref(), time_up.map(TimeUp::End));
+            self.tell_ended(error.clone(), time_up.map(TimeUp::End));
         }
         self.ending = Some(Close { reason, error, time_up });
         self.parts.control().close_verdicts();
@@ -334,13 +341,29 @@ impl Run {
     /// Keeps what calls had put on record that were dropped.
     fn keep_reports(&self) {
         let handle = self.parts.handle();
-        for context in handle.control.take_started() {
-            let report = self.parts.redacted(&self.state.get(), &context);
-            handle.journal.report(context.call_id(), report);
-        }
-        for (call_id, report) in self.parts.tape().reports() {
+        let reports = self.parts.effects().draw(Kind::Reports, || {
+            let started = handle.control.take_started().into_iter();
+            let reported = |context: ToolContext| {
+                let report = self.parts.redacted(&self.state.get(), &context);
+                (context.call_id().to_owned(), report)
+            };
+            started.map(reported).collect::<Vec<_>>()
+        });
+        for (call_id, report) in reports {
             handle.journal.report(&call_id, report);
         }
+    }
+
+    /// Tells the world that the loop was ended from outside.
+    fn tell_ended(&self, error: Option<Error>, time_up: Option<TimeUp>) {
+        let ending = Ending { polled: self.polled, error, time_up };
+        self.parts.effects().world().ended(&ending);
+    }
+
+    /// An event is given out.
+    fn give_out(&mut self, event: &Event) {
+        self.polled = false;
+        self.parts.effects().world().observe(event);
     }
 
     /// The next event of the ending.
@@ -355,10 +378,10 @@ impl Run {
         if is_answered && let Some(event) = self.parts.void_at_end() {
             return Some(event);
         }
-        let played = self.parts.tape().outcome();
+        let effects = self.parts.effects();
         let undelivered = || {
             let undelivered = handle.control.close();
-            played.map_or(undelivered, |outcome| outcome.undelivered.clone())
+            effects.draw(Kind::Undelivered, || undelivered)
         };
         let mut event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);
         if let Event::Finished(outcome) = &mut event {
@@ -430,7 +453,7 @@ impl Run {
 
     /// Drops all that runs, so that the last turn can begin.
     fn cut_short(&mut self, exceeded: Exceeded) {
-        self.parts.tape().ended(None, Some(TimeUp::WrapUp(exceeded)));
+        self.tell_ended(None, Some(TimeUp::WrapUp(exceeded)));
         self.deadline.wraps_up();
         self.parts.control().close_verdicts();
         self.begin_anew(self.state.get());
@@ -458,7 +481,7 @@ impl Run {
 
     /// Keeps the results of the active body, where a last turn may have to know them.
     fn note(&mut self, event: &Event) {
-        if !self.deadline.may_wrap_up() && !self.parts.tape().is_playing() {
+        if !self.deadline.may_wrap_up() {
             return;
         }
         match event {
@@ -481,7 +504,7 @@ impl Run {
             self.end(Reason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
-        if let Some(ending) = self.parts.tape().ending() {
+        if let Some(ending) = self.parts.effects().world().ending() {
             return self.end_as(ending, cx);
         }
         if self.deadline.is_over()
@@ -490,7 +513,7 @@ impl Run {
         {
             return self.time_is_up(due, cx);
         }
-        self.parts.tape().polled();
+        self.polled = true;
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
@@ -536,13 +559,12 @@ impl Stream for Run {
             // From here on the time counts.
             this.parts.control().started();
             this.parts.handle().journal.observe(&input);
-            this.parts.tape().event(&input);
+            this.give_out(&input);
             return Poll::Ready(Some(Ok(input)));
         }
         if !this.deadline.has_started() {
-            let limited = !this.parts.tape().is_playing();
-            let budget = limited.then_some(&this.parts.agent().budget);
-            this.deadline.start(budget, this.parts.control().started());
+            let started = this.parts.control().started();
+            this.deadline.start(&this.parts.agent().budget, started);
         }
         if this.events.is_some() {
             this.parts.poll_observers(cx);
@@ -551,7 +573,7 @@ impl Stream for Run {
             if let Some(exceeded) = this.cut {
                 if let Some(event) = this.parts.handle().journal.answer_missing(Cut::TimeUp) {
                     this.results.extend(event.tool_output().cloned());
-                    this.parts.tape().event(&event);
+                    this.give_out(&event);
                     return Poll::Ready(Some(Ok(event)));
                 }
                 this.cut = None;
@@ -559,7 +581,7 @@ impl Stream for Run {
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
                 this.parts.control().tombstones().observed(this.journal(), &event);
-                this.parts.tape().event(&event);
+                this.give_out(&event);
                 if let Some(turn) = event.turn_complete() {
                     this.parts.turn_is_complete(turn);
                 }
@@ -568,7 +590,7 @@ impl Stream for Run {
             }
         }
         if let Some(event) = this.close() {
-            this.parts.tape().event(&event);
+            this.give_out(&event);
             return Poll::Ready(Some(Ok(event)));
         }
         // It says nothing that `Finished` did not say, so nothing records it.
@@ -585,7 +607,7 @@ impl Drop for Run {
         // Dropped before its end: what was used is counted, and nothing is taken any more.
         self.parts.over(&self.state.get());
         self.parts.control().close();
-        self.parts.tape().over();
+        self.parts.effects().world().over();
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
+use serde::{Deserialize, Serialize};
+
 use crate::context::{Or, was_compacted};
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, Item};
@@ -104,7 +106,8 @@ where
 }
 
 /// A part of a history, and what stands in for it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Compaction {
     /// The first entry that is replaced.
     pub from: usize,

@@ -58,7 +58,7 @@ pub enum ErrorKind {
     /// Somebody else wrote first.
     Conflict,
     /// A replay did something else than what was recorded; its source is a
-    /// [`ReplayMismatch`](crate::agent::replay::ReplayMismatch) or a
+    /// [`ReplayMismatch`](crate::replay::ReplayMismatch) or a
     /// [`RequestMismatch`](crate::provider::RequestMismatch).
     ReplayMismatch,
     /// A run ended in another way than `completed`; its source is the

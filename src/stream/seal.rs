@@ -146,6 +146,37 @@ impl TurnStream {
         self.0.as_mut().limit(max_bytes, max_output_tokens);
         self
     }
+
+    /// Calls `observe` with each item before it is given out.
+    pub fn observed(
+        self,
+        observe: impl FnMut(&Result<TurnEvent, Error>) + Send + Unpin + 'static,
+    ) -> Self {
+        Self(Box::pin(Observed { turn: self, observe }))
+    }
+}
+
+struct Observed<F> {
+    turn: TurnStream,
+    observe: F,
+}
+
+impl<F: FnMut(&Result<TurnEvent, Error>) + Unpin> Stream for Observed<F> {
+    type Item = Result<TurnEvent, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let item = ready!(self.turn.0.as_mut().poll_next(cx));
+        if let Some(item) = &item {
+            (self.observe)(item);
+        }
+        Poll::Ready(item)
+    }
+}
+
+impl<F: FnMut(&Result<TurnEvent, Error>) + Send + Unpin> LimitedTurn for Observed<F> {
+    fn limit(mut self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>) {
+        self.turn.0.as_mut().limit(max_bytes, max_output_tokens);
+    }
 }
 
 impl Stream for TurnStream {

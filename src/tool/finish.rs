@@ -44,10 +44,12 @@ impl ToolRun {
     ///
     /// What the [`Gate`](crate::tool::Gate) ended it with.
     pub fn finish(self) -> Result<Answered, Error> {
-        let limited = self.limit.as_ref().map_or(0, |limit| limit.answered);
-        let Self { kit, mut history, turn, resumed, waiting, mut results, error, played, .. } =
-            self;
-        let suspended = self.suspended;
+        let pending = self.pending();
+        let limited = match &self.played {
+            Some(played) => played.limited,
+            None => self.limit.as_ref().map_or(0, |limit| limit.answered),
+        };
+        let Self { kit, mut history, turn, resumed, mut results, suspended, error, .. } = self;
         if let Some(error) = error {
             return Err(error);
         }
@@ -57,22 +59,6 @@ impl ToolRun {
         results.sort_by_key(|(at, _)| *at);
         let results: Vec<_> = results.into_iter().map(|(_, result)| result).collect();
         history.extend(results.iter().cloned().map(Item::tool_result));
-        let pending = match played {
-            Some(played) => {
-                let mut pending = played.pending;
-                let has_result = |id: &str| results.iter().any(|it| it.call_id == id);
-                pending.retain(|call| !has_result(call.own_call_id()));
-                pending
-            }
-            None => {
-                let waiting = waiting.into_iter().map(|it| (it.at, vec![it.call.into()]));
-                let suspended = suspended.iter().map(|it| (it.at, it.pending().collect()));
-                let mut pending: Vec<(usize, Vec<PendingCall>)> =
-                    waiting.chain(suspended).collect();
-                pending.sort_by_key(|(at, _)| *at);
-                pending.into_iter().flat_map(|(_, calls)| calls).collect()
-            }
-        };
         for call in suspended {
             call.write(&mut history);
         }
@@ -80,5 +66,19 @@ impl ToolRun {
         let polls = results.iter().filter(|result| is_poll(&result.name));
         let polls = polls.map(|result| result.call_id.clone()).collect();
         Ok(Answered { history, results, pending, polls, limited })
+    }
+
+    /// The calls that stay open, in call order.
+    pub(super) fn pending(&self) -> Vec<PendingCall> {
+        if let Some(played) = &self.played {
+            let has_result = |id: &str| self.results.iter().any(|(_, it)| it.call_id == id);
+            let is_open = |call: &&PendingCall| !has_result(call.own_call_id());
+            return played.pending.iter().filter(is_open).cloned().collect();
+        }
+        let waiting = self.waiting.iter().map(|it| (it.at, vec![PendingCall::from(&it.call)]));
+        let suspended = self.suspended.iter().map(|it| (it.at, it.pending().collect()));
+        let mut pending: Vec<(usize, Vec<PendingCall>)> = waiting.chain(suspended).collect();
+        pending.sort_by_key(|(at, _)| *at);
+        pending.into_iter().flat_map(|(_, calls)| calls).collect()
     }
 }

@@ -16,9 +16,9 @@ use crate::error::Error;
 use crate::event::ToolEvent;
 use crate::item::{History, ResultKind, ToolCall, ToolResult};
 use crate::tool::begin::{Candidate, Refusal};
+use crate::tool::kept::{Keeper, Played};
 use crate::tool::pass::{Asking, Passed, guarded};
 use crate::tool::places::Places;
-use crate::tool::played::Played;
 use crate::tool::running::{Running, Said};
 use crate::tool::suspended::Suspended;
 use crate::tool::{Gate, RunData, Tool, ToolContext, Toolkit};
@@ -91,6 +91,8 @@ pub struct ToolRun {
     pub(super) error: Option<Error>,
     /// What it gives out instead of running anything, and the calls that stay pending.
     pub(super) played: Option<Box<Played>>,
+    /// Takes what the calls come to.
+    pub(super) keeper: Option<Box<Keeper>>,
     over: bool,
 }
 
@@ -124,6 +126,7 @@ impl ToolRun {
             suspended: Vec::new(),
             error: None,
             played: None,
+            keeper: None,
             over: false,
         }
     }
@@ -333,7 +336,10 @@ impl Stream for ToolRun {
             let event = ready!(played.events.poll_next_unpin(cx));
             match &event {
                 Some(event) => this.keep(event),
-                None => this.over = true,
+                None => {
+                    this.error = played.error.take();
+                    this.over = true;
+                }
             }
             return Poll::Ready(event);
         }
@@ -352,6 +358,9 @@ impl Stream for ToolRun {
             Poll::Ready(Some(_)) if this.is_timed => this.gave_out = Some(Instant::now()),
             Poll::Ready(Some(_)) | Poll::Pending => {}
             Poll::Ready(None) => this.over = true,
+        }
+        if let (Poll::Ready(item), true) = (&polled, this.keeper.is_some()) {
+            this.note(item.as_ref());
         }
         polled
     }

@@ -203,7 +203,7 @@ fn waiting_body(
         }
         let request = parts.request(&mut state).await?.expect("no pool");
         yield Step::Value(parts.turn_started(&state));
-        let mut events = parts.ask(&state, request)?;
+        let mut events = parts.ask(&state, request);
         let mut said = None;
         while let Some(event) = events.next().await {
             let event = Event::from(event?);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::hook::{self, OnStop};
-use turnstream::agent::replay::Recording;
 use turnstream::agent::{Budget, Pool};
 use turnstream::context::{Compaction, CompactionFailure, compact_with};
 use turnstream::env::CountingIds;
 use turnstream::provider::{Reply, Scripted};
+use turnstream::replay::Recording;
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Usage};
 
@@ -130,12 +130,20 @@ fn asking() -> Agent {
     agent(looks(1)).with_tools([constant("look", "rain").needs_approval()])
 }
 
+fn read(name: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/recordings");
+    std::fs::read_to_string(format!("{folder}/{name}.jsonl")).unwrap()
+}
+
 /// Plays each run of a recording: its events are those that were recorded.
 #[track_caller]
 fn check(name: &str, agent: &Agent, runs: usize) {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/recordings");
-    let text = std::fs::read_to_string(format!("{folder}/{name}.jsonl")).unwrap();
-    let recordings = Recording::all_from_text(&text).unwrap();
+    check_text(name, &read(name), agent, runs);
+}
+
+#[track_caller]
+fn check_text(name: &str, text: &str, agent: &Agent, runs: usize) {
+    let recordings = Recording::all_from_text(text).unwrap();
     assert_eq!(recordings.len(), runs, "{name}");
     for recording in recordings {
         let mut rerun = recording.replay(agent);
@@ -168,4 +176,16 @@ fn recordings_of_version_1_are_played() {
     check("waiting", &waiting(&Pool::tokens(10_000)), 1);
     check("resumed", &asking(), 2);
     check("dropped", &hooked(), 1);
+}
+
+#[test]
+fn a_recording_that_has_notes_after_the_turn_instead_of_before_they_are_said_is_played() {
+    let text = read("hooked");
+    let mut lines: Vec<&str> = text.lines().collect();
+    let notes = lines.iter().position(|line| line.contains(r#""of":"notes""#)).unwrap();
+    assert!(lines[notes + 1].contains(r#""why":"hook""#), "{}", lines[notes + 1]);
+    let notes = lines.remove(notes);
+    let turn = lines.iter().position(|line| line.contains(r#""type":"turn_complete""#)).unwrap();
+    lines.insert(turn + 1, notes);
+    check_text("hooked", &lines.join("\n"), &hooked(), 1);
 }

@@ -497,7 +497,7 @@ async fn a_body_that_delivers_nothing_makes_items_void_at_the_end() {
             let mut state: turnstream::agent::State = state;
             let request = parts.request(&mut state).await?.unwrap();
             yield turnstream::Step::Value(parts.turn_started(&state));
-            let mut events = parts.ask(&state, request)?;
+            let mut events = parts.ask(&state, request);
             while let Some(event) = events.next().await {
                 yield turnstream::Step::Value(event?.into());
             }

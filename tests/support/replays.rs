@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::{FutureExt, StreamExt};
-use turnstream::agent::replay::{Recorded, Recorder, Recording, ReplayMismatch, Rerun};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
+use turnstream::replay::{Recorded, Recorder, Recording, ReplayMismatch, Rerun};
 use turnstream::{Agent, ErrorKind, Event, Request};
 
 static RUNS: AtomicUsize = AtomicUsize::new(0);

@@ -50,6 +50,8 @@ pub struct Budget {
     wrap_up: bool,
     reserve: u64,
     time_reserve: Duration,
+    /// No timer is made, and nothing is taken from the pool.
+    detached: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -264,7 +266,7 @@ impl Budget {
 
     /// Takes tokens out of the pool, if there is one.
     pub fn drain(&self, usage_delta: Usage) {
-        if let Some(pool) = &self.pool {
+        if let (Some(pool), false) = (&self.pool, self.detached) {
             pool.drain(usage_delta);
         }
     }
@@ -282,6 +284,18 @@ impl Budget {
     /// How many output tokens the model is to spend, and how it is nudged on.
     pub fn wanted(&self) -> Option<&Target> {
         self.target.as_ref()
+    }
+
+    /// The same limits for a run that performs nothing: no timer is made, and nothing is taken from the
+    /// pool.
+    pub(in crate::agent) fn detached(mut self) -> Self {
+        self.detached = true;
+        self
+    }
+
+    /// How long the timer of the run takes, if it has one.
+    pub(in crate::agent) fn timer(&self) -> Option<Duration> {
+        self.time.filter(|_| !self.detached)
     }
 
     /// How long the run may take.

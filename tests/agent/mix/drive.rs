@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use turnstream::agent::replay::Recorder;
 use turnstream::agent::{Parts, Pool, RunHandle, State, body};
 use turnstream::event::AppendedWhy;
 use turnstream::item::{PendingCall, ToolCall};
+use turnstream::replay::Recorder;
 use turnstream::stream::Step;
 use turnstream::task::InTaskExt;
 use turnstream::tool::Verdict;

@@ -1,10 +1,10 @@
 //! A step of a recorded run, and what could come of it.
 
-use crate::agent::replay::recording::{Recording, is_step};
 use crate::agent::{Agent, Input, Run};
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendedWhy, Event, ToolEvent};
 use crate::item::{History, ToolCall};
+use crate::replay::recording::{Recording, is_step};
 use crate::request::Request;
 use crate::story::Journal;
 use crate::tool::IntoToolOutput;
@@ -19,7 +19,7 @@ use crate::usage::Usage;
 /// use std::sync::{Arc, Mutex};
 ///
 /// use serde_json::json;
-/// use turnstream::agent::replay::Recorder;
+/// use turnstream::replay::Recorder;
 /// use turnstream::provider::{Reply, Scripted};
 /// use turnstream::tool::{Tool, ToolOutput, ToolSpec};
 /// use turnstream::{Agent, Item};
@@ -155,7 +155,7 @@ impl Moment {
     /// twice; one without any is answered as interrupted. The history is a
     /// [fork](History::fork), so that what follows has idempotency keys of its own.
     pub fn run(&self, agent: &Agent) -> Run {
-        agent.run_from(self.onward.fork(&*agent.ids), self.input.clone())
+        agent.run_from(agent.fork(&self.onward), self.input.clone())
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use futures::stream::{self, Stream};
 
 use crate::agent::hook::OnStop;
-use crate::agent::replay::line::{Changed, Noted, Outside, Prepared, Said, TimeUp};
-use crate::agent::replay::played_turn::PlayedTurn;
-use crate::agent::replay::playing::{Ending, Playing};
-use crate::agent::replay::recorder::{Recorder, Writing};
-use crate::agent::replay::recording::Entry;
+use crate::replay::line::{Changed, Noted, Outside, Prepared, Said, TimeUp};
+use crate::replay::played_turn::PlayedTurn;
+use crate::replay::playing::{Ending, Playing};
+use crate::replay::recorder::{Recorder, Writing};
+use crate::replay::recording::Entry;
 use crate::agent::{Agent, AtStop};
 use crate::context::Compaction;
 use crate::error::Error;
@@ -22,7 +22,7 @@ use crate::stream::{TurnStream, seal};
 
 /// Whether the runs of an agent are recorded or played.
 #[derive(Clone, Debug, Default)]
-pub(in crate::agent) enum Watch {
+pub(super) enum Watch {
     #[default]
     Off,
     Recorded(Recorder),
@@ -31,14 +31,14 @@ pub(in crate::agent) enum Watch {
 
 /// The same for one run.
 #[derive(Clone, Debug)]
-pub(in crate::agent) enum Tape {
+pub(super) enum Tape {
     Off,
     Writing(Arc<Writing>),
     Playing(Arc<Playing>),
 }
 
 impl Tape {
-    pub(in crate::agent) fn new(agent: &Agent, history: &History, resuming: bool) -> Self {
+    pub(super) fn new(agent: &Agent, history: &History, resuming: bool) -> Self {
         match &agent.watch {
             Watch::Off => Self::Off,
             Watch::Recorded(recorder) => {
@@ -62,16 +62,16 @@ impl Tape {
         }
     }
 
-    pub(in crate::agent) fn is_playing(&self) -> bool {
+    pub(super) fn is_playing(&self) -> bool {
         self.playing().is_some()
     }
 
-    pub(in crate::agent) fn is_writing(&self) -> bool {
+    pub(super) fn is_writing(&self) -> bool {
         self.writing().is_some()
     }
 
     /// An event is given out.
-    pub(in crate::agent) fn event(&self, event: &Event) {
+    pub(super) fn event(&self, event: &Event) {
         match self {
             Self::Off => {}
             Self::Writing(writing) => writing.event(event),
@@ -80,17 +80,17 @@ impl Tape {
     }
 
     /// The loop is about to be polled.
-    pub(in crate::agent) fn polled(&self) {
+    pub(super) fn polled(&self) {
         self.writing().into_iter().for_each(Writing::polled);
     }
 
     /// How the recorded loop was ended at this event, if it was.
-    pub(in crate::agent) fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<Ending> {
         self.playing()?.ending()
     }
 
     /// The loop is ended by an error, by the end of its time, or else by an interrupt.
-    pub(in crate::agent) fn ended(&self, error: Option<&Error>, time_up: Option<TimeUp>) {
+    pub(super) fn ended(&self, error: Option<&Error>, time_up: Option<TimeUp>) {
         match self {
             Self::Off => {}
             Self::Writing(writing) => writing.ended(error, time_up),
@@ -99,27 +99,27 @@ impl Tape {
     }
 
     /// The run is dropped.
-    pub(in crate::agent) fn over(&self) {
+    pub(super) fn over(&self) {
         self.writing().into_iter().for_each(Writing::over);
     }
 
     /// How the recorded run ended.
-    pub(in crate::agent) fn outcome(&self) -> Option<&Outcome> {
+    pub(super) fn outcome(&self) -> Option<&Outcome> {
         self.playing()?.outcome()
     }
 
     /// What calls had put on record that were dropped.
-    pub(in crate::agent) fn reports(&self) -> Vec<(String, Report)> {
+    pub(super) fn reports(&self) -> Vec<(String, Report)> {
         self.playing().map(|playing| playing.reports()).unwrap_or_default()
     }
 
     /// The next id, where it is known.
-    pub(in crate::agent) fn id(&self) -> Option<String> {
+    pub(super) fn id(&self) -> Option<String> {
         self.playing().map(|playing| playing.id())
     }
 
     /// What is known besides the state.
-    pub(in crate::agent) fn facts(&self, outside: &mut Outside) {
+    pub(super) fn facts(&self, outside: &mut Outside) {
         match self {
             Self::Off => {}
             Self::Writing(writing) => {
@@ -133,17 +133,17 @@ impl Tape {
     }
 
     /// What a holder of the recorded run said before the next request.
-    pub(in crate::agent) fn said(&self) -> Option<Event> {
+    pub(super) fn said(&self) -> Option<Event> {
         self.playing()?.said()
     }
 
     /// What became void next in the recorded run.
-    pub(in crate::agent) fn tombstones(&self) -> Option<Tombstones> {
+    pub(super) fn tombstones(&self) -> Option<Tombstones> {
         self.playing()?.tombstones()
     }
 
     /// What hooks made of a request, which was `plain` before.
-    pub(in crate::agent) fn prepared(&self, plain: Option<&Request>, request: &mut Request) {
+    pub(super) fn prepared(&self, plain: Option<&Request>, request: &mut Request) {
         match self {
             Self::Off => {}
             Self::Writing(writing) => {
@@ -172,7 +172,7 @@ impl Tape {
     }
 
     /// A request is handed to the provider, or the recorded turn is given for it.
-    pub(in crate::agent) fn ask(&self, request: &Request) -> Result<Option<TurnStream>, Error> {
+    pub(super) fn ask(&self, request: &Request) -> Result<Option<TurnStream>, Error> {
         Ok(match self {
             Self::Off => None,
             Self::Writing(writing) => {
@@ -188,12 +188,12 @@ impl Tape {
     }
 
     /// The turn has failed.
-    pub(in crate::agent) fn failed(&self, error: &Error) {
+    pub(super) fn failed(&self, error: &Error) {
         self.writing().into_iter().for_each(|writing| writing.failed(error));
     }
 
     /// The recorded events of the calls of a turn.
-    pub(in crate::agent) fn tools(&self) -> Option<impl Stream<Item = ToolEvent> + Send + use<>> {
+    pub(super) fn tools(&self) -> Option<impl Stream<Item = ToolEvent> + Send + use<>> {
         let playing = Arc::clone(self.playing()?);
         let mut at = 0;
         Some(stream::poll_fn(move |_| {
@@ -210,7 +210,7 @@ impl Tape {
     }
 
     /// What hooks want said in the next request.
-    pub(in crate::agent) fn notes(&self, notes: Vec<Item>) -> Vec<Item> {
+    pub(super) fn notes(&self, notes: Vec<Item>) -> Vec<Item> {
         match self {
             Self::Off => {}
             Self::Writing(_) if notes.is_empty() => {}
@@ -223,7 +223,7 @@ impl Tape {
     }
 
     /// What hooks wanted said when they were told of a turn: older recordings have it there.
-    pub(in crate::agent) fn early_notes(&self) -> Vec<Item> {
+    pub(super) fn early_notes(&self) -> Vec<Item> {
         let noted = self.playing().and_then(|playing| {
             playing.take(|entry| match entry {
                 Entry::Noted(Noted::Notes { items }) => Some(items.clone()),
@@ -234,7 +234,7 @@ impl Tape {
     }
 
     /// Whether a hook wants the run to stop here.
-    pub(in crate::agent) fn should_stop(&self, stops: bool) -> bool {
+    pub(super) fn should_stop(&self, stops: bool) -> bool {
         match self {
             Self::Off => stops,
             Self::Writing(writing) => {
@@ -252,7 +252,7 @@ impl Tape {
     }
 
     /// Whether a request was not sent, since something else came up while it waited.
-    pub(in crate::agent) fn gave_way(&self, gave_way: bool) -> bool {
+    pub(super) fn gave_way(&self, gave_way: bool) -> bool {
         match self {
             Self::Off => gave_way,
             Self::Writing(writing) => {
@@ -270,7 +270,7 @@ impl Tape {
     }
 
     /// What validations and stop hooks have said.
-    pub(in crate::agent) fn at_stop(&self, said: AtStop) -> AtStop {
+    pub(super) fn at_stop(&self, said: AtStop) -> AtStop {
         match self {
             Self::Off => said,
             Self::Writing(writing) => {
@@ -290,14 +290,14 @@ impl Tape {
     }
 
     /// How the history was made shorter, or why it was not.
-    pub(in crate::agent) fn compacted(&self, made: &Result<Option<Compaction>, Error>) {
+    pub(super) fn compacted(&self, made: &Result<Option<Compaction>, Error>) {
         if let (Some(writing), Some(noted)) = (self.writing(), Noted::compacted(made)) {
             writing.noted(&noted);
         }
     }
 
     /// The same of the recorded run; the outer `None` where nothing is played.
-    pub(in crate::agent) fn made(&self) -> Option<Result<Option<Compaction>, Error>> {
+    pub(super) fn made(&self) -> Option<Result<Option<Compaction>, Error>> {
         let playing = self.playing()?;
         let made = playing.take(|entry| match entry {
             Entry::Noted(noted) => noted.made(),

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use futures::Stream;
 
-use crate::agent::replay::line::{Line, Noted, TimeUp, VERSION};
-use crate::agent::replay::print::Whole;
-use crate::agent::replay::{Moment, Rerun};
 use crate::agent::{Agent, Parts, State, body};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::item::History;
+use crate::item::{History, Json};
+use crate::replay::line::{Line, VERSION, ValueLine};
+use crate::replay::print::Whole;
+use crate::replay::{Moment, Rerun, version1};
 use crate::stream::Step;
+use crate::world::{Ending, Kind};
 
 /// A recorded run, read back. Cheap to clone.
 ///
@@ -27,7 +28,7 @@ use crate::stream::Step;
 /// use std::sync::{Arc, Mutex};
 ///
 /// use turnstream::Agent;
-/// use turnstream::agent::replay::Recorder;
+/// use turnstream::replay::Recorder;
 /// use turnstream::provider::Scripted;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -48,6 +49,7 @@ pub struct Recording(pub(super) Arc<Read>);
 
 pub(super) struct Read {
     run: u32,
+    version: u32,
     pub(super) history: History,
     pub(super) resuming: bool,
     pub(super) entries: Vec<Entry>,
@@ -55,11 +57,27 @@ pub(super) struct Read {
 
 /// What stands in a recording, in its order.
 pub(super) enum Entry {
-    Event { event: Event, vetoed: bool },
+    Event {
+        event: Event,
+        vetoed: bool,
+    },
     Asked(Whole),
-    Noted(Noted),
+    /// What the outside answered, the `nth` time since the last event; in version 1 the first time that
+    /// is left.
+    Value {
+        kind: Kind,
+        name: String,
+        nth: Option<u32>,
+        made: Result<Json, Error>,
+    },
+    /// An effect that was begun and dropped.
+    Dropped {
+        kind: Kind,
+        name: String,
+        nth: u32,
+    },
     Failed(Error),
-    Ended { polled: bool, error: Option<Error>, time_up: Option<TimeUp> },
+    Ended(Ending),
 }
 
 impl Recording {
@@ -108,11 +126,11 @@ impl Recording {
                 Err(error) => return Err(refusal(at + 1, error)),
             };
             let (run, entry) = match read {
-                Line::Run { run, version: VERSION, history, resuming } => {
+                Line::Run { run, version: version @ (1 | VERSION), history, resuming } => {
                     if runs.iter().any(|(read, _)| read.run == run) {
                         return Err(refusal(at + 1, format!("run {run} begins twice")));
                     }
-                    let read = Read { run, history, resuming, entries: Vec::new() };
+                    let read = Read { run, version, history, resuming, entries: Vec::new() };
                     runs.push((read, Whole::default()));
                     continue;
                 }
@@ -126,10 +144,14 @@ impl Recording {
                     let before = before.map(|(_, whole)| whole.clone()).unwrap_or_default();
                     (run, Entry::Asked(Whole::read(&request, &before)))
                 }
-                Line::Noted { run, noted } => (run, Entry::Noted(*noted)),
+                Line::Value { run, value } => (run, Entry::from(value)),
+                Line::Noted { run, noted } => match noted.into_entry() {
+                    Some(entry) => (run, entry),
+                    None => continue,
+                },
                 Line::Failed { run, error } => (run, Entry::Failed(error)),
                 Line::Ended { run, polled, error, time_up } => {
-                    (run, Entry::Ended { polled, error, time_up })
+                    (run, Entry::Ended(Ending { polled, error, time_up }))
                 }
                 Line::Unknown => continue,
             };
@@ -141,7 +163,13 @@ impl Recording {
             }
             read.entries.push(entry);
         }
-        Ok(runs.into_iter().map(|(read, _)| Self(Arc::new(read))).collect())
+        let runs = runs.into_iter().map(|(mut read, _)| {
+            if read.version == 1 {
+                version1::put_in_order(&mut read.entries);
+            }
+            Self(Arc::new(read))
+        });
+        Ok(runs.collect())
     }
 
     /// The history that the run began with, its input left out.
@@ -195,8 +223,26 @@ impl Entry {
     pub(super) fn event(&self) -> Option<&Event> {
         match self {
             Self::Event { event, .. } => Some(event),
-            Self::Asked(_) | Self::Noted(_) | Self::Failed(_) | Self::Ended { .. } => None,
+            Self::Asked(_)
+            | Self::Value { .. }
+            | Self::Dropped { .. }
+            | Self::Failed(_)
+            | Self::Ended(_) => None,
         }
+    }
+}
+
+impl From<ValueLine> for Entry {
+    fn from(line: ValueLine) -> Self {
+        let ValueLine { of: kind, name, nth, value, error, dropped } = line;
+        if dropped {
+            return Self::Dropped { kind, name, nth };
+        }
+        let made = match error {
+            Some(error) => Err(error),
+            None => Ok(value.unwrap_or_else(|| serde_json::Value::Null.into())),
+        };
+        Self::Value { kind, name, nth: Some(nth), made }
     }
 }
 

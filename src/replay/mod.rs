@@ -4,6 +4,9 @@
 //! the world outside answered where no event tells it. A [`Recording`] is one run, read.
 //! [`Recording::replay`] runs the agent's own loop over it, with no network and no tool, and checks
 //! every event and every request; [`Recording::at`] goes to a step of it and on from there.
+//!
+//! Both are [worlds](crate::world): the recorder's stands around the live one, and that of a replay answers
+//! from the recording.
 
 mod line;
 mod moment;
@@ -13,13 +16,11 @@ mod print;
 mod recorder;
 mod recording;
 mod rerun;
-mod tape;
+mod version1;
+mod writing;
 
-pub(in crate::agent) use line::{Outside, TimeUp};
 pub use moment::Moment;
-pub(in crate::agent) use playing::Ending;
 pub use print::ReplayMismatch;
 pub use recorder::{Recorded, Recorder};
 pub use recording::Recording;
 pub use rerun::Rerun;
-pub(in crate::agent) use tape::{Tape, Watch};

@@ -2,21 +2,18 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::stream::FusedStream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::hook::Hooks;
-use crate::agent::replay::playing::Playing;
-use crate::agent::replay::recording::{Recording, is_step};
-use crate::agent::replay::{Moment, Watch};
-use crate::agent::run::Begin;
-use crate::agent::{Agent, Input, Parts, Run, State, Verdicts};
+use crate::agent::{Agent, Input, Parts, Run, State};
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event};
 use crate::item::History;
+use crate::replay::Moment;
+use crate::replay::playing::Playing;
+use crate::replay::recording::{Recording, is_step};
 use crate::request::Request;
 use crate::story::Journal;
 use crate::stream::Step;
@@ -36,7 +33,7 @@ use crate::usage::Usage;
 /// use std::sync::{Arc, Mutex};
 ///
 /// use futures::StreamExt;
-/// use turnstream::agent::replay::{Recorder, ReplayMismatch};
+/// use turnstream::replay::{Recorder, ReplayMismatch};
 /// use turnstream::provider::Scripted;
 /// use turnstream::Agent;
 ///
@@ -65,7 +62,7 @@ use crate::usage::Usage;
 pub struct Rerun {
     recording: Recording,
     run: Run,
-    playing: Arc<Playing>,
+    playing: Playing,
     steps: usize,
     over: bool,
 }
@@ -76,20 +73,14 @@ impl Rerun {
         B: FnMut(Parts, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        let playing = Arc::new(Playing::new(&recording.0));
-        let mut agent = agent.clone();
-        agent.hooks = Hooks::new();
-        agent.watch = Watch::Played(Arc::clone(&playing));
+        let playing = Playing::new(&recording.0);
         let input = match recording.events().next() {
             Some(Event::Appended { why: AppendedWhy::Input, items, .. }) => items.clone(),
             _ => Vec::new(),
         };
-        let begin = Begin {
-            history: recording.history().clone(),
-            input: Input(input),
-            resuming: recording.0.resuming.then(Verdicts::default),
-        };
-        let run = Run::new(agent, begin, body);
+        let (world, history) = (playing.clone(), recording.history().clone());
+        let agent = agent.detached().with_world(move |_, _| world.clone());
+        let run = agent.run_again(body, history, Input(input), recording.0.resuming);
         Self { recording: recording.clone(), run, playing, steps: 0, over: false }
     }
 

@@ -1,0 +1,120 @@
+//! What hooks made of a request.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::item::{History, Item};
+use crate::request::{Options, Request, System, ToolSpec};
+
+/// What hooks made of a request: the request itself, or what was changed in it. It is serialized as its
+/// changes.
+#[derive(Clone, Debug)]
+pub(super) enum Prepared {
+    Made { plain: Box<Request>, request: Box<Request> },
+    Read(Changes),
+}
+
+/// The parts of a request that hooks changed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Changes {
+    /// A list of at most one, since no model is a choice as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<System>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Vec<ToolSpec>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<Options>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<ChangedContext>,
+}
+
+/// A context, by the ends that it has in common with the history.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct ChangedContext {
+    id: String,
+    /// How many entries it begins with that the history begins with.
+    before: usize,
+    items: Vec<Item>,
+    /// How many entries it ends with that the history ends with.
+    behind: usize,
+}
+
+impl Prepared {
+    /// The request, which was `plain` before.
+    pub(super) fn request(self, plain: Request) -> Request {
+        match self {
+            Self::Made { request, .. } => *request,
+            Self::Read(changes) => changes.made_to(plain),
+        }
+    }
+}
+
+impl Default for Prepared {
+    fn default() -> Self {
+        Self::Read(Changes::default())
+    }
+}
+
+impl Serialize for Prepared {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Made { plain, request } => Changes::of(plain, request).serialize(serializer),
+            Self::Read(changes) => changes.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Prepared {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Changes::deserialize(deserializer).map(Self::Read)
+    }
+}
+
+impl Changes {
+    fn of(plain: &Request, request: &Request) -> Self {
+        Self {
+            model: (request.model != plain.model).then(|| request.model.iter().cloned().collect()),
+            system: (request.system != plain.system).then(|| request.system.clone()),
+            tools: (request.tools != plain.tools).then(|| request.tools.to_vec()),
+            options: (request.options != plain.options).then(|| request.options.clone()),
+            context: (request.context != plain.context)
+                .then(|| ChangedContext::of(&plain.context, &request.context)),
+        }
+    }
+
+    fn made_to(self, mut request: Request) -> Request {
+        let Self { model, system, tools, options, context } = self;
+        if let Some(model) = model {
+            request.model = model.into_iter().next();
+        }
+        if let Some(system) = system {
+            request.system = system;
+        }
+        if let Some(tools) = tools {
+            request.tools = tools.into();
+        }
+        if let Some(options) = options {
+            request.options = options;
+        }
+        if let Some(ChangedContext { id, before, items, behind }) = context {
+            let plain = request.context.clone();
+            let first = plain.iter().take(before).cloned();
+            let last = plain.iter().skip(plain.len().saturating_sub(behind)).cloned();
+            request.context = History::from_items(id, first.chain(items).chain(last));
+        }
+        request
+    }
+}
+
+impl ChangedContext {
+    fn of(plain: &History, context: &History) -> Self {
+        let alike = |(a, b): &(&Item, &Item)| a == b;
+        let before = plain.iter().zip(context.iter()).take_while(alike).count();
+        let behind = plain.newest_first().zip(context.newest_first()).take_while(alike).count();
+        let behind = behind.min(plain.len().min(context.len()) - before);
+        let items = context.iter().take(context.len() - behind).skip(before).cloned().collect();
+        Self { id: context.id().to_owned(), before, items, behind }
+    }
+}

@@ -1,0 +1,343 @@
+//! Where a replay is in its recording.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+
+use futures::future::{self, FutureExt};
+use futures::stream;
+
+use crate::error::Error;
+use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, ToolEvent};
+use crate::item::{Json, Report};
+use crate::lock::lock;
+use crate::replay::played_turn::PlayedTurn;
+use crate::replay::print::ReplayMismatch;
+use crate::replay::recording::{Entry, Read};
+use crate::replay::writing::Counts;
+use crate::request::Request;
+use crate::stream::{TurnStream, seal};
+use crate::tool::ToolRun;
+use crate::world::{Ask, Effect, Ending, Key, Kind, Value, World};
+
+/// A recording that is played, and how far it is. Clones are the same replay.
+#[derive(Clone)]
+pub(super) struct Playing(Arc<Inner>);
+
+struct Inner {
+    read: Arc<Read>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The first entry behind the last event that was given out.
+    at: usize,
+    /// How many events were given out.
+    events: usize,
+    /// The entries between two events that have had their turn.
+    taken: HashSet<usize>,
+    /// How often each kind of effect was asked for since the last event.
+    counted: Counts,
+    /// Something waits for what the recording does not have.
+    stuck: bool,
+    mismatch: Option<ReplayMismatch>,
+    requests: Vec<Request>,
+}
+
+/// What stands in a recording for an effect.
+enum Found {
+    Made(Result<Json, Error>),
+    /// It was begun and dropped.
+    Dropped,
+    Nothing,
+}
+
+impl Playing {
+    pub(super) fn new(read: &Arc<Read>) -> Self {
+        Self(Arc::new(Inner { read: Arc::clone(read), state: Mutex::default() }))
+    }
+
+    /// An event that the replay gives out.
+    fn event(&self, event: &Event) {
+        if *event.innermost() == Event::Unknown {
+            return;
+        }
+        let mut state = self.lock();
+        if self.find(&state, |it| matches!(it, Entry::Asked(_)).then_some(())).is_some() {
+            state.differ("request", &true, &());
+        }
+        let next = self.next_event(state.at);
+        match next.map(|(at, recorded)| (at, recorded, recorded == event)) {
+            Some((at, _, true)) => {
+                state.at = at + 1;
+                state.counted.clear();
+                state.taken.clear();
+                state.events += 1;
+            }
+            Some((_, recorded, false)) => state.differ("event", recorded, event),
+            None => state.differ("event", &(), event),
+        }
+    }
+
+    /// What the recording has for an effect, which is asked for now.
+    fn found(&self, key: &Key) -> Found {
+        let mut state = self.lock();
+        let now = state.counted.next(key);
+        let is_it = |kind: Kind, name: &str, nth: Option<u32>| {
+            (kind, name) == (key.kind, &*key.name) && nth.is_none_or(|nth| nth == now)
+        };
+        let found = self.find(&state, |entry| match entry {
+            Entry::Value { kind, name, nth, made } => {
+                is_it(*kind, name, *nth).then(|| Found::Made(made.clone()))
+            }
+            Entry::Dropped { kind, name, nth } => {
+                is_it(*kind, name, Some(*nth)).then_some(Found::Dropped)
+            }
+            Entry::Event { .. } | Entry::Asked(_) | Entry::Failed(_) | Entry::Ended(_) => None,
+        });
+        let Some((at, found)) = found else { return Found::Nothing };
+        state.taken.insert(at);
+        found
+    }
+
+    /// Checks a request.
+    fn asked(&self, request: &Request) -> Result<(), Error> {
+        let mut state = self.lock();
+        let found = self.find(&state, |entry| match entry {
+            Entry::Asked(whole) => Some(whole.differ(request, state.events)),
+            _ => None,
+        });
+        let mismatch = match found {
+            Some((at, None)) => {
+                state.taken.insert(at);
+                state.requests.push(request.clone());
+                return Ok(());
+            }
+            Some((_, Some(mismatch))) => mismatch,
+            None => ReplayMismatch::new(state.events, "request", &(), &true),
+        };
+        state.mismatch.get_or_insert(mismatch.clone());
+        Err(mismatch.into_error())
+    }
+
+    /// What the recording goes on with, from an entry or behind the last event. Something waits
+    /// where it does not go on.
+    pub(super) fn poll_entry<T>(
+        &self,
+        from: &mut usize,
+        fits: impl Fn(&Entry) -> Option<T>,
+    ) -> Poll<Option<T>> {
+        let mut state = self.lock();
+        *from = state.at.max(*from);
+        for (at, entry) in self.0.read.entries.iter().enumerate().skip(*from) {
+            match entry {
+                Entry::Ended(_) => break,
+                Entry::Asked(_) | Entry::Value { .. } | Entry::Dropped { .. } => {}
+                entry @ (Entry::Event { .. } | Entry::Failed(_)) => {
+                    *from = at + 1;
+                    return Poll::Ready(fits(entry));
+                }
+            }
+        }
+        state.stuck = true;
+        Poll::Pending
+    }
+
+    /// What a holder said before the next request.
+    fn said(&self) -> Option<Event> {
+        use AppendedWhy::{FollowUp, Steer};
+        let (_, next) = self.next_event(self.lock().at)?;
+        matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
+    }
+
+    /// What became void next.
+    fn tombstones(&self) -> Option<Event> {
+        let (_, next) = self.next_event(self.lock().at)?;
+        matches!(next, Event::Rewritten { why: RewrittenWhy::Tombstoned, .. }).then(|| next.clone())
+    }
+
+    /// The id of what is said next.
+    fn id(&self) -> String {
+        let state = self.lock();
+        let said =
+            self.0.read.entries.iter().skip(state.at).find_map(|entry| match entry.event() {
+                Some(Event::Appended { id, .. }) => Some(id.clone()),
+                _ => None,
+            });
+        said.unwrap_or_default()
+    }
+
+    /// How the run ended, if it did.
+    fn outcome(&self) -> Option<&Outcome> {
+        self.0.read.entries.last().and_then(Entry::event).and_then(Event::finished)
+    }
+
+    /// What calls had put on record that were dropped.
+    fn reports(&self) -> Vec<(String, Report)> {
+        let state = self.lock();
+        let left = self.0.read.entries.iter().skip(state.at).filter_map(Entry::event);
+        let results = left.map_while(|event| match event {
+            Event::Tool(ToolEvent::Output(result)) => Some(result),
+            _ => None,
+        });
+        let reported = |result: &crate::item::ToolResult| {
+            let report = result.report.as_deref()?;
+            Some((result.call_id.clone(), report.clone()))
+        };
+        results.filter_map(reported).collect()
+    }
+
+    /// The recorded events of the calls of a turn.
+    fn calls(&self) -> impl futures::Stream<Item = ToolEvent> + Send + use<> {
+        let playing = self.clone();
+        let mut at = 0;
+        stream::poll_fn(move |_| {
+            playing.poll_entry(&mut at, |entry| match entry.event()? {
+                Event::Tool(event) => Some(event.clone()),
+                Event::Nested { call_id, name, event } => Some(ToolEvent::Nested {
+                    call_id: call_id.clone(),
+                    name: name.clone(),
+                    event: event.clone(),
+                }),
+                _ => None,
+            })
+        })
+    }
+
+    /// Whether nothing is left to play.
+    pub(super) fn is_over(&self) -> bool {
+        let state = self.lock();
+        self.next_event(state.at).is_none()
+            && self.find(&state, |it| matches!(it, Entry::Ended(_)).then_some(())).is_none()
+    }
+
+    /// Whether a request is left that was made behind the last event.
+    pub(super) fn is_asked(&self) -> bool {
+        let state = self.lock();
+        self.find(&state, |entry| matches!(entry, Entry::Asked(_)).then_some(())).is_some()
+    }
+
+    /// What the replay did otherwise.
+    pub(super) fn mismatch(&self) -> Option<ReplayMismatch> {
+        self.lock().mismatch.clone()
+    }
+
+    /// Tells once that something waits for what the recording does not have.
+    pub(super) fn take_stuck(&self) -> bool {
+        std::mem::take(&mut self.lock().stuck)
+    }
+
+    /// The recording goes on, and the replay does not.
+    pub(super) fn missing(&self) -> Option<ReplayMismatch> {
+        let state = self.lock();
+        let (_, recorded) = self.next_event(state.at)?;
+        Some(ReplayMismatch::new(state.events, "event", recorded, &()))
+    }
+
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.lock().requests.clone()
+    }
+
+    fn next_event(&self, from: usize) -> Option<(usize, &Event)> {
+        let mut entries = self.0.read.entries.iter().enumerate().skip(from);
+        entries.find_map(|(at, entry)| Some((at, entry.event()?)))
+    }
+
+    /// The first of what is between the last event and the next that was not taken and fits.
+    fn find<T>(&self, state: &State, fits: impl Fn(&Entry) -> Option<T>) -> Option<(usize, T)> {
+        let entries = self.0.read.entries.iter().enumerate().skip(state.at);
+        let between = entries.take_while(|(_, entry)| entry.event().is_none());
+        let mut left = between.filter(|(at, _)| !state.taken.contains(at));
+        left.find_map(|(at, entry)| Some((at, fits(entry)?)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing of a user runs while the lock is held.
+        lock(&self.0.state)
+    }
+}
+
+impl World for Playing {
+    fn draw(&self, key: &Key, _live: &mut dyn FnMut() -> Value) -> Value {
+        match key.kind {
+            Kind::Id => Value::new(self.id()),
+            Kind::Said => Value::new(self.said()),
+            Kind::Tombstones => Value::new(self.tombstones()),
+            Kind::Reports => Value::new(self.reports()),
+            Kind::Undelivered => {
+                let undelivered = self.outcome().map(|outcome| outcome.undelivered.clone());
+                Value::new(undelivered.unwrap_or_default())
+            }
+            _ => match self.found(key) {
+                Found::Made(Ok(json)) => Value::from_json(json),
+                Found::Made(Err(_)) | Found::Dropped | Found::Nothing => Value::none(),
+            },
+        }
+    }
+
+    fn step(&self, key: &Key, _effect: Effect) -> Effect {
+        match self.found(key) {
+            Found::Made(made) => future::ready(made.map(Value::from_json)).boxed(),
+            Found::Nothing => future::ready(Ok(Value::none())).boxed(),
+            Found::Dropped => {
+                let playing = self.clone();
+                future::poll_fn(move |_| {
+                    playing.lock().stuck = true;
+                    Poll::Pending
+                })
+                .boxed()
+            }
+        }
+    }
+
+    fn turn(&self, _key: &Key, request: &Request, _ask: Ask) -> TurnStream {
+        match self.asked(request) {
+            Ok(()) => seal(request, PlayedTurn { playing: self.clone(), at: 0 }),
+            Err(mismatch) => seal(request, stream::iter([Err(mismatch)])),
+        }
+    }
+
+    fn fan_out(&self, _key: &Key, calls: ToolRun) -> ToolRun {
+        let pending = self.outcome().map(|outcome| outcome.pending.clone()).unwrap_or_default();
+        calls.played(self.calls(), pending)
+    }
+
+    fn observe(&self, event: &Event) {
+        self.event(event);
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        let state = self.lock();
+        let ending = self.find(&state, |entry| match entry {
+            Entry::Ended(ending) => Some(ending.clone()),
+            _ => None,
+        });
+        ending.map(|(_, ending)| ending)
+    }
+
+    fn ended(&self, _ending: &Ending) {
+        let mut state = self.lock();
+        let ended = self.find(&state, |it| matches!(it, Entry::Ended(_)).then_some(()));
+        state.taken.extend(ended.map(|(at, ())| at));
+    }
+}
+
+impl State {
+    fn differ(
+        &mut self,
+        part: &str,
+        recorded: &(impl serde::Serialize + ?Sized),
+        replayed: &(impl serde::Serialize + ?Sized),
+    ) {
+        let mismatch = ReplayMismatch::new(self.events, part, recorded, replayed);
+        self.mismatch.get_or_insert(mismatch);
+    }
+}
+
+impl fmt::Debug for Playing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Playing").field("events", &self.lock().events).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+//! Who writes runs down.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use crate::agent::Agent;
+use crate::error::{Error, ErrorKind};
+use crate::lock::lock;
+use crate::replay::line::Written;
+use crate::replay::recording::Recording;
+use crate::replay::writing::Writing;
+use crate::request::Request;
+
+/// Writes the runs of an agent down, as they go on: [`Agent::with_recorder`] hands it over.
+/// [`Recording`] reads them back.
+///
+/// A recording is JSON lines: a header, then every event, a fingerprint of each request, and what
+/// hooks, holders, budgets and the compactor answered where no event tells it. It grows with what is
+/// said, not with the number of requests. Each line carries the run's number, so runs that go on at
+/// the same time share a file. A run that is dropped simply goes no further in it. A sub-agent's
+/// events are in its parent's run.
+///
+/// Whatever was said is in it, secrets as well; keys of providers are not.
+///
+/// Lines are written in the poll that gives the event, by a small synchronous append. What cannot be
+/// written never breaks a run: it goes on unrecorded, and [`failure`](Self::failure) tells.
+///
+/// Clones share what is written to.
+///
+/// ```
+/// use futures::StreamExt;
+/// use turnstream::Agent;
+/// use turnstream::replay::{Recorder, Recording};
+/// use turnstream::provider::Scripted;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let path = std::env::temp_dir().join(format!("turnstream-run-{}.jsonl", std::process::id()));
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+/// let recorded = agent.clone().with_recorder(&Recorder::to_file(&path)?);
+/// let outcome = recorded.run("Hi").outcome().await;
+///
+/// let recording = Recording::from_file(&path)?;
+/// let mut again = recording.replay(&agent);
+/// while let Some(event) = again.next().await {
+///     if let Some(finished) = event?.finished() {
+///         assert_eq!(*finished, outcome);
+///     }
+/// }
+/// assert_eq!(again.requests().len(), 1);
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Recorder(Arc<Out>);
+
+enum Out {
+    Writer(Mutex<Sink>),
+    Each(Box<dyn Fn(Recorded) + Send + Sync>),
+}
+
+struct Sink {
+    out: Box<dyn Write + Send>,
+    runs: u32,
+    failure: Option<Error>,
+}
+
+/// A run that was recorded and is over, with what [`Recorder::each`] knows besides.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Recorded {
+    /// The agent that ran.
+    pub agent: Agent,
+    /// The run, read back from its lines.
+    pub recording: Recording,
+    /// The requests as they were handed to the provider.
+    pub requests: Vec<Request>,
+}
+
+impl Recorder {
+    /// Records into a file. One that is there is replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](ErrorKind::Store) if the file cannot be made.
+    pub fn to_file(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let file = File::create(path).map_err(|error| {
+            let message = format!("the recording {} cannot be made: {error}", path.display());
+            Error::new(ErrorKind::Store, message).with_source(error)
+        })?;
+        Ok(Self::to(file))
+    }
+
+    /// Records into any writer. It is called in the polls of the runs and must not block for long.
+    pub fn to(out: impl Write + Send + 'static) -> Self {
+        let sink = Sink { out: Box::new(out), runs: 0, failure: None };
+        Self(Arc::new(Out::Writer(Mutex::new(sink))))
+    }
+
+    /// Hands each run over when it is over, or dropped: for tests that replay every run of a suite.
+    /// `then` is called where the run is dropped.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use futures::executor::block_on_stream;
+    /// use turnstream::Agent;
+    /// use turnstream::replay::Recorder;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let recorder = Recorder::each(|run| {
+    ///     for event in block_on_stream(run.recording.replay(&run.agent)) {
+    ///         assert!(event.is_ok(), "the run cannot be replayed");
+    ///     }
+    /// });
+    /// let agent = Agent::new(Scripted::new(["Hello!"])).with_recorder(&recorder);
+    /// agent.run("Hi").outcome().await;
+    /// # }
+    /// ```
+    pub fn each(then: impl Fn(Recorded) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Out::Each(Box::new(then))))
+    }
+
+    /// Begins a run, and gives its number.
+    pub(super) fn begin(&self) -> u32 {
+        match &*self.0 {
+            Out::Each(_) => 1,
+            Out::Writer(sink) => {
+                let mut sink = lock(sink);
+                sink.runs = sink.runs.saturating_add(1);
+                sink.runs
+            }
+        }
+    }
+
+    /// Writes a line, or adds it to those of a run that is handed over at its end.
+    pub(super) fn put(&self, lines: &mut String, line: &Written<'_>) {
+        let json = serde_json::to_string(line);
+        match &*self.0 {
+            Out::Writer(sink) => lock(sink).write(json),
+            Out::Each(_) => {
+                lines.push_str(&json.unwrap_or_default());
+                lines.push('\n');
+            }
+        }
+    }
+
+    /// Whether the requests of a run are handed over with it.
+    pub(super) fn keeps_requests(&self) -> bool {
+        matches!(&*self.0, Out::Each(_))
+    }
+
+    /// A run is over.
+    pub(super) fn hand_over(&self, agent: &Agent, lines: String, requests: Vec<Request>) {
+        match &*self.0 {
+            Out::Writer(sink) => lock(sink).flush(),
+            Out::Each(then) => {
+                // Law: what was written is a recording.
+                if let Ok(recording) = Recording::from_text(&lines) {
+                    then(Recorded { agent: agent.clone(), recording, requests });
+                }
+            }
+        }
+    }
+
+    /// What went wrong with the writing. Nothing is written behind it.
+    pub fn failure(&self) -> Option<Error> {
+        match &*self.0 {
+            Out::Writer(sink) => lock(sink).failure.clone(),
+            Out::Each(_) => None,
+        }
+    }
+}
+
+impl Agent {
+    /// Has every run written down from here on.
+    ///
+    /// A [`Recorder`] is told what happens and changes nothing.
+    pub fn with_recorder(self, recorder: &Recorder) -> Self {
+        let recorder = recorder.clone();
+        let inner = self.world();
+        self.with_world(move |agent, start| {
+            Writing::new(inner(agent, start), &recorder, agent, start)
+        })
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").field("failure", &self.failure()).finish_non_exhaustive()
+    }
+}
+
+impl Sink {
+    fn write(&mut self, json: Result<String, serde_json::Error>) {
+        if self.failure.is_none() {
+            let written = json.map_err(Into::into);
+            let written =
+                written.and_then(|json| self.out.write_all(format!("{json}\n").as_bytes()));
+            self.note(written);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.failure.is_none() {
+            let flushed = self.out.flush();
+            self.note(flushed);
+        }
+    }
+
+    fn note(&mut self, done: std::io::Result<()>) {
+        if let Err(error) = done {
+            let message = format!("the recording cannot be written: {error}");
+            self.failure = Some(Error::new(ErrorKind::Store, message).with_source(error));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The world of a run that is written down.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+
+use crate::agent::{Agent, RunStart};
+use crate::error::Error;
+use crate::event::Event;
+use crate::item::{History, Json};
+use crate::lock::lock;
+use crate::provider::is_vetoed;
+use crate::replay::line::{VERSION, ValueLine, Written};
+use crate::replay::print::Whole;
+use crate::replay::recorder::Recorder;
+use crate::request::Request;
+use crate::stream::TurnStream;
+use crate::tool::ToolRun;
+use crate::world::{Ask, Effect, Ending, Key, Kind, Value, World};
+
+/// Writes down what another world answers, and the events of the run.
+#[derive(Debug)]
+pub(super) struct Writing {
+    world: Arc<dyn World>,
+    page: Arc<Page>,
+}
+
+/// What is written of one run.
+struct Page {
+    recorder: Recorder,
+    agent: Agent,
+    history: History,
+    resuming: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The number of the run, once it has begun.
+    run: Option<u32>,
+    /// What is handed over at the end.
+    lines: String,
+    requests: Vec<Request>,
+    asked: Whole,
+    /// How often each kind of effect was asked for since the last event.
+    counted: Counts,
+}
+
+/// How often each kind of effect was asked for since the last event.
+#[derive(Default)]
+pub(super) struct Counts(Vec<(Kind, String, u32)>);
+
+impl Counts {
+    /// Counts one more, and gives its number.
+    pub(super) fn next(&mut self, key: &Key) -> u32 {
+        let known =
+            |(kind, name, _): &&mut (Kind, String, u32)| *kind == key.kind && **name == *key.name;
+        match self.0.iter_mut().find(known) {
+            Some((.., nth)) => {
+                *nth = nth.saturating_add(1);
+                *nth
+            }
+            None => {
+                self.0.push((key.kind, key.name.to_string(), 1));
+                1
+            }
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Writing {
+    pub(super) fn new(
+        world: Arc<dyn World>,
+        recorder: &Recorder,
+        agent: &Agent,
+        start: &RunStart<'_>,
+    ) -> Self {
+        let page = Page {
+            recorder: recorder.clone(),
+            agent: agent.clone(),
+            history: start.history.clone(),
+            resuming: start.resuming,
+            state: Mutex::default(),
+        };
+        Self { world, page: Arc::new(page) }
+    }
+}
+
+impl World for Writing {
+    fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
+        let drawn = self.world.draw(key, live);
+        // The others are told by events.
+        if matches!(key.kind, Kind::Facts | Kind::Notes) {
+            let nth = self.page.count(key);
+            self.page.made(key, nth, &drawn);
+        }
+        drawn
+    }
+
+    fn step(&self, key: &Key, effect: Effect) -> Effect {
+        let begun = Begun {
+            page: Arc::clone(&self.page),
+            nth: self.page.count(key),
+            key: key.clone(),
+            is_over: false,
+        };
+        let effect = self.world.step(key, effect);
+        async move {
+            let mut begun = begun;
+            let made = effect.await;
+            begun.is_over = true;
+            let Begun { page, key, nth, .. } = &begun;
+            match &made {
+                Ok(made) => page.made(key, *nth, made),
+                Err(error) => page.value(key, *nth, |line| line.error = Some(error.clone())),
+            }
+            made
+        }
+        .boxed()
+    }
+
+    fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream {
+        self.page.asked(request);
+        let page = Arc::clone(&self.page);
+        self.world.turn(key, request, ask).observed(move |item| {
+            if let Err(error) = item {
+                page.failed(error);
+            }
+        })
+    }
+
+    fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun {
+        self.world.fan_out(key, calls)
+    }
+
+    fn observe(&self, event: &Event) {
+        self.world.observe(event);
+        self.page.event(event);
+    }
+
+    fn ending(&self) -> Option<Ending> {
+        self.world.ending()
+    }
+
+    fn ended(&self, ending: &Ending) {
+        self.world.ended(ending);
+        self.page.ended(ending);
+    }
+
+    fn over(&self) {
+        self.world.over();
+        self.page.over();
+    }
+}
+
+/// An effect that has begun.
+struct Begun {
+    page: Arc<Page>,
+    key: Key,
+    nth: u32,
+    is_over: bool,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.page.value(&self.key, self.nth, |line| line.dropped = true);
+        }
+    }
+}
+
+impl Page {
+    /// An event that was given out.
+    fn event(&self, event: &Event) {
+        if *event.innermost() == Event::Unknown {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.counted.clear();
+        let vetoed = matches!(event, Event::Turn(event) if is_vetoed(event));
+        self.write(&mut state, |run| Written::Event { run, vetoed, event });
+    }
+
+    /// Counts one more effect since the last event.
+    fn count(&self, key: &Key) -> u32 {
+        lock(&self.state).counted.next(key)
+    }
+
+    /// A value, unless it says nothing.
+    fn made(&self, key: &Key, nth: u32, made: &Value) {
+        match made.to_json() {
+            Ok(json) if says_nothing(&json) && key.kind != Kind::Step => {}
+            Ok(json) => self.value(key, nth, |line| line.value = Some(json)),
+            Err(error) => self.value(key, nth, |line| line.error = Some(error)),
+        }
+    }
+
+    fn value(&self, key: &Key, nth: u32, fill: impl FnOnce(&mut ValueLine)) {
+        let (of, name) = (key.kind, key.name.to_string());
+        let mut value = ValueLine { of, name, nth, value: None, error: None, dropped: false };
+        fill(&mut value);
+        let mut state = lock(&self.state);
+        self.write(&mut state, |run| Written::Value { run, value });
+    }
+
+    fn asked(&self, request: &Request) {
+        let mut state = lock(&self.state);
+        let whole = Whole::of(request);
+        let print = whole.since(&state.asked);
+        state.asked = whole;
+        if self.recorder.keeps_requests() {
+            state.requests.push(request.clone());
+        }
+        self.write(&mut state, |run| Written::Asked { run, request: &print });
+    }
+
+    fn failed(&self, error: &Error) {
+        let mut state = lock(&self.state);
+        self.write(&mut state, |run| Written::Failed { run, error });
+    }
+
+    fn ended(&self, ending: &Ending) {
+        let Ending { polled, error, time_up } = ending;
+        let (error, time_up) = (error.as_ref(), *time_up);
+        let mut state = lock(&self.state);
+        self.write(&mut state, |run| Written::Ended { run, polled: *polled, error, time_up });
+    }
+
+    /// The run is dropped.
+    fn over(&self) {
+        let state = std::mem::take(&mut *lock(&self.state));
+        if state.run.is_some() {
+            self.recorder.hand_over(&self.agent, state.lines, state.requests);
+        }
+    }
+
+    fn write<'a>(&self, state: &mut State, line: impl FnOnce(u32) -> Written<'a>) {
+        let run = match state.run {
+            Some(run) => run,
+            None => {
+                let run = *state.run.insert(self.recorder.begin());
+                let Self { history, resuming, .. } = self;
+                let header = Written::Run { run, version: VERSION, history, resuming: *resuming };
+                self.recorder.put(&mut state.lines, &header);
+                run
+            }
+        };
+        self.recorder.put(&mut state.lines, &line(run));
+    }
+}
+
+/// Whether a value is the one that stands for nothing.
+fn says_nothing(json: &Json) -> bool {
+    matches!(json.as_str(), "null" | "false" | "{}" | "[]")
+}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Page").field("recorder", &self.recorder).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! The effects of one run.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ErrorKind};
+use crate::item::{History, PendingCall};
+use crate::lock::lock;
+use crate::request::Request;
+use crate::stream::TurnStream;
+use crate::tool::{ToolRun, Verdict};
+use crate::world::{Ask, Key, Kind, Value, World};
+
+/// The effects of one run: gives each its key, and hands it to the world. Clones share the count.
+#[derive(Clone)]
+pub struct Effects {
+    world: Arc<dyn World>,
+    run: Arc<str>,
+    counted: Arc<Mutex<Counted>>,
+}
+
+#[derive(Default)]
+struct Counted {
+    iteration: u32,
+    /// How many effects of a kind and name there were in the iteration.
+    effects: Vec<(Kind, Arc<str>, u32)>,
+}
+
+impl Effects {
+    /// Those of the run that begins with a history.
+    pub fn new(world: Arc<dyn World>, history: &History) -> Self {
+        let run = format!("{}#{}", history.id(), history.len()).into();
+        Self { world, run, counted: Arc::default() }
+    }
+
+    /// The world.
+    pub fn world(&self) -> &dyn World {
+        &*self.world
+    }
+
+    /// The body of the loop begins.
+    pub fn begin_iteration(&self) {
+        let mut counted = lock(&self.counted);
+        counted.iteration = counted.iteration.saturating_add(1);
+        counted.effects.clear();
+    }
+
+    /// A value that is there without waiting. One that cannot be read is the default.
+    pub fn draw<T>(&self, kind: Kind, live: impl FnOnce() -> T) -> T
+    where
+        T: Default + Serialize + DeserializeOwned + Send + 'static,
+    {
+        let mut live = Some(live);
+        let mut draw = || live.take().map_or_else(Value::none, |live| Value::new(live()));
+        let drawn = self.world.draw(&self.key(kind, ""), &mut draw);
+        drawn.get().ok().flatten().unwrap_or_default()
+    }
+
+    /// Performs an effect of the loop.
+    pub fn perform<T, F>(
+        &self,
+        kind: Kind,
+        effect: F,
+    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, F>
+    where
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+        T: Default + Serialize + DeserializeOwned + Send + 'static,
+    {
+        let effect = effect.map(|made| made.map(Value::new)).boxed();
+        let performed = self.world.step(&self.key(kind, ""), effect);
+        async move { Ok(performed.await?.get()?.unwrap_or_default()) }
+    }
+
+    /// Performs a step of a body of one's own.
+    pub fn step<T, F>(
+        &self,
+        name: &str,
+        effect: F,
+    ) -> impl Future<Output = Result<T, Error>> + Send + use<T, F>
+    where
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let effect = effect.map(|made| made.map(Value::new)).boxed();
+        let key = self.key(Kind::Step, name);
+        let performed = self.world.step(&key, effect);
+        async move {
+            performed.await?.get()?.ok_or_else(|| {
+                let message = format!("no value was kept for the step `{key}`");
+                Error::new(ErrorKind::ReplayMismatch, message)
+            })
+        }
+    }
+
+    /// Sends a request.
+    pub fn turn(&self, request: &Request, ask: Ask) -> TurnStream {
+        self.world.turn(&self.key(Kind::Turn, ""), request, ask)
+    }
+
+    /// Runs the calls of a turn.
+    pub fn fan_out(&self, calls: ToolRun) -> ToolRun {
+        self.world.fan_out(&self.key(Kind::Tools, ""), calls)
+    }
+
+    /// Waits for verdicts on calls.
+    pub fn suspend(
+        &self,
+        calls: Vec<PendingCall>,
+        limit: Option<Duration>,
+    ) -> BoxFuture<'static, Result<Vec<(PendingCall, Verdict)>, Error>> {
+        self.world.suspend(&self.key(Kind::Suspended, ""), calls, limit)
+    }
+
+    fn key(&self, kind: Kind, name: &str) -> Key {
+        let mut counted = lock(&self.counted);
+        let iteration = counted.iteration;
+        let known =
+            counted.effects.iter_mut().find(|(of, called, _)| *of == kind && **called == *name);
+        let (name, nth) = match known {
+            Some((_, name, nth)) => {
+                *nth = nth.saturating_add(1);
+                (Arc::clone(name), *nth)
+            }
+            None => {
+                let name: Arc<str> = name.into();
+                counted.effects.push((kind, Arc::clone(&name), 1));
+                (name, 1)
+            }
+        };
+        Key { run: Arc::clone(&self.run), iteration, kind, name, nth }
+    }
+}
+
+impl fmt::Debug for Effects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Effects").field("run", &self.run).finish_non_exhaustive()
+    }
+}

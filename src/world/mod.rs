@@ -1,0 +1,195 @@
+//! The one seam between a run and the outside.
+//!
+//! A run that asks a model, calls tools, waits or looks at the clock does so through its [`World`]. The
+//! world of an ordinary run is [`Live`]: it performs each effect. A recording stands around another world
+//! and keeps what it answered; a replay answers from a recording and performs nothing; a durable engine
+//! performs each effect once, keeps its value, and answers with the kept value when the run is made
+//! again on another machine.
+//!
+//! # What goes through the seam
+//!
+//! | | method | what it is |
+//! |---|---|---|
+//! | effect | [`step`](World::step) | a future whose value can be kept: a hook, a compaction, a body's own step |
+//! | | [`turn`](World::turn) | a request to the model, and its stream of events |
+//! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
+//! | | [`suspend`](World::suspend) | a wait for verdicts from outside |
+//! | drawn value | [`draw`](World::draw) | what is there without waiting: ids, what holders of the run want, which limits are reached, what observing hooks noted |
+//! | notice | [`observe`](World::observe), [`ended`](World::ended) | an event that was given out; an end from outside |
+//!
+//! # The contract
+//!
+//! - **Keys.** Each effect has a [`Key`]: the run, the iteration, the kind, a name, and a count. A run
+//!   that is made again from the same history and input asks for the same keys in the same order, as long as
+//!   each answer is the same.
+//! - **Effects are lazy.** An effect does nothing before it is polled. A world that knows the value of a key
+//!   drops the effect without a poll.
+//! - **Which effects may run twice.** An effect that was begun and whose value was not kept is performed
+//!   again by the next attempt. Tools can tell by their
+//!   [idempotency key](crate::tool::ToolContext::idempotency_key), which is the same in each attempt.
+//! - **What is deterministic between two effects.** The loop itself: it decides from its state and the values
+//!   that it was answered, and from nothing else. A body of your own has to keep to that: what it reads
+//!   besides is not kept. Put it into a step.
+//! - **Drawn values** are never effects of their own. An engine keeps them with the next effect whose value it
+//!   keeps; values that were drawn after that are drawn again.
+//! - **One effect at a time.** The loop waits for an effect before it asks for the next. Several calls of a
+//!   turn are one effect.
+//! - **What may suspend.** Only `suspend`; every other effect ends by itself or is dropped.
+//! - **Hooks that observe** are told of each attempt, also of a turn whose value was kept.
+//! - **Values or events.** A durable world keeps the final value of a turn ([`KeptTurn`]) or of calls
+//!   ([`KeptCalls`](crate::tool::KeptCalls)) and gives no deltas when it answers with it. A recording keeps the events as well, and
+//!   its replay gives every delta.
+//! - **Drop is cancel.** Dropping the run drops the effect that is performed.
+
+mod effects;
+mod kept;
+mod key;
+mod live;
+mod value;
+
+use std::fmt;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+pub use effects::Effects;
+pub use kept::KeptTurn;
+pub(crate) use kept::{absorb, with_partial};
+pub use key::{Key, Kind};
+pub use live::Live;
+pub use value::Value;
+
+use crate::error::Error;
+use crate::event::{Event, Exceeded};
+use crate::item::PendingCall;
+use crate::request::Request;
+use crate::stream::TurnStream;
+use crate::tool::{ToolRun, Verdict};
+
+/// An effect whose value can be kept. It does nothing before it is polled.
+pub type Effect = BoxFuture<'static, Result<Value, Error>>;
+
+/// What sends a request, when it is called, and gives the stream of its turn.
+pub type Ask = Box<dyn FnOnce() -> TurnStream + Send>;
+
+/// Everything that one run asks of the outside; see the [module](self) for the contract.
+///
+/// ```
+/// use turnstream::Agent;
+/// use turnstream::provider::Scripted;
+/// use turnstream::request::Request;
+/// use turnstream::stream::TurnStream;
+/// use turnstream::tool::ToolRun;
+/// use turnstream::world::{Ask, Effect, Key, Live, Value, World};
+///
+/// /// Prints the key of each effect.
+/// #[derive(Debug)]
+/// struct Printing;
+///
+/// impl World for Printing {
+///     fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
+///         Live.draw(key, live)
+///     }
+///
+///     fn step(&self, key: &Key, effect: Effect) -> Effect {
+///         println!("{key}");
+///         Live.step(key, effect)
+///     }
+///
+///     fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream {
+///         println!("{key}");
+///         Live.turn(key, request, ask)
+///     }
+///
+///     fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun {
+///         println!("{key}");
+///         Live.fan_out(key, calls)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let agent = Agent::new(Scripted::new(["Hello!"])).with_world(|_, _| Printing);
+/// assert_eq!(agent.run("Hi").outcome().await.text, "Hello!");
+/// # }
+/// ```
+pub trait World: fmt::Debug + Send + Sync {
+    /// A value that is there without waiting: `live` draws it. A world that knows what was drawn for the
+    /// key in an earlier attempt gives that, and does not call `live`.
+    ///
+    /// [`Value::none`] stands for the value that says nothing: no id, no note, no limit.
+    fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value;
+
+    /// Performs an effect, or gives its value and drops it without a poll.
+    ///
+    /// [`Value::none`] stands for the value that says nothing: no change, no objection.
+    fn step(&self, key: &Key, effect: Effect) -> Effect;
+
+    /// Sends a request by calling `ask`, or gives the turn that it had. The stream is
+    /// [sealed](crate::stream::seal) for the request.
+    ///
+    /// `ask` makes no request itself; the first poll of its stream does. Retries of a provider and the
+    /// deadlines of a request are inside its stream.
+    fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream;
+
+    /// Runs the calls of one turn, or gives [what they came to](ToolRun::kept).
+    ///
+    /// No call has begun before the first poll. Hooks on calls and the sub-agents that run as calls are
+    /// inside.
+    fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun;
+
+    /// Whether [`suspend`](Self::suspend) waits for verdicts. Otherwise an interactive run waits for those
+    /// of its holders, while its other calls run.
+    fn suspends(&self) -> bool {
+        false
+    }
+
+    /// Waits for a verdict on each of these calls, for at most `limit`. Calls that have no verdict then
+    /// stay pending, and the run ends as such. Called only if the world [suspends](Self::suspends), for
+    /// [interactive](crate::Agent::interactive) agents.
+    fn suspend(
+        &self,
+        _key: &Key,
+        _calls: Vec<PendingCall>,
+        _limit: Option<Duration>,
+    ) -> BoxFuture<'static, Result<Vec<(PendingCall, Verdict)>, Error>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// The run gives an event out.
+    fn observe(&self, _event: &Event) {}
+
+    /// How the loop of the run ends here from outside, if it does. It is asked before each poll of the loop.
+    fn ending(&self) -> Option<Ending> {
+        None
+    }
+
+    /// The loop of the run was ended from outside.
+    fn ended(&self, _ending: &Ending) {}
+
+    /// The run is dropped.
+    fn over(&self) {}
+}
+
+/// How the loop of a run was ended from outside, or by its own error.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ending {
+    /// Whether the loop was polled since the last event.
+    pub polled: bool,
+    /// The error; `None` if the run was interrupted or its time was over.
+    pub error: Option<Error>,
+    /// The end of a time; `None` for an interrupt and an error.
+    pub time_up: Option<TimeUp>,
+}
+
+/// What the end of the time of a run does to its loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeUp {
+    /// Its last turn begins.
+    WrapUp(Exceeded),
+    /// It ends.
+    End(Exceeded),
+}
