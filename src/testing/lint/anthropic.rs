@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::complaints::{
-    Complaints, given, inner, is_blank, is_given, is_plain, joined, list, repeated, text,
+    Complaints, given, inner, is_blank, is_given, is_plain, list, repeated, text,
 };
 use super::options::of_other_wires;
 use crate::testing::signatures::Signatures;
@@ -22,7 +22,7 @@ pub fn anthropic(body: &Value) -> Vec<String> {
         }
     }
     let messages = list(&body["messages"]);
-    bad.unless(!messages.is_empty(), || "messages: at least one message is required");
+    bad.unless(!messages.is_empty()).add("messages: at least one message is required");
     for (at, message) in messages.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|at| messages.get(at));
         self::message(message, before, at, at + 1 == messages.len(), &mut bad);
@@ -32,64 +32,64 @@ pub fn anthropic(body: &Value) -> Vec<String> {
     native(body, messages, &mut bad);
     let ids = messages.iter().flat_map(|m| blocks(m, "tool_use")).map(|b| text(&b["id"]));
     for id in repeated(ids) {
-        bad.add(format!("messages: `tool_use` ids must be unique: {id}"));
+        bad.add(format_args!("messages: `tool_use` ids must be unique: {id}"));
     }
     caches(body, &mut bad);
     bad.into_list()
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(!text(&body["model"]).is_empty(), || "model: Field required");
+    bad.unless(!text(&body["model"]).is_empty()).add("model: Field required");
     let limit = body["max_tokens"].as_u64().unwrap_or(0);
-    bad.unless(limit > 0, || "max_tokens: Field required, greater than or equal to 1");
+    bad.unless(limit > 0).add("max_tokens: Field required, greater than or equal to 1");
     let temperature = body["temperature"].as_f64();
-    bad.unless(temperature.is_none_or(|t| (0.0..=1.0).contains(&t)), || "temperature: range: 0..1");
+    bad.unless(temperature.is_none_or(|t| (0.0..=1.0).contains(&t)))
+        .add("temperature: range: 0..1");
     for stop in list(&body["stop_sequences"]) {
-        bad.unless(
-            !is_blank(text(stop)),
-            || "stop_sequences: each stop sequence must contain non-whitespace",
-        );
+        bad.unless(!is_blank(text(stop)))
+            .add("stop_sequences: each stop sequence must contain non-whitespace");
     }
     let thinking = &body["thinking"];
     if thinking["type"] == "enabled" {
         let budget = thinking["budget_tokens"].as_u64().unwrap_or(0);
-        bad.unless(
-            budget >= 1024,
-            || "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
-        );
-        bad.unless(budget < limit, || "`max_tokens` must be greater than `thinking.budget_tokens`");
+        bad.unless(budget >= 1024)
+            .add("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024");
+        bad.unless(budget < limit)
+            .add("`max_tokens` must be greater than `thinking.budget_tokens`");
     }
     if matches!(text(&thinking["type"]), "enabled" | "adaptive") {
-        bad.unless(
-            temperature.is_none_or(|t| (t - 1.0).abs() < f64::EPSILON),
-            || "`temperature` may only be set to 1 when thinking is enabled",
-        );
-        bad.unless(!is_given(body, "top_k"), || "`top_k` must be unset when thinking is enabled");
-        bad.unless(
-            !matches!(text(&body["tool_choice"]["type"]), "any" | "tool"),
-            || "Thinking may not be enabled when tool_choice forces tool use.",
-        );
+        bad.unless(temperature.is_none_or(|t| (t - 1.0).abs() < f64::EPSILON))
+            .add("`temperature` may only be set to 1 when thinking is enabled");
+        bad.unless(!is_given(body, "top_k")).add("`top_k` must be unset when thinking is enabled");
+        bad.unless(!matches!(text(&body["tool_choice"]["type"]), "any" | "tool"))
+            .add("Thinking may not be enabled when tool_choice forces tool use.");
     }
     for (field, _) in given(&body["metadata"]).filter(|(field, _)| *field != "user_id") {
-        bad.add(format!("metadata.{field}: Extra inputs are not permitted"));
+        bad.add(format_args!("metadata.{field}: Extra inputs are not permitted"));
     }
     of_other_wires("anthropic", body, bad);
 }
 
 /// Complains of a field that must be there, and is not.
 fn required(is_there: bool, place: &str, bad: &mut Complaints) {
-    bad.unless(is_there, || format!("{place}: Field required"));
+    bad.unless(is_there).add(format_args!("{place}: Field required"));
+}
+
+fn check_text(said: &str, place: &str, bad: &mut Complaints) {
+    bad.unless(!is_blank(said))
+        .add(format_args!("{place}: text content blocks must contain non-whitespace text"));
+}
+
+fn check_name(name: &str, place: &str, bad: &mut Complaints) {
+    bad.unless(is_plain(name, 128))
+        .add(format_args!("{place}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"));
 }
 
 fn tools(body: &Value, bad: &mut Complaints) {
     let tools = list(&body["tools"]);
     for (at, tool) in tools.iter().enumerate() {
         let name = text(&tool["name"]);
-        bad.unless(is_plain(name, 128), || {
-            format!(
-                "tools.{at}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
-            )
-        });
+        check_name(name, &format!("tools.{at}.custom.name"), bad);
         // Tools of the vendor have a type and no schema.
         if tool.get("type").is_none_or(|kind| kind == "custom") {
             let is_object = tool["input_schema"]["type"] == "object";
@@ -97,55 +97,47 @@ fn tools(body: &Value, bad: &mut Complaints) {
         }
     }
     for name in repeated(tools.iter().map(|tool| text(&tool["name"]))) {
-        bad.add(format!("tools: Tool names must be unique: {name}"));
+        bad.add(format_args!("tools: Tool names must be unique: {name}"));
     }
     let choice = &body["tool_choice"];
     if is_given(body, "tool_choice") {
-        bad.unless(
-            !tools.is_empty(),
-            || "tool_choice: may only be specified while providing tools",
-        );
+        bad.unless(!tools.is_empty())
+            .add("tool_choice: may only be specified while providing tools");
         let name = text(&choice["name"]);
         let known = tools.iter().any(|tool| tool["name"] == name);
-        bad.unless(choice["type"] != "tool" || known, || {
-            format!("Tool '{name}' not found in provided tools")
-        });
+        bad.unless(choice["type"] != "tool" || known)
+            .add(format_args!("Tool '{name}' not found in provided tools"));
     }
     let messages = list(&body["messages"]).iter();
     let mut used = messages.flat_map(|m| blocks(m, "tool_use").chain(blocks(m, "tool_result")));
-    bad.unless(
-        !tools.is_empty() || used.next().is_none(),
-        || "Requests which include `tool_use` or `tool_result` blocks must define tools",
-    );
+    bad.unless(!tools.is_empty() || used.next().is_none())
+        .add("Requests which include `tool_use` or `tool_result` blocks must define tools");
 }
 
 fn message(message: &Value, before: Option<&Value>, at: usize, last: bool, bad: &mut Complaints) {
     let role = text(&message["role"]);
-    bad.unless(matches!(role, "user" | "assistant"), || {
-        format!("messages.{at}.role: Input should be 'user' or 'assistant'")
-    });
+    bad.unless(matches!(role, "user" | "assistant"))
+        .add(format_args!("messages.{at}.role: Input should be 'user' or 'assistant'"));
     match before {
-        Some(before) => bad.unless(before["role"] != role, || {
-            format!(
-                "messages.{at}: roles must alternate between \"user\" and \"assistant\", but found \
-                 multiple \"{role}\" roles in a row"
-            )
-        }),
-        None => bad.unless(role == "user", || "messages: first message must use the \"user\" role"),
+        Some(before) => bad.unless(before["role"] != role).add(format_args!(
+            "messages.{at}: roles must alternate between \"user\" and \"assistant\", but found \
+             multiple \"{role}\" roles in a row"
+        )),
+        None => {
+            bad.unless(role == "user").add("messages: first message must use the \"user\" role")
+        }
     }
     let content = &message["content"];
     let blocks = list(content);
     match content {
-        Value::String(said) => bad.unless(!is_blank(said), || {
-            format!("messages.{at}: text content blocks must contain non-whitespace text")
-        }),
-        Value::Array(_) => bad.unless(!blocks.is_empty() || (last && role == "assistant"), || {
-            format!(
+        Value::String(said) => check_text(said, &format!("messages.{at}"), bad),
+        Value::Array(_) => {
+            bad.unless(!blocks.is_empty() || (last && role == "assistant")).add(format_args!(
                 "messages.{at}: all messages must have non-empty content except for the optional \
                  final assistant message"
-            )
-        }),
-        _ => bad.add(format!("messages.{at}.content: Field required")),
+            ))
+        }
+        _ => bad.add(format_args!("messages.{at}.content: Field required")),
     }
     for (index, block) in blocks.iter().enumerate() {
         let place = format!("messages.{at}.content.{index}");
@@ -153,14 +145,12 @@ fn message(message: &Value, before: Option<&Value>, at: usize, last: bool, bad: 
         self::belongs(block, role, &place, bad);
     }
     if role == "assistant" {
-        bad.unless(blocks.last().is_none_or(|block| !is_thinking(block)), || {
-            format!("messages.{at}: The final block in an assistant message cannot be `thinking`.")
-        });
+        bad.unless(blocks.last().is_none_or(|block| !is_thinking(block))).add(format_args!(
+            "messages.{at}: The final block in an assistant message cannot be `thinking`."
+        ));
         let end = content.as_str().or_else(|| blocks.last().and_then(|b| b["text"].as_str()));
-        bad.unless(
-            !last || end.is_none_or(|end| end.trim_end() == end),
-            || "messages: final assistant content cannot end with trailing whitespace",
-        );
+        bad.unless(!last || end.is_none_or(|end| end.trim_end() == end))
+            .add("messages: final assistant content cannot end with trailing whitespace");
     }
 }
 
@@ -172,16 +162,13 @@ fn belongs(block: &Value, role: &str, place: &str, bad: &mut Complaints) {
         "tool_result" | "image" | "document" => "user",
         _ => return,
     };
-    bad.unless(role == owner, || {
-        format!("{place}: `{kind}` blocks can only be in `{owner}` messages")
-    });
+    bad.unless(role == owner)
+        .add(format_args!("{place}: `{kind}` blocks can only be in `{owner}` messages"));
 }
 
 fn block(block: &Value, place: &str, bad: &mut Complaints) {
     match text(&block["type"]) {
-        "text" => bad.unless(!is_blank(text(&block["text"])), || {
-            format!("{place}: text content blocks must contain non-whitespace text")
-        }),
+        "text" => check_text(text(&block["text"]), place, bad),
         "thinking" => {
             required(block["thinking"].is_string(), &format!("{place}.thinking"), bad);
             let signature = text(&block["signature"]);
@@ -193,17 +180,12 @@ fn block(block: &Value, place: &str, bad: &mut Complaints) {
         }
         "tool_use" => {
             let id = text(&block["id"]);
-            bad.unless(is_plain(id, 64), || {
-                format!("{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$': {id}")
-            });
-            bad.unless(is_plain(text(&block["name"]), 128), || {
-                format!(
-                    "{place}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
-                )
-            });
-            bad.unless(block["input"].is_object(), || {
-                format!("{place}.tool_use.input: Input should be a valid dictionary")
-            });
+            bad.unless(is_plain(id, 64)).add(format_args!(
+                "{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$': {id}"
+            ));
+            check_name(text(&block["name"]), &format!("{place}.tool_use.name"), bad);
+            bad.unless(block["input"].is_object())
+                .add(format_args!("{place}.tool_use.input: Input should be a valid dictionary"));
         }
         "tool_result" => {
             let content = &block["content"];
@@ -211,9 +193,8 @@ fn block(block: &Value, place: &str, bad: &mut Complaints) {
                 Value::String(said) => said.is_empty(),
                 content => list(content).is_empty(),
             };
-            bad.unless(!empty || block["is_error"] != Value::Bool(true), || {
-                format!("{place}: content cannot be empty if `is_error` is true")
-            });
+            bad.unless(!empty || block["is_error"] != Value::Bool(true))
+                .add(format_args!("{place}: content cannot be empty if `is_error` is true"));
             for (index, inner) in list(content).iter().enumerate() {
                 self::block(inner, &format!("{place}.content.{index}"), bad);
             }
@@ -221,7 +202,7 @@ fn block(block: &Value, place: &str, bad: &mut Complaints) {
         "image" | "document" => {
             required(block["source"].is_object(), &format!("{place}.source"), bad);
         }
-        "" => bad.add(format!("{place}.type: Field required")),
+        "" => bad.add(format_args!("{place}.type: Field required")),
         // The vendor's own blocks are many, and come back as they were.
         _ => {}
     }
@@ -229,60 +210,47 @@ fn block(block: &Value, place: &str, bad: &mut Complaints) {
 
 /// Every call is answered in the next message.
 fn calls(message: &Value, next: Option<&Value>, at: usize, bad: &mut Complaints) {
-    let calls: Vec<&str> = blocks(message, "tool_use").map(|call| text(&call["id"])).collect();
+    let calls = ids(Some(message), "tool_use", "id");
     if calls.is_empty() {
         return;
     }
-    let answered: Vec<&str> = next
-        .into_iter()
-        .flat_map(|next| blocks(next, "tool_result"))
-        .map(|result| text(&result["tool_use_id"]))
-        .collect();
+    let answered = ids(next, "tool_result", "tool_use_id");
     let open: Vec<&str> = calls.into_iter().filter(|id| !answered.contains(id)).collect();
-    bad.unless(open.is_empty(), || {
-        format!(
-            "messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately \
-             after: {}. Each `tool_use` block must have a corresponding `tool_result` block in the \
-             next message.",
-            joined(open)
-        )
-    });
+    bad.unless(open.is_empty()).add(format_args!(
+        "messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: \
+         {}. Each `tool_use` block must have a corresponding `tool_result` block in the next \
+         message.",
+        open.join(", ")
+    ));
     // "text and thinking behind a call": reported to be refused.
     let kinds = list(&message["content"]).iter().map(|block| text(&block["type"]));
     let mut behind = kinds.skip_while(|kind| *kind != "tool_use");
     let late = behind.find(|kind| matches!(*kind, "text" | "thinking" | "redacted_thinking"));
     if let Some(late) = late {
-        bad.add(format!("messages.{at}: a `{late}` block stands behind a `tool_use` block"));
+        bad.add(format_args!("messages.{at}: a `{late}` block stands behind a `tool_use` block"));
     }
 }
 
 /// Every result answers a call of the message before, once, and stands in front.
 fn results(message: &Value, before: Option<&Value>, at: usize, bad: &mut Complaints) {
-    let results: Vec<&str> =
-        blocks(message, "tool_result").map(|result| text(&result["tool_use_id"])).collect();
-    let called: Vec<&str> = before
-        .into_iter()
-        .flat_map(|before| blocks(before, "tool_use"))
-        .map(|call| text(&call["id"]))
-        .collect();
+    let results = ids(Some(message), "tool_result", "tool_use_id");
+    let called = ids(before, "tool_use", "id");
     for id in results.iter().filter(|id| !called.contains(id)) {
-        bad.add(format!(
+        bad.add(format_args!(
             "messages.{at}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each \
              `tool_result` block must have a corresponding `tool_use` block in the previous \
              message."
         ));
     }
     for id in repeated(results) {
-        bad.add(format!(
+        bad.add(format_args!(
             "messages.{at}: each tool_use must have a single result. Found multiple `tool_result` \
              blocks with id: {id}"
         ));
     }
-    let kinds = list(&message["content"]).iter().map(|block| block["type"] == "tool_result");
-    let mut behind = kinds.skip_while(|is_result| *is_result);
-    bad.unless(!behind.any(|is_result| is_result), || {
-        format!("messages.{at}: `tool_result` blocks must come first in a message")
-    });
+    let blocks = list(&message["content"]).iter();
+    bad.unless(blocks.is_sorted_by_key(|block| block["type"] != "tool_result"))
+        .add(format_args!("messages.{at}: `tool_result` blocks must come first in a message"));
 }
 
 /// The result of a tool that the vendor runs may come in a later message of the assistant, if only
@@ -297,7 +265,12 @@ fn native(body: &Value, messages: &[Value], bad: &mut Complaints) {
             let is_result = |block: &Value| block["type"] == "tool_result";
             let ends = offered == 0 && at + 1 == messages.len();
             if ends || !message["content"].is_array() || !blocks.iter().all(is_result) {
-                without_result(&std::mem::take(&mut open), bad);
+                for (at, id) in open.drain(..) {
+                    bad.add(format_args!(
+                        "messages.{at}: server tool use with id '{id}' was found without a \
+                         corresponding result block"
+                    ));
+                }
             }
             continue;
         }
@@ -309,7 +282,7 @@ fn native(body: &Value, messages: &[Value], bad: &mut Complaints) {
                 let id = text(&block["tool_use_id"]);
                 match open.iter().position(|(_, used)| *used == id) {
                     Some(used) => drop(open.remove(used)),
-                    None => bad.add(format!(
+                    None => bad.add(format_args!(
                         "messages.{at}: unexpected `tool_use_id` found in `{kind}` blocks: {id}. \
                          Each `{kind}` block must have a corresponding `server_tool_use` block \
                          before it."
@@ -320,36 +293,31 @@ fn native(body: &Value, messages: &[Value], bad: &mut Complaints) {
     }
 }
 
-fn without_result(open: &[(usize, &str)], bad: &mut Complaints) {
-    for (at, id) in open {
-        bad.add(format!(
-            "messages.{at}: server tool use with id '{id}' was found without a corresponding \
-             result block"
-        ));
-    }
-}
-
 fn caches(body: &Value, bad: &mut Complaints) {
     let messages = list(&body["messages"]).iter().flat_map(|message| list(&message["content"]));
     let nested = messages.clone().flat_map(|block| list(&block["content"]));
     let all =
         list(&body["tools"]).iter().chain(list(&body["system"])).chain(messages).chain(nested);
     let marked: Vec<&Value> = all.filter(|block| is_given(block, "cache_control")).collect();
-    bad.unless(marked.len() <= 4, || {
-        format!("A maximum of 4 blocks with cache_control may be provided. Found {}.", marked.len())
-    });
+    bad.unless(marked.len() <= 4).add(format_args!(
+        "A maximum of 4 blocks with cache_control may be provided. Found {}.",
+        marked.len()
+    ));
     for block in &marked {
-        bad.unless(!is_thinking(block), || "cache_control cannot be set for thinking blocks");
+        bad.unless(!is_thinking(block)).add("cache_control cannot be set for thinking blocks");
     }
-    let long = marked.iter().map(|block| block["cache_control"]["ttl"] == "1h");
-    bad.unless(
-        !long.skip_while(|long| *long).any(|long| long),
-        || "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block",
-    );
+    bad.unless(marked.is_sorted_by_key(|block| block["cache_control"]["ttl"] != "1h"))
+        .add("a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block");
 }
 
 fn blocks<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
     list(&message["content"]).iter().filter(move |block| block["type"] == kind)
+}
+
+/// A field of all blocks of a kind.
+fn ids<'a>(message: Option<&'a Value>, kind: &'a str, field: &'a str) -> Vec<&'a str> {
+    let blocks = message.into_iter().flat_map(|message| blocks(message, kind));
+    blocks.map(|block| text(&block[field])).collect()
 }
 
 fn is_thinking(block: &Value) -> bool {

@@ -1,5 +1,7 @@
 //! A list of complaints, and how values are looked at for it.
 
+use std::fmt::Display;
+
 use serde_json::Value;
 
 /// What is wrong with a request.
@@ -7,19 +9,29 @@ use serde_json::Value;
 pub(super) struct Complaints(Vec<String>);
 
 impl Complaints {
-    pub(super) fn add(&mut self, what: impl Into<String>) {
-        self.0.push(what.into());
+    pub(super) fn add(&mut self, what: impl Display) {
+        self.0.push(what.to_string());
     }
 
-    /// Complains unless something holds.
-    pub(super) fn unless<T: Into<String>>(&mut self, holds: bool, what: impl FnOnce() -> T) {
-        if !holds {
-            self.add(what());
-        }
+    /// Complains unless something holds: `bad.unless(holds).add("what is wrong")`.
+    pub(super) fn unless(&mut self, holds: bool) -> Unless<'_> {
+        Unless(if holds { None } else { Some(self) })
     }
 
     pub(super) fn into_list(self) -> Vec<String> {
         self.0
+    }
+}
+
+/// The list of complaints, if there is something to complain of.
+#[must_use = "it does nothing without its complaint"]
+pub(super) struct Unless<'a>(Option<&'a mut Complaints>);
+
+impl Unless<'_> {
+    pub(super) fn add(self, what: impl Display) {
+        if let Some(bad) = self.0 {
+            bad.add(what);
+        }
     }
 }
 
@@ -67,8 +79,4 @@ pub(super) fn is_blank(text: &str) -> bool {
 pub(super) fn repeated<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = std::collections::HashSet::new();
     texts.into_iter().filter(|text| !seen.insert(*text)).collect()
-}
-
-pub(super) fn joined<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
-    texts.into_iter().collect::<Vec<_>>().join(", ")
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, given, inner, is_blank, joined, list, repeated, text};
+use super::complaints::{Complaints, given, inner, is_blank, list, repeated, text};
 use super::schema;
 use crate::provider::gemini::write::signed_call;
 use crate::testing::signatures::Signatures;
@@ -20,12 +20,11 @@ pub fn gemini(body: &Value) -> Vec<String> {
     options(body, &mut bad);
     tools(body, &mut bad);
     for (at, part) in list(&either(body, "systemInstruction")["parts"]).iter().enumerate() {
-        bad.unless(!is_blank(text(&part["text"])), || {
-            format!("systemInstruction.parts[{at}]: the text is empty")
-        });
+        bad.unless(!is_blank(text(&part["text"])))
+            .add(format_args!("systemInstruction.parts[{at}]: the text is empty"));
     }
     let contents = list(&body["contents"]);
-    bad.unless(!contents.is_empty(), || "contents is not specified");
+    bad.unless(!contents.is_empty()).add("contents is not specified");
     for (at, content) in contents.iter().enumerate() {
         self::content(content, at, &mut bad);
         turns(contents, at, &mut bad);
@@ -64,62 +63,52 @@ pub fn gemini_3(body: &Value) -> Vec<String> {
 fn turns(contents: &[Value], at: usize, bad: &mut Complaints) {
     let content = &contents[at];
     let before = at.checked_sub(1).and_then(|at| contents.get(at));
-    bad.unless(before.is_none_or(|before| role(before) != role(content)), || {
-        format!(
-            "Please ensure that multiturn requests alternate between user and model. \
-             (contents[{at}])"
-        )
-    });
+    bad.unless(before.is_none_or(|before| role(before) != role(content))).add(format_args!(
+        "Please ensure that multiturn requests alternate between user and model. (contents[{at}])"
+    ));
     let calls = named(content, "functionCall");
     let asked = before.is_some_and(|before| role(before) == "user");
-    bad.unless(calls.is_empty() || asked, || {
-        format!(
-            "Please ensure that function call turn comes immediately after a user turn or after a \
-             function response turn. (contents[{at}])"
-        )
-    });
+    bad.unless(calls.is_empty() || asked).add(format_args!(
+        "Please ensure that function call turn comes immediately after a user turn or after a \
+         function response turn. (contents[{at}])"
+    ));
     let responses = named(content, "functionResponse");
     let called = before.map(|before| named(before, "functionCall")).unwrap_or_default();
     if called.len() != responses.len() {
-        return bad.add(format!(
+        return bad.add(format_args!(
             "Please ensure that the number of function response parts is equal to the number of \
              function call parts of the function call turn. (contents[{at}])"
         ));
     }
     for (call, response) in called.iter().zip(&responses) {
-        bad.unless(call["name"] == response["name"], || {
-            format!(
-                "contents[{at}]: the function response for `{}` stands where `{}` was called",
-                text(&response["name"]),
-                text(&call["name"])
-            )
-        });
+        bad.unless(call["name"] == response["name"]).add(format_args!(
+            "contents[{at}]: the function response for `{}` stands where `{}` was called",
+            text(&response["name"]),
+            text(&call["name"])
+        ));
         let ids = (text(&call["id"]), text(&response["id"]));
-        bad.unless(ids.0 == ids.1 || ids.1.is_empty(), || {
-            format!(
-                "contents[{at}]: the function response has the id `{}`, its call `{}`",
-                ids.1, ids.0
-            )
-        });
+        bad.unless(ids.0 == ids.1 || ids.1.is_empty()).add(format_args!(
+            "contents[{at}]: the function response has the id `{}`, its call `{}`",
+            ids.1, ids.0
+        ));
     }
     // Calls that nothing follows are never answered.
-    bad.unless(at + 1 < contents.len() || calls.is_empty(), || {
-        format!("contents[{at}]: the request ends with function calls that nothing answers")
-    });
+    bad.unless(at + 1 < contents.len() || calls.is_empty()).add(format_args!(
+        "contents[{at}]: the request ends with function calls that nothing answers"
+    ));
     let ids = calls.iter().map(|call| text(&call["id"])).filter(|id| !id.is_empty());
     for id in repeated(ids) {
-        bad.add(format!("contents[{at}]: duplicate function call id `{id}`"));
+        bad.add(format_args!("contents[{at}]: duplicate function call id `{id}`"));
     }
 }
 
 fn content(content: &Value, at: usize, bad: &mut Complaints) {
-    bad.unless(matches!(role(content), "user" | "model"), || {
-        format!("Please use a valid role: user, model. (contents[{at}])")
-    });
+    bad.unless(matches!(role(content), "user" | "model"))
+        .add(format_args!("Please use a valid role: user, model. (contents[{at}])"));
     let parts = list(&content["parts"]);
-    bad.unless(!parts.is_empty(), || {
-        format!("* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty.")
-    });
+    bad.unless(!parts.is_empty()).add(format_args!(
+        "* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty."
+    ));
     for (index, part) in parts.iter().enumerate() {
         self::part(part, role(content), &format!("contents[{at}].parts[{index}]"), bad);
     }
@@ -130,42 +119,38 @@ fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
         &["text", "inlineData", "fileData", "functionCall", "functionResponse"],
         &["executableCode", "codeExecutionResult", "toolCall", "toolResponse"],
     ];
-    let data: Vec<&str> = DATA
-        .iter()
-        .copied()
-        .flatten()
-        .copied()
-        .filter(|name| !either(part, name).is_null())
-        .collect();
-    bad.unless(data.len() == 1, || match data.as_slice() {
-        [] => format!("{place}.data: required oneof field 'data' must have one initialized field"),
-        several => format!(
+    let is_set = |name: &&str| !either(part, name).is_null();
+    let data: Vec<&str> = DATA.concat().into_iter().filter(is_set).collect();
+    match data.as_slice() {
+        [_] => {}
+        [] => bad.add(format_args!(
+            "{place}.data: required oneof field 'data' must have one initialized field"
+        )),
+        several => bad.add(format_args!(
             "{place}: oneof field 'data' is already set: {}",
-            joined(several.iter().copied())
-        ),
-    });
+            several.join(", ")
+        )),
+    }
     // An empty text may carry a signature, and nothing else may be empty.
     let signed = !text(either(part, "thoughtSignature")).is_empty();
-    bad.unless(data != ["text"] || signed || !is_blank(text(&part["text"])), || {
-        format!("{place}: Unable to submit request because it has an empty text parameter.")
-    });
+    bad.unless(data != ["text"] || signed || !is_blank(text(&part["text"]))).add(format_args!(
+        "{place}: Unable to submit request because it has an empty text parameter."
+    ));
     let call = either(part, "functionCall");
     if !call.is_null() {
-        bad.unless(role == "model", || format!("{place}: a function call is the model's"));
+        bad.unless(role == "model").add(format_args!("{place}: a function call is the model's"));
         check_name(text(&call["name"]), place, bad);
-        bad.unless(call["args"].is_null() || call["args"].is_object(), || {
-            format!("Invalid value at '{place}.function_call.args': expected an object")
-        });
+        bad.unless(call["args"].is_null() || call["args"].is_object())
+            .add(format_args!("Invalid value at '{place}.function_call.args': expected an object"));
     }
     let response = either(part, "functionResponse");
     if !response.is_null() {
-        bad.unless(role == "user", || format!("{place}: a function response is the user's"));
-        bad.unless(!text(&response["name"]).is_empty(), || {
-            format!("{place}.function_response.name: Name cannot be empty.")
-        });
-        bad.unless(response["response"].is_object(), || {
-            format!("Invalid value at '{place}.function_response.response': expected an object")
-        });
+        bad.unless(role == "user").add(format_args!("{place}: a function response is the user's"));
+        bad.unless(!text(&response["name"]).is_empty())
+            .add(format_args!("{place}.function_response.name: Name cannot be empty."));
+        bad.unless(response["response"].is_object()).add(format_args!(
+            "Invalid value at '{place}.function_response.response': expected an object"
+        ));
     }
 }
 
@@ -181,31 +166,28 @@ fn tools(body: &Value, bad: &mut Complaints) {
         if !parameters.is_null() {
             schema::gemini(parameters, &format!("{place}.parameters"), bad);
         }
-        bad.unless(
-            parameters.is_null() || either(function, "parametersJsonSchema").is_null(),
-            || format!("{place}: only one of parameters and parameters_json_schema may be set"),
+        bad.unless(parameters.is_null() || either(function, "parametersJsonSchema").is_null()).add(
+            format_args!("{place}: only one of parameters and parameters_json_schema may be set"),
         );
     }
     let names: Vec<&str> = declared.iter().map(|function| text(&function["name"])).collect();
     for name in repeated(names.iter().copied()) {
-        bad.add(format!("Duplicate function declaration found: {name}"));
+        bad.add(format_args!("Duplicate function declaration found: {name}"));
     }
     let config = either(either(body, "toolConfig"), "functionCallingConfig");
     let mode = text(&config["mode"]);
-    bad.unless(matches!(mode, "" | "AUTO" | "ANY" | "NONE" | "VALIDATED"), || {
-        format!("Invalid value at 'tool_config.function_calling_config.mode': \"{mode}\"")
-    });
-    bad.unless(
-        mode != "ANY" || !names.is_empty(),
-        || "Function calling config is set without function_declarations.",
-    );
+    bad.unless(matches!(mode, "" | "AUTO" | "ANY" | "NONE" | "VALIDATED")).add(format_args!(
+        "Invalid value at 'tool_config.function_calling_config.mode': \"{mode}\""
+    ));
+    bad.unless(mode != "ANY" || !names.is_empty())
+        .add("Function calling config is set without function_declarations.");
     let allowed = list(either(config, "allowedFunctionNames"));
-    bad.unless(
-        allowed.is_empty() || matches!(mode, "ANY" | "VALIDATED"),
-        || "allowed_function_names should only be set when mode is ANY",
-    );
+    bad.unless(allowed.is_empty() || matches!(mode, "ANY" | "VALIDATED"))
+        .add("allowed_function_names should only be set when mode is ANY");
     for name in allowed.iter().map(text).filter(|name| !names.contains(name)) {
-        bad.add(format!("allowed_function_names: `{name}` is not among the declared functions"));
+        bad.add(format_args!(
+            "allowed_function_names: `{name}` is not among the declared functions"
+        ));
     }
 }
 
@@ -216,37 +198,26 @@ fn options(body: &Value, bad: &mut Complaints) {
     ];
     let is_known = |field: &str| KNOWN.iter().any(|row| row.contains(&camel(field).as_str()));
     for (field, _) in given(body).filter(|(field, _)| !is_known(field)) {
-        bad.add(format!(
-            "Invalid JSON payload received. Unknown name \"{field}\": Cannot find field."
-        ));
+        schema::unknown_name(field, "", bad);
     }
     let config = either(body, "generationConfig");
     let temperature = config["temperature"].as_f64();
-    bad.unless(
-        temperature.is_none_or(|t| (0.0..=2.0).contains(&t)),
-        || "temperature: must be in the range [0.0, 2.0]",
-    );
-    bad.unless(
-        list(either(config, "stopSequences")).len() <= 5,
-        || "stop_sequences: at most 5 are allowed",
-    );
+    bad.unless(temperature.is_none_or(|t| (0.0..=2.0).contains(&t)))
+        .add("temperature: must be in the range [0.0, 2.0]");
+    bad.unless(list(either(config, "stopSequences")).len() <= 5)
+        .add("stop_sequences: at most 5 are allowed");
     let schema = either(config, "responseSchema");
     if !schema.is_null() {
         schema::gemini(schema, "generation_config.response_schema", bad);
     }
     let json_schema = either(config, "responseJsonSchema");
     let plain = matches!(text(either(config, "responseMimeType")), "" | "text/plain");
-    bad.unless(
-        !plain || (schema.is_null() && json_schema.is_null()),
-        || "response_schema is only supported with response_mime_type application/json",
-    );
+    bad.unless(!plain || (schema.is_null() && json_schema.is_null()))
+        .add("response_schema is only supported with response_mime_type application/json");
     for field in ["max_tokens", "maxTokens", "stop", "response_format"] {
-        bad.unless(config[field].is_null(), || {
-            format!(
-                "Invalid JSON payload received. Unknown name \"{field}\" at 'generation_config': \
-                 Cannot find field."
-            )
-        });
+        if !config[field].is_null() {
+            schema::unknown_name(field, " at 'generation_config'", bad);
+        }
     }
 }
 
@@ -255,9 +226,8 @@ fn options(body: &Value, bad: &mut Complaints) {
 fn check_name(name: &str, place: &str, bad: &mut Complaints) {
     let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     let rest = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
-    bad.unless(first && name.len() <= 64 && name.bytes().all(rest), || {
-        format!("{place}.name: Invalid function name: `{name}`")
-    });
+    bad.unless(first && name.len() <= 64 && name.bytes().all(rest))
+        .add(format_args!("{place}.name: Invalid function name: `{name}`"));
 }
 
 /// The calls or the responses of a content.

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::complaints::{Complaints, inner, is_given, list, repeated, text};
 use super::openai::{
-    CHAT_ID, check_arguments, check_id, check_name, chosen, functions, mentions_json, needs_tools,
-    not_empty, output_schema, required, sampling,
+    CHAT_ID, check_arguments, check_id, check_name, check_text, mentions_json, needs_tools,
+    not_empty, output_schema, required, sampling, tools,
 };
 use super::options::{at_least, of_other_wires, within};
 use super::pairs::pairs;
@@ -15,7 +15,8 @@ use crate::testing::signatures::Signatures;
 pub fn openai_chat(body: &Value) -> Vec<String> {
     let mut bad = Complaints::default();
     options(body, &mut bad);
-    tools(body, &mut bad);
+    needs_tools(body, &mut bad);
+    tools(body, Some("function"), &mut bad);
     let messages = list(&body["messages"]);
     not_empty(!messages.is_empty(), "messages", &mut bad);
     for (at, message) in messages.iter().enumerate() {
@@ -26,24 +27,18 @@ pub fn openai_chat(body: &Value) -> Vec<String> {
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(!text(&body["model"]).is_empty(), || "you must provide a model parameter");
+    bad.unless(!text(&body["model"]).is_empty()).add("you must provide a model parameter");
     sampling(body, bad);
     within(body, "frequency_penalty", -2.0, 2.0, bad);
     within(body, "presence_penalty", -2.0, 2.0, bad);
     at_least(body, "max_tokens", 1, bad);
     at_least(body, "max_completion_tokens", 1, bad);
-    bad.unless(
-        !(is_given(body, "max_tokens") && is_given(body, "max_completion_tokens")),
-        || "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
-    );
-    bad.unless(
-        !is_given(body, "stream_options") || body["stream"] == Value::Bool(true),
-        || "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
-    );
-    bad.unless(
-        list(&body["stop"]).len() <= 4,
-        || "Invalid 'stop': array too long. Expected an array with maximum length 4.",
-    );
+    bad.unless(!(is_given(body, "max_tokens") && is_given(body, "max_completion_tokens")))
+        .add("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.");
+    bad.unless(!is_given(body, "stream_options") || body["stream"] == Value::Bool(true))
+        .add("The 'stream_options' parameter is only allowed when 'stream' is enabled.");
+    bad.unless(list(&body["stop"]).len() <= 4)
+        .add("Invalid 'stop': array too long. Expected an array with maximum length 4.");
     let format = &body["response_format"];
     match text(&format["type"]) {
         "json_schema" => {
@@ -55,36 +50,14 @@ fn options(body: &Value, bad: &mut Complaints) {
     of_other_wires("openai_chat", body, bad);
 }
 
-fn tools(body: &Value, bad: &mut Complaints) {
-    needs_tools(body, bad);
-    let tools = list(&body["tools"]).iter().enumerate();
-    let declared = tools.filter(|(_, tool)| tool["type"] == "function");
-    functions(
-        declared.clone().map(|(at, tool)| (format!("tools[{at}].function"), &tool["function"])),
-        bad,
-    );
-    for (at, tool) in list(&body["tools"]).iter().enumerate() {
-        required(tool["type"].is_string(), &format!("tools[{at}].type"), bad);
-    }
-    let choice = &body["tool_choice"];
-    if choice["type"] == "function" {
-        let names = declared.map(|(_, tool)| text(&tool["function"]["name"]));
-        chosen(text(&choice["function"]["name"]), names, bad);
-    }
-}
-
 fn message(message: &Value, at: usize, bad: &mut Complaints) {
     let role = text(&message["role"]);
     let place = format!("messages[{at}]");
-    bad.unless(
-        matches!(role, "system" | "developer" | "user" | "assistant" | "tool" | "function"),
-        || {
-            format!(
-                "Invalid value: '{role}'. Supported values for '{place}.role' are: 'system', \
-                    'assistant', 'user', 'function', 'tool', and 'developer'."
-            )
-        },
-    );
+    bad.unless(matches!(role, "system" | "developer" | "user" | "assistant" | "tool" | "function"))
+        .add(format_args!(
+            "Invalid value: '{role}'. Supported values for '{place}.role' are: 'system', \
+             'assistant', 'user', 'function', 'tool', and 'developer'."
+        ));
     let calls = list(&message["tool_calls"]);
     let speaks = role == "assistant"
         && (!calls.is_empty() || is_given(message, "refusal") || is_given(message, "audio"));
@@ -96,10 +69,12 @@ fn message(message: &Value, at: usize, bad: &mut Complaints) {
                 self::part(part, role, &format!("{place}.content[{index}]"), bad);
             }
         }
-        Value::Null => bad.unless(speaks, || {
-            format!("Invalid value for 'content': expected a string, got null. ({place})")
-        }),
-        _ => bad.add(format!("Invalid type for '{place}.content': expected a string or an array.")),
+        Value::Null => bad.unless(speaks).add(format_args!(
+            "Invalid value for 'content': expected a string, got null. ({place})"
+        )),
+        _ => bad.add(format_args!(
+            "Invalid type for '{place}.content': expected a string or an array."
+        )),
     }
     let has_calls = !is_given(message, "tool_calls") || !calls.is_empty();
     not_empty(has_calls, &format!("{place}.tool_calls"), bad);
@@ -111,11 +86,12 @@ fn message(message: &Value, at: usize, bad: &mut Complaints) {
             check_name(text(&function["name"]), &format!("{place}.function.name"), bad);
             check_arguments(&function["arguments"], &format!("{place}.function.arguments"), bad);
         } else {
-            bad.unless(call["type"] == "custom", || format!("Invalid value for '{place}.type'."));
+            bad.unless(call["type"] == "custom")
+                .add(format_args!("Invalid value for '{place}.type'."));
         }
     }
     for id in repeated(calls.iter().map(|call| text(&call["id"]))) {
-        bad.add(format!("Invalid '{place}.tool_calls': duplicate id '{id}'."));
+        bad.add(format_args!("Invalid '{place}.tool_calls': duplicate id '{id}'."));
     }
     if role == "tool" {
         check_id(&message["tool_call_id"], CHAT_ID, &format!("{place}.tool_call_id"), bad);
@@ -129,16 +105,12 @@ fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
         "assistant" => matches!(kind, "text" | "refusal"),
         _ => kind == "text",
     };
-    bad.unless(allowed, || {
-        format!(
-            "Invalid '{place}': content parts of type '{kind}' are not allowed for messages \
-                 with role '{role}'."
-        )
-    });
+    bad.unless(allowed).add(format_args!(
+        "Invalid '{place}': content parts of type '{kind}' are not allowed for messages with role \
+         '{role}'."
+    ));
     match kind {
-        "text" => bad.unless(!text(&part["text"]).is_empty(), || {
-            format!("Invalid '{place}.text': text content blocks must be non-empty.")
-        }),
+        "text" => check_text(part, place, bad),
         "image_url" => {
             let url = text(&part["image_url"]["url"]);
             required(!url.is_empty(), &format!("{place}.image_url.url"), bad);
@@ -167,8 +139,7 @@ pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<St
         };
         if !holds {
             bad.push(format!(
-                "messages[{at}].reasoning_details[{index}]: Invalid `signature` in \
-                 `thinking` block"
+                "messages[{at}].reasoning_details[{index}]: Invalid `signature` in `thinking` block"
             ));
         }
     }

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::complaints::{Complaints, is_given, list, repeated, text};
 use super::openai::{
-    RESPONSES_ID, check_arguments, check_id, check_name, chosen, functions, mentions_json,
-    needs_tools, not_empty, output_schema, required, sampling,
+    RESPONSES_ID, check_arguments, check_id, check_name, check_text, mentions_json, needs_tools,
+    not_empty, output_schema, required, sampling, tools,
 };
 use super::options::{at_least, of_other_wires};
 use crate::testing::signatures::{BEGINS, Signatures};
@@ -16,9 +16,13 @@ use crate::testing::signatures::{BEGINS, Signatures};
 pub fn openai_responses(body: &Value) -> Vec<String> {
     let mut bad = Complaints::default();
     options(body, &mut bad);
-    tools(body, &mut bad);
+    // This wire takes an empty list of tools.
+    if !list(&body["tools"]).is_empty() || !is_given(body, "tools") {
+        needs_tools(body, &mut bad);
+    }
+    tools(body, None, &mut bad);
     match &body["input"] {
-        Value::String(said) => bad.unless(!said.is_empty(), || "'input' is empty."),
+        Value::String(said) => bad.unless(!said.is_empty()).add("'input' is empty."),
         Value::Array(items) if !items.is_empty() => {
             for (at, item) in items.iter().enumerate() {
                 self::item(item, body, at, &mut bad);
@@ -29,13 +33,13 @@ pub fn openai_responses(body: &Value) -> Vec<String> {
             }
             reasoning(items, &mut bad);
         }
-        _ => bad.add("Missing required parameter: 'input'."),
+        _ => required(false, "input", &mut bad),
     }
     bad.into_list()
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(!text(&body["model"]).is_empty(), || "Missing required parameter: 'model'.");
+    required(!text(&body["model"]).is_empty(), "model", bad);
     sampling(body, bad);
     at_least(body, "max_output_tokens", 16, bad);
     let format = &body["text"]["format"];
@@ -45,30 +49,8 @@ fn options(body: &Value, bad: &mut Complaints) {
         _ => {}
     }
     of_other_wires("openai_responses", body, bad);
-    bad.unless(
-        !is_given(&body["stream_options"], "include_usage"),
-        || "Unknown parameter: 'stream_options.include_usage'.",
-    );
-}
-
-fn tools(body: &Value, bad: &mut Complaints) {
-    // This wire takes an empty list.
-    if !list(&body["tools"]).is_empty() || !is_given(body, "tools") {
-        needs_tools(body, bad);
-    }
-    let tools = list(&body["tools"]).iter().enumerate();
-    let declared = tools.filter(|(_, tool)| tool["type"] == "function");
-    functions(declared.clone().map(|(at, tool)| (format!("tools[{at}]"), tool)), bad);
-    for (at, tool) in list(&body["tools"]).iter().enumerate() {
-        required(tool["type"].is_string(), &format!("tools[{at}].type"), bad);
-        bad.unless(tool.get("function").is_none(), || {
-            format!("Unknown parameter: 'tools[{at}].function'.")
-        });
-    }
-    let choice = &body["tool_choice"];
-    if choice["type"] == "function" {
-        chosen(text(&choice["name"]), declared.map(|(_, tool)| text(&tool["name"])), bad);
-    }
+    bad.unless(!is_given(&body["stream_options"], "include_usage"))
+        .add("Unknown parameter: 'stream_options.include_usage'.");
 }
 
 fn item(item: &Value, body: &Value, at: usize, bad: &mut Complaints) {
@@ -86,16 +68,17 @@ fn item(item: &Value, body: &Value, at: usize, bad: &mut Complaints) {
     if is_given(item, "id") {
         check_id(&item["id"], RESPONSES_ID, &format!("{place}.id"), bad);
         let id = text(&item["id"]);
-        bad.unless(id.starts_with(begins), || {
-            format!("Invalid '{place}.id': '{id}'. Expected an ID that begins with '{begins}'.")
-        });
+        bad.unless(id.starts_with(begins)).add(format_args!(
+            "Invalid '{place}.id': '{id}'. Expected an ID that begins with '{begins}'."
+        ));
     }
-    let kept = body["store"] != Value::Bool(false);
-    let gone = |id: &str| {
-        format!(
-            "Item with id '{id}' not found. Items are not persisted when `store` is set to \
-                 false. Try again with `store` set to true, or remove this item from your input."
-        )
+    // Without its content, an item stands for one that the vendor has kept.
+    let kept = |by_itself: bool, bad: &mut Complaints| {
+        bad.unless(by_itself || body["store"] != Value::Bool(false)).add(format_args!(
+            "Item with id '{}' not found. Items are not persisted when `store` is set to false. \
+             Try again with `store` set to true, or remove this item from your input.",
+            text(&item["id"])
+        ));
     };
     match kind {
         "message" => message(item, &place, bad),
@@ -111,10 +94,10 @@ fn item(item: &Value, body: &Value, at: usize, bad: &mut Complaints) {
         }
         "reasoning" => {
             required(item["summary"].is_array(), &format!("{place}.summary"), bad);
-            bad.unless(kept || is_given(item, "encrypted_content"), || gone(text(&item["id"])));
+            kept(is_given(item, "encrypted_content"), bad);
         }
-        "item_reference" => bad.unless(kept, || gone(text(&item["id"]))),
-        "" => bad.add(format!("Missing required parameter: '{place}.type'.")),
+        "item_reference" => kept(false, bad),
+        "" => required(false, &format!("{place}.type"), bad),
         // The vendor's own items are many, and come back as they were.
         _ => {}
     }
@@ -122,12 +105,10 @@ fn item(item: &Value, body: &Value, at: usize, bad: &mut Complaints) {
 
 fn message(item: &Value, place: &str, bad: &mut Complaints) {
     let role = text(&item["role"]);
-    bad.unless(matches!(role, "user" | "assistant" | "system" | "developer"), || {
-        format!(
-            "Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', \
-                 and 'user'. ({place}.role)"
-        )
-    });
+    bad.unless(matches!(role, "user" | "assistant" | "system" | "developer")).add(format_args!(
+        "Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and \
+         'user'. ({place}.role)"
+    ));
     let known: &[&str] = match role {
         "assistant" => &["output_text", "refusal"],
         _ => &["input_text", "input_image", "input_file", "input_audio"],
@@ -138,21 +119,16 @@ fn message(item: &Value, place: &str, bad: &mut Complaints) {
             not_empty(!parts.is_empty(), &format!("{place}.content"), bad);
             for (index, part) in parts.iter().enumerate() {
                 let kind = text(&part["type"]);
-                bad.unless(known.contains(&kind), || {
-                    format!(
-                        "Invalid value: '{kind}'. Supported values are: {known:?}. \
-                             ({place}.content[{index}].type)"
-                    )
-                });
-                bad.unless(kind != "input_text" || !text(&part["text"]).is_empty(), || {
-                    format!(
-                        "Invalid '{place}.content[{index}].text': text content blocks must be \
-                             non-empty."
-                    )
-                });
+                let place = format!("{place}.content[{index}]");
+                bad.unless(known.contains(&kind)).add(format_args!(
+                    "Invalid value: '{kind}'. Supported values are: {known:?}. ({place}.type)"
+                ));
+                if kind == "input_text" {
+                    check_text(part, &place, bad);
+                }
             }
         }
-        _ => bad.add(format!("Missing required parameter: '{place}.content'.")),
+        _ => required(false, &format!("{place}.content"), bad),
     }
 }
 
@@ -163,27 +139,26 @@ fn pairs(items: &[Value], bad: &mut Complaints) {
     for item in items {
         let id = text(&item["call_id"]);
         match text(&item["type"]) {
-            "function_call" => bad.unless(called.insert(id), || {
-                format!("Duplicate function call found with call_id {id}.")
-            }),
+            "function_call" => bad
+                .unless(called.insert(id))
+                .add(format_args!("Duplicate function call found with call_id {id}.")),
             "function_call_output" => {
-                bad.unless(called.contains(id), || {
-                    format!("No tool call found for function call output with call_id {id}.")
-                });
-                bad.unless(answered.insert(id), || {
-                    format!("Duplicate function call output found with call_id {id}.")
-                });
+                bad.unless(called.contains(id)).add(format_args!(
+                    "No tool call found for function call output with call_id {id}."
+                ));
+                bad.unless(answered.insert(id))
+                    .add(format_args!("Duplicate function call output found with call_id {id}."));
             }
             _ => {}
         }
     }
     let calls = items.iter().filter(|item| item["type"] == "function_call");
     for id in calls.map(|call| text(&call["call_id"])).filter(|id| !answered.contains(id)) {
-        bad.add(format!("No tool output found for function call {id}."));
+        bad.add(format_args!("No tool output found for function call {id}."));
     }
     let ids = items.iter().filter_map(|item| item["id"].as_str());
     for id in repeated(ids) {
-        bad.add(format!(
+        bad.add(format_args!(
             "Duplicate item found with id {id}. Remove duplicate items from your input and try \
              again."
         ));
@@ -199,13 +174,11 @@ fn reasoning(items: &[Value], bad: &mut Complaints) {
             "function_call_output" => false,
             _ => true,
         });
-        bad.unless(followed, || {
-            format!(
-                "Item '{}' of type 'reasoning' was provided without its required following item. \
-                 (input[{at}])",
-                text(&item["id"])
-            )
-        });
+        bad.unless(followed).add(format_args!(
+            "Item '{}' of type 'reasoning' was provided without its required following item. \
+             (input[{at}])",
+            text(&item["id"])
+        ));
     }
 }
 
@@ -222,8 +195,8 @@ pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<St
             && !(id.is_empty() && (encrypted.starts_with(BEGINS) || known.issued(encrypted)))
         {
             bad.push(format!(
-                "The encrypted content {encrypted:.12}... could not be verified. Reason: \
-                 Encrypted content could not be decrypted or parsed."
+                "The encrypted content {encrypted:.12}... could not be verified. Reason: Encrypted \
+                 content could not be decrypted or parsed."
             ));
         }
         if let Some(reasoning) = known.reasoning_before(id)

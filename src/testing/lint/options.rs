@@ -11,16 +11,16 @@ pub(super) fn within(body: &Value, field: &str, least: f64, most: f64, bad: &mut
         return;
     }
     match value.as_f64() {
-        Some(number) if number < least => bad.add(format!(
+        Some(number) if number < least => bad.add(format_args!(
             "Invalid '{field}': decimal below minimum value. Expected a value >= {least}, but got \
              {number} instead."
         )),
-        Some(number) if number > most => bad.add(format!(
+        Some(number) if number > most => bad.add(format_args!(
             "Invalid '{field}': decimal above maximum value. Expected a value <= {most}, but got \
              {number} instead."
         )),
         Some(_) => {}
-        None => bad.add(format!("Invalid type for '{field}': expected a decimal.")),
+        None => bad.add(format_args!("Invalid type for '{field}': expected a decimal.")),
     }
 }
 
@@ -28,13 +28,11 @@ pub(super) fn within(body: &Value, field: &str, least: f64, most: f64, bad: &mut
 pub(super) fn at_least(body: &Value, field: &str, least: u64, bad: &mut Complaints) {
     if is_given(body, field) {
         let enough = body[field].as_u64().is_some_and(|number| number >= least);
-        bad.unless(enough, || {
-            format!(
-                "Invalid '{field}': integer below minimum value. Expected a value >= {least}, but \
-                 got {} instead.",
-                body[field]
-            )
-        });
+        bad.unless(enough).add(format_args!(
+            "Invalid '{field}': integer below minimum value. Expected a value >= {least}, but got \
+             {} instead.",
+            body[field]
+        ));
     }
 }
 
@@ -42,7 +40,7 @@ pub(super) fn at_least(body: &Value, field: &str, least: u64, bad: &mut Complain
 /// vendor adds fields faster than any list.
 pub(super) fn foreign(body: &Value, fields: &[&str], bad: &mut Complaints) {
     for field in fields {
-        bad.unless(!is_given(body, field), || format!("Unknown parameter: '{field}'."));
+        bad.unless(!is_given(body, field)).add(format_args!("Unknown parameter: '{field}'."));
     }
 }
 

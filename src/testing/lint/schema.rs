@@ -8,26 +8,21 @@ use super::complaints::{Complaints, list};
 /// <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.
 pub(super) fn strict(schema: &Value, place: &str, bad: &mut Complaints) {
     if schema["type"] == "object" || schema.get("properties").is_some() {
-        bad.unless(schema["additionalProperties"] == Value::Bool(false), || {
-            format!(
-                "Invalid schema for {place}: 'additionalProperties' is required to be supplied \
-                 and to be false."
-            )
-        });
+        bad.unless(schema["additionalProperties"] == Value::Bool(false)).add(format_args!(
+            "Invalid schema for {place}: 'additionalProperties' is required to be supplied and to \
+             be false."
+        ));
         let required = list(&schema["required"]);
         for name in schema["properties"].as_object().into_iter().flat_map(|fields| fields.keys()) {
-            bad.unless(required.iter().any(|required| required == name), || {
-                format!(
-                    "Invalid schema for {place}: 'required' is required to be supplied and to be \
-                     an array including every key in properties. Missing '{name}'."
-                )
-            });
+            bad.unless(required.iter().any(|required| required == name)).add(format_args!(
+                "Invalid schema for {place}: 'required' is required to be supplied and to be an \
+                 array including every key in properties. Missing '{name}'."
+            ));
         }
     }
     for keyword in ["oneOf", "allOf", "not", "if", "patternProperties", "dependentRequired"] {
-        bad.unless(schema.get(keyword).is_none(), || {
-            format!("Invalid schema for {place}: '{keyword}' is not permitted.")
-        });
+        bad.unless(schema.get(keyword).is_none())
+            .add(format_args!("Invalid schema for {place}: '{keyword}' is not permitted."));
     }
     for inner in inside(schema) {
         strict(inner, place, bad);
@@ -44,35 +39,35 @@ pub(super) fn gemini(schema: &Value, place: &str, bad: &mut Complaints) {
         &["minimum", "maximum", "minLength", "maxLength", "pattern"],
     ];
     let Some(fields) = schema.as_object() else {
-        return bad.add(format!("Invalid value at '{place}': a schema is an object."));
+        return bad.add(format_args!("Invalid value at '{place}': a schema is an object."));
     };
-    for field in
-        fields.keys().filter(|field| !KNOWN.iter().any(|row| row.contains(&field.as_str())))
-    {
-        bad.add(format!(
-            "Invalid JSON payload received. Unknown name \"{field}\" at '{place}': Cannot find \
-             field."
-        ));
+    let is_known = |field: &str| KNOWN.iter().any(|row| row.contains(&field));
+    for field in fields.keys().filter(|field| !is_known(field)) {
+        unknown_name(field, &format!(" at '{place}'"), bad);
     }
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
-    bad.unless(!fields.get("type").is_some_and(Value::is_array), || {
-        format!("Invalid value at '{place}.type': Proto field is not repeating, cannot start list.")
-    });
-    bad.unless(fields.get("enum").is_none() || kind.eq_ignore_ascii_case("string"), || {
-        format!("{place}.enum: only allowed for STRING type")
-    });
-    bad.unless(!kind.eq_ignore_ascii_case("array") || fields.contains_key("items"), || {
-        format!("{place}.items: missing field.")
-    });
+    bad.unless(!fields.get("type").is_some_and(Value::is_array)).add(format_args!(
+        "Invalid value at '{place}.type': Proto field is not repeating, cannot start list."
+    ));
+    bad.unless(fields.get("enum").is_none() || kind.eq_ignore_ascii_case("string"))
+        .add(format_args!("{place}.enum: only allowed for STRING type"));
+    bad.unless(!kind.eq_ignore_ascii_case("array") || fields.contains_key("items"))
+        .add(format_args!("{place}.items: missing field."));
     for required in list(&schema["required"]) {
         let name = required.as_str().unwrap_or_default();
-        bad.unless(schema["properties"].get(name).is_some(), || {
-            format!("{place}.required: property '{name}' is not defined")
-        });
+        bad.unless(schema["properties"].get(name).is_some())
+            .add(format_args!("{place}.required: property '{name}' is not defined"));
     }
     for inner in inside(schema) {
         gemini(inner, place, bad);
     }
+}
+
+/// Complains of a field that Gemini does not have.
+pub(super) fn unknown_name(field: &str, place: &str, bad: &mut Complaints) {
+    bad.add(format_args!(
+        "Invalid JSON payload received. Unknown name \"{field}\"{place}: Cannot find field."
+    ));
 }
 
 /// The schemas that stand in a schema.
