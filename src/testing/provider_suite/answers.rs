@@ -77,7 +77,7 @@ pub async fn text_arrives_while_the_server_still_sends<S: Subject>(
 /// The events of a turn, folded, are its items and its usage, up to provider data.
 pub async fn a_turn_is_the_sum_of_its_events<S: Subject>(subject: &S) -> Result<(), Unmet> {
     let body = rich_answer(subject)?;
-    let read = ask(subject, stream(subject, vec![bytes(&body)]), about(history())).await?;
+    let read = ask(subject, stream(subject, vec![bytes(&body)])).await?;
     let mut sum = PartialTurn::default();
     read.events.iter().for_each(|event| sum.absorb(event));
     let turn = read.turn()?;
@@ -131,8 +131,8 @@ pub async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     cuts.extend((1..=MAX_PIECE).map(|size| body.chunks(size).map(bytes).collect()));
     cuts.extend(places(&body).into_iter().map(|at| vec![bytes(&body[..at]), bytes(&body[at..])]));
     let count = cuts.len();
-    let answers: Vec<_> = cuts.into_iter().map(|parts| stream(subject, parts)).collect();
-    let server = Server::start(move |n| answers[n.min(count - 1)].clone()).await?;
+    let answers = cuts.into_iter().map(|parts| stream(subject, parts)).collect();
+    let server = Server::in_turn(answers).await?;
     let provider = server.provider(subject);
     let whole = read(provider.stream_turn(about(history()))).await?.turn()?;
     for _ in 1..count {
@@ -148,7 +148,7 @@ pub async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
 pub async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Unmet> {
     let body = said(subject, "calls", &[call(CALL_ID, ARGUMENT), tool_calls()])?;
     let has_ids = String::from_utf8_lossy(&body).contains(CALL_ID);
-    let turn = ask(subject, stream(subject, vec![bytes(&body)]), about(history())).await?.turn()?;
+    let turn = ask(subject, stream(subject, vec![bytes(&body)])).await?.turn()?;
     let calls: Vec<_> = turn.tool_calls().collect();
     let [found] = calls[..] else {
         return Err(Unmet::Failed(format!("one call came as {calls:?}")));
@@ -200,7 +200,7 @@ pub async fn no_call_has_an_id_of_the_history<S: Subject>(subject: &S) -> Result
             })?;
             ids.push(call.call_id.clone());
         }
-        turn.to_history_items().into_iter().for_each(|item| history.push(item));
+        history.extend(turn.to_history_items());
         history = history.settled();
     }
     ensure(ids.len() == 3, || format!("of three calls there are {ids:?}"))

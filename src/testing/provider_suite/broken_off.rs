@@ -1,19 +1,14 @@
 //! Claims about an answer that breaks off.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use crate::agent::Agent;
 use crate::error::ErrorKind;
 use crate::provider::Provider;
 use crate::testing::http::Part;
 use crate::testing::provider_suite::report::{Unmet, ensure};
 use crate::testing::provider_suite::request::{
-    ARGUMENT, CALL_ID, Read, USER, about, call, history, places, read, said, stop, text, tool,
+    ARGUMENT, CALL_ID, Read, about, call, history, places, read, run, said, stop, text,
 };
-use crate::testing::provider_suite::server::{Server, bytes, stream, within};
+use crate::testing::provider_suite::server::{Server, bytes, stream};
 use crate::testing::provider_suite::subject::Subject;
-use crate::tool::Tool;
 use crate::turn::PartialTurn;
 
 /// An answer that breaks off before its end, at any of many places and whether or not the connection
@@ -28,11 +23,9 @@ pub async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject
     let mut answers = vec![(open.as_slice(), true)];
     answers.extend(places(&whole).into_iter().map(|at| (&whole[..at], false)));
     for ends in [vec![], vec![Part::Cut]] {
-        let bodies: Vec<_> = answers
-            .iter()
-            .map(|(body, _)| stream(subject, [vec![bytes(body)], ends.clone()].concat()))
-            .collect();
-        let server = Server::start(move |n| bodies[n.min(bodies.len() - 1)].clone()).await?;
+        let broken =
+            |(body, _): &(&[u8], bool)| stream(subject, [vec![bytes(body)], ends.clone()].concat());
+        let server = Server::in_turn(answers.iter().map(broken).collect()).await?;
         let provider = server.provider(subject);
         for (body, is_open) in &answers {
             let read = read(provider.stream_turn(about(history()))).await?;
@@ -72,16 +65,8 @@ pub async fn a_call_of_an_answer_that_breaks_off_does_not_run<S: Subject>(
     let body = said(subject, "calls", &[call(CALL_ID, ARGUMENT)])?;
     for ends in [vec![], vec![Part::Cut]] {
         let server = Server::always(stream(subject, [vec![bytes(&body)], ends].concat())).await?;
-        let ran = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&ran);
-        let tool = Tool::raw(tool(), move |_args, _cx| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            async { "suite-result" }
-        });
-        let tool = tool.map_err(|error| Unmet::Failed(error.to_string()))?;
-        let agent = Agent::new(server.provider(subject)).with_tools([tool]).with_max_turns(2);
-        let outcome = within("the end of a run", agent.run(USER).outcome()).await?;
-        ensure(ran.load(Ordering::SeqCst) == 0, || "the call ran".to_owned())?;
+        let (outcome, ran) = run(subject, &server).await?;
+        ensure(ran.is_empty(), || "the call ran".to_owned())?;
         ensure(outcome.error.is_some(), || format!("the run ended as `{}`", outcome.reason))?;
     }
     Ok(())

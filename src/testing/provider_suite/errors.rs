@@ -24,7 +24,7 @@ pub async fn an_error_status_is_an_error_of_that_status<S: Subject>(
 ) -> Result<(), Unmet> {
     for status in [400, 401, 404, 429, 500, 503] {
         let response = refusal(subject, status, "not now");
-        let error = ask(subject, response, about(history())).await?;
+        let error = ask(subject, response).await?;
         let error = error.error(&format!("an answer with status {status}"))?;
         ensure(error.status() == Some(status), || format!("{status} came as {error:?}"))?;
         let kind = match status {
@@ -73,9 +73,8 @@ pub async fn the_time_to_wait_is_the_servers<S: Subject>(subject: &S) -> Result<
 pub async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let first = refusal(subject, 503, "not now");
-    let then = plain_answer(subject)?;
-    let server = Server::start(move |n| if n == 0 { first.clone() } else { then.clone() }).await?;
+    let answers = vec![refusal(subject, 503, "not now"), plain_answer(subject)?];
+    let server = Server::in_turn(answers).await?;
     let read = read(server.provider(subject).stream_turn(about(history()))).await?;
     let sent = server.requests().len();
     ensure(sent == 1, || format!("{sent} requests were sent"))?;
@@ -88,7 +87,7 @@ pub async fn an_error_within_the_stream_is_an_error<S: Subject>(subject: &S) -> 
     let mut body = said(subject, "text", &[text("Hello "), text("there.")])?;
     let error = subject.error_in_stream("something broke here");
     body.extend(error.ok_or_else(|| Unmet::Skipped("the wire reports none".to_owned()))?);
-    let read = ask(subject, stream(subject, vec![bytes(&body)]), about(history())).await?;
+    let read = ask(subject, stream(subject, vec![bytes(&body)])).await?;
     let error = read.error("an answer with an error in it")?;
     ensure(error.kind() != ErrorKind::IncompleteTurn, || {
         format!("the error is taken for an answer that broke off: {error:#}")

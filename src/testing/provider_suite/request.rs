@@ -1,12 +1,15 @@
 //! The requests of the suite, and the turns that answer them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::agent::Agent;
 use crate::error::Error;
+use crate::event::Outcome;
 use crate::item::{History, Item, StopReason};
+use crate::lock::lock;
 use crate::provider::{Piece, Provider};
 use crate::request::{Cache, Options, Request, Retries, ToolSpec};
 use crate::stream::TurnStream;
@@ -14,12 +17,15 @@ use crate::testing::http::HttpResponse;
 use crate::testing::provider_suite::report::{Unmet, ensure};
 use crate::testing::provider_suite::server::{Server, bytes, stream, within};
 use crate::testing::provider_suite::subject::Subject;
+use crate::tool::Tool;
 use crate::turn::{Turn, TurnEvent};
 
 /// What the user says in every request.
 pub(super) const USER: &str = "suite-user-4711";
 /// What stands in the arguments of calls.
 pub(super) const ARGUMENT: &str = "suite-argument-0815";
+/// The result of calls.
+pub(super) const RESULT: &str = "suite-result-1234";
 /// The id of calls.
 pub(super) const CALL_ID: &str = "call_suite1";
 
@@ -75,16 +81,23 @@ pub(super) fn said<S: Subject>(
     subject.answer(pieces).ok_or_else(skipped)
 }
 
+/// An answer of these pieces, if the wire can say it.
+pub(super) fn answer<S: Subject>(
+    subject: &S,
+    what: &str,
+    pieces: &[Piece],
+) -> Result<HttpResponse, Unmet> {
+    Ok(stream(subject, vec![bytes(&said(subject, what, pieces)?)]))
+}
+
 /// An answer with text that ends as it should.
 pub(super) fn plain_answer<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
-    let body = said(subject, "text", &[text("Hello "), text("there."), stop()])?;
-    Ok(stream(subject, vec![bytes(&body)]))
+    answer(subject, "text", &[text("Hello "), text("there."), stop()])
 }
 
 /// An answer with a call that ends as it should.
 pub(super) fn calling_answer<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
-    let body = said(subject, "calls", &[call(CALL_ID, ARGUMENT), tool_calls()])?;
-    Ok(stream(subject, vec![bytes(&body)]))
+    answer(subject, "calls", &[call(CALL_ID, ARGUMENT), tool_calls()])
 }
 
 /// A turn that was read to its end.
@@ -141,13 +154,9 @@ pub(super) async fn read(mut turn: TurnStream) -> Result<Read, Unmet> {
 }
 
 /// Asks once, and reads the answer.
-pub(super) async fn ask<S: Subject>(
-    subject: &S,
-    response: HttpResponse,
-    request: Request,
-) -> Result<Read, Unmet> {
+pub(super) async fn ask<S: Subject>(subject: &S, response: HttpResponse) -> Result<Read, Unmet> {
     let server = Server::always(response).await?;
-    read(server.provider(subject).stream_turn(request)).await
+    read(server.provider(subject).stream_turn(about(history()))).await
 }
 
 /// The turn that an answer of these pieces is.
@@ -156,8 +165,25 @@ pub(super) async fn turn_of<S: Subject>(
     what: &str,
     pieces: &[Piece],
 ) -> Result<Read, Unmet> {
-    let body = said(subject, what, pieces)?;
-    ask(subject, stream(subject, vec![bytes(&body)]), about(history())).await
+    ask(subject, answer(subject, what, pieces)?).await
+}
+
+/// Lets an agent run that has the tool. The arguments are those that the tool ran with.
+pub(super) async fn run<S: Subject>(
+    subject: &S,
+    server: &Server,
+) -> Result<(Outcome, Vec<Value>), Unmet> {
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&ran);
+    let tool = Tool::raw(tool(), move |args, _cx| {
+        lock(&noted).push(args);
+        async { RESULT }
+    });
+    let tool = tool.map_err(|error| Unmet::Failed(error.to_string()))?;
+    let agent = Agent::new(server.provider(subject)).with_tools([tool]).with_max_turns(4);
+    let outcome = within("the end of a run", agent.run(USER).outcome()).await?;
+    let ran = lock(&ran).clone();
+    Ok((outcome, ran))
 }
 
 /// The places at which an answer is cut: all of a short one; of a long one those beside line ends,

@@ -1,9 +1,8 @@
 //! Claims about what is sent, and when.
 
-use std::future::poll_fn;
 use std::task::Poll;
 
-use futures::StreamExt;
+use futures::{StreamExt, pending, poll};
 use serde_json::Value;
 
 use crate::item::{
@@ -15,13 +14,11 @@ use crate::stream::TurnStream;
 use crate::testing::http::Part;
 use crate::testing::provider_suite::report::{Unmet, ensure};
 use crate::testing::provider_suite::request::{
-    ARGUMENT, USER, about, calling_answer, history, plain_answer, read, said, text, text_delta,
-    tool,
+    ARGUMENT, RESULT, USER, about, calling_answer, history, plain_answer, read, said, text,
+    text_delta, tool,
 };
 use crate::testing::provider_suite::server::{Server, bytes, stream, within};
 use crate::testing::provider_suite::subject::Subject;
-
-const RESULT: &str = "suite-result-1234";
 
 /// A turn that is made and not polled sends nothing.
 pub async fn nothing_is_sent_before_the_first_poll<S: Subject>(subject: &S) -> Result<(), Unmet> {
@@ -51,12 +48,11 @@ pub async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
 
 /// A history whose model has called a tool once.
 async fn called<S: Subject>(subject: &S) -> Result<(Server, S::Provider, History), Unmet> {
-    let answer = calling_answer(subject)?;
-    let server = Server::always(answer).await?;
+    let server = Server::always(calling_answer(subject)?).await?;
     let provider = server.provider(subject);
     let mut history = history();
     let turn = read(provider.stream_turn(about(history.clone()))).await?.turn()?;
-    turn.to_history_items().into_iter().for_each(|item| history.push(item));
+    history.extend(turn.to_history_items());
     Ok((server, provider, history))
 }
 
@@ -160,29 +156,21 @@ pub async fn a_dropped_turn_closes_its_connection<S: Subject>(subject: &S) -> Re
 
 /// Polls a turn this many times, or until all of its text came, which it tells.
 async fn polled(turn: &mut TurnStream, polls: usize) -> Result<bool, Unmet> {
-    let (mut left, mut said) = (polls, String::new());
-    poll_fn(|cx| {
-        loop {
-            if said == "Hello there." {
-                return Poll::Ready(Ok(true));
+    let mut said = String::new();
+    for left in (0..polls).rev() {
+        match poll!(turn.next()) {
+            Poll::Ready(Some(Ok(event))) => said.extend(text_delta(&event)),
+            Poll::Ready(Some(Err(error))) => {
+                return Err(Unmet::Failed(format!("an error: {error:#}")));
             }
-            if left == 0 {
-                return Poll::Ready(Ok(false));
-            }
-            left -= 1;
-            match turn.poll_next_unpin(cx) {
-                Poll::Ready(Some(Ok(event))) => said.extend(text_delta(&event)),
-                Poll::Ready(Some(Err(error))) => {
-                    return Poll::Ready(Err(Unmet::Failed(format!("an error: {error:#}"))));
-                }
-                Poll::Ready(None) => {
-                    return Poll::Ready(Err(Unmet::Failed("the turn has no end".to_owned())));
-                }
-                // The last poll is not waited for.
-                Poll::Pending if left == 0 => return Poll::Ready(Ok(false)),
-                Poll::Pending => return Poll::Pending,
-            }
+            Poll::Ready(None) => return Err(Unmet::Failed("the turn has no end".to_owned())),
+            // The last poll is not waited for.
+            Poll::Pending if left == 0 => {}
+            Poll::Pending => pending!(),
         }
-    })
-    .await
+        if said == "Hello there." {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

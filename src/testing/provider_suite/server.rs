@@ -27,21 +27,19 @@ const PROBE: &str = "/provider-suite-probe";
 pub(super) struct Server(LoopbackServer);
 
 impl Server {
-    /// Answers each request by how many came before it.
-    pub(super) async fn start(
-        answer: impl Fn(usize) -> HttpResponse + Send + Sync + 'static,
-    ) -> Result<Self, Unmet> {
+    /// Answers the requests in turn, and those after the last answer with that.
+    pub(super) async fn in_turn(answers: Vec<HttpResponse>) -> Result<Self, Unmet> {
         let asked = AtomicUsize::new(0);
         let server = LoopbackServer::start(move |request| match request.path.as_str() {
             PROBE => HttpResponse::text(200, ""),
-            _ => answer(asked.fetch_add(1, Ordering::SeqCst)),
+            _ => answers[asked.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)].clone(),
         });
         server.await.map(Self).map_err(|error| Unmet::Failed(format!("no server: {error}")))
     }
 
     /// Answers each request alike.
     pub(super) async fn always(response: HttpResponse) -> Result<Self, Unmet> {
-        Self::start(move |_| response.clone()).await
+        Self::in_turn(vec![response]).await
     }
 
     pub(super) fn provider<S: Subject>(&self, subject: &S) -> S::Provider {
