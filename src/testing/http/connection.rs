@@ -11,6 +11,7 @@ use tokio::net::tcp::ReadHalf;
 use tokio::time::{sleep, timeout};
 
 use crate::error::catch_panic;
+use crate::lock::lock;
 use crate::testing::http::decode::{BadRequest, Decoded, Decoder, HEAD_LIMIT};
 use crate::testing::http::log::Log;
 use crate::testing::http::request::HttpRequest;
@@ -44,7 +45,7 @@ pub(super) async fn serve(mut stream: TcpStream, number: usize, handler: &Handle
             }
             Ok(Received::End) | Err(_) => return,
         };
-        log.request_received(request.clone());
+        lock(&log.requests).push(request.clone());
         let response = ask(handler, request.clone());
         let framing = Framing::of(&request, &response);
         match respond(&mut stream, &mut decoder.buffer, response, framing).await {
@@ -58,7 +59,7 @@ pub(super) async fn serve(mut stream: TcpStream, number: usize, handler: &Handle
                 let _ = stream.set_zero_linger();
                 return;
             }
-            Outcome::ClientLeft => return log.client_left(),
+            Outcome::ClientLeft => return log.closed_early.send_modify(|count| *count += 1),
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::lock::lock;
 use crate::testing::http::connection::{Handler, serve};
 use crate::testing::http::log::Log;
 use crate::testing::http::request::HttpRequest;
@@ -64,14 +66,14 @@ impl LoopbackServer {
 
     /// Returns how many connections were accepted so far.
     pub fn connections(&self) -> usize {
-        self.log.connections()
+        self.log.connections.load(Ordering::SeqCst)
     }
 
     /// Returns every request received so far, in the order in which they were complete.
     ///
     /// A request is in here before the handler is asked.
     pub fn requests(&self) -> Vec<HttpRequest> {
-        self.log.requests()
+        lock(&self.log.requests).clone()
     }
 
     /// Returns how many responses had their client go away before the end was sent.
@@ -82,7 +84,7 @@ impl LoopbackServer {
     /// [`Cut`]: crate::testing::http::Part::Cut
     /// [`Reset`]: crate::testing::http::Part::Reset
     pub fn closed_early(&self) -> usize {
-        self.log.closed_early()
+        *self.log.closed_early.borrow()
     }
 
     /// Waits until [`closed_early`](Self::closed_early) is above zero, which it may be already: it
@@ -91,7 +93,9 @@ impl LoopbackServer {
     /// What a test awaits in place of a sleep, once it has dropped a client. Dropping the future
     /// stops the waiting and nothing else.
     pub async fn closed(&self) {
-        self.log.a_client_left().await;
+        let mut count = self.log.closed_early.subscribe();
+        // An error would mean that the sender is gone, and it is here, in `self`.
+        let _ = count.wait_for(|count| *count > 0).await;
     }
 }
 
@@ -109,7 +113,7 @@ async fn accept(listener: TcpListener, handler: Arc<Handler>, log: Arc<Log>) {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let number = log.connection_accepted();
+                    let number = log.connections.fetch_add(1, Ordering::SeqCst);
                     let (handler, log) = (handler.clone(), log.clone());
                     connections.spawn(async move { serve(stream, number, &*handler, &log).await });
                 }
