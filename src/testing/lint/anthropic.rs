@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::complaints::{
-    Complaints, given, inner, is_blank, is_given, is_plain, list, repeated, text,
+    Complaints, given, has_text, inner, is_blank, is_given, is_plain, list, repeated, text,
 };
 use super::options::of_other_wires;
 use crate::testing::signatures::Signatures;
@@ -39,7 +39,7 @@ pub fn anthropic(body: &Value) -> Vec<String> {
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(!text(&body["model"]).is_empty()).add("model: Field required");
+    bad.unless(has_text(&body["model"])).add("model: Field required");
     let limit = body["max_tokens"].as_u64().unwrap_or(0);
     bad.unless(limit > 0).add("max_tokens: Field required, greater than or equal to 1");
     let temperature = body["temperature"].as_f64();
@@ -124,7 +124,7 @@ fn message(message: &Value, before: Option<&Value>, at: usize, last: bool, bad: 
              multiple \"{role}\" roles in a row"
         )),
         None => {
-            bad.unless(role == "user").add("messages: first message must use the \"user\" role")
+            bad.unless(role == "user").add("messages: first message must use the \"user\" role");
         }
     }
     let content = &message["content"];
@@ -135,7 +135,7 @@ fn message(message: &Value, before: Option<&Value>, at: usize, last: bool, bad: 
             bad.unless(!blocks.is_empty() || (last && role == "assistant")).add(format_args!(
                 "messages.{at}: all messages must have non-empty content except for the optional \
                  final assistant message"
-            ))
+            ));
         }
         _ => bad.add(format_args!("messages.{at}.content: Field required")),
     }
@@ -171,12 +171,10 @@ fn block(block: &Value, place: &str, bad: &mut Complaints) {
         "text" => check_text(text(&block["text"]), place, bad),
         "thinking" => {
             required(block["thinking"].is_string(), &format!("{place}.thinking"), bad);
-            let signature = text(&block["signature"]);
-            required(!signature.is_empty(), &format!("{place}.thinking.signature"), bad);
+            required(has_text(&block["signature"]), &format!("{place}.thinking.signature"), bad);
         }
         "redacted_thinking" => {
-            let data = text(&block["data"]);
-            required(!data.is_empty(), &format!("{place}.redacted_thinking.data"), bad);
+            required(has_text(&block["data"]), &format!("{place}.redacted_thinking.data"), bad);
         }
         "tool_use" => {
             let id = text(&block["id"]);

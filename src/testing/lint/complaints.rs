@@ -56,6 +56,11 @@ pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// Whether it is a string that is not empty.
+pub(super) fn has_text(value: &Value) -> bool {
+    !text(value).is_empty()
+}
+
 /// The fields of an object that are set to something.
 pub(super) fn given(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())

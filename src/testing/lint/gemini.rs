@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, given, inner, is_blank, list, repeated, text};
+use super::complaints::{Complaints, given, has_text, inner, is_blank, list, repeated, text};
 use super::schema;
 use crate::provider::gemini::write::signed_call;
 use crate::testing::signatures::Signatures;
@@ -132,7 +132,7 @@ fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
         )),
     }
     // An empty text may carry a signature, and nothing else may be empty.
-    let signed = !text(either(part, "thoughtSignature")).is_empty();
+    let signed = has_text(either(part, "thoughtSignature"));
     bad.unless(data != ["text"] || signed || !is_blank(text(&part["text"]))).add(format_args!(
         "{place}: Unable to submit request because it has an empty text parameter."
     ));
@@ -146,7 +146,7 @@ fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
     let response = either(part, "functionResponse");
     if !response.is_null() {
         bad.unless(role == "user").add(format_args!("{place}: a function response is the user's"));
-        bad.unless(!text(&response["name"]).is_empty())
+        bad.unless(has_text(&response["name"]))
             .add(format_args!("{place}.function_response.name: Name cannot be empty."));
         bad.unless(response["response"].is_object()).add(format_args!(
             "Invalid value at '{place}.function_response.response': expected an object"

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, is_given, list, repeated, text};
+use super::complaints::{Complaints, has_text, is_given, list, repeated, text};
 use super::options::foreign;
 use super::pairs::pairs;
 
@@ -68,7 +68,7 @@ fn typed(of: &Value, place: &str, types: &[(Type, &[&str])], bad: &mut Complaint
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(!text(&body["model"]).is_empty()).add("model is required");
+    bad.unless(has_text(&body["model"])).add("model is required");
     let types: [(Type, &[&str]); 4] = [
         (STRING, &["model"]),
         (ARRAY, &["messages", "tools"]),
@@ -117,7 +117,7 @@ fn tools(body: &Value, bad: &mut Complaints) {
 }
 
 fn named(function: &Value, place: &str, bad: &mut Complaints) {
-    bad.unless(!text(&function["name"]).is_empty())
+    bad.unless(has_text(&function["name"]))
         .add(format_args!("{place}.function.name: a function needs a name"));
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, is_given, is_plain, list, repeated, text};
+use super::complaints::{Complaints, has_text, is_given, is_plain, list, repeated, text};
 use super::options::within;
 use super::schema;
 
@@ -42,8 +42,8 @@ pub(super) fn sampling(body: &Value, bad: &mut Complaints) {
     }
 }
 
-/// Tools, and the one that must be called. A function is `{name, parameters, strict}`: the tool itself, or
-/// what stands in this field of it.
+/// Tools, and the one that must be called. A function is `{name, parameters, strict}`: the tool
+/// itself, or what stands in this field of it.
 pub(super) fn tools(body: &Value, field: Option<&str>, bad: &mut Complaints) {
     let inside = field.map(|field| format!(".{field}")).unwrap_or_default();
     let tools = list(&body["tools"]);
@@ -81,7 +81,8 @@ pub(super) fn tools(body: &Value, field: Option<&str>, bad: &mut Complaints) {
 /// A schema of an object. `of` says whose it is.
 fn of_object(schema: &Value, of: &str, bad: &mut Complaints) {
     bad.unless(schema["type"] == "object").add(format_args!(
-        "Invalid schema for {of}: schema must be a JSON Schema of 'type: \"object\"', got 'type: {}'.",
+        "Invalid schema for {of}: schema must be a JSON Schema of 'type: \"object\"', got 'type: \
+         {}'.",
         schema["type"]
     ));
 }
@@ -119,7 +120,7 @@ pub(super) fn mentions_json(said: &Value, place: &str, bad: &mut Complaints) {
     ));
 }
 
-pub(super) fn check_name(name: &str, place: &str, bad: &mut Complaints) {
+fn check_name(name: &str, place: &str, bad: &mut Complaints) {
     bad.unless(is_plain(name, 64)).add(format_args!(
         "Invalid '{place}': '{name}' does not match pattern. Expected a string of 1 to 64 \
          characters that matches the pattern '^[a-zA-Z0-9_-]+$'."
@@ -138,15 +139,18 @@ pub(super) fn check_id(id: &Value, longest: usize, place: &str, bad: &mut Compla
 
 /// Complains of a part of content that is text, and has none.
 pub(super) fn check_text(part: &Value, place: &str, bad: &mut Complaints) {
-    bad.unless(!text(&part["text"]).is_empty())
+    bad.unless(has_text(&part["text"]))
         .add(format_args!("Invalid '{place}.text': text content blocks must be non-empty."));
 }
 
-/// Arguments are the text of an object. The vendor takes any text here; servers that fill the
-/// arguments into a template do not.
-pub(super) fn check_arguments(arguments: &Value, place: &str, bad: &mut Complaints) {
+/// The name and the arguments of a call. Arguments are the text of an object. The vendor takes any
+/// text here; servers that fill the arguments into a template do not.
+pub(super) fn check_call(call: &Value, place: &str, bad: &mut Complaints) {
+    check_name(text(&call["name"]), &format!("{place}.name"), bad);
+    let arguments = &call["arguments"];
     let object = arguments.as_str().and_then(|text| serde_json::from_str(text).ok());
     bad.unless(matches!(object, Some(Value::Object(_)))).add(format_args!(
-        "Invalid '{place}': expected a string that holds a JSON object, but got {arguments}."
+        "Invalid '{place}.arguments': expected a string that holds a JSON object, but got \
+         {arguments}."
     ));
 }

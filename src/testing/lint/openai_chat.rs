@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, inner, is_given, list, repeated, text};
+use super::complaints::{Complaints, has_text, inner, is_given, list, repeated, text};
 use super::openai::{
-    CHAT_ID, check_arguments, check_id, check_name, check_text, mentions_json, needs_tools,
-    not_empty, output_schema, required, sampling, tools,
+    CHAT_ID, check_call, check_id, check_text, mentions_json, needs_tools, not_empty,
+    output_schema, required, sampling, tools,
 };
 use super::options::{at_least, of_other_wires, within};
 use super::pairs::pairs;
@@ -27,7 +27,7 @@ pub fn openai_chat(body: &Value) -> Vec<String> {
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(!text(&body["model"]).is_empty()).add("you must provide a model parameter");
+    bad.unless(has_text(&body["model"])).add("you must provide a model parameter");
     sampling(body, bad);
     within(body, "frequency_penalty", -2.0, 2.0, bad);
     within(body, "presence_penalty", -2.0, 2.0, bad);
@@ -82,9 +82,7 @@ fn message(message: &Value, at: usize, bad: &mut Complaints) {
         let place = format!("{place}.tool_calls[{index}]");
         check_id(&call["id"], CHAT_ID, &format!("{place}.id"), bad);
         if call["type"] == "function" {
-            let function = &call["function"];
-            check_name(text(&function["name"]), &format!("{place}.function.name"), bad);
-            check_arguments(&function["arguments"], &format!("{place}.function.arguments"), bad);
+            check_call(&call["function"], &format!("{place}.function"), bad);
         } else {
             bad.unless(call["type"] == "custom")
                 .add(format_args!("Invalid value for '{place}.type'."));
@@ -112,8 +110,7 @@ fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
     match kind {
         "text" => check_text(part, place, bad),
         "image_url" => {
-            let url = text(&part["image_url"]["url"]);
-            required(!url.is_empty(), &format!("{place}.image_url.url"), bad);
+            required(has_text(&part["image_url"]["url"]), &format!("{place}.image_url.url"), bad);
         }
         "file" => {
             let file = &part["file"];

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, is_given, list, repeated, text};
+use super::complaints::{Complaints, has_text, is_given, list, repeated, text};
 use super::openai::{
-    RESPONSES_ID, check_arguments, check_id, check_name, check_text, mentions_json, needs_tools,
-    not_empty, output_schema, required, sampling, tools,
+    RESPONSES_ID, check_call, check_id, check_text, mentions_json, needs_tools, not_empty,
+    output_schema, required, sampling, tools,
 };
 use super::options::{at_least, of_other_wires};
 use crate::testing::signatures::{BEGINS, Signatures};
@@ -39,7 +39,7 @@ pub fn openai_responses(body: &Value) -> Vec<String> {
 }
 
 fn options(body: &Value, bad: &mut Complaints) {
-    required(!text(&body["model"]).is_empty(), "model", bad);
+    required(has_text(&body["model"]), "model", bad);
     sampling(body, bad);
     at_least(body, "max_output_tokens", 16, bad);
     let format = &body["text"]["format"];
@@ -84,8 +84,7 @@ fn item(item: &Value, body: &Value, at: usize, bad: &mut Complaints) {
         "message" => message(item, &place, bad),
         "function_call" => {
             check_id(&item["call_id"], RESPONSES_ID, &format!("{place}.call_id"), bad);
-            check_name(text(&item["name"]), &format!("{place}.name"), bad);
-            check_arguments(&item["arguments"], &format!("{place}.arguments"), bad);
+            check_call(item, &place, bad);
         }
         "function_call_output" => {
             check_id(&item["call_id"], RESPONSES_ID, &format!("{place}.call_id"), bad);
