@@ -54,10 +54,12 @@
 //! | floor | modules | |
 //! |---|---|---|
 //! | 9 | [`session`] | what was said, kept in a store as it is said |
+//! | | [`replay`] | runs that are recorded, and played again |
 //! | | `task` | a stream in a task of its own |
 //! | | `testing` | a loopback server that speaks a wire from a script |
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
 //! | 7 | [`context`] | how long a request is, and how a history gets shorter |
+//! | | [`world`] | everything that a run asks of the outside, behind one trait |
 //! | 6 | [`story`] | [`Journal`] and [`Trace`]: folds of a run's events |
 //! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |

@@ -8,9 +8,10 @@
 //! Both are [worlds](crate::world): the recorder's stands around the live one, and that of a replay answers
 //! from the recording.
 
+mod counts;
+mod entry;
 mod line;
 mod moment;
-mod played_turn;
 mod playing;
 mod print;
 mod recorder;

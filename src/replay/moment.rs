@@ -4,7 +4,8 @@ use crate::agent::{Agent, Input, Run};
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendedWhy, Event, ToolEvent};
 use crate::item::{History, ToolCall};
-use crate::replay::recording::{Recording, is_step};
+use crate::replay::entry::is_step;
+use crate::replay::recording::Recording;
 use crate::request::Request;
 use crate::story::Journal;
 use crate::tool::IntoToolOutput;
@@ -60,6 +61,13 @@ pub struct Moment {
     /// What the run goes on with: a history, and what is said to it.
     onward: History,
     input: Input,
+}
+
+impl Recording {
+    /// Goes to a step, from 0. Behind the last one is the end of the recording.
+    pub fn at(&self, step: usize) -> Moment {
+        Moment::new(self, step)
+    }
 }
 
 impl Moment {

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use futures::future::{self, FutureExt};
 use futures::stream;
@@ -12,14 +13,14 @@ use crate::error::Error;
 use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, ToolEvent};
 use crate::item::{Json, Report};
 use crate::lock::lock;
-use crate::replay::played_turn::PlayedTurn;
+use crate::replay::counts::Counts;
+use crate::replay::entry::{Entry, Read};
 use crate::replay::print::ReplayMismatch;
-use crate::replay::recording::{Entry, Read};
-use crate::replay::writing::Counts;
 use crate::request::Request;
-use crate::stream::{TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::tool::ToolRun;
-use crate::world::{Ask, Effect, Ending, Key, Kind, Value, World};
+use crate::turn::{TurnBuilder, TurnEvent};
+use crate::world::{Ask, Effect, Ending, Key, Kind, Value, World, absorb, with_partial};
 
 /// A recording that is played, and how far it is. Clones are the same replay.
 #[derive(Clone)]
@@ -321,6 +322,44 @@ impl World for Playing {
         let mut state = self.lock();
         let ended = self.find(&state, |it| matches!(it, Entry::Ended(_)).then_some(()));
         state.taken.extend(ended.map(|(at, ())| at));
+    }
+}
+
+/// The turn that the recording is at.
+struct PlayedTurn {
+    playing: Playing,
+    at: usize,
+}
+
+enum Heard {
+    Event(TurnEvent, bool),
+    Failed(Error),
+}
+
+impl TurnSource for PlayedTurn {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> PollTurn {
+        let this = &mut *self;
+        let heard = this.playing.poll_entry(&mut this.at, |entry| match entry {
+            Entry::Event { event: Event::Turn(event), vetoed } => {
+                Some(Heard::Event(event.clone(), *vetoed))
+            }
+            Entry::Failed(error) => Some(Heard::Failed(error.clone())),
+            Entry::Event { .. }
+            | Entry::Asked(_)
+            | Entry::Value { .. }
+            | Entry::Dropped { .. }
+            | Entry::Ended(_) => None,
+        });
+        heard.map(|heard| {
+            Some(match heard? {
+                Heard::Event(event, vetoed) => absorb(turn, event, vetoed),
+                Heard::Failed(error) => Err(with_partial(turn, error)),
+            })
+        })
     }
 }
 

@@ -11,7 +11,6 @@ use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 use crate::replay::line::Written;
 use crate::replay::recording::Recording;
-use crate::replay::writing::Writing;
 use crate::request::Request;
 
 /// Writes the runs of an agent down, as they go on: [`Agent::with_recorder`] hands it over.
@@ -175,19 +174,6 @@ impl Recorder {
             Out::Writer(sink) => lock(sink).failure.clone(),
             Out::Each(_) => None,
         }
-    }
-}
-
-impl Agent {
-    /// Has every run written down from here on.
-    ///
-    /// A [`Recorder`] is told what happens and changes nothing.
-    pub fn with_recorder(self, recorder: &Recorder) -> Self {
-        let recorder = recorder.clone();
-        let inner = self.world();
-        self.with_world(move |agent, start| {
-            Writing::new(inner(agent, start), &recorder, agent, start)
-        })
     }
 }
 

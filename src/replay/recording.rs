@@ -4,17 +4,14 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use futures::Stream;
-
-use crate::agent::{Agent, Parts, State, body};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::item::{History, Json};
+use crate::item::History;
+use crate::replay::entry::{Entry, Read, is_step};
 use crate::replay::line::{Line, VERSION, ValueLine};
 use crate::replay::print::Whole;
-use crate::replay::{Moment, Rerun, version1};
-use crate::stream::Step;
-use crate::world::{Ending, Kind};
+use crate::replay::version1;
+use crate::world::Ending;
 
 /// A recorded run, read back. Cheap to clone.
 ///
@@ -46,39 +43,6 @@ use crate::world::{Ending, Kind};
 /// ```
 #[derive(Clone)]
 pub struct Recording(pub(super) Arc<Read>);
-
-pub(super) struct Read {
-    run: u32,
-    version: u32,
-    pub(super) history: History,
-    pub(super) resuming: bool,
-    pub(super) entries: Vec<Entry>,
-}
-
-/// What stands in a recording, in its order.
-pub(super) enum Entry {
-    Event {
-        event: Event,
-        vetoed: bool,
-    },
-    Asked(Whole),
-    /// What the outside answered, the `nth` time since the last event; in version 1 the first time that
-    /// is left.
-    Value {
-        kind: Kind,
-        name: String,
-        nth: Option<u32>,
-        made: Result<Json, Error>,
-    },
-    /// An effect that was begun and dropped.
-    Dropped {
-        kind: Kind,
-        name: String,
-        nth: u32,
-    },
-    Failed(Error),
-    Ended(Ending),
-}
 
 impl Recording {
     /// Reads the first run of a file.
@@ -186,50 +150,6 @@ impl Recording {
     pub fn steps(&self) -> usize {
         self.events().filter(|event| is_step(event)).count()
     }
-
-    /// Plays the run: the agent's own loop goes over it, with no network and no tool.
-    ///
-    /// `agent` is made like the one that was recorded. Its settings are those that decide; its
-    /// provider is only asked for its name. Tools, hooks, validations and the compactor are not
-    /// called at all: what they answered is in the recording. Ids are the recorded ones, and no time
-    /// passes. The same agent gives the same events and the same requests; what differs is a
-    /// [`ReplayMismatch`](super::ReplayMismatch).
-    ///
-    /// A run that was interrupted is interrupted at the same event. One that was dropped ends where
-    /// the recording does, without a `Finished`.
-    pub fn replay(&self, agent: &Agent) -> Rerun {
-        self.replay_by(agent, body)
-    }
-
-    /// The same with a body of your own, for a run that [`Agent::run_by`] began.
-    ///
-    /// The body is run for real. What it learns from [`Parts`] is played; whatever else it asks the
-    /// world it asks again.
-    pub fn replay_by<B, St>(&self, agent: &Agent, body: B) -> Rerun
-    where
-        B: FnMut(Parts, State) -> St + Send + 'static,
-        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
-    {
-        Rerun::new(self, agent, body)
-    }
-
-    /// Goes to a step, from 0. Behind the last one is the end of the recording.
-    pub fn at(&self, step: usize) -> Moment {
-        Moment::new(self, step)
-    }
-}
-
-impl Entry {
-    pub(super) fn event(&self) -> Option<&Event> {
-        match self {
-            Self::Event { event, .. } => Some(event),
-            Self::Asked(_)
-            | Self::Value { .. }
-            | Self::Dropped { .. }
-            | Self::Failed(_)
-            | Self::Ended(_) => None,
-        }
-    }
 }
 
 impl From<ValueLine> for Entry {
@@ -253,11 +173,6 @@ impl fmt::Debug for Recording {
             .field("steps", &self.steps())
             .finish_non_exhaustive()
     }
-}
-
-/// Whether an event is the end of a step.
-pub(super) fn is_step(event: &Event) -> bool {
-    event.turn_complete().is_some() || event.tool_output().is_some()
 }
 
 fn refusal(line: usize, why: impl fmt::Display) -> Error {

@@ -7,13 +7,14 @@ use std::task::{Context, Poll};
 use futures::stream::FusedStream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::{Agent, Input, Parts, Run, State};
+use crate::agent::{Agent, Input, Parts, Run, State, body};
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event};
 use crate::item::History;
 use crate::replay::Moment;
+use crate::replay::entry::is_step;
 use crate::replay::playing::Playing;
-use crate::replay::recording::{Recording, is_step};
+use crate::replay::recording::Recording;
 use crate::request::Request;
 use crate::story::Journal;
 use crate::stream::Step;
@@ -65,6 +66,34 @@ pub struct Rerun {
     playing: Playing,
     steps: usize,
     over: bool,
+}
+
+impl Recording {
+    /// Plays the run: the agent's own loop goes over it, with no network and no tool.
+    ///
+    /// `agent` is made like the one that was recorded. Its settings are those that decide; its
+    /// provider is only asked for its name. Tools, hooks, validations and the compactor are not
+    /// called at all: what they answered is in the recording. Ids are the recorded ones, and no time
+    /// passes. The same agent gives the same events and the same requests; what differs is a
+    /// [`ReplayMismatch`](super::ReplayMismatch).
+    ///
+    /// A run that was interrupted is interrupted at the same event. One that was dropped ends where
+    /// the recording does, without a `Finished`.
+    pub fn replay(&self, agent: &Agent) -> Rerun {
+        self.replay_by(agent, body)
+    }
+
+    /// The same with a body of your own, for a run that [`Agent::run_by`] began.
+    ///
+    /// The body is run for real. What it learns from [`Parts`] is played; whatever else it asks the
+    /// world it asks again.
+    pub fn replay_by<B, St>(&self, agent: &Agent, body: B) -> Rerun
+    where
+        B: FnMut(Parts, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
+    {
+        Rerun::new(self, agent, body)
+    }
 }
 
 impl Rerun {

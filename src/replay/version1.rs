@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::event::{AppendedWhy, Event};
-use crate::replay::recording::Entry;
+use crate::replay::entry::Entry;
 use crate::world::Kind;
 
 /// What no event tells. A tag that is not known is passed over.

@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::item::{History, Json};
 use crate::lock::lock;
 use crate::provider::is_vetoed;
+use crate::replay::counts::Counts;
 use crate::replay::line::{VERSION, ValueLine, Written};
 use crate::replay::print::Whole;
 use crate::replay::recorder::Recorder;
@@ -47,29 +48,16 @@ struct State {
     counted: Counts,
 }
 
-/// How often each kind of effect was asked for since the last event.
-#[derive(Default)]
-pub(super) struct Counts(Vec<(Kind, String, u32)>);
-
-impl Counts {
-    /// Counts one more, and gives its number.
-    pub(super) fn next(&mut self, key: &Key) -> u32 {
-        let known =
-            |(kind, name, _): &&mut (Kind, String, u32)| *kind == key.kind && **name == *key.name;
-        match self.0.iter_mut().find(known) {
-            Some((.., nth)) => {
-                *nth = nth.saturating_add(1);
-                *nth
-            }
-            None => {
-                self.0.push((key.kind, key.name.to_string(), 1));
-                1
-            }
-        }
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+impl Agent {
+    /// Has every run written down from here on.
+    ///
+    /// A [`Recorder`] is told what happens and changes nothing.
+    pub fn with_recorder(self, recorder: &Recorder) -> Self {
+        let recorder = recorder.clone();
+        let inner = self.world();
+        self.with_world(move |agent, start| {
+            Writing::new(inner(agent, start), &recorder, agent, start)
+        })
     }
 }
 

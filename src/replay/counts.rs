@@ -1,0 +1,29 @@
+//! The numbers of effects between two events.
+
+use crate::world::{Key, Kind};
+
+/// How often each kind of effect was asked for since the last event.
+#[derive(Default)]
+pub(super) struct Counts(Vec<(Kind, String, u32)>);
+
+impl Counts {
+    /// Counts one more, and gives its number.
+    pub(super) fn next(&mut self, key: &Key) -> u32 {
+        let known =
+            |(kind, name, _): &&mut (Kind, String, u32)| *kind == key.kind && **name == *key.name;
+        match self.0.iter_mut().find(known) {
+            Some((.., nth)) => {
+                *nth = nth.saturating_add(1);
+                *nth
+            }
+            None => {
+                self.0.push((key.kind, key.name.to_string(), 1));
+                1
+            }
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}

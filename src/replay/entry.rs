@@ -1,0 +1,59 @@
+//! What stands in a recording.
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::item::{History, Json};
+use crate::replay::print::Whole;
+use crate::world::{Ending, Kind};
+
+/// A run that was read.
+pub(super) struct Read {
+    pub(super) run: u32,
+    pub(super) version: u32,
+    pub(super) history: History,
+    pub(super) resuming: bool,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// What stands in a recording, in its order.
+pub(super) enum Entry {
+    Event {
+        event: Event,
+        vetoed: bool,
+    },
+    Asked(Whole),
+    /// What the outside answered, the `nth` time since the last event; in version 1 the first time that
+    /// is left.
+    Value {
+        kind: Kind,
+        name: String,
+        nth: Option<u32>,
+        made: Result<Json, Error>,
+    },
+    /// An effect that was begun and dropped.
+    Dropped {
+        kind: Kind,
+        name: String,
+        nth: u32,
+    },
+    Failed(Error),
+    Ended(Ending),
+}
+
+impl Entry {
+    pub(super) fn event(&self) -> Option<&Event> {
+        match self {
+            Self::Event { event, .. } => Some(event),
+            Self::Asked(_)
+            | Self::Value { .. }
+            | Self::Dropped { .. }
+            | Self::Failed(_)
+            | Self::Ended(_) => None,
+        }
+    }
+}
+
+/// Whether an event is the end of a step.
+pub(super) fn is_step(event: &Event) -> bool {
+    event.turn_complete().is_some() || event.tool_output().is_some()
+}
