@@ -179,7 +179,7 @@ where
                         }
                     }
                 }
-                return Poll::Ready(Some(complete(this.decoder, turn)));
+                return complete(this.decoder, turn);
             }
             let ending = matches!(this.stage, Stage::Ending);
             let frame = if ending { this.frames.finish() } else { this.frames.next_frame() };
@@ -213,14 +213,12 @@ where
                 None if ending => {
                     this.decoder.body_ended(turn)?;
                     return match turn.is_stopped() {
-                        true => Poll::Ready(Some(complete(this.decoder, turn))),
+                        true => complete(this.decoder, turn),
                         false => Poll::Ready(None),
                     };
                 }
                 None if pieces == AT_ONCE => match this.deadlines.poll(cx) {
-                    Poll::Ready(_) if turn.is_stopped() => {
-                        return Poll::Ready(Some(complete(this.decoder, turn)));
-                    }
+                    Poll::Ready(_) if turn.is_stopped() => return complete(this.decoder, turn),
                     Poll::Ready(error) => return Poll::Ready(Some(Err(error))),
                     Poll::Pending => {
                         cx.waker().wake_by_ref();
@@ -233,14 +231,11 @@ where
                         this.frames.feed(piece);
                     }
                     None => *this.stage = Stage::Ending,
-                    Some(Err(_)) if turn.is_stopped() => {
-                        return Poll::Ready(Some(complete(this.decoder, turn)));
-                    }
-                    Some(Err(error)) if error.kind() == ErrorKind::Timeout => {
-                        return Poll::Ready(Some(Err(error)));
-                    }
+                    Some(Err(_)) if turn.is_stopped() => return complete(this.decoder, turn),
                     Some(Err(error)) => {
-                        return Poll::Ready(Some(Err(turn.incomplete(Some(error)))));
+                        let is_timeout = error.kind() == ErrorKind::Timeout;
+                        let error = if is_timeout { error } else { turn.incomplete(Some(error)) };
+                        return Poll::Ready(Some(Err(error)));
                     }
                 },
             }
@@ -285,9 +280,13 @@ fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
     }
 }
 
-fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> Result<(), Error> {
-    decoder.finish(turn)?;
-    turn.complete()
+fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> PollTurn {
+    Poll::Ready(Some(decoder.finish(turn).and_then(|()| turn.complete())))
+}
+
+/// The key of an item in its turn, by its place among others of a wire; no turn has as many.
+pub(super) fn key(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 #[cfg(all(test, feature = "http"))]

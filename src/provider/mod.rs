@@ -58,6 +58,7 @@ mod handoff;
 mod http;
 mod lenient;
 pub mod ollama;
+mod openai;
 pub mod openai_chat;
 pub mod openai_responses;
 mod portable;

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use super::frames::FunctionCall;
 use super::partial_args::Arguments;
 use crate::error::Error;
+use crate::provider::decode::key;
 use crate::provider::failure::protocol;
 use crate::provider::gemini::passthrough::Bound;
 use crate::provider::lenient::object;
@@ -50,7 +51,7 @@ impl Calls {
         let piece: FunctionCall<'_> =
             object(raw).ok_or_else(|| protocol("a tool call is not understood"))?;
         let Some(at) = self.begun(&piece)? else { return Ok(()) };
-        let key = u32::try_from(at).unwrap_or(u32::MAX);
+        let key = key(at);
         let begins = at == self.0.len();
         if at == MOST_ITEMS {
             turn.overfill();

@@ -5,12 +5,14 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::frames::{Function, WireCall};
+use super::frames::WireCall;
 use crate::error::Error;
 use crate::item::Json;
+use crate::provider::decode::key;
 use crate::provider::failure::protocol;
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{Str, non_null};
+use crate::provider::openai::{arguments, malformed_arguments};
 use crate::provider::openai_chat::passthrough::{EXTRA_FIELDS, THOUGHT, THOUGHT_FIELD};
 use crate::turn::{MOST_ITEMS, TurnBuilder};
 
@@ -59,7 +61,7 @@ impl Calls {
         };
         let function = delta.function.value.as_ref();
         let name = function.map_or("", |function| function.name.or_empty());
-        let arguments = function.map_or(Some("".into()), Function::arguments);
+        let arguments = arguments(function.and_then(|function| function.arguments));
         let says_nothing = id.is_empty() && name.is_empty() && !delta.function.malformed;
         let says_nothing = says_nothing && arguments.as_deref() == Some("");
         let at = match self.find(delta.index.0, id, name) {
@@ -163,9 +165,7 @@ impl Calls {
             let at = *at;
             let call = &mut self.all[at];
             if call.broken {
-                return Err(protocol(
-                    "the arguments of a tool call are neither text nor an object",
-                ));
+                return Err(malformed_arguments());
             }
             if call.name.is_empty() {
                 return Err(protocol("a tool call has no name"));
@@ -227,28 +227,21 @@ impl Call {
     /// Keeps what goes back with the call: the signature of a thought, under whatever name. A later
     /// delta without it takes nothing away. Returns how many bytes are kept.
     fn keep(&mut self, delta: &WireCall<'_>, thought: Option<&str>) -> usize {
+        let thought = thought.and_then(|thought| to_raw_value(thought).ok());
+        let function = delta.function.value.as_ref();
+        let [extra_content, specific_fields] = EXTRA_FIELDS;
         let mut bytes = 0;
-        if let Some(thought) = thought.and_then(|thought| to_raw_value(thought).ok()) {
-            bytes += thought.get().len();
-            self.data.set(THOUGHT_FIELD, thought);
-        }
-        let beside = [delta.extra_content, delta.provider_specific_fields];
-        for (name, value) in EXTRA_FIELDS.into_iter().zip(beside) {
+        for (name, value) in [
+            (THOUGHT_FIELD, thought.as_deref()),
+            (extra_content, delta.extra_content),
+            (specific_fields, delta.provider_specific_fields),
+            ("function", function.and_then(|function| function.provider_specific_fields)),
+        ] {
             if let Some(value) = non_null(value) {
                 bytes += value.get().len();
                 self.data.set(name, value.to_owned());
             }
         }
-        let function = delta.function.value.as_ref();
-        let inside = function.and_then(|function| non_null(function.provider_specific_fields));
-        if let Some(value) = inside {
-            bytes += value.get().len();
-            self.data.set("function", value.to_owned());
-        }
         bytes
     }
-}
-
-fn key(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
 }

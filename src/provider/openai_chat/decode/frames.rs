@@ -7,8 +7,9 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
 use crate::provider::lenient::{
-    FromAny, Lax, List, MaybeObject, Num, Seldom, Str, non_null, read_from_any, string,
+    FromAny, Lax, List, MaybeObject, Num, Seldom, Str, non_null, read_from_any,
 };
+use crate::provider::openai::{TokenDetails, arguments};
 use crate::usage::Usage;
 
 #[derive(Default, Deserialize)]
@@ -134,8 +135,8 @@ pub(super) struct Pieces<'a> {
 
 impl WireCall<'_> {
     pub(super) fn adds_arguments(&self) -> bool {
-        let arguments = self.function.value.as_ref().map(Function::arguments);
-        arguments.is_some_and(|piece| piece.is_none_or(|piece| !piece.is_empty()))
+        let piece = self.function.value.as_ref().map(|function| arguments(function.arguments));
+        piece.is_some_and(|piece| piece.is_none_or(|piece| !piece.is_empty()))
     }
 
     /// Whether it is of the kind whose input is not JSON.
@@ -149,22 +150,7 @@ impl WireCall<'_> {
 pub(super) struct Function<'a> {
     pub(super) name: Str<'a>,
     pub(super) provider_specific_fields: Option<&'a RawValue>,
-    /// A string on the wire of the vendor, an object on some others.
-    arguments: Option<&'a RawValue>,
-}
-
-impl Function<'_> {
-    /// The piece of JSON text that the arguments add; `None` if they are of a shape that adds none,
-    /// so that what the model wrote is not known.
-    pub(super) fn arguments(&self) -> Option<Cow<'_, str>> {
-        let Some(raw) = self.arguments else { return Some(Cow::Borrowed("")) };
-        match raw.get().as_bytes().first() {
-            Some(b'"') => string(raw),
-            Some(b'{') => Some(Cow::Borrowed(raw.get())),
-            Some(b'n') => Some(Cow::Borrowed("")),
-            _ => None,
-        }
-    }
+    pub(super) arguments: Option<&'a RawValue>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -180,16 +166,6 @@ pub(super) struct WireUsage {
     cache_creation_input_tokens: Num,
     prompt_tokens_details: Lax<TokenDetails>,
     completion_tokens_details: Lax<TokenDetails>,
-}
-
-/// Of the input or of the output: each has some of them.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-#[expect(clippy::struct_field_names, reason = "they are the wire's")]
-struct TokenDetails {
-    cached_tokens: Num,
-    cache_write_tokens: Num,
-    reasoning_tokens: Num,
 }
 
 impl WireUsage {

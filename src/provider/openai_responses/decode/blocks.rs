@@ -1,17 +1,20 @@
 //! The items of a response while they stream: the blocks of this wire.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::mem::discriminant;
 
 use serde_json::value::RawValue;
 
 use super::calls::{Call, expanded};
-use super::frames::{Arguments, WireItem};
+use super::frames::WireItem;
 use super::text::{Agreement, Parts, TextKind};
 use crate::error::Error;
 use crate::item::{Json, ProviderData};
+use crate::provider::decode::key;
 use crate::provider::failure::protocol;
 use crate::provider::lenient::json;
+use crate::provider::openai::arguments;
 use crate::provider::openai_responses::passthrough::{self, NAME, Part};
 use crate::turn::{MOST_ITEMS, TurnBuilder};
 
@@ -113,12 +116,12 @@ impl Items {
         }
     }
 
-    /// The whole of a call's arguments.
+    /// The whole of a call's arguments; `None` if it is not text.
     pub(super) fn whole_arguments(
         &mut self,
         location: Location<'_>,
         name: &str,
-        told: Arguments<'_>,
+        told: Option<Cow<'_, str>>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         if self.is_anybodys(location) {
@@ -149,8 +152,8 @@ impl Items {
                 "" => String::new(),
                 id => format!("{id}_{nth}"),
             };
-            turn.tool_call_start(key, &id, &one.name);
-            turn.tool_call_args(key, &one.arguments);
+            turn.tool_call_start(key, &id, one.name());
+            turn.tool_call_args(key, one.parameters.get());
             turn.tool_call_end(key);
         }
     }
@@ -237,7 +240,7 @@ impl Items {
     }
 
     pub(super) fn has_calls(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot.kind, Kind::Call(_)))
+        self.slots.iter().any(|slot| slot.kind.call().is_some())
     }
 
     /// Says the calls that were cut off before they could be said.
@@ -278,7 +281,9 @@ impl Items {
             Some(index) => drop(self.newest.insert(index, self.slots.len())),
             None => self.some_lack_an_index = true,
         }
-        self.slots.push(Slot::new(location, kind));
+        let Location { index, id } = location;
+        let slot = Slot { index, id: id.to_owned(), kind, done: false, data: None, matched: false };
+        self.slots.push(slot);
         self.slots.len() - 1
     }
 
@@ -355,7 +360,7 @@ impl Items {
             Kind::Call(call) => {
                 call.describe(item, &self.declared);
                 let cut_off = matches!(item.status.or_empty(), "incomplete" | "failed");
-                let told = Arguments::of(item.arguments);
+                let told = arguments(item.arguments);
                 self.differs |= call.finish(told, cut_off, key, turn)? == Agreement::Differs;
                 slot.data = slot.data.take().or_else(|| passthrough::call(raw, after));
             }
@@ -460,11 +465,6 @@ impl Kind {
 }
 
 impl Slot {
-    fn new(location: Location<'_>, kind: Kind) -> Self {
-        let id = location.id.to_owned();
-        Self { index: location.index, id, kind, done: false, data: None, matched: false }
-    }
-
     /// The words of a message or of reasoning that is not done.
     fn open_words(&mut self) -> Option<&mut Parts> {
         match &mut self.kind {
@@ -518,9 +518,4 @@ fn told_thoughts<'a>(item: &'a WireItem<'_>) -> Vec<(TextKind, u64, &'a str)> {
     let twice = text(summary) == text(content);
     let content = if twice { &[][..] } else { content };
     parts(TextKind::Summary, summary).chain(parts(TextKind::Trace, content)).collect()
-}
-
-/// The key of an item in the turn; no response has as many.
-fn key(at: usize) -> u32 {
-    u32::try_from(at).unwrap_or(u32::MAX)
 }

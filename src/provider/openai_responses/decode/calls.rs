@@ -1,14 +1,16 @@
 //! One function call while it streams, and several in one: a wrapper that models write now and then
 //! though it was not declared.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::frames::{Arguments, WireItem};
+use super::frames::WireItem;
 use super::text::Agreement;
 use crate::error::Error;
-use crate::provider::failure::protocol;
+use crate::provider::openai::{arguments, malformed_arguments};
 use crate::turn::TurnBuilder;
 
 /// The names under which the wrapper was seen.
@@ -54,7 +56,10 @@ impl Call {
     pub(super) fn rename(&mut self, name: &str, declared: &[String]) {
         if self.name.is_empty() {
             name.clone_into(&mut self.name);
-            self.held = may_be_wrapper(name, declared);
+            // No declared tool has the name of the wrapper.
+            self.held = WRAPPERS.contains(&name)
+                && !declared.is_empty()
+                && !declared.iter().any(|tool| tool == name);
         }
     }
 
@@ -67,10 +72,7 @@ impl Call {
         turn: &mut TurnBuilder,
     ) {
         self.describe(item, declared);
-        match Arguments::of(item.arguments) {
-            Arguments::Text(text) => self.initial = text.into_owned(),
-            Arguments::None | Arguments::Malformed => {}
-        }
+        self.initial = arguments(item.arguments).unwrap_or_default().into_owned();
         self.start(key, turn);
     }
 
@@ -91,31 +93,32 @@ impl Call {
         }
     }
 
-    /// Its own end, with all of its arguments where the event tells them.
+    /// Its own end, with all of its arguments where the event tells them; `None` if there was
+    /// something that is no text.
     ///
     /// An end without arguments leaves those that streamed, or those that it began with.
     pub(super) fn finish(
         &mut self,
-        told: Arguments<'_>,
+        told: Option<Cow<'_, str>>,
         cut_off: bool,
         key: u32,
         turn: &mut TurnBuilder,
     ) -> Result<Agreement, Error> {
-        if self.end == End::Open && self.arguments.is_empty() && matches!(told, Arguments::None) {
+        let told = told.ok_or_else(malformed_arguments)?;
+        if self.end == End::Open && self.arguments.is_empty() && told.is_empty() {
             let initial = std::mem::take(&mut self.initial);
             self.delta(Some(&initial), key, turn);
         }
-        let agreement = match told {
-            Arguments::None => Agreement::Agrees,
-            Arguments::Malformed => return Err(malformed()),
-            Arguments::Text(text) => {
+        let agreement = match &*told {
+            "" => Agreement::Agrees,
+            told => {
                 self.broken = false;
-                self.compare(&text, key, turn)
+                self.compare(told, key, turn)
             }
         };
         match (cut_off, self.end) {
             (true, _) => self.end = End::CutOff,
-            (false, End::Open) if self.broken => return Err(malformed()),
+            (false, End::Open) if self.broken => return Err(malformed_arguments()),
             (false, End::Open) => {
                 self.end = End::Whole;
                 // One that differs is said again, and ends then; one that is unsaid is said later.
@@ -173,46 +176,32 @@ impl Call {
     }
 }
 
-fn malformed() -> Error {
-    protocol("the arguments of a tool call are neither text nor an object")
-}
-
-/// Whether a call of this name may be the wrapper: no declared tool has the name.
-fn may_be_wrapper(name: &str, declared: &[String]) -> bool {
-    WRAPPERS.contains(&name) && !declared.is_empty() && !declared.iter().any(|tool| tool == name)
-}
-
-/// A call inside the wrapper.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Inner {
-    pub(super) name: String,
-    pub(super) arguments: String,
-}
-
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct Wrapper<'a> {
     tool_uses: Vec<Use<'a>>,
 }
 
+/// A call inside the wrapper.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Use<'a> {
+pub(super) struct Use<'a> {
     recipient_name: String,
-    parameters: &'a RawValue,
+    pub(super) parameters: &'a RawValue,
+}
+
+impl Use<'_> {
+    pub(super) fn name(&self) -> &str {
+        self.recipient_name.strip_prefix("functions.").unwrap_or(&self.recipient_name)
+    }
 }
 
 /// The calls inside the wrapper: all of them calls of declared tools with an object as arguments,
 /// or none.
-pub(super) fn expanded(arguments: &str, declared: &[String]) -> Option<Vec<Inner>> {
-    let wrapper: Wrapper<'_> = serde_json::from_str(arguments).ok()?;
-    let inner = |one: &Use<'_>| {
-        let name = &one.recipient_name;
-        let name = name.strip_prefix("functions.").unwrap_or(name);
-        let arguments = one.parameters.get();
-        let fits = arguments.starts_with('{') && declared.iter().any(|tool| tool == name);
-        fits.then(|| Inner { name: name.to_owned(), arguments: arguments.to_owned() })
+pub(super) fn expanded<'a>(arguments: &'a str, declared: &[String]) -> Option<Vec<Use<'a>>> {
+    let Wrapper { tool_uses } = serde_json::from_str(arguments).ok()?;
+    let fits = |one: &Use<'_>| {
+        one.parameters.get().starts_with('{') && declared.iter().any(|tool| tool == one.name())
     };
-    let all: Option<Vec<Inner>> = wrapper.tool_uses.iter().map(inner).collect();
-    all.filter(|all| !all.is_empty())
+    (!tool_uses.is_empty() && tool_uses.iter().all(fits)).then_some(tool_uses)
 }

@@ -1,11 +1,10 @@
 //! What stands on the wire, as far as it is read. Every field is optional and forgiving.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::provider::lenient::{self, Lax, List, Num, Seldom, Str, string};
+use crate::provider::lenient::{self, Lax, List, Num, Seldom, Str};
+use crate::provider::openai::TokenDetails;
 use crate::provider::openai_responses::passthrough::Part;
 use crate::usage::Usage;
 
@@ -77,31 +76,6 @@ impl<'a> WireItem<'a> {
     }
 }
 
-/// What stands where a call's arguments are due.
-pub(super) enum Arguments<'a> {
-    /// Nothing.
-    None,
-    /// JSON text: the wire's own way, or an object, which some gateways write.
-    Text(Cow<'a, str>),
-    /// Something else, so that what the model wrote is not known.
-    Malformed,
-}
-
-impl<'a> Arguments<'a> {
-    pub(super) fn of(raw: Option<&'a RawValue>) -> Self {
-        let Some(raw) = raw else { return Self::None };
-        match raw.get().as_bytes().first() {
-            Some(b'{') => Self::Text(Cow::Borrowed(raw.get())),
-            Some(b'n') => Self::None,
-            _ => match string(raw) {
-                Some(text) if text.is_empty() => Self::None,
-                Some(text) => Self::Text(text),
-                None => Self::Malformed,
-            },
-        }
-    }
-}
-
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
@@ -109,16 +83,6 @@ pub(super) struct WireUsage {
     output_tokens: Num,
     input_tokens_details: Lax<TokenDetails>,
     output_tokens_details: Lax<TokenDetails>,
-}
-
-/// Of the input or of the output: each has some of them.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-#[expect(clippy::struct_field_names, reason = "they are the wire's")]
-struct TokenDetails {
-    cached_tokens: Num,
-    cache_write_tokens: Num,
-    reasoning_tokens: Num,
 }
 
 impl WireUsage {

@@ -8,13 +8,14 @@ mod text;
 use serde_json::value::RawValue;
 
 use self::blocks::{Items, Location};
-use self::frames::{Arguments, Event, Response};
+use self::frames::{Event, Response};
 use self::text::TextKind;
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure::{self, protocol};
 use crate::provider::lenient::{self, Str, string};
+use crate::provider::openai::arguments;
 use crate::provider::openai_responses::passthrough::{NAME, Part};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
@@ -94,7 +95,7 @@ impl Decoder {
                 items.arguments(location, event.delta.and_then(string).as_deref(), turn);
             }
             "response.function_call_arguments.done" => {
-                let told = Arguments::of(event.arguments);
+                let told = arguments(event.arguments);
                 items.whole_arguments(location, event.name.or_empty(), told, turn)?;
             }
             "response.output_item.added" => {
