@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::fnv::fnv_64;
-use crate::item::{Media, MediaSource, ToolCall, check_json};
+use crate::item::{Content, Media, MediaSource, ToolCall, ToolResult, check_json};
 use crate::provider::lenient::repaired;
 
 /// Stands for the user's text before that of the assistant, if there is none.
@@ -60,6 +60,30 @@ pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
 
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// Whether a content is more than text.
+pub(super) fn has_media(content: &Content) -> bool {
+    match content {
+        Content::Text(_) => false,
+        Content::Parts(parts) => parts.iter().any(|part| part.as_text().is_none()),
+    }
+}
+
+/// The text of a content.
+pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
+    match content {
+        Content::Text(text) => text.into(),
+        Content::Parts(_) => content.text().into(),
+    }
+}
+
+/// The text of a result; of a failure that says nothing, one that does.
+pub(super) fn result_text(result: &ToolResult) -> Cow<'_, str> {
+    match content_text(&result.content) {
+        text if text.is_empty() && result.is_error() => FAILED_SILENTLY.into(),
+        text => text,
+    }
 }
 
 /// The address of a medium: a `data:` URL where its bytes are here.

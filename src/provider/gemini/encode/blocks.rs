@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::item::{self, Media, MediaSource, ToolResult};
-use crate::provider::portable::FAILED_SILENTLY;
+use crate::provider::portable::result_text;
 
 /// What one side says before the other does.
 #[derive(Serialize)]
@@ -88,14 +88,9 @@ pub(super) struct File<'a> {
 }
 
 pub(super) fn answer(result: &ToolResult) -> Answer<'_> {
-    let text = match &result.content {
-        item::Content::Text(text) => Cow::Borrowed(text.as_str()),
-        content @ item::Content::Parts(_) => Cow::Owned(content.text()),
-    };
     match result.is_error() {
-        true if text.is_empty() => Answer::Error(FAILED_SILENTLY.into()),
-        true => Answer::Error(text),
-        false => Answer::Output(text),
+        true => Answer::Error(result_text(result)),
+        false => Answer::Output(result_text(result)),
     }
 }
 

@@ -3,31 +3,39 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{self, MediaSource};
 use crate::provider::cache_control::CacheControl;
 use crate::provider::openai_chat::dialect::MediaForms;
-use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS};
 use crate::provider::portable::address;
 
+#[derive(Serialize)]
 pub(super) struct Message<'a> {
     pub(super) role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tool_call_id: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Content::is_absent")]
     pub(super) content: Content<'a>,
-    pub(super) tool_calls: Vec<Call<'a>>,
     /// Boxed, so that the messages of most servers stay small.
+    #[serde(flatten)]
     pub(super) rare: Option<Box<RareFields<'a>>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tool_calls: Vec<Call<'a>>,
 }
 
 /// The fields of a message that only some servers have.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 pub(super) struct RareFields<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_content: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_details: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) thinking_blocks: Option<Box<RawValue>>,
 }
 
@@ -68,32 +76,9 @@ pub(super) enum Part<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
-    ImageUrl {
-        image_url: ImageUrl<'a>,
-    },
-    File {
-        file: File<'a>,
-    },
-    InputAudio {
-        input_audio: InputAudio<'a>,
-    },
-}
-
-#[derive(Serialize)]
-pub(super) struct ImageUrl<'a> {
-    url: Cow<'a, str>,
-}
-
-#[derive(Serialize)]
-pub(super) struct File<'a> {
-    filename: &'static str,
-    file_data: Cow<'a, str>,
-}
-
-#[derive(Serialize)]
-pub(super) struct InputAudio<'a> {
-    data: &'a str,
-    format: &'a str,
+    /// An image, a sound or a file, with its type.
+    #[serde(untagged)]
+    Media(Value),
 }
 
 impl<'a> Message<'a> {
@@ -108,7 +93,7 @@ impl<'a> Message<'a> {
 
     /// Whether the mark that moves with what is newest can stand on it.
     pub(super) fn takes_mark(&mut self) -> bool {
-        matches!(self.role, "user" | "assistant") && self.content.last_text().is_some()
+        matches!(self.role, "user" | "assistant") && self.content.marks().next().is_some()
     }
 
     /// The fields that only some servers have, to be filled in.
@@ -117,50 +102,12 @@ impl<'a> Message<'a> {
     }
 }
 
-impl Serialize for Message<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("role", self.role)?;
-        if let Some(id) = &self.tool_call_id {
-            map.serialize_entry("tool_call_id", id)?;
-        }
-        if !matches!(self.content, Content::Absent) {
-            map.serialize_entry("content", &self.content)?;
-        }
-        if let Some(rare) = &self.rare {
-            rare.write(&mut map)?;
-        }
-        if !self.tool_calls.is_empty() {
-            map.serialize_entry("tool_calls", &self.tool_calls)?;
-        }
-        map.end()
-    }
-}
-
-impl RareFields<'_> {
-    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        let texts = [("name", &self.name), ("reasoning_content", &self.reasoning_content)];
-        for (name, text) in texts {
-            if let Some(text) = text {
-                map.serialize_entry(name, text)?;
-            }
-        }
-        let raws = [(DETAILS, &self.reasoning_details), (BLOCKS, &self.thinking_blocks)];
-        for (name, raw) in raws {
-            if let Some(raw) = raw {
-                map.serialize_entry(name, raw)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl<'a> Content<'a> {
     /// White space says nothing: models write it before they call a tool.
     pub(super) fn says_something(&self) -> bool {
         let speaks = |part: &Part<'_>| match part {
             Part::Text { text, .. } => !text.trim().is_empty(),
-            Part::ImageUrl { .. } | Part::File { .. } | Part::InputAudio { .. } => true,
+            Part::Media(_) => true,
         };
         match self {
             Self::Absent | Self::Null => false,
@@ -182,16 +129,17 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Where a mark can stand: the last text that is a part.
-    pub(super) fn last_text(&mut self) -> Option<&mut Option<CacheControl>> {
-        let Self::Parts(parts) = self else { return None };
-        parts.iter_mut().rev().find_map(Part::mark)
+    /// Where a mark can stand: the texts that are parts.
+    pub(super) fn marks(&mut self) -> impl DoubleEndedIterator<Item = &mut Option<CacheControl>> {
+        let parts = match self {
+            Self::Parts(parts) => parts.as_mut_slice(),
+            Self::Absent | Self::Null | Self::Text(_) => &mut [],
+        };
+        parts.iter_mut().filter_map(Part::mark)
     }
 
-    /// Where a mark can stand: the first text that is a part.
-    pub(super) fn first_text(&mut self) -> Option<&mut Option<CacheControl>> {
-        let Self::Parts(parts) = self else { return None };
-        parts.iter_mut().find_map(Part::mark)
+    fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
     }
 }
 
@@ -205,7 +153,7 @@ impl<'a> Part<'a> {
             // "cache_control cannot be set for empty text blocks"
             Self::Text { text, .. } if text.trim().is_empty() => None,
             Self::Text { cache_control, .. } => Some(cache_control),
-            Self::ImageUrl { .. } | Self::File { .. } | Self::InputAudio { .. } => None,
+            Self::Media(_) => None,
         }
     }
 }
@@ -219,7 +167,7 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
                 MediaSource::Data(_) => (MediaForms::ImageBytes, "an image"),
                 MediaSource::Url(_) => (MediaForms::Images, "an image by its address"),
             };
-            (needs, what, Part::ImageUrl { image_url: ImageUrl { url: address(media) } })
+            (needs, what, json!({ "type": "image_url", "image_url": { "url": address(media) } }))
         }
         item::Part::File(media) => match &media.source {
             MediaSource::Data(data) if media.media_type.starts_with("audio/") => {
@@ -228,21 +176,22 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
                     "audio/wav" | "audio/x-wav" | "audio/wave" => "wav",
                     other => other.trim_start_matches("audio/"),
                 };
-                let input_audio = InputAudio { data, format };
-                (MediaForms::FileBytes, "a sound", Part::InputAudio { input_audio })
+                let audio = json!({ "data": data, "format": format });
+                let part = json!({ "type": "input_audio", "input_audio": audio });
+                (MediaForms::FileBytes, "a sound", part)
             }
             source => {
                 let (needs, what) = match source {
                     MediaSource::Data(_) => (MediaForms::FileBytes, "a file"),
                     MediaSource::Url(_) => (MediaForms::Files, "a file by its address"),
                 };
-                let file = File { filename: "file", file_data: address(media) };
-                (needs, what, Part::File { file })
+                let file = json!({ "filename": "file", "file_data": address(media) });
+                (needs, what, json!({ "type": "file", "file": file }))
             }
         },
     };
     match takes >= needs {
-        true => Ok(part),
+        true => Ok(Part::Media(part)),
         false => {
             let message = format!("this dialect of the Chat Completions wire does not take {what}");
             Err(Error::new(ErrorKind::Unsupported, message).with_parameter("content"))

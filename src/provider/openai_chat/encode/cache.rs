@@ -113,7 +113,7 @@ fn encode(
         }
     }
     let (Some((begins, ends, mut message)), Some(mark)) = (newest, mark) else { return Ok(None) };
-    if let Some(place) = message.content.last_text() {
+    if let Some(place) = message.content.marks().next_back() {
         *place = Some(mark);
     }
     let mut marked = Elements::default();

@@ -15,7 +15,7 @@ use crate::provider::openai_chat::dialect::{
     Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole,
 };
 use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS, EXTRA_FIELDS, THOUGHT_FIELD};
-use crate::provider::portable::{object_or_wrapped, wire_name};
+use crate::provider::portable::{content_text, has_media, object_or_wrapped, wire_name};
 
 /// What an assistant says where a server wants one between a tool result and the user.
 const READ: &str = "I have read the results.";
@@ -172,14 +172,12 @@ impl<'a> Messages<'a> {
 
     fn user(&mut self, content: &'a item::Content) -> Result<(), Error> {
         self.close();
-        let is_text = |parts: &[item::Part]| parts.iter().all(|part| part.as_text().is_some());
+        let part = |part| media_part(part, self.dialect.media);
         let content = match content {
-            item::Content::Text(text) => self.spoken(Cow::Borrowed(text)),
-            item::Content::Parts(parts) if is_text(parts) => self.spoken(content.text().into()),
-            item::Content::Parts(parts) => {
-                let parts = parts.iter().map(|part| self.part(part)).collect::<Result<_, _>>();
-                Content::Parts(parts?)
+            item::Content::Parts(parts) if has_media(content) => {
+                Content::Parts(parts.iter().map(part).collect::<Result<_, _>>()?)
             }
+            content => self.spoken(content_text(content)),
         };
         self.speak_as_user(content);
         Ok(())
@@ -235,28 +233,18 @@ impl<'a> Messages<'a> {
 
     fn result(&mut self, result: &'a ToolResult) -> Result<(), Error> {
         self.cursor.in_tool_loop = true;
-        let text = match &result.content {
-            item::Content::Text(text) => Cow::Borrowed(text.as_str()),
-            item::Content::Parts(parts) => {
-                let media = parts.iter().filter(|part| part.as_text().is_none());
-                for part in media {
-                    let part = self.part(part)?;
-                    self.media.push(part);
-                }
-                result.content.text().into()
+        if let item::Content::Parts(parts) = &result.content {
+            for part in parts.iter().filter(|part| part.as_text().is_none()) {
+                self.media.push(media_part(part, self.dialect.media)?);
             }
-        };
-        let mut message = Message::new("tool", Content::Text(text));
+        }
+        let mut message = Message::new("tool", Content::Text(content_text(&result.content)));
         message.tool_call_id = Some(self.ids.result(&result.call_id));
         if self.dialect.result_names {
             message.rare().name = Some(wire_name(&result.name));
         }
         self.put(message);
         Ok(())
-    }
-
-    fn part(&self, part: &'a item::Part) -> Result<Part<'a>, Error> {
-        media_part(part, self.dialect.media)
     }
 
     fn spoken(&self, text: Cow<'a, str>) -> Content<'a> {

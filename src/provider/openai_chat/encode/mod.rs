@@ -119,7 +119,7 @@ fn put_marks(
             written.messages.first_mut()
         }
     };
-    if let Some(place) = first.and_then(|message| message.content.first_text()) {
+    if let Some(place) = first.and_then(|message| message.content.marks().next()) {
         *place = Some(mark);
     }
 }

@@ -136,28 +136,24 @@ fn word(words: EffortWords, effort: Effort) -> &'static str {
 }
 
 fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, Error> {
-    let knows = dialect.output;
-    match output {
-        Output::Text => Ok(None),
-        Output::Json => match knows {
-            OutputForms::Object | OutputForms::Both | OutputForms::BothStrict => {
-                Ok(Some(json!({ "type": "json_object" })))
-            }
-            OutputForms::Text | OutputForms::Schema => Err(unsupported(WIRE, "output")),
-        },
-        Output::Schema(asked) => {
-            let mut schema = json!({ "name": asked.name });
-            match knows {
-                OutputForms::Schema | OutputForms::Both => {
-                    schema["schema"] = asked.schema.clone();
-                }
-                OutputForms::BothStrict => {
-                    schema["schema"] = openai_strict(&asked.schema)?.into_owned();
-                    schema["strict"] = true.into();
-                }
-                OutputForms::Text | OutputForms::Object => return Err(unsupported(WIRE, "output")),
-            }
-            Ok(Some(json!({ "type": "json_schema", "json_schema": schema })))
+    let format = match (output, dialect.output) {
+        (Output::Text, _) => return Ok(None),
+        (Output::Json, OutputForms::Object | OutputForms::Both | OutputForms::BothStrict) => {
+            json!({ "type": "json_object" })
         }
-    }
+        (Output::Schema(asked), OutputForms::Schema | OutputForms::Both) => {
+            let schema = json!({ "name": asked.name, "schema": asked.schema });
+            json!({ "type": "json_schema", "json_schema": schema })
+        }
+        (Output::Schema(asked), OutputForms::BothStrict) => {
+            let schema = openai_strict(&asked.schema)?;
+            let schema = json!({ "name": asked.name, "schema": schema, "strict": true });
+            json!({ "type": "json_schema", "json_schema": schema })
+        }
+        (Output::Json, OutputForms::Text | OutputForms::Schema)
+        | (Output::Schema(_), OutputForms::Text | OutputForms::Object) => {
+            return Err(unsupported(WIRE, "output"));
+        }
+    };
+    Ok(Some(format))
 }

@@ -5,13 +5,6 @@ use serde_json::{Value, json};
 use crate::item::{Content, Media, MediaSource, Part};
 use crate::provider::portable::address;
 
-pub(super) fn has_media(content: &Content) -> bool {
-    match content {
-        Content::Text(_) => false,
-        Content::Parts(parts) => parts.iter().any(|part| part.as_text().is_none()),
-    }
-}
-
 pub(super) fn content_parts(content: &Content) -> Vec<Value> {
     match content {
         Content::Text(text) => text_part(text).into_iter().collect(),

@@ -2,14 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::blocks::{content_parts, has_media, text_part};
+use super::blocks::{content_parts, text_part};
 use super::cache::EncodedPrefix;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, Json, ProviderData, ToolCall, ToolResult};
 use crate::provider::context::{Array, Closed, Elements};
 use crate::provider::handoff;
 use crate::provider::openai_responses::passthrough::{Kept, NAME, Thought};
-use crate::provider::portable::{FAILED_SILENTLY, LONG_ID, object_or_wrapped, wire_id, wire_name};
+use crate::provider::portable::{
+    LONG_ID, has_media, object_or_wrapped, result_text, wire_id, wire_name,
+};
 
 /// The input so far. It only grows: what an item becomes depends on those before it alone.
 #[derive(Default)]
@@ -142,12 +144,9 @@ impl<'a> Input<'a> {
     }
 
     fn result(&mut self, result: &ToolResult) -> Result<(), Error> {
-        let output = match &result.content {
-            content if content.text().is_empty() && result.is_error() && !has_media(content) => {
-                json!(FAILED_SILENTLY)
-            }
-            content if has_media(content) => content_parts(content).into(),
-            content => json!(content.text()),
+        let output = match has_media(&result.content) {
+            true => content_parts(&result.content).into(),
+            false => json!(result_text(result)),
         };
         self.put(&json!({
             "type": "function_call_output",
