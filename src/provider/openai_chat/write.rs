@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::item::StopReason;
 use crate::provider::delta::{ContentDelta, Signed};
 use crate::provider::write::{
-    Frame, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id, message, openai,
+    Frame, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id, openai,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
@@ -22,7 +22,7 @@ const FORMAT: &str = "anthropic-claude-v1";
 pub(crate) const SERVER: ServerWire = ServerWire {
     request_id: Some(openai::REQUEST_ID),
     ..ServerWire::new("openai_chat", "/chat/completions", Writer::begin, |error, _| {
-        openai::error_body(error, &message(error, "maximum context length"))
+        openai::error_body(error, "maximum context length")
     })
 };
 
@@ -79,24 +79,19 @@ impl Writer {
         if !self.detailed.contains(&index) {
             return self.delta(&json!({ "reasoning_content": piece }));
         }
-        let at = self.detail(index);
         let detail = match kind {
             ReasoningKind::Trace => json!({ "type": "reasoning.text", "text": piece }),
             ReasoningKind::Summary => json!({ "type": "reasoning.summary", "summary": piece }),
         };
-        self.push_detail(at, detail, Some(piece));
+        self.push_detail(index, detail, Some(piece));
     }
 
-    /// The index of the detail that a block of reasoning is.
-    fn detail(&mut self, index: u32) -> u32 {
+    /// Writes a piece of the detail that a block of reasoning is.
+    fn push_detail(&mut self, index: u32, mut detail: Value, shown: Option<&str>) {
         if self.last_detail.replace(index) != Some(index) {
             self.details += 1;
         }
-        self.details - 1
-    }
-
-    fn push_detail(&mut self, at: u32, mut detail: Value, shown: Option<&str>) {
-        detail["index"] = at.into();
+        detail["index"] = (self.details - 1).into();
         detail["format"] = FORMAT.into();
         let mut delta = json!({ "reasoning_details": [detail] });
         if let Some(shown) = shown {
@@ -145,15 +140,14 @@ impl TurnWriter for Writer {
             ContentDelta::Reasoning(kind, piece) => self.reasoning(index, &piece, kind),
             ContentDelta::Sign(Signed::Reasoning, signature) => {
                 self.out.sign(&signature, &self.thought.1);
-                let at = self.detail(index);
                 let detail = json!({ "type": "reasoning.text", "signature": signature });
-                self.push_detail(at, detail, None);
+                self.push_detail(index, detail, None);
             }
             ContentDelta::Sign(Signed::Text, _) => return Err("a signature of text"),
             ContentDelta::Hidden(data) => {
                 self.out.sign(&data, "");
-                let at = self.detail(index);
-                self.push_detail(at, json!({ "type": "reasoning.encrypted", "data": data }), None);
+                let detail = json!({ "type": "reasoning.encrypted", "data": data });
+                self.push_detail(index, detail, None);
             }
             ContentDelta::CallStart { call_id: id, name } => {
                 let id = call_id("call", id, &self.id, index);
@@ -200,16 +194,7 @@ impl TurnWriter for Writer {
         });
         self.chunk(&json!([choice]), None, Role::Terminal);
         if self.include_usage {
-            let counted = json!({
-                "prompt_tokens": usage.input_tokens,
-                "completion_tokens": usage.output_tokens,
-                "total_tokens": usage.total(),
-                "prompt_tokens_details": {
-                    "cached_tokens": usage.cache_read_input_tokens,
-                    "cache_write_tokens": usage.cache_write_input_tokens,
-                },
-                "completion_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
-            });
+            let counted = openai::usage(usage, "prompt_tokens", "completion_tokens");
             self.chunk(&json!([]), Some(counted), Role::Event);
         }
         let data = "[DONE]".to_owned();

@@ -3,16 +3,32 @@
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
+use crate::provider::write::error::message;
+use crate::usage::Usage;
 
 /// The header that carries the id of a request.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
 
-/// The body of an answer that is an error.
-pub(crate) fn error_body(error: &Error, message: &str) -> Value {
+/// The body of an answer that is an error, with the wire's own words for a full context window.
+pub(crate) fn error_body(error: &Error, full_context: &str) -> Value {
     let (kind, code) = error_words(error.kind());
     json!({ "error": {
-        "message": message, "type": kind, "param": error.parameter(), "code": code,
+        "message": message(error, full_context), "type": kind, "param": error.parameter(), "code": code,
     } })
+}
+
+/// The usage of a turn, under the names of a wire for the tokens of the input and of the output.
+pub(crate) fn usage(usage: Usage, input: &str, output: &str) -> Value {
+    json!({
+        input: usage.input_tokens,
+        output: usage.output_tokens,
+        "total_tokens": usage.total(),
+        format!("{input}_details"): {
+            "cached_tokens": usage.cache_read_input_tokens,
+            "cache_write_tokens": usage.cache_write_input_tokens,
+        },
+        format!("{output}_details"): { "reasoning_tokens": usage.reasoning_tokens },
+    })
 }
 
 /// Type and code, <https://platform.openai.com/docs/guides/error-codes>.

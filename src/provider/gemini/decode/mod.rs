@@ -46,10 +46,10 @@ pub struct Decoder {
 }
 
 /// A run of pieces of one kind.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Said {
-    Text(u32),
-    Thought(u32),
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    index: u32,
+    is_thought: bool,
 }
 
 #[derive(Debug)]
@@ -157,38 +157,35 @@ impl Decoder {
         if text.is_empty() && signature.is_none() {
             return;
         }
-        let said = match (self.open, part.is_thought()) {
-            (Some(said @ Said::Text(_)), false) if signature.is_none() => said,
-            (Some(said @ Said::Thought(_)), true) if signature.is_none() => said,
-            (_, is_thought) => {
+        let is_thought = part.is_thought();
+        let said = match self.open {
+            Some(said) if signature.is_none() && said.is_thought == is_thought => said,
+            _ => {
                 let index = self.items;
                 self.items = self.items.saturating_add(1);
-                if is_thought || text.is_empty() { Said::Thought(index) } else { Said::Text(index) }
+                Said { index, is_thought: is_thought || text.is_empty() }
             }
         };
         self.open = signature.is_none().then_some(said);
         let signed = signature.and_then(|signature| {
             // Without words it is a plain part of text or a thought: `text` says which of them.
-            let text = (text.is_empty() && !part.is_thought()).then(String::new);
+            let text = (text.is_empty() && !is_thought).then(String::new);
             let thought_signature = Some(signature.to_owned());
             Bound { text, thought_signature, ..Bound::default() }.data(&self.model)
         });
-        match said {
-            Said::Text(index) => {
-                turn.text(index, text);
-                if let Some(data) = signed {
-                    turn.text_data(index, data);
-                }
-                let signature = signature.map(str::to_owned);
-                self.last_text = Some(LastText { index, signature });
+        let index = said.index;
+        if said.is_thought {
+            turn.reasoning(index, text, ReasoningKind::Summary);
+            if let Some(data) = signed {
+                turn.reasoning_data(index, data);
             }
-            Said::Thought(index) => {
-                turn.reasoning(index, text, ReasoningKind::Summary);
-                if let Some(data) = signed {
-                    turn.reasoning_data(index, data);
-                }
-            }
+            return;
         }
+        turn.text(index, text);
+        if let Some(data) = signed {
+            turn.text_data(index, data);
+        }
+        self.last_text = Some(LastText { index, signature: signature.map(str::to_owned) });
     }
 
     /// Keeps where an answer comes from; what was said before stays.

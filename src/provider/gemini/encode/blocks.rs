@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::item::{self, Media, MediaSource, ToolResult};
+use crate::item::{self, MediaSource, ToolResult};
 use crate::provider::portable::result_text;
 
 /// What one side says before the other does.
@@ -109,16 +109,13 @@ pub(super) fn parts(content: &item::Content) -> Vec<Part<'_>> {
 }
 
 fn part(part: &item::Part) -> Option<Part<'_>> {
-    match part {
-        item::Part::Text { text } => plain(text).next(),
-        item::Part::Image(media) | item::Part::File(media) => Some(medium(media)),
-    }
-}
-
-fn medium(media: &Media) -> Part<'_> {
+    let media = match part {
+        item::Part::Text { text } => return plain(text).next(),
+        item::Part::Image(media) | item::Part::File(media) => media,
+    };
     let mime_type = &media.media_type;
-    match &media.source {
+    Some(match &media.source {
         MediaSource::Data(data) => Part::Inline { inline_data: Inline { mime_type, data } },
         MediaSource::Url(file_uri) => Part::File { file_data: File { mime_type, file_uri } },
-    }
+    })
 }

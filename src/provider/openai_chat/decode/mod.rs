@@ -125,9 +125,10 @@ impl Decoder {
             self.rare_fields(rare, turn)?;
         }
         if let Some(text) = delta.content.text.as_deref() {
-            match self.tags {
+            let Self { tags, calls, .. } = self;
+            match tags {
                 None => turn.text(TEXT, text),
-                Some(_) => self.tagged_text(text, turn),
+                Some(tags) => tags.push(text, |piece| say(piece, calls, turn)),
             }
         }
         for image in others.into_iter().flat_map(|others| &others.images) {
@@ -187,13 +188,6 @@ impl Decoder {
         self.end_text(turn);
         self.calls.push(call, turn);
         Ok(())
-    }
-
-    fn tagged_text(&mut self, text: &str, turn: &mut TurnBuilder) {
-        let Self { tags, calls, .. } = self;
-        if let Some(tags) = tags {
-            tags.push(text, |piece| say(piece, calls, turn));
-        }
     }
 
     /// What was held back of the text is said before what comes next.

@@ -23,6 +23,11 @@ pub(super) struct Reasoning {
 /// More fields are not put together: no element has as many.
 const MOST_FIELDS: usize = 64;
 
+/// The types of details and of blocks whose text comes in pieces, each with the field it is in.
+const DETAIL_TEXTS: &[(&str, &str)] =
+    &[("reasoning.text", "text"), ("reasoning.summary", "summary")];
+const BLOCK_TEXTS: &[(&str, &str)] = &[("thinking", "thinking")];
+
 /// An element of one of the arrays. Its text grows by what later elements add.
 #[derive(Debug)]
 struct Piece {
@@ -40,7 +45,7 @@ impl Reasoning {
         }
         let mut words = String::new();
         for fields in Fields::list(delta.reasoning_details) {
-            let piece = Piece::detail(fields);
+            let piece = Piece::new(fields, DETAIL_TEXTS);
             words.push_str(&piece.text);
             let place = (piece.text_field, raw(&piece.fields, "index").unwrap_or("").to_owned());
             let newest = self.newest.get(&place).and_then(|at| self.details.get_mut(*at));
@@ -54,7 +59,7 @@ impl Reasoning {
         }
         let details_spoke = !words.is_empty();
         for fields in Fields::list(delta.thinking_blocks) {
-            let piece = Piece::block(fields);
+            let piece = Piece::new(fields, BLOCK_TEXTS);
             if !details_spoke {
                 words.push_str(&piece.text);
             }
@@ -81,21 +86,10 @@ impl Reasoning {
 }
 
 impl Piece {
-    fn detail(fields: Fields) -> Self {
-        let text_field = match text(&fields, "type").as_deref() {
-            Some("reasoning.text") => "text",
-            Some("reasoning.summary") => "summary",
-            _ => "",
-        };
-        Self::new(fields, text_field)
-    }
-
-    fn block(fields: Fields) -> Self {
-        let is_thinking = text(&fields, "type").as_deref() == Some("thinking");
-        Self::new(fields, if is_thinking { "thinking" } else { "" })
-    }
-
-    fn new(fields: Fields, text_field: &'static str) -> Self {
+    /// An element whose type may be one of these, each with the field that its text is in.
+    fn new(fields: Fields, texts: &[(&str, &'static str)]) -> Self {
+        let kind = text(&fields, "type").unwrap_or_default();
+        let text_field = texts.iter().find(|(of, _)| *of == kind).map_or("", |(_, field)| field);
         let text = text(&fields, text_field).unwrap_or_default().into_owned();
         Self { fields, text_field, text }
     }

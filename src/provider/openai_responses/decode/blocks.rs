@@ -107,11 +107,15 @@ impl Items {
         turn: &mut TurnBuilder,
     ) {
         if self.is_anybodys(location) {
-            let calls = self.slots.iter_mut().filter_map(|slot| slot.kind.call_mut());
-            return calls.for_each(|call| call.delta(None, 0, turn));
+            for slot in &mut self.slots {
+                if let Kind::Call(call) = &mut slot.kind {
+                    call.delta(None, 0, turn);
+                }
+            }
+            return;
         }
         let at = self.calling(location);
-        if let Some(call) = self.slots[at].kind.call_mut() {
+        if let Kind::Call(call) = &mut self.slots[at].kind {
             call.delta(piece, key(at), turn);
         }
     }
@@ -450,13 +454,6 @@ impl Kind {
     }
 
     fn call(&self) -> Option<&Call> {
-        match self {
-            Self::Call(call) => Some(call),
-            Self::Message(_) | Self::Reasoning(_) | Self::Own(_) => None,
-        }
-    }
-
-    fn call_mut(&mut self) -> Option<&mut Call> {
         match self {
             Self::Call(call) => Some(call),
             Self::Message(_) | Self::Reasoning(_) | Self::Own(_) => None,

@@ -95,13 +95,12 @@ impl<'a> Input<'a> {
     pub(super) fn finish(self) -> Array<EncodedPrefix> {
         let mut array = Array::new("input");
         let mut elements = self.done;
-        match self.closed {
-            Some((at, size, state)) => {
-                array.rest = Elements(elements.0.split_off(size.min(elements.0.len())));
-                array.closed = Some(Closed { at, state, elements });
-            }
-            None => array.rest = elements,
+        if let Some((at, size, state)) = self.closed {
+            let rest = elements.0.split_off(size.min(elements.0.len()));
+            array.closed = Some(Closed { at, state, elements });
+            elements = Elements(rest);
         }
+        array.rest = elements;
         array
     }
 
@@ -133,7 +132,7 @@ impl<'a> Input<'a> {
             }
             None => {
                 self.waiting.clear();
-                self.put(&json!({
+                self.done.push(&json!({
                     "type": "function_call",
                     "call_id": id,
                     "name": name,
@@ -148,7 +147,7 @@ impl<'a> Input<'a> {
             true => content_parts(&result.content).into(),
             false => json!(result_text(result)),
         };
-        self.put(&json!({
+        self.done.push(&json!({
             "type": "function_call_output",
             "call_id": wire_id(&result.call_id, LONG_ID),
             "output": output,
@@ -181,11 +180,9 @@ impl<'a> Input<'a> {
     fn message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
         match content {
             [] => Ok(()),
-            content => self.put(&json!({ "type": "message", "role": role, "content": content })),
+            content => {
+                self.done.push(&json!({ "type": "message", "role": role, "content": content }))
+            }
         }
-    }
-
-    fn put(&mut self, item: &Value) -> Result<(), Error> {
-        self.done.push(item)
     }
 }

@@ -1,5 +1,6 @@
 //! The items of a response while they are written.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::turn::ReasoningKind;
@@ -22,7 +23,8 @@ pub(super) enum Kind {
 /// The field that tells the parts of a summary apart.
 const SUMMARY: &str = "summary_index";
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Status {
     InProgress,
     Completed,
@@ -106,19 +108,10 @@ impl Open {
         json!({ "type": kind, self.field(): text })
     }
 
-    /// The item as it is so far. Its parts stand in it when it is complete.
+    /// The item as it is so far.
     pub(super) fn item(&self, answer: &str, index: u32, status: Status) -> Value {
-        let parts = match status {
-            Status::Completed | Status::Incomplete if !self.text.is_empty() => {
-                vec![self.part(&self.text)]
-            }
-            Status::InProgress | Status::Completed | Status::Incomplete => Vec::new(),
-        };
-        let status = match status {
-            Status::InProgress => "in_progress",
-            Status::Completed => "completed",
-            Status::Incomplete => "incomplete",
-        };
+        let part = (!self.text.is_empty()).then(|| self.part(&self.text));
+        let parts: Vec<Value> = part.into_iter().collect();
         let id = self.id(answer, index);
         match &self.kind {
             Kind::Text | Kind::Refusal => json!({

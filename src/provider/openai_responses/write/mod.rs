@@ -11,8 +11,7 @@ use self::item::{Kind, Open, Status};
 use crate::item::StopReason;
 use crate::provider::delta::{ContentDelta, Signed};
 use crate::provider::write::{
-    Frame, Issued, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id, message,
-    openai,
+    Frame, Issued, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id, openai,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
@@ -25,7 +24,7 @@ pub(crate) const SERVER: ServerWire = ServerWire {
     error_frame,
     request_id: Some(openai::REQUEST_ID),
     ..ServerWire::new("openai_responses", "/responses", Writer::begin, |error, _| {
-        openai::error_body(error, &message(error, "context window"))
+        openai::error_body(error, "context window")
     })
 };
 
@@ -285,16 +284,7 @@ impl TurnWriter for Writer {
         response["status"] = if why.is_some() { "incomplete" } else { "completed" }.into();
         response["incomplete_details"] = why.map(|reason| json!({ "reason": reason })).into();
         response["output"] = self.output.clone().into();
-        response["usage"] = json!({
-            "input_tokens": usage.input_tokens,
-            "input_tokens_details": {
-                "cached_tokens": usage.cache_read_input_tokens,
-                "cache_write_tokens": usage.cache_write_input_tokens,
-            },
-            "output_tokens": usage.output_tokens,
-            "output_tokens_details": { "reasoning_tokens": usage.reasoning_tokens },
-            "total_tokens": usage.total(),
-        });
+        response["usage"] = openai::usage(usage, "input_tokens", "output_tokens");
         self.event(name, json!({ "response": response }));
         Ok(())
     }
