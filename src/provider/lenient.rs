@@ -145,6 +145,11 @@ impl Str<'_> {
         self.0.as_deref()
     }
 
+    /// Unless it is empty.
+    pub(super) fn filled(&self) -> Option<&str> {
+        self.get().filter(|text| !text.is_empty())
+    }
+
     pub(super) fn or_empty(&self) -> &str {
         self.get().unwrap_or_default()
     }

@@ -129,10 +129,6 @@ impl Writer {
                 counted[name] = tokens.into();
             }
         }
-        let mut chunk = json!({
-            "modelVersion": self.model,
-            "responseId": format!("response-{}", self.id),
-        });
         let role = match finish {
             Some(reason) => {
                 candidate["finishReason"] = reason.into();
@@ -140,8 +136,12 @@ impl Writer {
             }
             None => Role::Event,
         };
-        chunk["candidates"] = json!([candidate]);
-        chunk["usageMetadata"] = counted;
+        let chunk = json!({
+            "modelVersion": self.model,
+            "responseId": format!("response-{}", self.id),
+            "candidates": [candidate],
+            "usageMetadata": counted,
+        });
         self.out.frames.push(Frame { event: None, data: chunk.to_string(), role });
     }
 }

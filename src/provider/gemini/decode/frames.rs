@@ -50,7 +50,7 @@ pub(super) struct PromptFeedback<'a> {
 pub(super) struct Part<'a> {
     pub(super) text: Str<'a>,
     thought: Option<&'a RawValue>,
-    thought_signature: Str<'a>,
+    pub(super) thought_signature: Str<'a>,
     pub(super) function_call: Option<&'a RawValue>,
 }
 
@@ -142,10 +142,6 @@ impl Part<'_> {
     /// `thought` alone marks thinking: a signature stands on parts of any kind.
     pub(super) fn is_thought(&self) -> bool {
         self.thought.is_some_and(|flag| flag.get() == "true")
-    }
-
-    pub(super) fn signature(&self) -> Option<&str> {
-        self.thought_signature.get().filter(|signature| !signature.is_empty())
     }
 }
 

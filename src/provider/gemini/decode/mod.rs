@@ -80,9 +80,9 @@ impl Decoder {
         if let Some(candidate) = chunk.candidate() {
             return self.candidate(candidate, turn);
         }
-        let blocked = chunk.prompt_feedback.0.as_ref();
-        let blocked = blocked.and_then(|feedback| feedback.block_reason.get());
-        if let Some(raw) = blocked.filter(|raw| !raw.is_empty() && !self.finished) {
+        let feedback = chunk.prompt_feedback.0.as_ref();
+        let blocked = feedback.and_then(|feedback| feedback.block_reason.filled());
+        if let Some(raw) = blocked.filter(|_| !self.finished) {
             self.finished = true;
             turn.stop(StopReason::ContentFilter, raw);
         }
@@ -135,7 +135,7 @@ impl Decoder {
         let part: Part<'_> = read(raw.get(), &mut room)?;
         if let Some(call) = part.function_call {
             self.open = None;
-            return self.calls.push(call, part.signature(), &self.model, turn);
+            return self.calls.push(call, part.thought_signature.filled(), &self.model, turn);
         }
         match part.text.get() {
             None if is_own(raw) => {
@@ -153,7 +153,7 @@ impl Decoder {
     /// `Part` containing a signature with one that does not", says
     /// <https://ai.google.dev/gemini-api/docs/function-calling>.
     fn text(&mut self, text: &str, part: &Part<'_>, turn: &mut TurnBuilder) {
-        let signature = part.signature();
+        let signature = part.thought_signature.filled();
         if text.is_empty() && signature.is_none() {
             return;
         }

@@ -267,7 +267,7 @@ impl<'de: 'a, 'a> FromAny<'de> for Delta<'a> {
                 "refusal" => delta.refusal = object.next_value()?,
                 name if let Some(at) = THOUGHTS.iter().position(|known| *known == name) => {
                     let thought: Str<'a> = object.next_value()?;
-                    if at < rank && !thought.or_empty().is_empty() {
+                    if at < rank && thought.filled().is_some() {
                         (delta.thought, rank) = (thought, at);
                     }
                 }

@@ -88,9 +88,7 @@ impl Decoder {
                 true => {}
             }
         }
-        let Some(raw) = choice.finish_reason.get().filter(|raw| !raw.is_empty()) else {
-            return Ok(());
-        };
+        let Some(raw) = choice.finish_reason.filled() else { return Ok(()) };
         let broke_off = match raw {
             "error" | "network_error" => Some(ErrorKind::Server),
             "insufficient_system_resource" => Some(ErrorKind::Overloaded),
@@ -134,7 +132,7 @@ impl Decoder {
         for image in others.into_iter().flat_map(|others| &others.images) {
             self.image(image.get(), turn);
         }
-        if let Some(refusal) = delta.refusal.get().filter(|text| !text.is_empty()) {
+        if let Some(refusal) = delta.refusal.filled() {
             self.refused = true;
             turn.refusal(REFUSAL, refusal);
         }

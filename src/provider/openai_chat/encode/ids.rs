@@ -16,7 +16,7 @@ pub(super) struct Ids<'a> {
     /// Those that are not what the rule alone makes of them.
     sent: HashMap<&'a str, String>,
     /// All that were given out, where a rule leaves so little room that two may meet.
-    given: Given,
+    pub(super) given: Given,
 }
 
 /// The ids of nine letters that were given out, as the numbers that they are.
@@ -26,11 +26,6 @@ impl<'a> Ids<'a> {
     /// Begins behind calls that all have their results.
     pub(super) fn new(rule: IdRule, given: Given) -> Self {
         Self { rule, sent: HashMap::new(), given }
-    }
-
-    /// All that were given out, as far as they matter to those to come.
-    pub(super) fn given(&self) -> Given {
-        self.given.clone()
     }
 
     /// The id of a call. With the signature of a thought it is the id that LiteLLM made of both.

@@ -81,7 +81,7 @@ impl<'a> Messages<'a> {
         for (at, item) in context.items() {
             self.push(item)?;
             if self.turn.is_none() && self.media.is_empty() && self.open_calls == 0 {
-                let cursor = Cursor { given: self.ids.given(), ..self.cursor.clone() };
+                let cursor = Cursor { given: self.ids.given.clone(), ..self.cursor.clone() };
                 self.closed = Some((at, self.done.len(), cursor));
             }
         }
@@ -101,12 +101,7 @@ impl<'a> Messages<'a> {
         let zones = zones.into_iter().filter(|zone| !zone.is_empty());
         let content = match self.in_parts {
             true => Content::Parts(zones.map(Part::text).collect()),
-            false => {
-                let joined = zones
-                    .map(Cow::Borrowed)
-                    .reduce(|stable, volatile| Cow::Owned(format!("{stable}\n\n{volatile}")));
-                Content::Text(joined.unwrap_or_default())
-            }
+            false => Content::Text(zones.collect::<Vec<_>>().join("\n\n").into()),
         };
         let role = match self.dialect.system_role {
             SystemRole::System => "system",
@@ -205,10 +200,7 @@ impl<'a> Messages<'a> {
             }
             ReasoningEcho::ContentInToolLoop => {
                 self.turn();
-                match self.thought.is_empty() {
-                    true => self.thought = Cow::Borrowed(text),
-                    false => self.thought.to_mut().push_str(text),
-                }
+                self.thought += text;
             }
         }
     }

@@ -11,8 +11,10 @@ impl Key for CacheKey {
 }
 
 /// What is known where nothing waits.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
+    /// The id of the reasoning of this turn that was sent last.
     pub(super) sent: Option<String>,
+    /// The item before was of a turn that did not complete.
     pub(super) interrupted: bool,
 }

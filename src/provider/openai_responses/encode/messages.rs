@@ -22,32 +22,27 @@ pub(super) struct Input<'a> {
     /// Reasoning that waits for what follows it: "Item 'rs_…' of type 'reasoning' was provided
     /// without its required following item". At the end of its turn it is not sent.
     waiting: Vec<(Thought<'a>, &'a Json)>,
-    /// The id of the reasoning of this turn that was sent last.
-    sent: Option<String>,
-    /// The item before was of a turn that did not complete.
-    interrupted: bool,
+    /// What is known here.
+    prefix: EncodedPrefix,
 }
 
 impl<'a> Input<'a> {
     /// Begins at a place, or with nothing.
     pub(super) fn new(prefix: Option<&EncodedPrefix>) -> Self {
-        let prefix = prefix.cloned();
-        let interrupted = prefix.as_ref().is_some_and(|prefix| prefix.interrupted);
-        Self { sent: prefix.and_then(|prefix| prefix.sent), interrupted, ..Self::default() }
+        Self { prefix: prefix.cloned().unwrap_or_default(), ..Self::default() }
     }
 
     /// Adds an item, behind which is the place `at`.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         self.add(item, model)?;
         if self.waiting.is_empty() {
-            let prefix = EncodedPrefix { sent: self.sent.clone(), interrupted: self.interrupted };
-            self.closed = Some((at, self.done.0.len(), prefix));
+            self.closed = Some((at, self.done.0.len(), self.prefix.clone()));
         }
         Ok(())
     }
 
     fn add(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
-        if std::mem::replace(&mut self.interrupted, item.interrupted) != item.interrupted {
+        if std::mem::replace(&mut self.prefix.interrupted, item.interrupted) != item.interrupted {
             self.end_turn();
         }
         let data = handoff(item, NAME, model).data();
@@ -159,21 +154,21 @@ impl<'a> Input<'a> {
     fn linked(&self, data: &ProviderData) -> Option<Kept> {
         let kept = Kept::read(data)?;
         let waiting = self.waiting.last().map(|(thought, _)| thought.id());
-        let before = waiting.or(self.sent.as_deref());
+        let before = waiting.or(self.prefix.sent.as_deref());
         (kept.after.as_deref() == before).then_some(kept)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
         for (thought, item) in std::mem::take(&mut self.waiting) {
             self.done.push(item)?;
-            self.sent = Some(thought.id().to_owned());
+            self.prefix.sent = Some(thought.id().to_owned());
         }
         Ok(())
     }
 
     fn end_turn(&mut self) {
         self.waiting.clear();
-        self.sent = None;
+        self.prefix.sent = None;
     }
 
     /// An empty message says nothing.

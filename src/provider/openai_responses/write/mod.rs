@@ -117,8 +117,7 @@ impl Writer {
             refused: false,
         };
         for name in ["response.created", "response.in_progress"] {
-            let response = writer.response.clone();
-            writer.event(name, json!({ "response": response }));
+            writer.event(name, json!({ "response": writer.response }));
         }
         Box::new(writer)
     }
