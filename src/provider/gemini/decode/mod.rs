@@ -194,15 +194,13 @@ impl Decoder {
         if value.is_empty() {
             return;
         }
+        let value = Value::Object(value);
         let kept = self.sources.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-        match kept.as_array_mut() {
-            Some(kept)
-                if kept.len() < MOST_SOURCES
-                    && kept.iter().all(|old| old.as_object() != Some(&value)) =>
-            {
-                kept.push(Value::Object(value));
-            }
-            _ => {}
+        if let Some(kept) = kept.as_array_mut()
+            && kept.len() < MOST_SOURCES
+            && !kept.contains(&value)
+        {
+            kept.push(value);
         }
     }
 }

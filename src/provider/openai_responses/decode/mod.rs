@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure::{self, protocol};
-use crate::provider::lenient::{self, Str, string};
+use crate::provider::lenient::{self, Str, elements, string};
 use crate::provider::openai::arguments;
 use crate::provider::openai_responses::passthrough::{NAME, Part};
 use crate::sse::Frame;
@@ -154,12 +154,8 @@ impl Decoder {
             status @ ("incomplete" | "failed" | "cancelled") => status,
             _ => word,
         };
-        let output = match status {
-            "failed" => "[]",
-            _ => response.output.map_or("[]", RawValue::get),
-        };
-        let output: Vec<&RawValue> = serde_json::from_str(output).unwrap_or_default();
-        self.items.backfill(&output, turn)?;
+        let output = response.output.filter(|_| status != "failed");
+        self.items.backfill(&elements(output), turn)?;
         if self.items.is_overfull() {
             turn.overfill();
             return Ok(());

@@ -1,5 +1,6 @@
 //! From the items of a history to those of a request.
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::blocks::{content_parts, text_part};
@@ -104,35 +105,36 @@ impl<'a> Input<'a> {
             return Ok(());
         }
         let kept = data.and_then(|data| self.linked(data));
-        match kept.and_then(|kept| kept.into_message(text)) {
-            Some(message) => {
-                self.flush()?;
-                self.done.push(&message)
-            }
-            None => {
-                self.waiting.clear();
-                self.message("assistant", &[json!({ "type": "output_text", "text": text })])
-            }
-        }
+        self.linked_or_plain(kept.and_then(|kept| kept.into_message(text)), || {
+            let content = json!([{ "type": "output_text", "text": text }]);
+            json!({ "type": "message", "role": "assistant", "content": content })
+        })
     }
 
     fn call(&mut self, call: &ToolCall, data: Option<&ProviderData>) -> Result<(), Error> {
         let (id, name) = (wire_id(&call.call_id, LONG_ID), wire_name(&call.name));
         let arguments = object_or_wrapped(call);
         let kept = data.and_then(|data| self.linked(data));
-        match kept.and_then(|kept| kept.into_call(&id, &name, &arguments)) {
-            Some(call) => {
+        self.linked_or_plain(kept.and_then(|kept| kept.into_call(&id, &name, &arguments)), || {
+            json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments })
+        })
+    }
+
+    /// Adds an item as it came with its reasoning before it; or else what there is without it, and
+    /// the reasoning is not sent.
+    fn linked_or_plain(
+        &mut self,
+        linked: Option<Box<RawValue>>,
+        plain: impl FnOnce() -> Value,
+    ) -> Result<(), Error> {
+        match linked {
+            Some(item) => {
                 self.flush()?;
-                self.done.push(&call)
+                self.done.push(&item)
             }
             None => {
                 self.waiting.clear();
-                self.done.push(&json!({
-                    "type": "function_call",
-                    "call_id": id,
-                    "name": name,
-                    "arguments": arguments,
-                }))
+                self.done.push(&plain())
             }
         }
     }

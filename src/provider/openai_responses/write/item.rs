@@ -20,9 +20,6 @@ pub(super) enum Kind {
     Call { call_id: String, name: String },
 }
 
-/// The field that tells the parts of a summary apart.
-const SUMMARY: &str = "summary_index";
-
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
@@ -75,21 +72,16 @@ impl Open {
         }
     }
 
-    /// The events of its only part, this and `.added` or `.done`; a call has no parts.
-    pub(super) fn part_event(&self) -> Option<&'static str> {
-        Some(match self.part_index()? {
-            SUMMARY => "response.reasoning_summary_part",
-            _ => "response.content_part",
-        })
-    }
-
-    /// The field that tells parts apart.
-    pub(super) fn part_index(&self) -> Option<&'static str> {
+    /// The events of its only part (this and `.added` or `.done`), and the field that tells parts
+    /// apart; a call has no parts.
+    pub(super) fn part_names(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
             Kind::Text | Kind::Refusal | Kind::Reasoning(ReasoningKind::Trace) => {
-                Some("content_index")
+                Some(("response.content_part", "content_index"))
             }
-            Kind::Reasoning(ReasoningKind::Summary) => Some(SUMMARY),
+            Kind::Reasoning(ReasoningKind::Summary) => {
+                Some(("response.reasoning_summary_part", "summary_index"))
+            }
             Kind::Call { .. } => None,
         }
     }

@@ -130,7 +130,7 @@ impl Writer {
         self.close();
         let item = open.item(&self.id, index, Status::InProgress);
         self.event("response.output_item.added", json!({ "item": item }));
-        if let Some(part) = open.part_event() {
+        if let Some((part, _)) = open.part_names() {
             let added = self.place(index, &open, "part", &open.part(""));
             self.event(format!("{part}.added"), added);
         }
@@ -142,7 +142,7 @@ impl Writer {
         let mut item = open.item(&self.id, index, Status::Completed);
         let done = self.place(index, &open, open.field(), &json!(open.text));
         self.event(format!("{}.done", open.text_event()), done);
-        if let Some(part) = open.part_event() {
+        if let Some((part, _)) = open.part_names() {
             let done = self.place(index, &open, "part", &open.part(&open.text));
             self.event(format!("{part}.done"), done);
         }
@@ -190,8 +190,8 @@ impl Writer {
         let mut event = json!({
             "item_id": open.id(&self.id, index), "output_index": self.output.len(), field: value,
         });
-        if let Some(part) = open.part_index() {
-            event[part] = 0.into();
+        if let Some((_, part_index)) = open.part_names() {
+            event[part_index] = 0.into();
         }
         event
     }
