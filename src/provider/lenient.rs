@@ -54,6 +54,8 @@ pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
 /// # Errors
 ///
 /// [`Protocol`](crate::ErrorKind::Protocol) if it is not JSON.
+// Otherwise what is read is moved once more for every token.
+#[inline]
 pub(super) fn read_frame<'a, T: Deserialize<'a>>(
     what: &str,
     data: &'a str,
