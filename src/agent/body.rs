@@ -76,12 +76,18 @@ pub fn body(
                 };
                 let mut answers = parts.answers(&state, turn.as_ref(), &decision)?;
                 state.resuming = None;
-                while let Some(event) = answers.next().await {
-                    yield Step::Value(event.into());
+                let mut of = turn.as_deref();
+                loop {
+                    while let Some(event) = answers.next().await {
+                        yield Step::Value(event.into());
+                    }
+                    parts.close_verdicts();
+                    state = state.answered(of.take(), answers.finish()?);
+                    match parts.resumed(&mut state).await? {
+                        Some(resumed) => answers = resumed,
+                        None => break,
+                    }
                 }
-                parts.close_verdicts();
-                let answered = answers.finish()?;
-                state = state.answered(turn.as_deref(), answered);
                 let next = match (decision, turn) {
                     (Decision::Refuse { next, .. }, _) => next,
                     (Decision::Then(next), _) => parts.unless_stopped(&state, next).await?,

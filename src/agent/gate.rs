@@ -89,7 +89,8 @@ impl Gate for RunGate {
     fn waits(&self) -> bool {
         // Nothing runs any more. A verdict that came since they were looked at has woken the task.
         let control = self.parts.control();
-        let waits = self.parts.agent().interactive && control.can_be_answered();
+        let suspends = self.parts.effects().world().suspends();
+        let waits = self.parts.agent().interactive && !suspends && control.can_be_answered();
         waits || control.holds_verdict_or_closes()
     }
 

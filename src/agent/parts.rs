@@ -475,6 +475,40 @@ impl Parts {
         Ok(if has_calls { self.effects.fan_out(run) } else { run })
     }
 
+    /// The calls that are pending, with the verdicts that the run's [world](crate::world) has waited for;
+    /// `None` if none is pending, the agent is not interactive, the world does not
+    /// [suspend](crate::world::World::suspends), or a verdict is missing.
+    ///
+    /// # Errors
+    ///
+    /// What the world fails with, and [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a verdict is
+    /// not one on a pending call.
+    pub fn resumed(
+        &self,
+        state: &mut State,
+    ) -> impl Future<Output = Result<Option<ToolRun>, Error>> + Send {
+        // Boxed, as in `request`.
+        Box::pin(async move {
+            let waits = self.agent.interactive && self.effects.world().suspends();
+            if !waits || state.pending.is_empty() {
+                return Ok(None);
+            }
+            let elapsed = self.control().started().elapsed();
+            let left = self.agent.budget.timer().map(|limit| limit.saturating_sub(elapsed));
+            let verdicts = self.effects.suspend(state.pending.clone(), left).await?;
+            let has_verdict = |call| verdicts.iter().any(|(judged, _)| judged == call);
+            if !state.pending.iter().all(has_verdict) {
+                return Ok(None);
+            }
+            let verdicts = self.agent.judged(&state.history, verdicts)?;
+            self.control().keep_verdicts(verdicts.clone());
+            state.resuming = Some(verdicts);
+            let run = self.answers(state, None, &Decision::RunTools)?;
+            state.resuming = None;
+            Ok(Some(run))
+        })
+    }
+
     /// Calls with the data of the run, and with what is left of the depth of sub-agents.
     fn handing_over(&self, run: ToolRun) -> ToolRun {
         let data = self.data();

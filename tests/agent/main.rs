@@ -29,6 +29,7 @@
 //! | `replay` | recorded runs are replayed, and resumed from a step with one change |
 //! | `old_recordings` | recordings of earlier versions are played |
 //! | `tombstones` | items that become void while a run goes on |
+//! | `world` | a run that is stopped at any effect goes on from the values that were kept |
 //! | `own_body` | the body in the example `own_body` is the agent's own but for one line |
 
 mod boundaries;
@@ -63,3 +64,4 @@ mod suspended;
 mod time;
 mod tombstones;
 mod trace;
+mod world;

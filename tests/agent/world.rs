@@ -1,0 +1,607 @@
+//! A world that keeps the value of each effect, as a durable engine does: a run that is stopped at any
+//! effect, thrown away and made again from the kept values goes on as if it had not been stopped.
+
+use std::collections::{BTreeMap, HashSet};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::future::{self, BoxFuture, FutureExt};
+use futures::{Stream, StreamExt};
+use serde_json::json;
+use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::{Budget, Pool, body};
+use turnstream::context::{Compaction, compact_with};
+use turnstream::env::Ids;
+use turnstream::event::{AppendedWhy, ToolEvent};
+use turnstream::item::{PendingCall, ToolCall};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::stream::{TurnStream, seal};
+use turnstream::tool::{
+    Gate, KeptCalls, Permit, Tool, ToolContext, ToolHandler, ToolRun, ToolSpec, Update, Updates,
+    Verdict,
+};
+use turnstream::world::{Ask, Effect, KeptTurn, Key, Kind, Value, World};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, TurnEvent};
+
+use crate::support::tools::spec;
+
+/// What an engine keeps over all attempts: JSON alone.
+#[derive(Default)]
+struct Engine {
+    kept: Mutex<BTreeMap<Key, String>>,
+    /// The effects that were performed, in order, each time.
+    performed: Mutex<Vec<Key>>,
+}
+
+/// Where an attempt is stopped, at the `n`th effect that is performed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stop {
+    Never,
+    /// It is asked for, and not polled.
+    Before(usize),
+    /// It is in flight.
+    During(usize),
+    /// Its value is kept, and nothing more.
+    After(usize),
+}
+
+/// One attempt.
+#[derive(Clone)]
+struct Attempt(Arc<Inner>);
+
+struct Inner {
+    engine: Arc<Engine>,
+    stop: Stop,
+    /// What was drawn since the last value was kept.
+    drawn: Mutex<Vec<(Key, String)>>,
+    /// How many effects were asked for that were not kept.
+    begun: Mutex<usize>,
+    /// The calls that run are those at which the attempt is stopped.
+    stops_in_calls: AtomicBool,
+    is_stopped: AtomicBool,
+    /// How many events there were when the effect began at which it was stopped.
+    events: Mutex<usize>,
+    began_at: Mutex<usize>,
+    /// Keys of this attempt are not those of the others.
+    has_unstable_keys: bool,
+}
+
+impl Attempt {
+    fn new(engine: &Arc<Engine>, stop: Stop, has_unstable_keys: bool) -> Self {
+        Self(Arc::new(Inner {
+            engine: Arc::clone(engine),
+            stop,
+            drawn: Mutex::default(),
+            begun: Mutex::default(),
+            stops_in_calls: AtomicBool::default(),
+            is_stopped: AtomicBool::default(),
+            events: Mutex::default(),
+            began_at: Mutex::default(),
+            has_unstable_keys,
+        }))
+    }
+
+    fn key(&self, key: &Key) -> Key {
+        let mut key = key.clone();
+        if self.0.has_unstable_keys {
+            key.nth += 1;
+        }
+        key
+    }
+
+    fn kept(&self, key: &Key) -> Option<String> {
+        self.0.engine.kept.lock().unwrap().get(&self.key(key)).cloned()
+    }
+
+    /// The number of an effect that is not kept.
+    fn begin(&self) -> usize {
+        let mut begun = self.0.begun.lock().unwrap();
+        *begun += 1;
+        *self.0.began_at.lock().unwrap() = *self.0.events.lock().unwrap();
+        *begun
+    }
+
+    fn performs(&self, key: &Key) {
+        self.0.engine.performed.lock().unwrap().push(key.clone());
+    }
+
+    /// Keeps a value, and what was drawn before it.
+    fn keep(&self, key: &Key, json: String) {
+        let mut kept = self.0.engine.kept.lock().unwrap();
+        kept.extend(std::mem::take(&mut *self.0.drawn.lock().unwrap()));
+        assert!(kept.insert(self.key(key), json).is_none(), "{key} is kept twice");
+    }
+
+    fn stop(&self) {
+        self.0.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Performs an effect, and stops where it is to be stopped.
+    fn perform<T: Send + 'static>(
+        &self,
+        key: &Key,
+        effect: BoxFuture<'static, T>,
+        json: fn(&T) -> String,
+    ) -> BoxFuture<'static, T> {
+        let (this, key, n) = (self.clone(), key.clone(), self.begin());
+        let mut effect = effect;
+        let mut began = false;
+        poll_fn(move |cx| {
+            if this.0.stop == Stop::Before(n) || this.is_stopped() {
+                this.stop();
+                return Poll::Pending;
+            }
+            if !std::mem::replace(&mut began, true) {
+                this.performs(&key);
+            }
+            let polled = effect.poll_unpin(cx);
+            if this.0.stop == Stop::During(n) {
+                this.stop();
+                return Poll::Pending;
+            }
+            let made = std::task::ready!(polled);
+            this.keep(&key, json(&made));
+            if this.0.stop == Stop::After(n) {
+                this.stop();
+                return Poll::Pending;
+            }
+            Poll::Ready(made)
+        })
+        .boxed()
+    }
+}
+
+/// Lets no call begin.
+struct Closed;
+
+impl Gate for Closed {
+    fn before(&mut self, _call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
+        future::pending().boxed()
+    }
+}
+
+/// A result as JSON.
+fn to_json(made: &Result<Value, Error>) -> String {
+    match made {
+        Ok(value) => json!({ "value": value.to_json().unwrap() }).to_string(),
+        Err(error) => json!({ "error": error }).to_string(),
+    }
+}
+
+fn from_json(text: &str) -> Result<Value, Error> {
+    let mut made: serde_json::Value = serde_json::from_str(text).unwrap();
+    match made.get_mut("error") {
+        Some(error) => Err(serde_json::from_value(error.take()).unwrap()),
+        None => Ok(Value::from_json(made["value"].take().into())),
+    }
+}
+
+impl std::fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Attempt")
+    }
+}
+
+impl World for Attempt {
+    fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
+        if let Some(kept) = self.kept(key) {
+            return from_json(&kept).unwrap();
+        }
+        let drawn = match key.kind {
+            // Derived from the key.
+            Kind::Id => Value::new(key.to_string()),
+            // A holder says something before the second request.
+            Kind::Said if (key.iteration, key.nth) == (2, 1) && key.run.starts_with("steered") => {
+                Value::new(Some(Event::Appended {
+                    why: AppendedWhy::Steer,
+                    id: key.to_string(),
+                    items: vec![Item::user("And there?")],
+                }))
+            }
+            _ => live(),
+        };
+        // As JSON, so that the first attempt has what the others have.
+        let json = to_json(&Ok(drawn));
+        self.0.drawn.lock().unwrap().push((self.key(key), json.clone()));
+        from_json(&json).unwrap()
+    }
+
+    fn step(&self, key: &Key, effect: Effect) -> Effect {
+        match self.kept(key) {
+            Some(kept) => future::ready(from_json(&kept)).boxed(),
+            None => self.perform(key, effect, to_json),
+        }
+    }
+
+    fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream {
+        if let Some(kept) = self.kept(key) {
+            return serde_json::from_str::<KeptTurn>(&kept).unwrap().into_stream(request);
+        }
+        let (this, key, n) = (self.clone(), key.clone(), self.begin());
+        if self.0.stop == Stop::Before(n) {
+            self.stop();
+            return seal(request, futures::stream::pending::<Result<TurnEvent, Error>>());
+        }
+        self.performs(&key);
+        let mut kept = KeptTurn::default();
+        ask().observed(move |item| {
+            kept.observe(item);
+            if this.0.stop == Stop::During(n) {
+                this.stop();
+            } else if kept.is_over() {
+                this.keep(&key, serde_json::to_string(&kept).unwrap());
+                if this.0.stop == Stop::After(n) {
+                    this.stop();
+                }
+            }
+        })
+    }
+
+    fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun {
+        if let Some(kept) = self.kept(key) {
+            return calls.kept(serde_json::from_str::<KeptCalls>(&kept).unwrap());
+        }
+        let (this, key, n) = (self.clone(), key.clone(), self.begin());
+        if self.0.stop == Stop::Before(n) {
+            self.stop();
+            return calls.gated(Closed);
+        }
+        self.performs(&key);
+        self.0.stops_in_calls.store(self.0.stop == Stop::During(n), Ordering::Relaxed);
+        calls.keeping(move |kept| {
+            this.0.stops_in_calls.store(false, Ordering::Relaxed);
+            if this.0.stop == Stop::During(n) {
+                // None of its calls has begun.
+                return this.stop();
+            }
+            this.keep(&key, serde_json::to_string(&kept).unwrap());
+            if this.0.stop == Stop::After(n) {
+                this.stop();
+            }
+        })
+    }
+
+    fn suspends(&self) -> bool {
+        true
+    }
+
+    fn suspend(
+        &self,
+        key: &Key,
+        calls: Vec<PendingCall>,
+        _limit: Option<Duration>,
+    ) -> BoxFuture<'static, Result<Vec<(PendingCall, Verdict)>, Error>> {
+        let approve = |calls: Vec<PendingCall>| {
+            Ok(calls.into_iter().map(|call| (call, Verdict::Approve)).collect())
+        };
+        match self.kept(key) {
+            Some(kept) => future::ready(approve(serde_json::from_str(&kept).unwrap())).boxed(),
+            None => {
+                let approved = future::ready(approve(calls)).boxed();
+                self.perform(key, approved, |made| {
+                    let calls: Vec<_> = made.iter().flatten().map(|(call, _)| call).collect();
+                    serde_json::to_string(&calls).unwrap()
+                })
+            }
+        }
+    }
+
+    fn observe(&self, event: &Event) {
+        *self.0.events.lock().unwrap() += 1;
+        let is_call = matches!(event, Event::Tool(ToolEvent::Started { .. }));
+        if is_call && self.0.stops_in_calls.load(Ordering::Relaxed) {
+            self.stop();
+        }
+    }
+}
+
+/// One script of the grid.
+#[derive(Clone, Copy, Debug)]
+struct Script {
+    /// How many turns call tools, and how many each.
+    turns: usize,
+    calls: usize,
+    extra: Extra,
+    hooks: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Extra {
+    Nothing,
+    Approval,
+    Steered,
+    Compaction,
+    Fallback,
+    SubAgent,
+    Pool,
+    OwnStep,
+    Failure,
+}
+
+/// What tools have done.
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// What a sub-agent appends has the same id in each attempt.
+struct OneId;
+
+impl Ids for OneId {
+    fn draw(&self) -> String {
+        "id".to_owned()
+    }
+}
+
+/// Tells how far it is, and then what it sees.
+struct Look {
+    spec: ToolSpec,
+    log: Log,
+}
+
+impl ToolHandler for Look {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(&self, _arguments: &str, cx: ToolContext) -> Result<Updates, String> {
+        self.log.lock().unwrap().push(cx.call_id().to_owned());
+        Ok(futures::stream::iter([Update::progress(&1), Update::output("rain")]).boxed())
+    }
+}
+
+impl Script {
+    fn agent(self, log: &Log) -> Agent {
+        let Self { turns, calls, extra, hooks } = self;
+        let model = move |fails: bool| {
+            Scripted::function(move |request: &Request, _| {
+                let results = request.history.iter().filter(|item| item.as_tool_result().is_some());
+                let results = results.count();
+                let lost = || Error::new(ErrorKind::Connect, "the connection was lost");
+                match results < turns * calls {
+                    true => (0..calls).fold(Reply::text("Let me look."), |reply, at| {
+                        let (id, name) = (format!("c{}", results + at), tool_name(extra, at));
+                        reply.call_raw(&id, name, r#"{"prompt":"look"}"#)
+                    }),
+                    false if fails => Reply::text("I s").fail(lost()),
+                    false => Reply::text("I see rain."),
+                }
+            })
+        };
+        let look = Tool::from_handler(Look { spec: spec("look"), log: Arc::clone(log) });
+        let look = if extra == Extra::Approval { look.needs_approval() } else { look };
+        let mut agent = Agent::new(model(matches!(extra, Extra::Fallback | Extra::Failure)));
+        agent = agent.with_tool(look);
+        match extra {
+            Extra::Approval => agent = agent.interactive(),
+            Extra::Fallback => agent = agent.with_fallback(model(false)),
+            Extra::Pool => agent = agent.with_budget(Budget::new().pool(&Pool::tokens(100_000))),
+            Extra::SubAgent => {
+                let child = Agent::new(Scripted::function(|_, _| Reply::text("Sun.")));
+                let child = child.with_ids(OneId);
+                agent = agent.with_tool(child.as_tool("ask", "Asks").unwrap());
+            }
+            Extra::Compaction => {
+                agent = agent.with_window(turnstream::context::Window::new(60)).with_compactor(
+                    compact_with(|history: &History| {
+                        let to = history.len().saturating_sub(3);
+                        let is_long =
+                            history.iter().filter(|it| it.as_user().is_none()).count() > 4;
+                        let note = || vec![Item::user("It rained.")];
+                        Ok(is_long.then(|| Compaction::new(1, to.max(2), note())))
+                    }),
+                );
+            }
+            Extra::Nothing | Extra::Steered | Extra::OwnStep | Extra::Failure => {}
+        }
+        if hooks {
+            agent = agent
+                .with_hook(hook::prepare(|state, mut request| {
+                    request.system.volatile = format!("Request {}.", state.model_calls);
+                    async move { request }
+                }))
+                .with_hook(hook::stop(|state, _| {
+                    let said = match state.idle {
+                        0 => OnStop::Block("Look again.".into()),
+                        _ => OnStop::LetGo,
+                    };
+                    async move { said }
+                }));
+        }
+        agent
+    }
+
+    fn run(self, log: &Log, attempt: &Attempt) -> Run {
+        let attempt = attempt.clone();
+        let agent = self.agent(log).with_world(move |_, _| attempt.clone());
+        let name = if self.extra == Extra::Steered { "steered" } else { "h" };
+        let history = History::with_id(name);
+        if self.extra != Extra::OwnStep {
+            return agent.run_from(history, "How is it?");
+        }
+        let log = Arc::clone(log);
+        agent.run_by(
+            move |parts, state| {
+                let log = Arc::clone(&log);
+                async_stream::try_stream! {
+                    let lap = state.model_calls;
+                    let weather: String = parts
+                        .step("weather", async move {
+                            log.lock().unwrap().push(format!("weather {lap}"));
+                            Ok(format!("rain {lap}"))
+                        })
+                        .await?;
+                    assert_eq!(weather, format!("rain {lap}"));
+                    let mut steps = Box::pin(body(parts, state));
+                    while let Some(step) = steps.next().await {
+                        yield step?;
+                    }
+                }
+            },
+            history,
+            "How is it?",
+        )
+    }
+}
+
+fn tool_name(extra: Extra, at: usize) -> &'static str {
+    if extra == Extra::SubAgent && at == 0 { "ask" } else { "look" }
+}
+
+/// Pulls a run until it ends or its attempt is stopped, and drops it.
+async fn pull(mut run: Run, attempt: &Attempt) -> Vec<Event> {
+    let mut events = Vec::new();
+    loop {
+        let polled = poll_fn(|cx| {
+            let polled = Pin::new(&mut run).poll_next(cx);
+            match polled {
+                Poll::Pending if attempt.is_stopped() => Poll::Ready(None),
+                Poll::Ready(Some(Ok(event))) => Poll::Ready(Some(Some(event))),
+                Poll::Ready(Some(Err(_))) => Poll::Ready(Some(None)),
+                Poll::Ready(None) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        });
+        match polled.await {
+            Some(event) => events.extend(event),
+            None => return events,
+        }
+        if attempt.is_stopped() {
+            return events;
+        }
+    }
+}
+
+/// Whether an effect whose value was kept gives the event again.
+fn is_kept(event: &Event) -> bool {
+    match event {
+        Event::Turn(event) => {
+            matches!(event, TurnEvent::TurnComplete { .. } | TurnEvent::Retracted { .. })
+        }
+        Event::Tool(ToolEvent::Progress { .. }) | Event::Nested { .. } => false,
+        _ => true,
+    }
+}
+
+fn stripped(events: &[Event]) -> Vec<Event> {
+    events.iter().filter(|event| is_kept(event)).cloned().collect()
+}
+
+/// What stopping the runs of a script came to.
+#[derive(Debug, Default)]
+struct Came {
+    stops: usize,
+    in_flight: usize,
+}
+
+/// Stops the run of a script at its `n`th effect in each way, and makes it again.
+async fn check(script: Script, has_unstable_keys: bool) -> Result<Came, String> {
+    let (log, engine) = (Log::default(), Arc::default());
+    let attempt = Attempt::new(&engine, Stop::Never, false);
+    let whole = pull(script.run(&log, &attempt), &attempt).await;
+    let effects = engine.performed.lock().unwrap().clone();
+    let work = log.lock().unwrap().clone();
+    if whole.last().and_then(Event::finished).is_none() {
+        return Err(format!("{script:?} does not end"));
+    }
+    let mut came = Came::default();
+    for n in 1..=effects.len() {
+        for stop in [Stop::Before(n), Stop::During(n), Stop::After(n)] {
+            let (log, engine) = (Log::default(), Arc::default());
+            let first = Attempt::new(&engine, stop, false);
+            let before = pull(script.run(&log, &first), &first).await;
+            if !first.is_stopped() {
+                return Err(format!("{script:?} was not stopped: {stop:?}"));
+            }
+            let failed = |what: &str| Err(format!("{script:?}, {stop:?}: {what}"));
+            if !whole.starts_with(&before) {
+                return failed("the events before the stop differ");
+            }
+            let kept: HashSet<Key> = engine.kept.lock().unwrap().keys().cloned().collect();
+            let done = engine.performed.lock().unwrap().len();
+            let second = Attempt::new(&engine, Stop::Never, has_unstable_keys);
+            let after = pull(script.run(&log, &second), &second).await;
+
+            if stripped(&after) != stripped(&whole) {
+                return failed("the events differ");
+            }
+            // From the effect on that was in flight, or from the next one, every delta comes.
+            let from = match stop {
+                Stop::After(_) => {
+                    let rest = whole[before.len()..].iter().position(is_kept);
+                    before.len() + rest.map_or(0, |at| at + 1)
+                }
+                _ => *first.0.began_at.lock().unwrap(),
+            };
+            let is_delta_kept = matches!(stop, Stop::After(_));
+            let tail = &whole[from..];
+            let tail = if is_delta_kept { stripped(tail) } else { tail.to_vec() };
+            let end = if is_delta_kept { stripped(&after) } else { after.clone() };
+            if !end.ends_with(&tail) {
+                return failed("the events after the stop differ");
+            }
+            let performed = engine.performed.lock().unwrap().clone();
+            if performed[done..].iter().any(|key| kept.contains(key)) {
+                return failed("an effect was performed again whose value was kept");
+            }
+            let mut times = BTreeMap::<Key, usize>::new();
+            performed.iter().for_each(|key| *times.entry(key.clone()).or_default() += 1);
+            if times.keys().ne(effects.iter().collect::<std::collections::BTreeSet<_>>()) {
+                return failed("other effects were performed");
+            }
+            let twice: Vec<_> = times.iter().filter(|(_, times)| **times > 1).collect();
+            let in_flight = matches!(stop, Stop::During(_));
+            if twice.len() > usize::from(in_flight) || twice.iter().any(|(_, times)| **times > 2) {
+                return failed("an effect was performed twice that was not in flight");
+            }
+            came.in_flight += twice.len();
+            // What tools did twice, they did in flight.
+            if !in_flight && *log.lock().unwrap() != work {
+                return failed("tools ran otherwise");
+            }
+            came.stops += 1;
+        }
+    }
+    Ok(came)
+}
+
+fn grid() -> Vec<Script> {
+    use Extra::{
+        Approval, Compaction, Failure, Fallback, Nothing, OwnStep, Pool, Steered, SubAgent,
+    };
+    let extras =
+        [Nothing, Approval, Steered, Compaction, Fallback, SubAgent, Pool, OwnStep, Failure];
+    let mut scripts = Vec::new();
+    for extra in extras {
+        for (turns, calls) in [(0, 0), (1, 1), (1, 3), (2, 2), (3, 1)] {
+            for hooks in [false, true] {
+                scripts.push(Script { turns, calls, extra, hooks });
+            }
+        }
+    }
+    scripts
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_stopped_at_any_effect_goes_on_from_the_kept_values_in_the_next_attempt() {
+    let mut all = Came::default();
+    for script in grid() {
+        let came = check(script, false).await.unwrap_or_else(|why| panic!("{why}"));
+        all.stops += came.stops;
+        all.in_flight += came.in_flight;
+    }
+    println!("stopped at {} effects; {} were in flight", all.stops, all.in_flight);
+    assert!(all.stops >= 2_000, "{all:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_differ_from_attempt_to_attempt_are_found_out() {
+    let script = Script { turns: 1, calls: 1, extra: Extra::Nothing, hooks: false };
+    let why = check(script, true).await.unwrap_err();
+    assert!(why.contains("other effects") || why.contains("performed"), "{why}");
+}
