@@ -7,7 +7,7 @@ use crate::agent::budget::{Reservation, Slot};
 use crate::agent::control::When;
 use crate::agent::room::COUNTER;
 use crate::agent::within::caught;
-use crate::agent::{Parts, State};
+use crate::agent::{RunContext, State};
 use crate::context::{QuarterOfBytes, estimate_request};
 use crate::error::Error;
 use crate::lock::lock;
@@ -54,7 +54,7 @@ impl Admission {
     }
 }
 
-impl Parts {
+impl RunContext {
     /// Waits until the pool of the run has tokens and a slot for a request, and takes them. They are
     /// given back when the turn is over, or the run is dropped.
     ///
@@ -65,8 +65,8 @@ impl Parts {
         if self.agent().budget.shared_pool().is_none() {
             return Ok(true);
         }
-        let (parts, state, request) = (self.clone(), state.clone(), request.clone());
-        let admit = async move { Ok(!parts.is_admitted(&state, &request).await) };
+        let (cx, state, request) = (self.clone(), state.clone(), request.clone());
+        let admit = async move { Ok(!cx.is_admitted(&state, &request).await) };
         let gave_way = self.effects().perform(Kind::GaveWay, admit).await?;
         Ok(!gave_way)
     }

@@ -6,7 +6,7 @@
 use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::{Decision, Next, Parts, State, after_tools, decide, on_error};
+use crate::agent::{Decision, Next, RunContext, State, after_tools, decide, on_error};
 use crate::context::was_compacted;
 use crate::error::Error;
 use crate::event::{Event, Reason};
@@ -17,7 +17,7 @@ use crate::turn::PartialTurn;
 ///
 /// Dropping the stream drops the request, the hooks and the tools that run.
 pub fn body(
-    parts: Parts,
+    cx: RunContext,
     mut state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     try_stream! {
@@ -26,28 +26,28 @@ pub fn body(
             Ok(None)
         } else {
             let request = loop {
-                let next = parts.facts(&mut state).instead(&state);
+                let next = cx.facts(&mut state).instead(&state);
                 if let Some(next) = next {
-                    let (events, step) = state.then(next, || parts.id());
+                    let (events, step) = state.then(next, || cx.id());
                     for event in events {
                         yield Step::Value(event);
                     }
                     yield step;
                     return;
                 }
-                while let Some(event) = parts.deliver(&mut state) {
+                while let Some(event) = cx.deliver(&mut state) {
                     yield Step::Value(event);
                 }
-                if let Some(event) = parts.make_room(&mut state).await {
+                if let Some(event) = cx.make_room(&mut state).await {
                     yield Step::Value(event);
                     continue;
                 }
-                if let Some(request) = parts.request(&mut state).await? {
+                if let Some(request) = cx.request(&mut state).await? {
                     break request;
                 }
             };
-            yield Step::Value(parts.turn_started(&state));
-            let mut events = parts.ask(&state, request);
+            yield Step::Value(cx.turn_started(&state));
+            let mut events = cx.ask(&state, request);
             loop {
                 match events.next().await {
                     Some(Ok(event)) => {
@@ -66,51 +66,51 @@ pub fn body(
 
         let next = match said {
             Ok(turn) => {
-                let facts = parts.facts(&mut state);
+                let facts = cx.facts(&mut state);
                 let decision = match &turn {
                     Some(turn) => {
-                        parts.observe(&state, turn);
+                        cx.observe(&state, turn);
                         decide(&state, turn, &facts)
                     }
                     None => Decision::RunTools,
                 };
-                let mut answers = parts.answers(&state, turn.as_ref(), &decision)?;
+                let mut answers = cx.answers(&state, turn.as_ref(), &decision)?;
                 state.resuming = None;
                 let mut of = turn.as_deref();
                 loop {
                     while let Some(event) = answers.next().await {
                         yield Step::Value(event.into());
                     }
-                    parts.close_verdicts();
+                    cx.close_verdicts();
                     state = state.answered(of.take(), answers.finish()?);
-                    match parts.resumed(&mut state).await? {
-                        Some(resumed) => answers = resumed,
+                    match cx.resumed(&mut state).await? {
+                        Some(resumed) => answers = *resumed,
                         None => break,
                     }
                 }
                 let next = match (decision, turn) {
                     (Decision::Refuse { next, .. }, _) => next,
-                    (Decision::Then(next), _) => parts.unless_stopped(&state, next).await?,
-                    (Decision::Stop, Some(turn)) => parts.at_stop(&mut state, &turn).await?,
+                    (Decision::Then(next), _) => cx.unless_stopped(&state, next).await?,
+                    (Decision::Stop, Some(turn)) => cx.at_stop(&mut state, &turn).await?,
                     (Decision::RunTools | Decision::Stop, _) => {
-                        let facts = parts.facts(&mut state);
+                        let facts = cx.facts(&mut state);
                         let next = after_tools(&state, !state.pending.is_empty(), &facts);
-                        parts.unless_stopped(&state, next).await?
+                        cx.unless_stopped(&state, next).await?
                     }
                 };
-                if next == Next::Compact && let Some(event) = parts.compact(&mut state).await {
+                if next == Next::Compact && let Some(event) = cx.compact(&mut state).await {
                     yield Step::Value(event);
                 }
                 let full = next == Next::Compact && !was_compacted(&state.history);
                 if full { Next::Finish(Reason::ContextWindow) } else { next }
             }
             Err(error) => {
-                let retracted = parts.failed(&state, &error);
-                let mut facts = parts.facts(&mut state);
+                let retracted = cx.failed(&state, &error);
+                let mut facts = cx.facts(&mut state);
                 let mut next = on_error(&state, &error, &facts);
                 let mut compacted = None;
                 if next == Some(Next::Compact) {
-                    compacted = parts.compact(&mut state).await;
+                    compacted = cx.compact(&mut state).await;
                     facts.can_compact = was_compacted(&state.history);
                     next = on_error(&state, &error, &facts);
                 }
@@ -121,7 +121,7 @@ pub fn body(
             }
         };
 
-        let (events, step) = state.then(next, || parts.id());
+        let (events, step) = state.then(next, || cx.id());
         for event in events {
             yield Step::Value(event);
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::budget::Nudging;
 use crate::agent::evidence::Verdict;
 use crate::agent::hook::OnStop;
-use crate::agent::{AtStop, Next, Parts, State, at_stop};
+use crate::agent::{AtStop, Next, RunContext, State, at_stop};
 use crate::error::{Error, ErrorKind, catch_panic, panic_to_error};
 use crate::event::{BudgetKind, Exceeded, Transition};
 use crate::item::Evidence;
@@ -64,7 +64,7 @@ impl Said {
     }
 }
 
-impl Parts {
+impl RunContext {
     /// Asks all who may object when the model has stopped by itself.
     ///
     /// # Errors
@@ -83,9 +83,9 @@ impl Parts {
                 // Stop hooks are not asked: the run goes on.
                 return Ok(next);
             }
-            let (parts, now, turn) = (self.clone(), state.clone(), Arc::clone(turn));
+            let (cx, now, turn) = (self.clone(), state.clone(), Arc::clone(turn));
             let room = facts.has_room(state);
-            let ask = async move { parts.objection(&now, &turn, room).await };
+            let ask = async move { cx.objection(&now, &turn, room).await };
             let objection = self.effects().perform(Kind::AtStop, ask).await?;
             state.sent_back &= objection.keeps_sent_back;
             let Objection { said, text, sends_back, .. } = objection;

@@ -7,12 +7,12 @@ use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 
 use crate::agent::hook::Permitted;
-use crate::agent::{Parts, RunHandle, State};
+use crate::agent::{RunContext, RunHandle, State};
 use crate::error::Error;
 use crate::item::{Json, Report, ToolCall, ToolResult};
 use crate::tool::{Answer, Gate, Permit, Tool, ToolContext, Verdict, redact_all};
 
-impl Parts {
+impl RunContext {
     /// What a call that was dropped had put on record, as hooks let it be seen.
     pub(super) fn redacted(&self, state: &State, context: &ToolContext) -> Report {
         let mut report = context.report();
@@ -31,13 +31,13 @@ impl Parts {
 
 /// The gate of one turn.
 pub(super) struct RunGate {
-    parts: Parts,
+    cx: RunContext,
     state: State,
 }
 
 impl RunGate {
-    pub(super) fn new(parts: Parts, state: State) -> Self {
-        Self { parts, state }
+    pub(super) fn new(cx: RunContext, state: State) -> Self {
+        Self { cx, state }
     }
 
     /// The verdict that the run was resumed with. It holds for exactly the call it was given for.
@@ -52,14 +52,14 @@ impl RunGate {
 
 impl Gate for RunGate {
     fn repair(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
-        self.parts.agent().hooks.repair(&self.state, call, why)
+        self.cx.agent().hooks.repair(&self.state, call, why)
     }
 
     fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
         // Whoever has judged a call is heard, also where nobody would have to be asked.
         let judged = self.resumed(call).is_some();
         let otherwise = if judged { Answer::Ask } else { Answer::Run };
-        let hooks = &self.parts.agent().hooks;
+        let hooks = &self.cx.agent().hooks;
         if hooks.is_empty() {
             return future::ready(Ok(Permit { answer: otherwise, arguments: None })).boxed();
         }
@@ -78,45 +78,45 @@ impl Gate for RunGate {
     }
 
     fn asked(&mut self, call: &ToolCall) {
-        let tool = self.parts.agent().kit().get(&call.name);
-        self.parts.control().ask(call, tool.is_some_and(Tool::is_external));
+        let tool = self.cx.agent().kit().get(&call.name);
+        self.cx.control().ask(call, tool.is_some_and(Tool::is_external));
     }
 
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
-        self.resumed(call).or_else(|| self.parts.control().verdict(call))
+        self.resumed(call).or_else(|| self.cx.control().verdict(call))
     }
 
     fn waits(&self) -> bool {
         // Nothing runs any more. A verdict that came since they were looked at has woken the task.
-        let control = self.parts.control();
-        let suspends = self.parts.effects().world().suspends();
-        let waits = self.parts.agent().interactive && !suspends && control.can_be_answered();
+        let control = self.cx.control();
+        let suspends = self.cx.effects().world().suspends();
+        let waits = self.cx.agent().interactive && !suspends && control.can_be_answered();
         waits || control.holds_verdict_or_closes()
     }
 
     fn slot(&mut self, _call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
-        let slot = self.parts.agent().budget.shared_pool()?.slot();
+        let slot = self.cx.agent().budget.shared_pool()?.slot();
         Some(slot.map(|slot| -> Box<dyn Any + Send> { Box::new(slot) }).boxed())
     }
 
     fn starts(&mut self, context: &ToolContext) {
-        self.parts.control().start(context);
+        self.cx.control().start(context);
     }
 
     fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
-        self.parts.agent().hooks.after_tool(call, result)
+        self.cx.agent().hooks.after_tool(call, result)
     }
 
     fn redact_progress(&mut self, call: &ToolCall, data: &mut Json) -> Result<(), Error> {
-        self.parts.agent().hooks.redact_progress(call, data)
+        self.cx.agent().hooks.redact_progress(call, data)
     }
 
     fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut Json) -> Result<(), Error> {
-        self.parts.agent().hooks.redact_evidence(call, evidence)
+        self.cx.agent().hooks.redact_evidence(call, evidence)
     }
 
     fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        let handle: Arc<RunHandle> = self.parts.shared_handle();
+        let handle: Arc<RunHandle> = self.cx.shared_handle();
         Some(handle)
     }
 }

@@ -21,12 +21,12 @@ mod input;
 mod limits;
 mod observers;
 mod outside;
-mod parts;
 mod prepared;
 mod repeats;
 mod resume;
 mod room;
 mod run;
+mod run_context;
 mod settings;
 mod state;
 mod subagent;
@@ -49,10 +49,10 @@ pub use decide::{AtStop, Decision, Facts, Next, after_tools, at_stop, decide, on
 pub use handle::{Receipt, RunHandle};
 pub use input::Input;
 pub use limits::Limits;
-pub use parts::Parts;
 pub use repeats::Repeats;
 pub use room::Room;
 pub use run::Run;
+pub use run_context::RunContext;
 pub use state::State;
 pub use verdicts::Verdicts;
 pub use worlds::RunStart;
@@ -208,10 +208,10 @@ impl Agent {
     /// let agent = Agent::new(Scripted::new(["Hello!"]));
     /// let mut laps = 0;
     /// let run = agent.run_by(
-    ///     move |parts, state| {
+    ///     move |cx, state| {
     ///         laps += 1;
     ///         println!("lap {laps} begins with {} items", state.history.len());
-    ///         body(parts, state)
+    ///         body(cx, state)
     ///     },
     ///     History::new(&SystemIds),
     ///     "Hi",
@@ -226,7 +226,7 @@ impl Agent {
         input: impl Into<Input>,
     ) -> Run
     where
-        B: FnMut(Parts, State) -> St + Send + 'static,
+        B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let history = history.into().settled();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use crate::agent::hook::Observer;
-use crate::agent::{Parts, State};
+use crate::agent::{RunContext, State};
 use crate::error::Error;
 use crate::item::Item;
 use crate::lock::lock;
@@ -26,7 +26,7 @@ struct Inner {
     over: bool,
 }
 
-impl Parts {
+impl RunContext {
     /// Polls all hooks that observe. It is the first thing that a poll of the run does.
     #[inline]
     pub(super) fn poll_observers(&self, cx: &mut Context<'_>) {

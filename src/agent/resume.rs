@@ -3,7 +3,7 @@
 use futures::Stream;
 
 use crate::agent::run::Begin;
-use crate::agent::{Agent, Input, Parts, Run, State, Verdicts, body};
+use crate::agent::{Agent, Input, Run, RunContext, State, Verdicts, body};
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, PendingCall};
@@ -95,7 +95,7 @@ impl Agent {
         verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<Run, Error>
     where
-        B: FnMut(Parts, State) -> St + Send + 'static,
+        B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let history = history.into();

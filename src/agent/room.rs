@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::within::{caught, within};
-use crate::agent::{Agent, Parts, State};
+use crate::agent::{Agent, RunContext, State};
 use crate::context::{self, Compaction, CompactionFailure, Compactor};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewrittenWhy};
@@ -74,7 +74,7 @@ impl Room {
     }
 }
 
-impl Parts {
+impl RunContext {
     /// Makes the history shorter before a request: [old turns](crate::Agent::with_ageing), and then
     /// for a request that nears the [window](crate::Agent::with_window). Call it until it is `None`,
     /// which says that the request is to be sent.
@@ -171,16 +171,16 @@ impl Parts {
         + Sync
         + 'static,
     ) -> Option<Result<Option<Compaction>, Error>> {
-        let (parts, state) = (self.clone(), state.clone());
+        let (cx, state) = (self.clone(), state.clone());
         let compact = async move {
-            if parts.is_too_late(&state) {
+            if cx.is_too_late(&state) {
                 return Ok(Compacted { is_too_late: true, ..Compacted::default() });
             }
-            let Some(compactor) = &parts.agent().compactor else {
+            let Some(compactor) = &cx.agent().compactor else {
                 return Ok(Compacted::default());
             };
-            let finish = |compaction, history: &History| finish(parts.agent(), compaction, history);
-            let made = parts.asked(&**compactor, &state.history, finish).await;
+            let finish = |compaction, history: &History| finish(cx.agent(), compaction, history);
+            let made = cx.asked(&**compactor, &state.history, finish).await;
             Ok(Compacted::from(made))
         };
         match self.effects().perform(Kind::Compacted, compact).await {

@@ -11,7 +11,7 @@ use futures::stream::{FusedStream, StreamExt};
 
 use crate::agent::deadline::{Due, RunDeadline};
 use crate::agent::evidence::Standing;
-use crate::agent::{Agent, Input, Parts, Receipt, RunHandle, RunStart, State, Verdicts};
+use crate::agent::{Agent, Input, Receipt, RunContext, RunHandle, RunStart, State, Verdicts};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Reason, Undelivered};
 use crate::item::{History, PendingCall, ToolResult};
@@ -81,7 +81,7 @@ pub struct Run {
     outcome: Option<Box<Outcome>>,
     /// `Some` from `Finished` to the `Err` of a run that failed.
     failure: Option<Error>,
-    parts: Parts,
+    context: RunContext,
 }
 
 /// How a run ends.
@@ -110,7 +110,7 @@ where
 impl Run {
     pub(super) fn new<B, St>(agent: Agent, begin: Begin, mut body: B) -> Self
     where
-        B: FnMut(Parts, State) -> St + Send + 'static,
+        B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let Begin { mut history, input: Input(items), resuming } = begin;
@@ -133,9 +133,9 @@ impl Run {
         if let Some(verdicts) = &resuming {
             handle.control.keep_verdicts(verdicts.clone());
         }
-        let parts = Parts::new(Arc::new(agent), handle, effects);
+        let cx = RunContext::new(Arc::new(agent), handle, effects);
         let state = State { standing, resuming, ..State::new(history) };
-        let given = parts.clone();
+        let given = cx.clone();
         let (events, state) = loop_with_state(state, move |state| {
             given.effects().begin_iteration();
             body(given.clone(), state)
@@ -152,7 +152,7 @@ impl Run {
             ending: None,
             outcome: None,
             failure: None,
-            parts,
+            context: cx,
         }
     }
 
@@ -161,7 +161,7 @@ impl Run {
     /// the first poll; a call that has begun keeps what there was.
     ///
     /// Sub-agents have it, too. Hooks and providers do not see it; a body of your own does, by
-    /// [`Parts::data`](crate::agent::Parts::data). A [`RunData`] adds all its values. It is not part of
+    /// [`RunContext::data`](crate::agent::RunContext::data). A [`RunData`] adds all its values. It is not part of
     /// the history: a run that is resumed is given it again.
     ///
     /// ```
@@ -192,13 +192,13 @@ impl Run {
     /// # fn main() {}
     /// ```
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
-        self.parts.control().change_data(|data| data.with(value));
+        self.context.control().change_data(|data| data.with(value));
         self
     }
 
     /// Hands over what a parent has.
     pub(super) fn inheriting(self, data: RunData) -> Self {
-        self.parts.control().change_data(|_| data);
+        self.context.control().change_data(|_| data);
         self
     }
 
@@ -212,7 +212,7 @@ impl Run {
     /// [interactive](crate::Agent::interactive) run waits for a verdict only while there is a
     /// [handle](Self::handle) to give it; without one it ends as `pending`.
     pub async fn outcome(mut self) -> Outcome {
-        self.parts.handle().set_unattended();
+        self.context.handle().set_unattended();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return *outcome;
@@ -228,22 +228,22 @@ impl Run {
     /// is dropped or interrupted; [`settled`](History::settled) gives what can be sent, and
     /// [`run_from`](Agent::run_from) does that by itself.
     pub fn history(&self) -> History {
-        self.parts.handle().history()
+        self.context.handle().history()
     }
 
     /// The tokens that the run has used so far.
     pub fn usage(&self) -> Usage {
-        self.parts.handle().usage()
+        self.context.handle().usage()
     }
 
     /// Ends the run with its next poll; see [`RunHandle::interrupt`].
     pub fn interrupt(&self) {
-        self.parts.handle().interrupt();
+        self.context.handle().interrupt();
     }
 
     /// Ends the run behind this turn and its tools; see [`RunHandle::stop_after_turn`].
     pub fn stop_after_turn(&self) {
-        self.parts.handle().stop_after_turn();
+        self.context.handle().stop_after_turn();
     }
 
     /// Says something before the next request; see [`RunHandle::steer`].
@@ -252,7 +252,7 @@ impl Run {
     ///
     /// Gives the items back if the run is over.
     pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
-        self.parts.handle().steer(input)
+        self.context.handle().steer(input)
     }
 
     /// Says something when the model stops by itself; see [`RunHandle::follow_up`].
@@ -261,7 +261,7 @@ impl Run {
     ///
     /// Gives the items back if the run is over.
     pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
-        self.parts.handle().follow_up(input)
+        self.context.handle().follow_up(input)
     }
 
     /// Makes items of the history void before the next request, or before the run ends; see
@@ -271,7 +271,7 @@ impl Run {
     ///
     /// If the run is over, a position is not one of a completed item, or a call has no result yet.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
-        self.parts.handle().tombstone(positions)
+        self.context.handle().tombstone(positions)
     }
 
     /// Lets a call run that waits for a verdict; see [`RunHandle::approve`].
@@ -280,7 +280,7 @@ impl Run {
     ///
     /// If no call like this waits.
     pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
-        self.parts.handle().approve(call)
+        self.context.handle().approve(call)
     }
 
     /// Refuses a call that waits for a verdict; see [`RunHandle::deny`].
@@ -289,22 +289,22 @@ impl Run {
     ///
     /// If no call like this waits.
     pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
-        self.parts.handle().deny(call, why)
+        self.context.handle().deny(call, why)
     }
 
     /// Does the same from elsewhere, also when an adapter has swallowed the run.
     pub fn handle(&self) -> RunHandle {
-        self.parts.handle().clone()
+        self.context.handle().clone()
     }
 
     /// The run's own handle.
     pub(crate) fn own_handle(&self) -> Arc<RunHandle> {
-        self.parts.shared_handle()
+        self.context.shared_handle()
     }
 
     /// The journal that the run writes.
     pub fn journal(&self) -> &Journal {
-        &self.parts.handle().journal
+        &self.context.handle().journal
     }
 
     /// Whether only the `Err` of a failed run is left to yield.
@@ -323,28 +323,28 @@ impl Run {
             // No event tells with what an external call would run.
             let pending = self.state.get().pending;
             let own = pending.iter().filter(|call| call.path.is_empty());
-            self.parts.handle().journal.ask(own.map(PendingCall::call));
+            self.context.handle().journal.ask(own.map(PendingCall::call));
         }
         if error.is_some() || time_up.is_some() || matches!(reason, Reason::Interrupted(_)) {
             self.tell_ended(error.clone(), time_up.map(TimeUp::End));
         }
         self.ending = Some(Close { reason, error, time_up });
-        self.parts.control().close_verdicts();
+        self.context.control().close_verdicts();
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_panic(|| drop(events));
-        self.parts.end_observers();
-        self.parts.request_is_over();
+        self.context.end_observers();
+        self.context.request_is_over();
         self.keep_reports();
     }
 
     /// Keeps what calls had put on record that were dropped.
     fn keep_reports(&self) {
-        let handle = self.parts.handle();
-        let reports = self.parts.effects().draw(Kind::Reports, || {
+        let handle = self.context.handle();
+        let reports = self.context.effects().draw(Kind::Reports, || {
             let started = handle.control.take_started().into_iter();
             let reported = |context: ToolContext| {
-                let report = self.parts.redacted(&self.state.get(), &context);
+                let report = self.context.redacted(&self.state.get(), &context);
                 (context.call_id().to_owned(), report)
             };
             started.map(reported).collect::<Vec<_>>()
@@ -357,13 +357,13 @@ impl Run {
     /// Tells the world that the loop was ended from outside.
     fn tell_ended(&self, error: Option<Error>, time_up: Option<TimeUp>) {
         let ending = Ending { polled: self.polled, error, time_up };
-        self.parts.effects().world().ended(&ending);
+        self.context.effects().world().ended(&ending);
     }
 
     /// An event is given out.
     fn give_out(&mut self, event: &Event) {
         self.polled = false;
-        self.parts.effects().world().observe(event);
+        self.context.effects().world().observe(event);
     }
 
     /// The next event of the ending.
@@ -372,13 +372,13 @@ impl Run {
         // What a run crossed that ended for another reason did not end it.
         let counts = |it: &Exceeded| *reason == Reason::Budget || it.kind == BudgetKind::Target;
         let budget = time_up.or_else(|| self.state.get().exceeded.filter(counts));
-        let handle = self.parts.handle();
+        let handle = self.context.handle();
         // A call that waits for a verdict has no result here.
         let is_answered = *reason == Reason::Pending || handle.journal.is_answered();
-        if is_answered && let Some(event) = self.parts.void_at_end() {
+        if is_answered && let Some(event) = self.context.void_at_end() {
             return Some(event);
         }
-        let effects = self.parts.effects();
+        let effects = self.context.effects();
         let undelivered = || {
             let undelivered = handle.control.close();
             effects.draw(Kind::Undelivered, || undelivered)
@@ -387,18 +387,18 @@ impl Run {
         if let Event::Finished(outcome) = &mut event {
             self.ending = None;
             let state = self.state.get();
-            outcome.cost = self.parts.over(&state);
+            outcome.cost = self.context.over(&state);
             // Somebody may have steered past a hook that was ending the run.
             let ended_by_hook = matches!(
                 outcome.reason,
                 Reason::StopHookPrevented | Reason::Blocked | Reason::Unproven
             );
             outcome.proof = match outcome.reason {
-                Reason::Completed => self.parts.proof(&state),
+                Reason::Completed => self.context.proof(&state),
                 _ => None,
             };
             outcome.why = state.why.clone().filter(|_| ended_by_hook);
-            self.parts.agent().hooks.finished(&state, outcome);
+            self.context.agent().hooks.finished(&state, outcome);
             self.failure.clone_from(&outcome.error);
             self.outcome = Some(outcome.clone());
         }
@@ -429,12 +429,12 @@ impl Run {
 
     /// Does what the end of a time asks for.
     fn time_is_up(&mut self, due: Due, cx: &Context<'_>) -> Poll<Option<Event>> {
-        let elapsed = self.parts.control().started().elapsed();
-        match (due, self.parts.agent().budget.time_up(elapsed)) {
+        let elapsed = self.context.control().started().elapsed();
+        match (due, self.context.agent().budget.time_up(elapsed)) {
             // What runs has all of the time.
-            (Due::WrapUp, _) if !self.parts.can_wrap_up(&self.state.get()) => {
+            (Due::WrapUp, _) if !self.context.can_wrap_up(&self.state.get()) => {
                 self.deadline.wraps_up();
-                self.parts.control().give_all_of_the_time();
+                self.context.control().give_all_of_the_time();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -444,7 +444,7 @@ impl Run {
                 let message = "the time limit of the budget needs a tokio runtime with its time \
                      enabled";
                 let error = Error::new(ErrorKind::InvalidRequest, message);
-                self.parts.tell_ending(&self.state.get(), &error);
+                self.context.tell_ending(&self.state.get(), &error);
                 self.end(Reason::of_error(&error), Some(error), None);
             }
         }
@@ -455,16 +455,16 @@ impl Run {
     fn cut_short(&mut self, exceeded: Exceeded) {
         self.tell_ended(None, Some(TimeUp::WrapUp(exceeded)));
         self.deadline.wraps_up();
-        self.parts.control().close_verdicts();
+        self.context.control().close_verdicts();
         self.begin_anew(self.state.get());
-        self.parts.request_is_over();
+        self.context.request_is_over();
         self.keep_reports();
         self.cut = Some(exceeded);
     }
 
     /// Begins the last turn. The body sees that the time is over, and announces it.
     fn begin_last_turn(&mut self, exceeded: Exceeded) {
-        let journal = &self.parts.handle().journal;
+        let journal = &self.context.handle().journal;
         let (history, requests) = (journal.history(), journal.requests());
         let state = self.state.get();
         let state = state.cut_short(history, requests, &self.results, exceeded);
@@ -492,19 +492,19 @@ impl Run {
 
     /// Nothing streams and nothing runs that has to be dropped.
     fn is_between_turns(&self) -> bool {
-        let handle = self.parts.handle();
+        let handle = self.context.handle();
         let (journal, control) = (&handle.journal, &handle.control);
         journal.is_answered() && !journal.is_open() && !control.is_asking()
     }
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let control = Arc::clone(&self.parts.handle().control);
+        let control = Arc::clone(&self.context.handle().control);
         control.register(cx.waker());
         if control.is_interrupted() {
             self.end(Reason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
-        if let Some(ending) = self.parts.effects().world().ending() {
+        if let Some(ending) = self.context.effects().world().ending() {
             return self.end_as(ending, cx);
         }
         if self.deadline.is_over()
@@ -533,7 +533,7 @@ impl Run {
             Err(message) => Some(Error::panic("the provider", &message)),
         };
         if let Some(error) = &error {
-            self.parts.tell_ending(&self.state.get(), error);
+            self.context.tell_ending(&self.state.get(), error);
         }
         match error {
             // An interrupt of this very poll, from a hook or a tool, is no other end.
@@ -557,21 +557,21 @@ impl Stream for Run {
         let this = &mut *self;
         if let Some(input) = this.input.take() {
             // From here on the time counts.
-            this.parts.control().started();
-            this.parts.handle().journal.observe(&input);
+            this.context.control().started();
+            this.context.handle().journal.observe(&input);
             this.give_out(&input);
             return Poll::Ready(Some(Ok(input)));
         }
         if !this.deadline.has_started() {
-            let started = this.parts.control().started();
-            this.deadline.start(&this.parts.agent().budget, started);
+            let started = this.context.control().started();
+            this.deadline.start(&this.context.agent().budget, started);
         }
         if this.events.is_some() {
-            this.parts.poll_observers(cx);
+            this.context.poll_observers(cx);
         }
         while this.events.is_some() {
             if let Some(exceeded) = this.cut {
-                if let Some(event) = this.parts.handle().journal.answer_missing(Cut::TimeUp) {
+                if let Some(event) = this.context.handle().journal.answer_missing(Cut::TimeUp) {
                     this.results.extend(event.tool_output().cloned());
                     this.give_out(&event);
                     return Poll::Ready(Some(Ok(event)));
@@ -580,10 +580,10 @@ impl Stream for Run {
                 this.begin_last_turn(exceeded);
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
-                this.parts.control().tombstones().observed(this.journal(), &event);
+                this.context.control().tombstones().observed(this.journal(), &event);
                 this.give_out(&event);
                 if let Some(turn) = event.turn_complete() {
-                    this.parts.turn_is_complete(turn);
+                    this.context.turn_is_complete(turn);
                 }
                 this.note(&event);
                 return Poll::Ready(Some(Ok(event)));
@@ -603,11 +603,11 @@ impl Drop for Run {
         let events = self.events.take();
         // What is below cannot be left out for a panic in somebody's `Drop`.
         let _ = catch_panic(|| drop(events));
-        self.parts.drop_observers();
+        self.context.drop_observers();
         // Dropped before its end: what was used is counted, and nothing is taken any more.
-        self.parts.over(&self.state.get());
-        self.parts.control().close();
-        self.parts.effects().world().over();
+        self.context.over(&self.state.get());
+        self.context.control().close();
+        self.context.effects().world().over();
     }
 }
 

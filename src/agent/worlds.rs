@@ -6,7 +6,7 @@ use futures::Stream;
 
 use crate::agent::hook::Hooks;
 use crate::agent::run::Begin;
-use crate::agent::{Agent, Input, Parts, Run, State, Verdicts};
+use crate::agent::{Agent, Input, Run, RunContext, State, Verdicts};
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, Item};
@@ -73,7 +73,7 @@ impl Agent {
         resuming: bool,
     ) -> Run
     where
-        B: FnMut(Parts, State) -> St + Send + 'static,
+        B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let resuming = resuming.then(Verdicts::default);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures::stream::FusedStream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::{Agent, Input, Parts, Run, State, body};
+use crate::agent::{Agent, Input, Run, RunContext, State, body};
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event};
 use crate::item::History;
@@ -85,11 +85,11 @@ impl Recording {
 
     /// The same with a body of your own, for a run that [`Agent::run_by`] began.
     ///
-    /// The body is run for real. What it learns from [`Parts`] is played; whatever else it asks the
+    /// The body is run for real. What it learns from [`RunContext`] is played; whatever else it asks the
     /// world it asks again.
     pub fn replay_by<B, St>(&self, agent: &Agent, body: B) -> Rerun
     where
-        B: FnMut(Parts, State) -> St + Send + 'static,
+        B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         Rerun::new(self, agent, body)
@@ -99,7 +99,7 @@ impl Recording {
 impl Rerun {
     pub(super) fn new<B, St>(recording: &Recording, agent: &Agent, body: B) -> Self
     where
-        B: FnMut(Parts, State) -> St + Send + 'static,
+        B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let playing = Playing::new(&recording.0);

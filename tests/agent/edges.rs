@@ -8,7 +8,7 @@ use futures::executor::block_on;
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::json;
 use turnstream::agent::hook::BeforeTool;
-use turnstream::agent::{Budget, Parts, Pool, State, Target, body, hook};
+use turnstream::agent::{Budget, Pool, RunContext, State, Target, body, hook};
 use turnstream::event::{BudgetKind, Reason, Transition};
 use turnstream::provider::{Piece, Provider, Reply, Scripted, from_stream};
 use turnstream::request::ToolChoice;
@@ -192,7 +192,7 @@ async fn the_time_of_a_run_begins_with_its_first_poll() {
 fn an_ending_that_a_body_hands_on_is_not_the_runs_own() {
     let inner = Agent::new(Scripted::new(["inner"]));
     let agent = Agent::new(Scripted::new(["x"]));
-    let own = move |_: Parts, state: State| {
+    let own = move |_: RunContext, state: State| {
         let events = inner.run("go").map(|event| event.map(Step::Value));
         events.chain(stream::iter([Ok(Step::StopWith(state.ended(Reason::Completed)))]))
     };
@@ -286,11 +286,11 @@ fn what_a_request_cost_that_was_interrupted_is_counted() {
     let prices = Prices::new().with("scripted", price);
     let model = Scripted::new([Reply::text("a").usage(used(1_000)).hang()]);
     let agent = Agent::new(model).with_budget(Budget::new().money(5.0, prices));
-    let parts = Arc::new(Mutex::new(None));
-    let kept = Arc::clone(&parts);
-    let own = move |parts: Parts, state: State| {
-        *kept.lock().unwrap() = Some(parts.clone());
-        body(parts, state)
+    let cx = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&cx);
+    let own = move |cx: RunContext, state: State| {
+        *kept.lock().unwrap() = Some(cx.clone());
+        body(cx, state)
     };
     let mut run = agent.run_by(own, History::with_id("h"), "go");
     while let Some(Some(event)) = run.next().now_or_never() {
@@ -298,8 +298,8 @@ fn what_a_request_cost_that_was_interrupted_is_counted() {
     }
     run.interrupt();
     assert!(matches!(block_on(run.outcome()).reason, Reason::Interrupted(_)));
-    let parts: Parts = parts.lock().unwrap().take().unwrap();
-    assert_eq!(parts.spent(&State::new(History::with_id("h"))).cost, 2_000);
+    let cx: RunContext = cx.lock().unwrap().take().unwrap();
+    assert_eq!(cx.spent(&State::new(History::with_id("h"))).cost, 2_000);
 }
 
 #[test]

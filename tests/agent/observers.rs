@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use turnstream::agent::hook::{self, Hook, HookFuture};
-use turnstream::agent::{Decision, Parts, State};
+use turnstream::agent::{Decision, RunContext, State};
 use turnstream::event::{AppendedWhy, Reason};
 use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
@@ -194,16 +194,16 @@ async fn notes_of_several_observers_that_are_ready_at_once_are_one_event_in_the_
 
 /// A body that is not the agent's: it asks twice, and waits a second after each turn.
 fn waiting_body(
-    parts: Parts,
+    cx: RunContext,
     mut state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     try_stream! {
-        while let Some(event) = parts.deliver(&mut state) {
+        while let Some(event) = cx.deliver(&mut state) {
             yield Step::Value(event);
         }
-        let request = parts.request(&mut state).await?.expect("no pool");
-        yield Step::Value(parts.turn_started(&state));
-        let mut events = parts.ask(&state, request);
+        let request = cx.request(&mut state).await?.expect("no pool");
+        yield Step::Value(cx.turn_started(&state));
+        let mut events = cx.ask(&state, request);
         let mut said = None;
         while let Some(event) = events.next().await {
             let event = Event::from(event?);
@@ -211,9 +211,9 @@ fn waiting_body(
             yield Step::Value(event);
         }
         let turn = said.expect("a turn");
-        parts.observe(&state, &turn);
+        cx.observe(&state, &turn);
         sleep(SECOND).await;
-        let answers = parts.answers(&state, Some(&turn), &Decision::RunTools)?;
+        let answers = cx.answers(&state, Some(&turn), &Decision::RunTools)?;
         state = state.answered(Some(&turn), answers.finish()?);
         yield match state.model_calls {
             1 => Step::Next(state),
@@ -502,14 +502,14 @@ fn without_timers_an_observer_has_no_default_limit_and_a_limit_that_was_set_is_i
 
 #[tokio::test]
 async fn nothing_begins_to_observe_once_the_run_is_over() {
-    let (counter, kept) = (Counter::default(), Shared::<Option<(Parts, State)>>::default());
+    let (counter, kept) = (Counter::default(), Shared::<Option<(RunContext, State)>>::default());
     let keep = Arc::clone(&kept);
     let (agent, _) = scripted(["done".into()], vec![]);
     let agent: Agent = agent.with_hook(Endless("assistant_message", counter.clone()));
     let run = agent.run_by(
-        move |parts, state| {
-            *keep.lock().unwrap() = Some((parts.clone(), state.clone()));
-            turnstream::agent::body(parts, state)
+        move |cx, state| {
+            *keep.lock().unwrap() = Some((cx.clone(), state.clone()));
+            turnstream::agent::body(cx, state)
         },
         History::with_id("h"),
         "go",
@@ -519,8 +519,8 @@ async fn nothing_begins_to_observe_once_the_run_is_over() {
     let turn = event.turn_complete().unwrap().clone();
     rest(&mut run).await;
     drop(run);
-    let (parts, state) = kept.lock().unwrap().take().unwrap();
+    let (cx, state) = kept.lock().unwrap().take().unwrap();
     let began = counter.began();
-    parts.observe(&state, &turn);
+    cx.observe(&state, &turn);
     assert_eq!((counter.began(), counter.now()), (began, 0));
 }

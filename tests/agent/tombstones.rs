@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::StreamExt;
-use turnstream::agent::{Parts, hook};
+use turnstream::agent::{RunContext, hook};
 use turnstream::context::{
     Compaction, Narrow, QuarterOfBytes, Window, compact_with, guess, was_compacted,
 };
@@ -491,13 +491,13 @@ async fn notes_that_come_while_a_request_waits_for_its_pool_are_said_if_it_is_ma
 
 #[tokio::test]
 async fn a_body_that_delivers_nothing_makes_items_void_at_the_end() {
-    let body = |parts: Parts, state| {
+    let body = |cx: RunContext, state| {
         // As the agent's own, but that it begins with the request.
         async_stream::try_stream! {
             let mut state: turnstream::agent::State = state;
-            let request = parts.request(&mut state).await?.unwrap();
-            yield turnstream::Step::Value(parts.turn_started(&state));
-            let mut events = parts.ask(&state, request);
+            let request = cx.request(&mut state).await?.unwrap();
+            yield turnstream::Step::Value(cx.turn_started(&state));
+            let mut events = cx.ask(&state, request);
             while let Some(event) = events.next().await {
                 yield turnstream::Step::Value(event?.into());
             }

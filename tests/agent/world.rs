@@ -426,18 +426,18 @@ impl Script {
         }
         let log = Arc::clone(log);
         agent.run_by(
-            move |parts, state| {
+            move |cx, state| {
                 let log = Arc::clone(&log);
                 async_stream::try_stream! {
                     let lap = state.model_calls;
-                    let weather: String = parts
+                    let weather: String = cx
                         .step("weather", async move {
                             log.lock().unwrap().push(format!("weather {lap}"));
                             Ok(format!("rain {lap}"))
                         })
                         .await?;
                     assert_eq!(weather, format!("rain {lap}"));
-                    let mut steps = Box::pin(body(parts, state));
+                    let mut steps = Box::pin(body(cx, state));
                     while let Some(step) = steps.next().await {
                         yield step?;
                     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use turnstream::agent::{Parts, Pool, RunHandle, State, body};
+use turnstream::agent::{Pool, RunContext, RunHandle, State, body};
 use turnstream::event::AppendedWhy;
 use turnstream::item::{PendingCall, ToolCall};
 use turnstream::replay::Recorder;
@@ -126,16 +126,16 @@ async fn runs(seed: u64) -> Vec<String> {
 
 /// A body that says something of its own before each lap.
 fn talkative(
-    parts: Parts,
+    cx: RunContext,
     mut state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     async_stream::stream! {
         if state.resuming.is_none() {
             let items = vec![Item::user("Lap.")];
             state.history.extend(items.clone());
-            yield Ok(Step::Value(Event::Appended { why: AppendedWhy::Hook, id: parts.id(), items }));
+            yield Ok(Step::Value(Event::Appended { why: AppendedWhy::Hook, id: cx.id(), items }));
         }
-        let mut lap = Box::pin(body(parts, state));
+        let mut lap = Box::pin(body(cx, state));
         while let Some(step) = lap.next().await {
             yield step;
         }

@@ -31,13 +31,13 @@ use crate::world::{Effects, Kind};
 ///
 /// Each method is one sentence of [`body`](super::body); a body of your own uses those it needs.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct RunContext {
     agent: Arc<Agent>,
     handle: Arc<RunHandle>,
     effects: Effects,
 }
 
-impl Parts {
+impl RunContext {
     pub(super) fn new(agent: Arc<Agent>, handle: RunHandle, effects: Effects) -> Self {
         Self { agent, handle: Arc::new(handle), effects }
     }
@@ -82,11 +82,11 @@ impl Parts {
     /// # async fn main() {
     /// let agent = Agent::new(Scripted::new(["Hello!"]));
     /// let run = agent.run_by(
-    ///     |parts, state| {
+    ///     |cx, state| {
     ///         async_stream::try_stream! {
-    ///             let weather: String = parts.step("weather", async { Ok("rain".to_owned()) }).await?;
+    ///             let weather: String = cx.step("weather", async { Ok("rain".to_owned()) }).await?;
     ///             println!("There is {weather}.");
-    ///             let mut lap = Box::pin(body(parts, state));
+    ///             let mut lap = Box::pin(body(cx, state));
     ///             while let Some(step) = lap.next().await {
     ///                 yield step?;
     ///             }
@@ -338,8 +338,8 @@ impl Parts {
     /// In a replay a turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its request is
     /// not that of the run that is played.
     pub fn ask(&self, state: &State, request: Request) -> TurnStream {
-        let (parts, asked, now) = (self.clone(), request.clone(), state.clone());
-        let turn = self.effects.turn(&request, Box::new(move || parts.send(&now, asked)));
+        let (cx, asked, now) = (self.clone(), request.clone(), state.clone());
+        let turn = self.effects.turn(&request, Box::new(move || cx.send(&now, asked)));
         if !self.agent.hooks.is_empty() {
             let state = Arc::new(state.clone());
             self.begin_to_observe(self.agent.hooks.turn_started(&state));
@@ -486,7 +486,7 @@ impl Parts {
     pub fn resumed(
         &self,
         state: &mut State,
-    ) -> impl Future<Output = Result<Option<ToolRun>, Error>> + Send {
+    ) -> impl Future<Output = Result<Option<Box<ToolRun>>, Error>> + Send {
         // Boxed, as in `request`.
         Box::pin(async move {
             let waits = self.agent.interactive && self.effects.world().suspends();
@@ -505,7 +505,7 @@ impl Parts {
             state.resuming = Some(verdicts);
             let run = self.answers(state, None, &Decision::RunTools)?;
             state.resuming = None;
-            Ok(Some(run))
+            Ok(Some(Box::new(run)))
         })
     }
 
