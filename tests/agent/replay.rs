@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::time::sleep;
-use turnstream::agent::hook;
+use turnstream::agent::{RunContext, State, body, hook};
 use turnstream::env::CountingIds;
 use turnstream::event::Reason;
 use turnstream::item::Content;
@@ -321,6 +321,69 @@ async fn calls_that_were_resumed_are_played_as_they_came_out() {
         assert!(events.iter().eq(recording.events()));
     }
     assert_eq!(*ran.lock().unwrap(), 1);
+}
+
+#[test]
+fn a_step_of_an_own_body_is_played_and_not_performed_again() {
+    let (agent, ..) = agent();
+    let performed = Arc::new(Mutex::new(0));
+    let own = |performed: &Arc<Mutex<u32>>| {
+        let performed = Arc::clone(performed);
+        move |cx: RunContext, state: State| {
+            let performed = Arc::clone(&performed);
+            async_stream::try_stream! {
+                // Nothing is said by it, and it is recorded nevertheless.
+                let _: Option<u32> = cx.step("nothing", async { Ok(None) }).await?;
+                let count = move || {
+                    let mut performed = performed.lock().unwrap();
+                    *performed += 1;
+                    *performed
+                };
+                let lap: u32 = cx.step("lap", async move { Ok(count()) }).await?;
+                assert_eq!(lap, state.model_calls + 1);
+                let mut steps = Box::pin(body(cx, state));
+                while let Some(step) = steps.next().await {
+                    yield step?;
+                }
+            }
+        }
+    };
+    let page = Buffer::new();
+    let recording = agent.clone().with_recorder(&Recorder::to(page.clone()));
+    whole(recording.run_by(own(&performed), History::with_id("h"), "How is it?"));
+    assert_eq!(*performed.lock().unwrap(), 2);
+    let recording = Recording::from_text(&page.text()).unwrap();
+    let (events, error) = played(recording.replay_by(&agent, own(&performed)));
+    assert_eq!((error, *performed.lock().unwrap()), (None, 2));
+    assert!(events.iter().eq(recording.events()));
+
+    // A recording without the step is not one of this body.
+    let without: Vec<_> = page.text().lines().map(str::to_owned).collect();
+    let without = without.into_iter().filter(|line| !line.contains(r#""name":"lap""#));
+    let text = without.collect::<Vec<_>>().join("\n");
+    let (_, error) =
+        played(Recording::from_text(&text).unwrap().replay_by(&agent, own(&performed)));
+    let error = error.unwrap();
+    assert_eq!(error.kind(), ErrorKind::ReplayMismatch);
+    assert_eq!(*performed.lock().unwrap(), 2, "and it is not performed");
+}
+
+#[test]
+fn a_run_that_was_interrupted_while_a_hook_thought_is_played_as_that() {
+    let (agent, ran, model) = agent();
+    let agent = agent.with_hook(hook::prepare(|_, _| std::future::pending::<Request>()));
+    let text = lines(&agent, |mut run| {
+        assert!(run.next().now_or_never().flatten().is_some(), "its input");
+        assert!(run.next().now_or_never().is_none(), "the hook thinks");
+        run.interrupt();
+        whole(run);
+    });
+    let recording = Recording::from_text(&text).unwrap();
+    let (events, error) = played(recording.replay(&agent));
+    assert_eq!(error, None);
+    assert!(events.iter().eq(recording.events()));
+    assert!(events.last().unwrap().finished().is_some());
+    assert_eq!((*ran.lock().unwrap(), model.requests().len()), (0, 0));
 }
 
 #[test]
