@@ -30,12 +30,6 @@ pub(super) enum Entry {
         nth: Option<u32>,
         made: Result<Json, Error>,
     },
-    /// An effect that was begun and dropped.
-    Dropped {
-        kind: Kind,
-        name: String,
-        nth: u32,
-    },
     Failed(Error),
     Ended(Ending),
 }
@@ -44,11 +38,7 @@ impl Entry {
     pub(super) fn event(&self) -> Option<&Event> {
         match self {
             Self::Event { event, .. } => Some(event),
-            Self::Asked(_)
-            | Self::Value { .. }
-            | Self::Dropped { .. }
-            | Self::Failed(_)
-            | Self::Ended(_) => None,
+            Self::Asked(_) | Self::Value { .. } | Self::Failed(_) | Self::Ended(_) => None,
         }
     }
 }

@@ -12,8 +12,7 @@
 //! ```
 //!
 //! A value that says nothing is left out. A step of a body of one's own has its `name`; an effect that
-//! failed has an `error` in the place of its value, and one that was dropped has `dropped`. Readers skip a
-//! `type` they do not know. Version 1 had `noted` lines in the place of values.
+//! failed has an `error` in the place of its value. Readers skip a `type` they do not know. Version 1 had `noted` lines in the place of values.
 
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +124,4 @@ pub(super) struct ValueLine {
     pub(super) value: Option<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Error>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) dropped: bool,
 }

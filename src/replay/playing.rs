@@ -47,14 +47,6 @@ struct State {
     requests: Vec<Request>,
 }
 
-/// What stands in a recording for an effect.
-enum Found {
-    Made(Result<Json, Error>),
-    /// It was begun and dropped.
-    Dropped,
-    Nothing,
-}
-
 impl Playing {
     pub(super) fn new(read: &Arc<Read>) -> Self {
         Self(Arc::new(Inner { read: Arc::clone(read), state: Mutex::default() }))
@@ -83,7 +75,7 @@ impl Playing {
     }
 
     /// What the recording has for an effect, which is asked for now.
-    fn found(&self, key: &Key) -> Found {
+    fn found(&self, key: &Key) -> Option<Result<Json, Error>> {
         let mut state = self.lock();
         let now = state.counted.next(key);
         let is_it = |kind: Kind, name: &str, nth: Option<u32>| {
@@ -91,16 +83,13 @@ impl Playing {
         };
         let found = self.find(&state, |entry| match entry {
             Entry::Value { kind, name, nth, made } => {
-                is_it(*kind, name, *nth).then(|| Found::Made(made.clone()))
-            }
-            Entry::Dropped { kind, name, nth } => {
-                is_it(*kind, name, Some(*nth)).then_some(Found::Dropped)
+                is_it(*kind, name, *nth).then(|| made.clone())
             }
             Entry::Event { .. } | Entry::Asked(_) | Entry::Failed(_) | Entry::Ended(_) => None,
         });
-        let Some((at, found)) = found else { return Found::Nothing };
+        let (at, made) = found?;
         state.taken.insert(at);
-        found
+        Some(made)
     }
 
     /// Checks a request.
@@ -135,7 +124,7 @@ impl Playing {
         for (at, entry) in self.0.read.entries.iter().enumerate().skip(*from) {
             match entry {
                 Entry::Ended(_) => break,
-                Entry::Asked(_) | Entry::Value { .. } | Entry::Dropped { .. } => {}
+                Entry::Asked(_) | Entry::Value { .. } => {}
                 entry @ (Entry::Event { .. } | Entry::Failed(_)) => {
                     *from = at + 1;
                     return Poll::Ready(fits(entry));
@@ -272,25 +261,15 @@ impl World for Playing {
                 Value::new(undelivered.unwrap_or_default())
             }
             _ => match self.found(key) {
-                Found::Made(Ok(json)) => Value::from_json(json),
-                Found::Made(Err(_)) | Found::Dropped | Found::Nothing => Value::none(),
+                Some(Ok(json)) => Value::from_json(json),
+                Some(Err(_)) | None => Value::none(),
             },
         }
     }
 
     fn step(&self, key: &Key, _effect: Effect) -> Effect {
-        match self.found(key) {
-            Found::Made(made) => future::ready(made.map(Value::from_json)).boxed(),
-            Found::Nothing => future::ready(Ok(Value::none())).boxed(),
-            Found::Dropped => {
-                let playing = self.clone();
-                future::poll_fn(move |_| {
-                    playing.lock().stuck = true;
-                    Poll::Pending
-                })
-                .boxed()
-            }
-        }
+        let made = self.found(key).map(|made| made.map(Value::from_json));
+        future::ready(made.unwrap_or_else(|| Ok(Value::none()))).boxed()
     }
 
     fn turn(&self, _key: &Key, request: &Request, _ask: Ask) -> TurnStream {
@@ -348,11 +327,7 @@ impl TurnSource for PlayedTurn {
                 Some(Heard::Event(event.clone(), *vetoed))
             }
             Entry::Failed(error) => Some(Heard::Failed(error.clone())),
-            Entry::Event { .. }
-            | Entry::Asked(_)
-            | Entry::Value { .. }
-            | Entry::Dropped { .. }
-            | Entry::Ended(_) => None,
+            Entry::Event { .. } | Entry::Asked(_) | Entry::Value { .. } | Entry::Ended(_) => None,
         });
         heard.map(|heard| {
             Some(match heard? {

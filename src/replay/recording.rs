@@ -154,10 +154,7 @@ impl Recording {
 
 impl From<ValueLine> for Entry {
     fn from(line: ValueLine) -> Self {
-        let ValueLine { of: kind, name, nth, value, error, dropped } = line;
-        if dropped {
-            return Self::Dropped { kind, name, nth };
-        }
+        let ValueLine { of: kind, name, nth, value, error } = line;
         let made = match error {
             Some(error) => Err(error),
             None => Ok(value.unwrap_or_else(|| serde_json::Value::Null.into())),

@@ -91,21 +91,13 @@ impl World for Writing {
     }
 
     fn step(&self, key: &Key, effect: Effect) -> Effect {
-        let begun = Begun {
-            page: Arc::clone(&self.page),
-            nth: self.page.count(key),
-            key: key.clone(),
-            is_over: false,
-        };
-        let effect = self.world.step(key, effect);
+        let (page, key, nth) = (Arc::clone(&self.page), key.clone(), self.page.count(key));
+        let effect = self.world.step(&key, effect);
         async move {
-            let mut begun = begun;
             let made = effect.await;
-            begun.is_over = true;
-            let Begun { page, key, nth, .. } = &begun;
             match &made {
-                Ok(made) => page.made(key, *nth, made),
-                Err(error) => page.value(key, *nth, |line| line.error = Some(error.clone())),
+                Ok(made) => page.made(&key, nth, made),
+                Err(error) => page.value(&key, nth, Err(error.clone())),
             }
             made
         }
@@ -146,22 +138,6 @@ impl World for Writing {
     }
 }
 
-/// An effect that has begun.
-struct Begun {
-    page: Arc<Page>,
-    key: Key,
-    nth: u32,
-    is_over: bool,
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.page.value(&self.key, self.nth, |line| line.dropped = true);
-        }
-    }
-}
-
 impl Page {
     /// An event that was given out.
     fn event(&self, event: &Event) {
@@ -183,15 +159,17 @@ impl Page {
     fn made(&self, key: &Key, nth: u32, made: &Value) {
         match made.to_json() {
             Ok(json) if says_nothing(&json) && key.kind != Kind::Step => {}
-            Ok(json) => self.value(key, nth, |line| line.value = Some(json)),
-            Err(error) => self.value(key, nth, |line| line.error = Some(error)),
+            made => self.value(key, nth, made),
         }
     }
 
-    fn value(&self, key: &Key, nth: u32, fill: impl FnOnce(&mut ValueLine)) {
+    fn value(&self, key: &Key, nth: u32, made: Result<Json, Error>) {
         let (of, name) = (key.kind, key.name.to_string());
-        let mut value = ValueLine { of, name, nth, value: None, error: None, dropped: false };
-        fill(&mut value);
+        let (value, error) = match made {
+            Ok(json) => (Some(json), None),
+            Err(error) => (None, Some(error)),
+        };
+        let value = ValueLine { of, name, nth, value, error };
         let mut state = lock(&self.state);
         self.write(&mut state, |run| Written::Value { run, value });
     }
