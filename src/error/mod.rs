@@ -217,14 +217,7 @@ impl Error {
 
     /// Returns the first source of type `T` in the chain of sources.
     pub fn find_source<T: StdError + 'static>(&self) -> Option<&T> {
-        let mut source = self.source();
-        while let Some(error) = source {
-            if let Some(found) = error.downcast_ref::<T>() {
-                return Some(found);
-            }
-            source = error.source();
-        }
-        None
+        causes(self).skip(1).find_map(|source| source.downcast_ref())
     }
 
     /// The same with its texts, all that a server may have written, passed through `f`. Sources
@@ -363,6 +356,13 @@ impl fmt::Debug for Error {
         }
         out.finish()
     }
+}
+
+/// An error, its source, the source of that, and so on.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> + Clone {
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 /// The messages of an error and of its sources, joined by colons. Many errors repeat the words of one

@@ -3,6 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use super::causes;
+
 /// What a source showed before it was rewritten, and those below it.
 #[derive(Debug)]
 pub(super) struct Rewritten(String);
@@ -13,10 +15,10 @@ impl Rewritten {
         source: &(dyn StdError + 'static),
         f: impl Fn(&str) -> String,
     ) -> Option<Self> {
-        let below = std::iter::successors(Some(source), |source| StdError::source(*source));
+        let below = causes(source);
         let same = |text: &str| f(text) == text;
         // The short and the long form of `Debug` differ in more than line ends.
-        let clean = |error: &dyn StdError| {
+        let clean = |error: &(dyn StdError + 'static)| {
             same(&error.to_string()) && same(&format!("{error:?}")) && same(&format!("{error:#?}"))
         };
         if below.clone().all(clean) {

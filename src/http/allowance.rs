@@ -5,57 +5,20 @@ use std::time::{Duration, SystemTime};
 use crate::error::RateLimitScope;
 use crate::http::wait::until;
 
-/// An allowance, as the headers of an answer tell of it.
-struct Allowance {
-    remaining: &'static str,
-    reset: &'static str,
-    scope: Option<RateLimitScope>,
-}
-
-const fn allowance(
-    remaining: &'static str,
-    reset: &'static str,
-    scope: Option<RateLimitScope>,
-) -> Allowance {
-    Allowance { remaining, reset, scope }
-}
-
+/// The allowances, by their headers: in place of `{}` stands what is told, `remaining` or `reset`.
+///
 /// `x-ratelimit-reset-*` are spans (`6m0s`, at Azure seconds), those of Anthropic dates of RFC
 /// 3339, and `x-ratelimit-reset` is seconds or, at `OpenRouter`, milliseconds since 1970.
-const ALLOWANCES: &[Allowance] = &[
-    allowance(
-        "x-ratelimit-remaining-requests",
-        "x-ratelimit-reset-requests",
-        Some(RateLimitScope::Requests),
-    ),
-    allowance(
-        "x-ratelimit-remaining-tokens",
-        "x-ratelimit-reset-tokens",
-        Some(RateLimitScope::Tokens),
-    ),
-    allowance(
-        "anthropic-ratelimit-requests-remaining",
-        "anthropic-ratelimit-requests-reset",
-        Some(RateLimitScope::Requests),
-    ),
-    allowance(
-        "anthropic-ratelimit-input-tokens-remaining",
-        "anthropic-ratelimit-input-tokens-reset",
-        Some(RateLimitScope::InputTokens),
-    ),
-    allowance(
-        "anthropic-ratelimit-output-tokens-remaining",
-        "anthropic-ratelimit-output-tokens-reset",
-        Some(RateLimitScope::OutputTokens),
-    ),
-    allowance(
-        "anthropic-ratelimit-tokens-remaining",
-        "anthropic-ratelimit-tokens-reset",
-        Some(RateLimitScope::Tokens),
-    ),
+const ALLOWANCES: &[(&str, Option<RateLimitScope>)] = &[
+    ("x-ratelimit-{}-requests", Some(RateLimitScope::Requests)),
+    ("x-ratelimit-{}-tokens", Some(RateLimitScope::Tokens)),
+    ("anthropic-ratelimit-requests-{}", Some(RateLimitScope::Requests)),
+    ("anthropic-ratelimit-input-tokens-{}", Some(RateLimitScope::InputTokens)),
+    ("anthropic-ratelimit-output-tokens-{}", Some(RateLimitScope::OutputTokens)),
+    ("anthropic-ratelimit-tokens-{}", Some(RateLimitScope::Tokens)),
     // Mistral, which does not say until when.
-    allowance("x-ratelimit-remaining-req-minute", "", Some(RateLimitScope::Requests)),
-    allowance("x-ratelimit-remaining", "x-ratelimit-reset", None),
+    ("x-ratelimit-{}-req-minute", Some(RateLimitScope::Requests)),
+    ("x-ratelimit-{}", None),
 ];
 
 /// What is used up, and when it is full again, by the headers that every answer has. They say so
@@ -70,11 +33,11 @@ pub(crate) fn used_up<'a>(
 ) -> (Option<RateLimitScope>, Option<Duration>) {
     let told: Vec<_> = ALLOWANCES
         .iter()
-        .filter_map(|allowance| {
-            let wait = header(allowance.reset).and_then(|reset| until(reset, now));
+        .filter_map(|(name, scope)| {
+            let wait = header(&name.replace("{}", "reset")).and_then(|reset| until(reset, now));
             let wait = wait.filter(|wait| !wait.is_zero());
-            let remaining = header(allowance.remaining).map(str::trim);
-            (wait.is_some() || remaining == Some("0")).then_some((allowance.scope, wait, remaining))
+            let remaining = header(&name.replace("{}", "remaining")).map(str::trim);
+            (wait.is_some() || remaining == Some("0")).then_some((*scope, wait, remaining))
         })
         .collect();
     let used_up = told.iter().filter(|(.., remaining)| *remaining == Some("0"));

@@ -12,9 +12,9 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::runtime;
 
 use crate::env::{Clock, SystemClock};
-use crate::error::{Error, ErrorKind, catch_panic};
+use crate::error::{Error, ErrorKind, catch_panic, causes, panic_to_error};
 use crate::http::proxy::{Proxies, is_of_tunnel};
-use crate::http::response::{Hook, Response, ResponseHead, run};
+use crate::http::response::{Hook, Response, ResponseHead};
 use crate::http::runtime::ConnectionRuntime;
 use crate::http::{Body, Endpoint, Header, Secret, is_secret, masked};
 use crate::lock::lock;
@@ -38,21 +38,23 @@ struct Clients {
     customize: Option<Box<Customize>>,
     connect_timeout: Duration,
     uses_proxies: bool,
-    made: Mutex<Vec<Made>>,
+    made: Mutex<Vec<(Purpose, Made)>>,
 }
 
 type Customize = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
-/// A client, the runtime that drives it, how long it waits for a connection, and which connections
-/// it uses: reqwest takes these for a client and not for a request.
-struct Made {
+/// What a client is made for: the runtime that drives it, how long it waits for a connection, and
+/// which connections it uses. reqwest takes these for a client and not for a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Purpose {
     runtime: runtime::Id,
     connect_timeout: Duration,
     connection: Connection,
     /// Whether it goes to servers of this machine, without any proxy.
     to_loopback: bool,
-    client: Result<(reqwest::Client, Proxies), Error>,
 }
+
+type Made = Result<(reqwest::Client, Proxies), Error>;
 
 /// So many clients are remembered, the newest.
 const CLIENTS: usize = 32;
@@ -72,34 +74,25 @@ impl Clients {
         connect_timeout: Option<Duration>,
         connection: Connection,
         to_loopback: bool,
-    ) -> Result<(reqwest::Client, Proxies), Error> {
+    ) -> Made {
         let runtime = runtime::Handle::current().id();
         let connect_timeout = connect_timeout.unwrap_or(self.connect_timeout);
-        let fits = |made: &&Made| {
-            (made.runtime, made.connect_timeout, made.connection, made.to_loopback)
-                == (runtime, connect_timeout, connection, to_loopback)
-        };
+        let purpose = Purpose { runtime, connect_timeout, connection, to_loopback };
         let mut made = lock(&self.made);
-        if let Some(made) = made.iter().find(fits) {
-            return made.client.clone();
+        if let Some((_, client)) = made.iter().find(|(known, _)| *known == purpose) {
+            return client.clone();
         }
-        let client = self.make(connect_timeout, connection, to_loopback);
+        let client = self.make(purpose);
         if made.len() == CLIENTS {
             drop(made.remove(0));
         }
-        let of_made = client.clone();
-        made.push(Made { runtime, connect_timeout, connection, to_loopback, client: of_made });
+        made.push((purpose, client.clone()));
         client
     }
 
-    fn make(
-        &self,
-        connect_timeout: Duration,
-        connection: Connection,
-        to_loopback: bool,
-    ) -> Result<(reqwest::Client, Proxies), Error> {
+    fn make(&self, purpose: Purpose) -> Made {
         let mut settings = reqwest::Client::builder()
-            .connect_timeout(connect_timeout)
+            .connect_timeout(purpose.connect_timeout)
             .tcp_nodelay(true)
             .user_agent(concat!("turnstream/", env!("CARGO_PKG_VERSION")));
         if let Some(customize) = &self.customize {
@@ -107,10 +100,10 @@ impl Clients {
                 .map_err(|message| Error::panic("the settings of the HTTP client", &message))?;
         }
         settings = settings.redirect(reqwest::redirect::Policy::none());
-        if to_loopback || !self.uses_proxies {
+        if purpose.to_loopback || !self.uses_proxies {
             settings = settings.no_proxy();
         }
-        if connection == Connection::New {
+        if purpose.connection == Connection::New {
             settings = settings.pool_max_idle_per_host(0);
         }
         let shown = format!("{settings:?}");
@@ -246,7 +239,9 @@ impl HttpClient {
             if closed { error.map_source(ConnectionClosed) } else { error }
         })?;
         if let Some(hook) = &self.hook {
-            run(&**hook, &ResponseHead::new(&answer, &to.host(), secrets))?;
+            let host = to.host();
+            let head = ResponseHead::new(&answer, &host, secrets);
+            panic_to_error(ErrorKind::Panic, "the response hook", || hook(&head))?;
         }
         let (status, headers) = (answer.status().as_u16(), std::mem::take(answer.headers_mut()));
         // "407 Proxy Authentication Required" comes from no one else.
@@ -262,28 +257,20 @@ impl HttpClient {
 /// The headers as the transport takes them. One that is secret, or has a secret in it, is marked: the
 /// transport shows no such value, and keeps none for the compression of later headers.
 fn header_map(headers: &[Header], secrets: &[Secret]) -> Result<HeaderMap, Error> {
+    let wrong = |what: &str| {
+        let message = format!("{what} has characters that HTTP does not allow");
+        Error::new(ErrorKind::InvalidRequest, message)
+    };
     let mut map = HeaderMap::with_capacity(headers.len());
     for (name, text) in headers {
         let is_in_text = |secret: &Secret| !secret.is_empty() && text.contains(secret.expose());
-        let mut value = header_value(text)?;
+        let mut value = HeaderValue::from_str(text).map_err(|_| wrong("a key or header"))?;
         value.set_sensitive(is_secret(name) || secrets.iter().any(is_in_text));
-        map.insert(header_name(name)?, value);
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| wrong("the name of a header").with_parameter("headers"))?;
+        map.insert(name, value);
     }
     Ok(map)
-}
-
-fn header_value(value: &str) -> Result<HeaderValue, Error> {
-    HeaderValue::from_str(value).map_err(|_| {
-        let message = "a key or header has characters that HTTP does not allow";
-        Error::new(ErrorKind::InvalidRequest, message)
-    })
-}
-
-fn header_name(name: &str) -> Result<HeaderName, Error> {
-    HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-        let message = "the name of a header has characters that HTTP does not allow";
-        Error::new(ErrorKind::InvalidRequest, message).with_parameter("headers")
-    })
 }
 
 fn sending_failed(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Error {
@@ -332,20 +319,15 @@ fn is_closed(error: &reqwest::Error) -> bool {
     if error.is_connect() || error.is_timeout() {
         return false;
     }
-    let mut source = error.source();
-    while let Some(error) = source {
+    causes(error).any(|error| {
         let by_hyper = error
             .downcast_ref::<hyper::Error>()
             .is_some_and(|error| error.is_incomplete_message() || error.is_closed());
         let by_the_system = error.downcast_ref::<std::io::Error>().is_some_and(|error| {
             matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
         });
-        if by_hyper || by_the_system {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+        by_hyper || by_the_system
+    })
 }
 
 fn reading_failed(error: reqwest::Error) -> Error {
@@ -355,12 +337,8 @@ fn reading_failed(error: reqwest::Error) -> Error {
 }
 
 /// The innermost source says what happened; those around it say it happened.
-fn root_cause(error: &dyn StdError) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
+fn root_cause(error: &reqwest::Error) -> String {
+    causes(error).last().unwrap_or(error).to_string()
 }
 
 impl fmt::Debug for HttpClient {

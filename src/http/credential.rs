@@ -1,5 +1,6 @@
 //! How requests are authorized: by a key, a token, or a signature.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -182,12 +183,12 @@ impl Credential {
         match &self.0 {
             Kind::Key(key) if key.is_empty() => {}
             Kind::Key(key) => {
-                authorization.headers.push(key_header.of(key));
+                authorization.headers.push(sent_in(key_header, key));
                 authorization.secrets.push(key.clone());
             }
             Kind::Token(tokens) => {
                 let (held, origin) = tokens.get().await?;
-                authorization.headers.push(KeyHeader::Bearer.of(&held.secret));
+                authorization.headers.push(sent_in(KeyHeader::Bearer, &held.secret));
                 authorization.secrets.push(held.secret.clone());
                 authorization.cached =
                     (origin == Origin::Cache).then(|| (Arc::clone(tokens), held));
@@ -202,7 +203,7 @@ impl Credential {
                 }
                 let request = UnsignedRequest {
                     method: "POST",
-                    url: to.as_str().to_owned(),
+                    url: to.url().as_str().to_owned(),
                     headers: own,
                     body: body.clone(),
                 };
@@ -336,6 +337,13 @@ impl Tokens {
     fn discard(&self, held: &Arc<Held>) {
         let mut state = lock(&self.state);
         state.held.take_if(|current| Arc::ptr_eq(current, held));
+    }
+}
+
+fn sent_in(header: KeyHeader, key: &Secret) -> Header {
+    match header {
+        KeyHeader::Bearer => (Cow::Borrowed("authorization"), format!("Bearer {}", key.expose())),
+        KeyHeader::Named(name) => (Cow::Borrowed(name), key.expose().to_owned()),
     }
 }
 

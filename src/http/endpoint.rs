@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
+use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use reqwest::Url;
 
 use crate::error::{Error, ErrorKind};
 use crate::http::Secret;
-use crate::http::secret::{basic, percent_decoded};
 
 /// The name of a header, and its value.
 pub(crate) type Header = (Cow<'static, str>, String);
@@ -100,10 +100,6 @@ impl Endpoint {
         secrets
     }
 
-    pub(crate) fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
-
     /// Whether it is on this machine.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = self.host_name().trim_matches(['[', ']']);
@@ -123,10 +119,6 @@ impl Endpoint {
         let in_query = |(name, _): (Cow<'_, str>, Cow<'_, str>)| is_secret(&name);
         let in_front = !self.0.username().is_empty() || self.0.password().is_some();
         in_front || self.0.query_pairs().any(in_query)
-    }
-
-    pub(super) fn scheme(&self) -> &str {
-        self.0.scheme()
     }
 
     /// The host, without its port, and without the dot that a whole name may end with.
@@ -182,6 +174,17 @@ pub(crate) fn secrets_of((name, value): &Header) -> Vec<Secret> {
     std::iter::once(value.as_str()).chain(parts).map(Secret::new).collect()
 }
 
+/// How a user name and a password travel: `user:password` in base64 (RFC 7617), without the `=` at
+/// its end.
+fn basic(user: &str, password: &str) -> String {
+    STANDARD_NO_PAD.encode(format!("{user}:{password}"))
+}
+
+/// A text with its `%XX` read; what is none stays.
+fn percent_decoded(text: &str) -> String {
+    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.host())
@@ -194,7 +197,7 @@ mod tests {
     use crate::http::masked;
 
     fn joined(base: &str, path: &str, model: &str) -> Result<String, Error> {
-        Ok(Endpoint::new(base)?.join(path, model, &[])?.as_str().to_owned())
+        Ok(Endpoint::new(base)?.join(path, model, &[])?.url().as_str().to_owned())
     }
 
     #[test]
@@ -264,6 +267,14 @@ mod tests {
         let base = Endpoint::new("http://h/?alt=json&x=a+b").unwrap();
         let query = [("x".to_owned(), "2".to_owned()), ("y".to_owned(), "ü&".to_owned())];
         let url = base.join("/p?alt=sse", "m", &query).unwrap();
-        assert_eq!(url.as_str(), "http://h/p?alt=json&x=a+b&y=%C3%BC%26");
+        assert_eq!(url.url().as_str(), "http://h/p?alt=json&x=a+b&y=%C3%BC%26");
+    }
+
+    #[test]
+    fn a_user_name_and_a_password_are_written_as_they_travel() {
+        // The example of RFC 7617.
+        assert_eq!(basic("Aladdin", "open sesame"), "QWxhZGRpbjpvcGVuIHNlc2FtZQ");
+        assert_eq!(basic("", ""), "Og");
+        assert_eq!(percent_decoded("a%2Fb%20c%é%4"), "a/b c%é%4");
     }
 }

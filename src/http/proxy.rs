@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 
 use hyper_util::client::proxy::matcher::Matcher;
 
+use crate::error::causes;
 use crate::http::Endpoint;
 
 /// The proxies of a client.
@@ -33,14 +34,14 @@ impl Proxies {
         match self {
             Self::None => None,
             Self::Own(proxies) => {
-                let marker = format!("{}: Intercept {{ uri: ", endpoint.scheme());
+                let marker = format!("{}: Intercept {{ uri: ", endpoint.url().scheme());
                 let exempt = format!("\"{}\"", endpoint.host_name());
                 let mut each = proxies.split("Matcher {").filter(|proxy| !proxy.contains(&exempt));
                 let uri = each.find_map(|proxy| proxy.split_once(&marker))?.1;
                 host_of(uri.split([' ', ',']).next().unwrap_or_default())
             }
             Self::OfTheSystem => {
-                let target = endpoint.as_str().parse().ok()?;
+                let target = endpoint.url().as_str().parse().ok()?;
                 let proxy = Matcher::from_system().intercept(&target)?;
                 host_of(&proxy.uri().to_string())
             }
@@ -77,13 +78,6 @@ fn host_of(address: &str) -> Option<String> {
 /// Whether an error came up on the way to the proxy, or is what the proxy said to the request for a
 /// tunnel.
 pub(super) fn is_of_tunnel(error: &(dyn StdError + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        // The type of it is not public.
-        if error.to_string().starts_with("tunnel error") {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    // The type of it is not public.
+    causes(error).any(|error| error.to_string().starts_with("tunnel error"))
 }

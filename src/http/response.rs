@@ -1,6 +1,5 @@
 //! The head of an answer, and the words of one that is an error.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use futures::TryStreamExt;
@@ -8,7 +7,7 @@ use reqwest::header::HeaderMap;
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
-use crate::error::{Error, ErrorKind, RateLimitScope, panic_to_error};
+use crate::error::RateLimitScope;
 use crate::http::{Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, masked, retry_after, used_up};
 
 /// How long the words of an error are waited for, once its status is known. The limits of the turn
@@ -31,13 +30,9 @@ const REQUEST_IDS: &[&str] = &[
 /// What a hook is: see [`HttpClient::with_response_hook`](crate::http::HttpClient::with_response_hook).
 pub(super) type Hook = dyn Fn(&ResponseHead<'_>) + Send + Sync;
 
-/// Runs a hook; a panic in it is an error of the turn.
-pub(super) fn run(hook: &Hook, head: &ResponseHead<'_>) -> Result<(), Error> {
-    panic_to_error(ErrorKind::Panic, "the response hook", || hook(head))
-}
-
 /// The head of an answer: what a server says before its body. No key is in it, whatever the server
 /// echoes.
+#[derive(Debug)]
 pub struct ResponseHead<'a> {
     status: u16,
     host: &'a str,
@@ -77,16 +72,6 @@ impl<'a> ResponseHead<'a> {
     /// The provider's id of the request, under whatever name it has.
     pub fn request_id(&self) -> Option<&str> {
         REQUEST_IDS.iter().find_map(|name| self.header(name))
-    }
-}
-
-impl fmt::Debug for ResponseHead<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseHead")
-            .field("status", &self.status)
-            .field("host", &self.host)
-            .field("headers", &self.headers)
-            .finish()
     }
 }
 

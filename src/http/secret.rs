@@ -3,9 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(feature = "http")]
-use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
-
 use crate::http::mask::places_of;
 
 /// A key. `Debug` does not show it, and it is taken out of whatever a server echoes.
@@ -72,19 +69,6 @@ pub(crate) fn masked(secrets: &[Secret], text: &str) -> String {
     secrets.iter().fold(text.to_owned(), |text, secret| secret.masked(&text))
 }
 
-/// How a user name and a password travel: `user:password` in base64 (RFC 7617), without the `=` at
-/// its end.
-#[cfg(feature = "http")]
-pub(super) fn basic(user: &str, password: &str) -> String {
-    STANDARD_NO_PAD.encode(format!("{user}:{password}"))
-}
-
-/// A text with its `%XX` read; what is none stays.
-#[cfg(feature = "http")]
-pub(super) fn percent_decoded(text: &str) -> String {
-    percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
-}
-
 #[cfg(all(test, feature = "http"))]
 mod tests {
     use super::*;
@@ -100,13 +84,5 @@ mod tests {
         check("wrong: sk-…", "wrong: sk-…");
         check("it was cut off… sk-12", "it was cut off… sk-12");
         check("not cut off: sk-12", "not cut off: sk-12");
-    }
-
-    #[test]
-    fn a_user_name_and_a_password_are_written_as_they_travel() {
-        // The example of RFC 7617.
-        assert_eq!(basic("Aladdin", "open sesame"), "QWxhZGRpbjpvcGVuIHNlc2FtZQ");
-        assert_eq!(basic("", ""), "Og");
-        assert_eq!(percent_decoded("a%2Fb%20c%é%4"), "a/b c%é%4");
     }
 }

@@ -113,27 +113,22 @@ impl TurnDeadlines {
 
     fn over(&mut self, until: Option<Instant>, timeouts: Timeouts) -> Error {
         let host = mem::take(&mut self.host);
-        let message = if until == self.turn {
-            format!("the turn was not complete within {:?}", timeouts.turn)
-        } else if until == self.output.until() {
-            match self.output {
-                Wait::First(_) => {
-                    format!("the model said nothing within {:?}", timeouts.first_output)
-                }
-                Wait::Moving | Wait::Next(_) => {
-                    let limit = timeouts.idle_output;
-                    format!("the model went silent in its answer, for {limit:?}")
-                }
+        let is_output = until == self.output.until();
+        let message = match (self.output, self.bytes) {
+            _ if until == self.turn => {
+                format!("the turn was not complete within {:?}", timeouts.turn)
             }
-        } else {
-            match self.bytes {
-                Wait::First(_) => {
-                    format!("{host} did not begin its answer within {:?}", timeouts.first_byte)
-                }
-                Wait::Moving | Wait::Next(_) => {
-                    let limit = timeouts.idle;
-                    format!("{host} went silent in the middle of its answer, for {limit:?}")
-                }
+            (Wait::First(_), _) if is_output => {
+                format!("the model said nothing within {:?}", timeouts.first_output)
+            }
+            (Wait::Moving | Wait::Next(_), _) if is_output => {
+                format!("the model went silent in its answer, for {:?}", timeouts.idle_output)
+            }
+            (_, Wait::First(_)) => {
+                format!("{host} did not begin its answer within {:?}", timeouts.first_byte)
+            }
+            (_, Wait::Moving | Wait::Next(_)) => {
+                format!("{host} went silent in the middle of its answer, for {:?}", timeouts.idle)
             }
         };
         Error::new(ErrorKind::Timeout, message)
