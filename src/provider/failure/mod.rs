@@ -27,12 +27,6 @@ pub(super) fn of_status(status: u16, body: &str, now: SystemTime) -> Error {
     detailed(Error::new(kind, message).with_status(status), &said, Some(status), Some(now))
 }
 
-/// Reads an error that stands in a body whose status was fine and that is no stream.
-#[cfg(feature = "http")]
-pub(super) fn of_body(json: &str, now: SystemTime) -> Error {
-    broken_off(json, Some(now))
-}
-
 /// Makes the error that a server reports within a stream, from its JSON (the value of `error`, or an
 /// object that holds it) or its plain words. For a [decoder](crate::provider::Decode) whose wire
 /// reports errors in frames of its own; server-sent events of the type `error` are read already.
@@ -61,7 +55,8 @@ pub(super) fn protocol(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-fn broken_off(text: &str, now: Option<SystemTime>) -> Error {
+/// Reads an error that stands in a stream, or in a body whose status was fine and that is no stream.
+pub(super) fn broken_off(text: &str, now: Option<SystemTime>) -> Error {
     let said = Said::in_body(text);
     let kind = match words::kind(said.status, &said) {
         // What a server says in the middle of its own answer is its own failure.

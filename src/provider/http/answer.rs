@@ -24,7 +24,7 @@ pub(super) async fn stream_of<W: Wire>(
             };
             let said = words(&mut answer, deadlines).await;
             match failure::tells_of_error(&said) {
-                true => failure::of_body(&said, answer.now),
+                true => failure::broken_off(&said, Some(answer.now)),
                 false => no_stream(what),
             }
         }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{self, BoxFuture};
 
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
@@ -21,7 +21,7 @@ use crate::provider::http::settings::{Settings, add_header, check_headers};
 use crate::provider::http::wire::{Destination, Encoded, Wire};
 use crate::provider::retry::{Attempts, Retrying};
 use crate::request::Request;
-use crate::stream::TurnSource;
+use crate::stream::{PollTurn, TurnSource};
 use crate::turn::{PartialTurn, TurnBuilder};
 
 /// What is asked, of whom, and how.
@@ -53,7 +53,7 @@ impl<W: Wire> Asked<W> {
 
     fn encode(&self, request: &Request) -> Result<Message, Error> {
         let to = match self.is_own_model {
-            true => self.settings.endpoint().clone(),
+            true => self.settings.target.endpoint.clone(),
             false => self.settings.endpoint_for(&self.wire, &self.model),
         }?;
         self.settings.check(&to)?;
@@ -67,7 +67,7 @@ impl<W: Wire> Asked<W> {
         for (name, value) in self.wire.headers() {
             headers.push((Cow::Borrowed(name), (*value).to_owned()));
         }
-        let mut own_and_users = self.settings.headers().to_vec();
+        let mut own_and_users = self.settings.headers.clone();
         for (name, value) in own {
             add_header(&mut own_and_users, &name.to_ascii_lowercase(), &value);
         }
@@ -104,28 +104,17 @@ impl<W: Wire> Attempts for Exchanges<W> {
     type Attempt = Exchange<W>;
 
     fn begin(&mut self, failed: Option<&Error>) -> Exchange<W> {
-        let Some(request) = &self.request else {
-            let error = Error::new(ErrorKind::Other, "the request was given up");
-            return Exchange::Failed(Some(error));
-        };
-        let encoded =
-            self.encoded.get_or_insert_with(|| caught(|| self.asked.encode(request)).map(Arc::new));
-        let message = match encoded {
-            Ok(message) => Arc::clone(message),
-            Err(error) => return Exchange::Failed(Some(error.clone())),
-        };
-        let decoder = caught(|| Ok(self.asked.wire.decoder(request, self.asked.destination())));
-        let decoder = match decoder {
-            Ok(decoder) => decoder,
-            Err(error) => return Exchange::Failed(Some(error)),
-        };
         let connection = match failed {
             None => self.first,
             Some(error) if was_closed(error) => Connection::New,
             Some(_) => Connection::Any,
         };
-        let sending = send(self.asked.clone(), message, connection);
-        Exchange::Sending(sending.boxed(), Some(decoder))
+        Exchange::Sending(match self.prepared() {
+            Ok((message, decoder)) => {
+                send(self.asked.clone(), message, decoder, connection).boxed()
+            }
+            Err(error) => future::ready(Err(error)).boxed(),
+        })
     }
 
     fn is_stale(&self, error: &Error) -> bool {
@@ -137,11 +126,23 @@ impl<W: Wire> Attempts for Exchanges<W> {
     }
 }
 
+impl<W: Wire> Exchanges<W> {
+    /// What is sent, and what reads the answer.
+    fn prepared(&mut self) -> Result<(Arc<Message>, W::Decoder), Error> {
+        let Some(request) = &self.request else {
+            return Err(Error::new(ErrorKind::Other, "the request was given up"));
+        };
+        let encode = || caught(|| self.asked.encode(request)).map(Arc::new);
+        let message = self.encoded.get_or_insert_with(encode).clone()?;
+        let decoder = caught(|| Ok(self.asked.wire.decoder(request, self.asked.destination())))?;
+        Ok((message, decoder))
+    }
+}
+
 /// An answer that is a stream.
-struct Answer {
-    body: Body,
+struct Answer<W: Wire> {
+    decoding: Box<Decoding<Body, W::Decoder, W::Framing>>,
     request_id: Option<String>,
-    deadlines: TurnDeadlines,
     secrets: Arc<[Secret]>,
 }
 
@@ -149,18 +150,19 @@ struct Answer {
 async fn send<W: Wire>(
     asked: Asked<W>,
     message: Arc<Message>,
+    decoder: W::Decoder,
     connection: Connection,
-) -> Result<Answer, Error> {
+) -> Result<Answer<W>, Error> {
     let Asked { wire, settings, .. } = asked;
     let secrets = settings.secrets(&message.to);
     let mut deadlines = TurnDeadlines::start(settings.timeouts, message.to.host());
     let mut attempt = Attempt { wire, settings, message, secrets: secrets.into() };
     let answered = attempt.answered(connection, &mut deadlines).await;
     let secrets = attempt.secrets;
-    match answered {
-        Ok((body, request_id)) => Ok(Answer { body, request_id, deadlines, secrets }),
-        Err(error) => Err(error.rewritten(|text| masked(&secrets, text))),
-    }
+    let (body, request_id) =
+        answered.map_err(|error| error.rewritten(|text| masked(&secrets, text)))?;
+    let decoding = Decoding::framed(body, W::Framing::default(), decoder).with_deadlines(deadlines);
+    Ok(Answer { decoding: Box::new(decoding), request_id, secrets })
 }
 
 /// One attempt, as far as the head of its answer.
@@ -231,39 +233,18 @@ impl<W: Wire> Attempt<W> {
 
 /// One request on its way. No error that leaves it shows what is secret, wherever it comes from.
 enum Exchange<W: Wire> {
-    Failed(Option<Error>),
-    Sending(BoxFuture<'static, Result<Answer, Error>>, Option<W::Decoder>),
-    Answering {
-        decoding: Box<Decoding<Body, W::Decoder, W::Framing>>,
-        request_id: Option<String>,
-        secrets: Arc<[Secret]>,
-    },
+    Sending(BoxFuture<'static, Result<Answer<W>, Error>>),
+    Answering(Answer<W>),
 }
 
 impl<W: Wire> TurnSource for Exchange<W> {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
-        let this = &mut *self;
-        if let Self::Sending(sending, decoder) = this {
-            let answer = match ready!(sending.as_mut().poll(cx)) {
-                Ok(answer) => answer,
-                Err(error) => return Poll::Ready(Some(Err(error))),
-            };
-            // Law: the decoder is taken here and nowhere else.
-            let Some(decoder) = decoder.take() else { return Poll::Ready(None) };
-            let Answer { body, request_id, deadlines, secrets } = answer;
-            let decoding = Decoding::framed(body, W::Framing::default(), decoder);
-            let decoding = Box::new(decoding.with_deadlines(deadlines));
-            *this = Self::Answering { decoding, request_id, secrets };
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
+        if let Self::Sending(sending) = this {
+            *this = Self::Answering(ready!(sending.as_mut().poll(cx))?);
         }
-        let (decoding, request_id, secrets) = match this {
-            Self::Answering { decoding, request_id, secrets } => (decoding, request_id, secrets),
-            Self::Failed(error) => return Poll::Ready(error.take().map(Err)),
-            Self::Sending(..) => return Poll::Ready(None),
-        };
+        let Self::Answering(answer) = this else { return Poll::Ready(None) };
+        let Answer { decoding, request_id, secrets } = answer;
         let polled = ready!(Pin::new(&mut **decoding).poll_turn(cx, turn));
         let hide = |text: &str| masked(secrets, text);
         Poll::Ready(polled.map(|pushed| {

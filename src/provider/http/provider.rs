@@ -1,13 +1,12 @@
 //! The provider itself, and its settings as a user sees them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::env::Random;
 use crate::error::Error;
 use crate::http::{Credential, Endpoint, HttpClient, KeyHeader, Timeouts};
 use crate::provider::http::exchange::Asked;
-use crate::provider::http::settings::Settings;
+use crate::provider::http::settings::{Settings, add_header};
 use crate::provider::http::wire::Wire;
 use crate::provider::{Backoff, Provider};
 use crate::request::Request;
@@ -29,7 +28,7 @@ use crate::turn::TurnBuilder;
 /// let model = Anthropic::new("claude-sonnet-4-5").with_api_key("sk-ant-…");
 /// assert!(!format!("{model:?}").contains("sk-ant"));
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct HttpProvider<W> {
     model: Arc<str>,
     wire: W,
@@ -65,16 +64,14 @@ impl<W: Wire> HttpProvider<W> {
 
     /// Sets how requests are authorized: by a key, by a token that is fetched and refreshed, or by a
     /// signature of each request. It replaces an earlier one, a key included.
-    pub fn with_credential(mut self, credential: Credential) -> Self {
-        self.settings_mut().credential = Some(credential);
-        self
+    pub fn with_credential(self, credential: Credential) -> Self {
+        self.set(|settings| settings.credential = Some(credential))
     }
 
     /// Sets the header that a key is sent in. A token is always sent as `authorization: Bearer …`, and
     /// a signer names its headers itself.
-    pub fn with_key_header(mut self, header: KeyHeader) -> Self {
-        self.settings_mut().key_header = Some(header);
-        self
+    pub fn with_key_header(self, header: KeyHeader) -> Self {
+        self.set(|settings| settings.key_header = Some(header))
     }
 
     /// Sets the address, as the vendor's SDKs take it: with `/v1` for the wires of OpenAI, without
@@ -106,9 +103,8 @@ impl<W: Wire> HttpProvider<W> {
     }
 
     /// Sets the client; the one that all providers share unless set.
-    pub fn with_http(mut self, http: HttpClient) -> Self {
-        self.settings_mut().http = http;
-        self
+    pub fn with_http(self, http: HttpClient) -> Self {
+        self.set(|settings| settings.http = http)
     }
 
     /// Sends a header with each request: of a gateway, of a proxy, a feature of the vendor's.
@@ -120,9 +116,8 @@ impl<W: Wire> HttpProvider<W> {
     ///
     /// A name or a value that HTTP does not allow, and a header that describes the body, is an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
-    pub fn with_header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
-        self.settings_mut().set_header(name.as_ref(), value.as_ref());
-        self
+    pub fn with_header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
+        self.set(|settings| settings.set_header(name.as_ref(), value.as_ref()))
     }
 
     /// Allows that the key is sent over plain http to another machine, for example in a network
@@ -131,15 +126,13 @@ impl<W: Wire> HttpProvider<W> {
     /// Without this, such a request is an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn. Requests to this machine
     /// (`localhost`, `127.0.0.1`) and requests without a key are not affected.
-    pub fn allow_plain_http(mut self) -> Self {
-        self.settings_mut().plain_http = true;
-        self
+    pub fn allow_plain_http(self) -> Self {
+        self.set(|settings| settings.plain_http = true)
     }
 
     /// Sets the time limits. They hold for each attempt.
-    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
-        self.settings_mut().timeouts = timeouts;
-        self
+    pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
+        self.set(|settings| settings.timeouts = timeouts)
     }
 
     /// Sets how many times a request is sent, and how long to wait in between: at most 3
@@ -154,9 +147,8 @@ impl<W: Wire> HttpProvider<W> {
     ///
     /// [`Retry`](crate::provider::Retry), or a provider that is asked next, takes the place
     /// of these retries.
-    pub fn with_backoff(mut self, backoff: Backoff) -> Self {
-        self.settings_mut().retry.backoff = backoff;
-        self
+    pub fn with_backoff(self, backoff: Backoff) -> Self {
+        self.set(|settings| settings.retry.backoff = backoff)
     }
 
     /// Sends each request once: its first error is the turn's. Only the replacement of a
@@ -166,9 +158,8 @@ impl<W: Wire> HttpProvider<W> {
     }
 
     /// Sets where the jitter of the waits comes from.
-    pub fn with_random(mut self, random: impl Random + 'static) -> Self {
-        self.settings_mut().retry.random = Arc::new(random);
-        self
+    pub fn with_random(self, random: impl Random + 'static) -> Self {
+        self.set(|settings| settings.retry.random = Arc::new(random))
     }
 
     /// Changes the wire's own settings.
@@ -178,9 +169,8 @@ impl<W: Wire> HttpProvider<W> {
     }
 
     /// Adds to the values of a header.
-    pub(in crate::provider) fn add_header(mut self, name: &str, value: &str) -> Self {
-        self.settings_mut().add_header(name, value);
-        self
+    pub(in crate::provider) fn add_header(self, name: &str, value: &str) -> Self {
+        self.set(|settings| add_header(&mut settings.headers, name, value))
     }
 
     /// Whether requests go to the vendor of the wire itself.
@@ -188,14 +178,14 @@ impl<W: Wire> HttpProvider<W> {
         self.settings.is_at_vendor()
     }
 
-    fn settings_mut(&mut self) -> &mut Settings {
-        Arc::make_mut(&mut self.settings)
+    fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.settings));
+        self
     }
 
     fn retargeted(mut self, change: impl FnOnce(&mut Settings)) -> Self {
-        let settings = Arc::make_mut(&mut self.settings);
-        change(settings);
-        settings.find_target(&self.wire, &self.model);
+        self = self.set(change);
+        Arc::make_mut(&mut self.settings).find_target(&self.wire, &self.model);
         self
     }
 }
@@ -215,15 +205,5 @@ impl<W: Wire> Provider for HttpProvider<W> {
 
     fn model(&self) -> &str {
         &self.model
-    }
-}
-
-impl<W: Wire> fmt::Debug for HttpProvider<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpProvider")
-            .field("model", &self.model)
-            .field("wire", &self.wire)
-            .field("settings", &self.settings)
-            .finish()
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Settings {
     pub(super) timeouts: Timeouts,
     pub(super) retry: Policy,
     /// Sent beside those that the wire always has, and instead of those of the same name.
-    headers: Vec<Header>,
+    pub(super) headers: Vec<Header>,
     /// Whether a key may be sent where others can read it.
     pub(super) plain_http: bool,
     /// The base URL, if not the wire's own.
@@ -36,18 +36,18 @@ pub(super) struct Settings {
     /// What follows the base URL, if not as the wire has it.
     pub(super) path: Option<String>,
     pub(super) query: Vec<(String, String)>,
-    target: Target,
+    pub(super) target: Target,
 }
 
 /// What follows from the wire and the settings.
 #[derive(Clone)]
-struct Target {
+pub(super) struct Target {
     /// The host of the vendor's own address. One over plain http is that of a server of the user's.
     vendor: Option<String>,
     /// The base URL.
     base: Result<Endpoint, Error>,
     /// Where requests for the provider's own model go, or why nowhere.
-    endpoint: Result<Endpoint, Error>,
+    pub(super) endpoint: Result<Endpoint, Error>,
 }
 
 impl Settings {
@@ -93,10 +93,6 @@ impl Settings {
         base.join(path, model, &self.query)
     }
 
-    pub(super) fn endpoint(&self) -> &Result<Endpoint, Error> {
-        &self.target.endpoint
-    }
-
     /// Whether requests go to the vendor itself.
     pub(super) fn is_at_vendor(&self) -> bool {
         let host = self.target.base.as_ref().ok().map(Endpoint::host_name);
@@ -108,15 +104,6 @@ impl Settings {
         let name = name.to_ascii_lowercase();
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name.into(), value.to_owned()));
-    }
-
-    /// Adds to the values of a header.
-    pub(super) fn add_header(&mut self, name: &str, value: &str) {
-        add_header(&mut self.headers, name, value);
-    }
-
-    pub(super) fn headers(&self) -> &[Header] {
-        &self.headers
     }
 
     /// What of a request is not to be shown, wherever it comes back.
@@ -226,7 +213,7 @@ mod tests {
     #[test]
     fn requests_go_to_the_vendor_also_where_the_providers_own_model_has_no_address() {
         let settings = Settings::new(&GenerateContent, "a b");
-        assert!(settings.endpoint().is_err());
+        assert!(settings.target.endpoint.is_err());
         assert!(settings.is_at_vendor());
         let to = settings.endpoint_for(&GenerateContent, "gemini-3-flash").unwrap();
         let error = settings.check(&to).unwrap_err();
