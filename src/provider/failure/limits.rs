@@ -47,52 +47,11 @@ const MESSAGES: &[&str] = &[
 
 /// Reads a message that is in lower case.
 pub(super) fn read(text: &str) -> Option<ContextLimits> {
-    MESSAGES.iter().find_map(|message| fit(message, text))
+    MESSAGES.iter().find_map(|message| fit(message, text, ContextLimits::default()))
 }
 
-/// A place for a number.
-#[derive(Clone, Copy)]
-enum Slot {
-    Limit,
-    Requested,
-}
-
-fn fit(message: &str, text: &str) -> Option<ContextLimits> {
-    let first = message.split(['{', '*']).next()?;
-    let begins = text.match_indices(first).map(|(at, _)| at);
-    begins.filter_map(|at| text.get(at..)).find_map(|text| fit_here(message, text))
-}
-
-fn fit_here(message: &str, mut text: &str) -> Option<ContextLimits> {
-    let mut limits = ContextLimits::default();
-    let mut message = message;
-    loop {
-        let end = message.find(['{', '*']).unwrap_or(message.len());
-        let (words, rest) = message.split_at_checked(end)?;
-        text = text.strip_prefix(words)?;
-        let (slot, behind) = if let Some(behind) = rest.strip_prefix("{limit}") {
-            (Slot::Limit, behind)
-        } else if let Some(behind) = rest.strip_prefix("{requested}") {
-            (Slot::Requested, behind)
-        } else if let Some(behind) = rest.strip_prefix('*') {
-            return fit_behind(behind, text, limits);
-        } else {
-            return Some(limits);
-        };
-        let (number, left) = number(text)?;
-        match slot {
-            Slot::Limit => limits.limit = Some(number),
-            Slot::Requested => {
-                let sum = limits.requested.unwrap_or_default().checked_add(number)?;
-                limits.requested = Some(sum);
-            }
-        }
-        (message, text) = (behind, left);
-    }
-}
-
-/// Behind a `*` it may go on at any place, also at a number.
-fn fit_behind(message: &str, text: &str, so_far: ContextLimits) -> Option<ContextLimits> {
+/// The numbers at the first place of `text` that `message` fits, beside those that were read before.
+fn fit(message: &str, text: &str, limits: ContextLimits) -> Option<ContextLimits> {
     let at_number = |(at, c): (usize, char)| {
         let before = text[..at].chars().next_back();
         (c.is_ascii_digit() && !before.is_some_and(|c| c.is_ascii_digit() || c == ','))
@@ -102,14 +61,30 @@ fn fit_behind(message: &str, text: &str, so_far: ContextLimits) -> Option<Contex
         "" => text.char_indices().filter_map(at_number).collect(),
         words => text.match_indices(words).map(|(at, _)| at).collect(),
     };
-    let found = places.into_iter().filter_map(|at| text.get(at..));
-    let mut found = found.filter_map(|text| fit_here(message, text));
-    let rest = found.next()?;
-    let requested = match (so_far.requested, rest.requested) {
-        (Some(a), Some(b)) => a.checked_add(b),
-        (a, b) => a.or(b),
-    };
-    Some(ContextLimits::new(so_far.limit.or(rest.limit), requested))
+    let mut found = places.into_iter().filter_map(|at| text.get(at..));
+    found.find_map(|text| fit_here(message, text, limits))
+}
+
+fn fit_here(mut message: &str, mut text: &str, mut limits: ContextLimits) -> Option<ContextLimits> {
+    loop {
+        let end = message.find(['{', '*']).unwrap_or(message.len());
+        let (words, rest) = message.split_at_checked(end)?;
+        text = text.strip_prefix(words)?;
+        // Behind a `*` it may go on at any place, also at a number.
+        if let Some(behind) = rest.strip_prefix('*') {
+            return fit(behind, text, limits);
+        }
+        let Some((slot, behind)) = rest.split_once('}') else { return Some(limits) };
+        let (number, left) = number(text)?;
+        match slot {
+            "{limit" => limits.limit = Some(number),
+            _ => {
+                let sum = limits.requested.unwrap_or_default().checked_add(number)?;
+                limits.requested = Some(sum);
+            }
+        }
+        (message, text) = (behind, left);
+    }
 }
 
 /// A number, also one with commas in it, and what stands behind it.
