@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 use crate::provider::Provider;
+use crate::provider::remedy::Choice;
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::{PartialTurn, TurnBuilder};
@@ -56,12 +57,9 @@ pub struct CircuitBreaker {
     provider: Arc<dyn Provider>,
     after: u32,
     rest: Duration,
-    /// `None` is what [`Error::is_retryable`] says.
-    on: Option<Arc<Choice>>,
+    on: Arc<Choice>,
     circuit: Arc<Mutex<Circuit>>,
 }
-
-type Choice = dyn Fn(&Error) -> bool + Send + Sync;
 
 #[derive(Clone, Debug)]
 enum Circuit {
@@ -77,7 +75,7 @@ impl CircuitBreaker {
             provider: Arc::new(provider),
             after: 5,
             rest: Duration::from_secs(30),
-            on: None,
+            on: Arc::new(Error::is_retryable),
             circuit: Arc::new(Mutex::new(Circuit::Closed { failures: 0 })),
         }
     }
@@ -96,7 +94,7 @@ impl CircuitBreaker {
 
     /// Counts the errors for which this is true as failures, and no others.
     pub fn on(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
-        self.on = Some(Arc::new(choose));
+        self.on = Arc::new(choose);
         self
     }
 
@@ -125,13 +123,6 @@ impl CircuitBreaker {
             Circuit::HalfOpen { last } => Err(refusal(last)),
         })?;
         Ok(Pass { breaker: self.clone(), probes })
-    }
-
-    fn is_failure(&self, error: &Error) -> bool {
-        match &self.on {
-            Some(choose) => choose(error),
-            None => error.is_retryable(),
-        }
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Circuit) -> T) -> T {
@@ -177,7 +168,7 @@ impl Pass {
     }
 
     fn failed(mut self, error: &Error) {
-        if !self.breaker.is_failure(error) {
+        if !(self.breaker.on)(error) {
             return;
         }
         let probes = std::mem::take(&mut self.probes);

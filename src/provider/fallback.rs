@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use crate::error::Error;
-use crate::provider::{Provider, remedy};
+use crate::provider::Provider;
+use crate::provider::remedy::{self, Choice};
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
@@ -54,32 +55,30 @@ use crate::turn::TurnBuilder;
 /// ```
 #[derive(Clone)]
 pub struct Fallback {
-    first: Arc<dyn Provider>,
-    others: Arc<[Arc<dyn Provider>]>,
-    /// `None` is what [`remedy::another_could`] says.
-    on: Option<Arc<Choice>>,
+    /// Law: there is at least one.
+    providers: Arc<[Arc<dyn Provider>]>,
+    on: Arc<Choice>,
     /// Whether a provider with another after it retries before it is given up.
     retries_first: bool,
 }
 
-type Choice = dyn Fn(&Error) -> bool + Send + Sync;
-
 impl Fallback {
     /// Begins with the provider that is asked first.
     pub fn new(first: impl Provider + 'static) -> Self {
-        Self { first: Arc::new(first), others: Arc::default(), on: None, retries_first: false }
+        let on = Arc::new(|error: &Error| remedy::another_could(error.kind()));
+        Self { providers: Arc::new([Arc::new(first)]), on, retries_first: false }
     }
 
     /// Adds the provider that is asked when all before it have failed.
     pub fn or(mut self, next: impl Provider + 'static) -> Self {
         let next: Arc<dyn Provider> = Arc::new(next);
-        self.others = self.others.iter().cloned().chain([next]).collect();
+        self.providers = self.providers.iter().cloned().chain([next]).collect();
         self
     }
 
     /// Goes on behind the errors for which this is true, and behind no others.
     pub fn on(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
-        self.on = Some(Arc::new(choose));
+        self.on = Arc::new(choose);
         self
     }
 
@@ -88,20 +87,6 @@ impl Fallback {
     pub fn retrying_first(mut self) -> Self {
         self.retries_first = true;
         self
-    }
-
-    fn get(&self, at: usize) -> Option<&Arc<dyn Provider>> {
-        match at {
-            0 => Some(&self.first),
-            _ => self.others.get(at - 1),
-        }
-    }
-
-    fn goes_on(&self, error: &Error) -> bool {
-        match &self.on {
-            Some(choose) => choose(error),
-            None => remedy::another_could(error.kind()),
-        }
     }
 }
 
@@ -113,14 +98,13 @@ impl Provider for Fallback {
     }
 
     fn model(&self) -> &str {
-        self.first.model()
+        self.providers[0].model()
     }
 }
 
 impl fmt::Debug for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let models: Vec<&str> =
-            std::iter::once(&self.first).chain(&*self.others).map(Provider::model).collect();
+        let models: Vec<&str> = self.providers.iter().map(Provider::model).collect();
         f.debug_struct("Fallback").field("models", &models).finish_non_exhaustive()
     }
 }
@@ -139,9 +123,9 @@ impl Falling {
     /// The request as the provider at `at` gets it.
     fn request_for(&self, at: usize) -> Request {
         let mut request = self.request.clone();
-        if self.fallback.get(at + 1).is_some() && !self.fallback.retries_first {
-            let fallback = self.fallback.clone();
-            request.retries = request.retries.except(move |error| fallback.goes_on(error));
+        if self.fallback.providers.len() > at + 1 && !self.fallback.retries_first {
+            let goes_on = Arc::clone(&self.fallback.on);
+            request.retries = request.retries.except(move |error| goes_on(error));
         }
         request
     }
@@ -151,7 +135,7 @@ impl TurnSource for Falling {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
         let this = self.get_mut();
         loop {
-            let Some(provider) = this.fallback.get(this.failed.len()) else {
+            let Some(provider) = this.fallback.providers.get(this.failed.len()) else {
                 return Poll::Ready(None);
             };
             let Some(attempt) = &mut this.attempt else {
@@ -165,8 +149,8 @@ impl TurnSource for Falling {
             };
             let model = this.request.model.take().unwrap_or_else(|| provider.model().to_owned());
             this.failed.push((model, error.clone()));
-            let goes_on = this.fallback.goes_on(&error);
-            if !goes_on || this.fallback.get(this.failed.len()).is_none() {
+            let goes_on = (this.fallback.on)(&error);
+            if !goes_on || this.failed.len() == this.fallback.providers.len() {
                 let failed = std::mem::take(&mut this.failed);
                 return Poll::Ready(Some(Err(FallbackFailure::wrap(error, failed))));
             }

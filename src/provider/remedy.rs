@@ -1,6 +1,9 @@
 //! Whether somebody else could do better.
 
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
+
+/// Which errors are worth another attempt, or another provider.
+pub(super) type Choice = dyn Fn(&Error) -> bool + Send + Sync;
 
 /// Whether another provider could do better: what failed is the provider, its account or its
 /// model, not the request.

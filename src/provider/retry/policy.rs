@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::env::{Random, SystemRandom};
 use crate::error::Error;
 use crate::provider::Backoff;
+use crate::provider::remedy::Choice;
 
 /// Which errors are retried, how many times, and after which waits.
 #[derive(Clone)]
@@ -17,8 +18,6 @@ pub(in crate::provider) struct Policy {
     /// Whether an attempt is retried that has said something; it is retracted first.
     pub(in crate::provider) retracts: bool,
 }
-
-pub(in crate::provider) type Choice = dyn Fn(&Error) -> bool + Send + Sync;
 
 impl Policy {
     /// Retries the errors for which `retry_if` is true, with the default backoff.
