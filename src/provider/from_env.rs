@@ -29,78 +29,32 @@ enum VendorWire {
 
 /// In the order in which keys are looked for.
 const VENDORS: &[Vendor] = &[
-    Vendor {
-        name: "anthropic",
-        keys: &["ANTHROPIC_API_KEY"],
-        base_url: "ANTHROPIC_BASE_URL",
-        model: "claude-sonnet-4-5",
-        begins: &["claude-"],
-        wire: VendorWire::Anthropic,
-    },
-    Vendor {
-        name: "openai",
-        keys: &["OPENAI_API_KEY"],
-        base_url: "OPENAI_BASE_URL",
-        model: "gpt-5-mini",
-        begins: &["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4"],
-        wire: VendorWire::Chat(&Dialect::OPENAI),
-    },
-    Vendor {
-        name: "gemini",
-        keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-        base_url: "GEMINI_BASE_URL",
-        model: "gemini-2.5-flash",
-        begins: &["gemini-"],
-        wire: VendorWire::Gemini,
-    },
-    Vendor {
-        name: "openrouter",
-        keys: &["OPENROUTER_API_KEY"],
-        base_url: "",
-        model: "openrouter/auto",
-        begins: &["openrouter/"],
-        wire: VendorWire::Chat(&Dialect::OPENROUTER),
-    },
-    Vendor {
-        name: "groq",
-        keys: &["GROQ_API_KEY"],
-        base_url: "",
-        model: "openai/gpt-oss-20b",
-        begins: &[],
-        wire: VendorWire::Chat(&Dialect::GROQ),
-    },
-    Vendor {
-        name: "deepseek",
-        keys: &["DEEPSEEK_API_KEY"],
-        base_url: "",
-        model: "deepseek-chat",
-        begins: &["deepseek-chat", "deepseek-reasoner"],
-        wire: VendorWire::Chat(&Dialect::DEEPSEEK),
-    },
-    Vendor {
-        name: "mistral",
-        keys: &["MISTRAL_API_KEY"],
-        base_url: "",
-        model: "mistral-small-latest",
-        begins: &["mistral-", "ministral-", "magistral-", "codestral-", "pixtral-"],
-        wire: VendorWire::Chat(&Dialect::MISTRAL),
-    },
-    Vendor {
-        name: "together",
-        keys: &["TOGETHER_API_KEY"],
-        base_url: "",
-        model: "openai/gpt-oss-20b",
-        begins: &[],
-        wire: VendorWire::Chat(&Dialect::TOGETHER),
-    },
-    Vendor {
-        name: "ollama",
-        keys: &[],
-        base_url: "OLLAMA_BASE_URL",
-        model: "",
-        begins: &[],
-        wire: VendorWire::Ollama,
-    },
+    Vendor::new("anthropic", "claude-sonnet-4-5", VendorWire::Anthropic)
+        .keys(&["ANTHROPIC_API_KEY"])
+        .base_url("ANTHROPIC_BASE_URL")
+        .begins(&["claude-"]),
+    Vendor::new("openai", "gpt-5-mini", VendorWire::Chat(&Dialect::OPENAI))
+        .keys(&["OPENAI_API_KEY"])
+        .base_url("OPENAI_BASE_URL")
+        .begins(&["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4"]),
+    Vendor::new("gemini", "gemini-2.5-flash", VendorWire::Gemini)
+        .keys(&["GEMINI_API_KEY", "GOOGLE_API_KEY"])
+        .base_url("GEMINI_BASE_URL")
+        .begins(&["gemini-"]),
+    Vendor::new("openrouter", "openrouter/auto", VendorWire::Chat(&Dialect::OPENROUTER))
+        .keys(&["OPENROUTER_API_KEY"])
+        .begins(&["openrouter/"]),
+    Vendor::new("groq", "openai/gpt-oss-20b", VendorWire::Chat(&Dialect::GROQ))
+        .keys(&["GROQ_API_KEY"]),
+    Vendor::new("deepseek", "deepseek-chat", VendorWire::Chat(&Dialect::DEEPSEEK))
+        .keys(&["DEEPSEEK_API_KEY"])
+        .begins(&["deepseek-chat", "deepseek-reasoner"]),
+    Vendor::new("mistral", "mistral-small-latest", VendorWire::Chat(&Dialect::MISTRAL))
+        .keys(&["MISTRAL_API_KEY"])
+        .begins(&["mistral-", "ministral-", "magistral-", "codestral-", "pixtral-"]),
+    Vendor::new("together", "openai/gpt-oss-20b", VendorWire::Chat(&Dialect::TOGETHER))
+        .keys(&["TOGETHER_API_KEY"]),
+    Vendor::new("ollama", "", VendorWire::Ollama).base_url("OLLAMA_BASE_URL"),
 ];
 
 /// Makes the provider that the environment has a key for, with a small model of that vendor.
@@ -199,6 +153,25 @@ fn by_name(model: &str, env: Env<'_>) -> Result<Picked, Error> {
 }
 
 impl Vendor {
+    const fn new(name: &'static str, model: &'static str, wire: VendorWire) -> Self {
+        Self { name, keys: &[], base_url: "", model, begins: &[], wire }
+    }
+
+    const fn keys(mut self, keys: &'static [&'static str]) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    const fn base_url(mut self, variable: &'static str) -> Self {
+        self.base_url = variable;
+        self
+    }
+
+    const fn begins(mut self, begins: &'static [&'static str]) -> Self {
+        self.begins = begins;
+        self
+    }
+
     fn key(&self, env: Env<'_>) -> Option<String> {
         self.keys.iter().find_map(|name| set(env, name))
     }
