@@ -58,37 +58,28 @@ pub(in crate::provider) enum Line<'a> {
     Unknown,
 }
 
-/// What was asked.
-#[derive(Clone)]
-pub(in crate::provider) struct Asked {
+/// What was asked: with its histories, or with what of them is written.
+#[derive(Clone, Serialize, Deserialize)]
+pub(in crate::provider) struct Asked<H = History> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<String>,
+    #[serde(default)]
     system: System,
+    #[serde(default)]
     tools: Arc<[ToolSpec]>,
+    #[serde(default)]
     options: Options,
-    history: History,
+    history: H,
     /// Only where it is not the history.
-    context: Option<History>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<H>,
 }
 
-/// What was asked, as it is written.
-#[derive(Serialize, Deserialize)]
-pub(in crate::provider) struct AskedOnWire {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    #[serde(default)]
-    system: System,
-    #[serde(default)]
-    tools: Arc<[ToolSpec]>,
-    #[serde(default)]
-    options: Options,
-    history: HistoryOnWire,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    context: Option<HistoryOnWire>,
-}
+pub(in crate::provider) type AskedOnWire = Asked<HistoryOnWire>;
 
 /// A history, without what an earlier one begins with.
 #[derive(Serialize, Deserialize)]
-struct HistoryOnWire {
+pub(in crate::provider) struct HistoryOnWire {
     id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since: Option<Since>,
@@ -150,7 +141,7 @@ impl Asked {
         };
         let history = write(&history, before.map(|(turn, it)| (*turn, &it.history)));
         let context = context.map(|it| write(&it, before.map(|(turn, it)| (*turn, it.context()))));
-        AskedOnWire { model, system, tools, options, history, context }
+        Asked { model, system, tools, options, history, context }
     }
 
     /// What was written behind the requests of earlier turns.
@@ -162,19 +153,19 @@ impl Asked {
         written: AskedOnWire,
         find: impl Fn(u32) -> Option<&'a Self>,
     ) -> Result<Self, String> {
-        let AskedOnWire { model, system, tools, options, history, context } = written;
+        let Asked { model, system, tools, options, history, context } = written;
         let read = |written: HistoryOnWire, of: fn(&Self) -> &History| {
             let HistoryOnWire { id, since, items } = written;
             let Some(Since { turn, items: known }) = since else {
                 return Ok(History::from_items(id, items));
             };
-            let before = find(turn).map(of).filter(|before| before.len() >= known);
-            let before =
-                before.ok_or_else(|| format!("it goes on from turn {turn}, which is not there"))?;
-            Ok::<_, String>(History::from_items(
-                id,
-                before.iter().take(known).cloned().chain(items),
-            ))
+            match find(turn).map(of).filter(|before| before.len() >= known) {
+                Some(before) => {
+                    let items = before.iter().take(known).cloned().chain(items);
+                    Ok(History::from_items(id, items))
+                }
+                None => Err(format!("it goes on from turn {turn}, which is not there")),
+            }
         };
         let history = read(history, |asked| &asked.history)?;
         let context = context.map(|context| read(context, Self::context)).transpose()?;

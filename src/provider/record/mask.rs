@@ -67,11 +67,10 @@ impl Masker {
 
     /// Takes the secrets out of a text; `None` if there are none.
     fn text(&self, text: &str) -> Option<String> {
-        let mut pieces = [text.to_owned()];
-        let [masked] = &mut pieces;
         let found = self.matches(text);
-        cut_out(std::slice::from_mut(masked), &found);
-        (!found.is_empty()).then(|| std::mem::take(masked))
+        let mut masked = text.to_owned();
+        cut_out(std::slice::from_mut(&mut masked), &found);
+        (!found.is_empty()).then_some(masked)
     }
 
     /// Takes the secrets out of a text that is in pieces. `tail` bytes at its end go, too.
