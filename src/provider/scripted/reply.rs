@@ -34,7 +34,6 @@ pub struct Reply {
     blocks: u32,
     calls: bool,
     refuses: bool,
-    over: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +60,17 @@ pub(crate) enum Move {
     Cut,
     Delay(Duration),
     Hang,
+}
+
+impl Move {
+    /// Whether no move after it is ever made.
+    fn is_last(&self) -> bool {
+        match self {
+            Self::Event(event) => matches!(event, TurnEvent::TurnComplete { .. }),
+            Self::Stop { .. } | Self::Error(_) | Self::Cut | Self::Hang => true,
+            Self::Say(..) | Self::Usage(_) | Self::Retract(_) | Self::Delay(_) => false,
+        }
+    }
 }
 
 impl Reply {
@@ -175,16 +185,13 @@ impl Reply {
     }
 
     /// Says what the turn cost so far.
-    pub fn usage(mut self, usage: Usage) -> Self {
-        self.moves.push(Move::Usage(usage));
-        self
+    pub fn usage(self, usage: Usage) -> Self {
+        self.then(Move::Usage(usage))
     }
 
     /// Emits an event as it is.
-    pub fn event(mut self, event: TurnEvent) -> Self {
-        self.over |= matches!(event, TurnEvent::TurnComplete { .. });
-        self.moves.push(Move::Event(event));
-        self
+    pub fn event(self, event: TurnEvent) -> Self {
+        self.then(Move::Event(event))
     }
 
     /// Voids what was said so far and starts over.
@@ -196,38 +203,29 @@ impl Reply {
     }
 
     /// Ends the turn for this reason. What comes behind it is never said.
-    pub fn stop(mut self, reason: StopReason) -> Self {
+    pub fn stop(self, reason: StopReason) -> Self {
         let raw = reason.as_str().to_owned();
-        self.moves.push(Move::Stop { reason, raw });
-        self.over = true;
-        self
+        self.then(Move::Stop { reason, raw })
     }
 
     /// Fails here.
-    pub fn fail(mut self, error: Error) -> Self {
-        self.moves.push(Move::Error(error));
-        self.over = true;
-        self
+    pub fn fail(self, error: Error) -> Self {
+        self.then(Move::Error(error))
     }
 
     /// Ends here without a terminal marker.
-    pub fn cut(mut self) -> Self {
-        self.moves.push(Move::Cut);
-        self.over = true;
-        self
+    pub fn cut(self) -> Self {
+        self.then(Move::Cut)
     }
 
     /// Is silent for a time.
-    pub fn delay(mut self, time: Duration) -> Self {
-        self.moves.push(Move::Delay(time));
-        self
+    pub fn delay(self, time: Duration) -> Self {
+        self.then(Move::Delay(time))
     }
 
     /// Is silent for ever.
-    pub fn hang(mut self) -> Self {
-        self.moves.push(Move::Hang);
-        self.over = true;
-        self
+    pub fn hang(self) -> Self {
+        self.then(Move::Hang)
     }
 
     /// What was scripted so far.
@@ -237,7 +235,7 @@ impl Reply {
     }
 
     pub(crate) fn into_moves(mut self) -> Vec<Move> {
-        if !self.over {
+        if !self.moves.iter().any(Move::is_last) {
             let reason = match (self.calls, self.refuses) {
                 (true, _) => StopReason::ToolCalls,
                 (false, true) => StopReason::Refusal,
@@ -246,6 +244,11 @@ impl Reply {
             self = self.stop(reason);
         }
         self.moves
+    }
+
+    fn then(mut self, next: Move) -> Self {
+        self.moves.push(next);
+        self
     }
 
     fn words(self, index: u32, text: &str, delta: impl Fn(String) -> ContentDelta) -> Self {
