@@ -92,16 +92,12 @@ impl Block {
                 turn.tool_call_args(key, delta.partial_json.or_empty());
             }
             ("input_json_delta", Self::Opaque(opaque)) => {
-                opaque.input(delta.partial_json.or_empty());
+                opaque.input.push_str(delta.partial_json.or_empty());
             }
-            ("citations_delta", Self::Text { citations }) => {
-                citations.extend(delta.citation.map(|citation| kept(citation.get())));
-            }
-            ("citations_delta", Self::Opaque(opaque)) => {
-                if let Some(citation) = delta.citation {
-                    opaque.cite(citation);
-                }
-            }
+            (
+                "citations_delta",
+                Self::Text { citations } | Self::Opaque(OpaqueBlock { citations, .. }),
+            ) => citations.extend(delta.citation.map(|citation| kept(citation.get()))),
             _ => {}
         }
     }

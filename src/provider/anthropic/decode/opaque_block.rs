@@ -12,26 +12,20 @@ const MAX_DEPTH: usize = 64;
 
 /// A block that only the provider understands: a server tool's call or result, a compaction, a
 /// fallback, or a kind of a later version. Kept as it began, with what its deltas added.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct OpaqueBlock {
     began: Box<str>,
-    input: String,
+    /// Of a server tool.
+    pub(super) input: String,
     content: String,
-    citations: Vec<Json>,
+    pub(super) citations: Vec<Json>,
     /// Other fields of its deltas, the newest of each.
     others: Fields,
 }
 
 impl OpaqueBlock {
     pub(super) fn new(began: &RawValue) -> Self {
-        let (input, content) = (String::new(), String::new());
-        let (citations, others) = (Vec::new(), Fields::default());
-        Self { began: began.get().into(), input, content, citations, others }
-    }
-
-    /// A piece of a server tool's input.
-    pub(super) fn input(&mut self, piece: &str) {
-        self.input.push_str(piece);
+        Self { began: began.get().into(), ..Self::default() }
     }
 
     /// A delta of a compaction: a piece of its content, and what goes back verbatim.
@@ -46,10 +40,6 @@ impl OpaqueBlock {
                 (name, _) => self.others.set(name, value),
             }
         }
-    }
-
-    pub(super) fn cite(&mut self, citation: &RawValue) {
-        self.citations.push(kept(citation.get()));
     }
 
     /// The whole block. The order of its keys stays.

@@ -26,6 +26,20 @@ pub(super) struct EncodedPrefix {
     thinks: bool,
 }
 
+impl EncodedPrefix {
+    fn and(mut self, messages: &[Message<'_>]) -> Self {
+        for block in messages.iter().flat_map(|message| &message.content) {
+            self.thinks |= block.is_thought();
+            if let Block::ToolUse { name, .. } = block
+                && self.called.iter().all(|known| known != name)
+            {
+                self.called.push(name.clone().into_owned());
+            }
+        }
+        self
+    }
+}
+
 /// The messages of a context, as far as they were not encoded before.
 pub(super) struct NewMessages<'a> {
     /// What is known of those before.
@@ -34,7 +48,8 @@ pub(super) struct NewMessages<'a> {
     /// The place up to which nothing changes any more, how many messages are there, and the
     /// container.
     closed: Option<(usize, usize, Option<String>)>,
-    container: Option<String>,
+    /// What is known of those before and of these.
+    all: EncodedPrefix,
 }
 
 impl<'a> NewMessages<'a> {
@@ -57,7 +72,8 @@ impl<'a> NewMessages<'a> {
                 *count += 1;
             }
         }
-        Self { known, messages, closed, container }
+        let all = EncodedPrefix { container, ..known.clone() }.and(&messages);
+        Self { known, messages, closed, all }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -65,19 +81,17 @@ impl<'a> NewMessages<'a> {
     }
 
     pub(super) fn container(&mut self) -> Option<String> {
-        self.container.take()
+        self.all.container.take()
     }
 
     /// The names of all tools that were called, each once.
     pub(super) fn called(&self) -> impl Iterator<Item = String> + use<> {
-        let mut names = self.known.called.clone();
-        add_called(&mut names, &self.messages);
-        names.into_iter()
+        self.all.called.clone().into_iter()
     }
 
     /// Whether any thoughts are sent.
     pub(super) fn thinks(&self) -> bool {
-        self.known.thinks || has_thoughts(&self.messages)
+        self.all.thinks
     }
 
     /// Puts the mark that moves on with the conversation: the next request begins with all up to
@@ -92,25 +106,8 @@ impl<'a> NewMessages<'a> {
     pub(super) fn into_array(self) -> Result<Array<EncodedPrefix>, Error> {
         let closed = self.closed.map(|(at, count, container)| {
             let closed = &self.messages[..count.min(self.messages.len())];
-            let mut called = self.known.called;
-            add_called(&mut called, closed);
-            let thinks = self.known.thinks || has_thoughts(closed);
-            (at, count, EncodedPrefix { container, called, thinks })
+            (at, count, EncodedPrefix { container, ..self.known }.and(closed))
         });
         Array::of("messages", &self.messages, closed)
-    }
-}
-
-fn has_thoughts(messages: &[Message<'_>]) -> bool {
-    messages.iter().flat_map(|message| &message.content).any(Block::is_thought)
-}
-
-fn add_called(names: &mut Vec<String>, messages: &[Message<'_>]) {
-    for block in messages.iter().flat_map(|message| &message.content) {
-        if let Block::ToolUse { name, .. } = block
-            && names.iter().all(|known| known != name)
-        {
-            names.push(name.clone().into_owned());
-        }
     }
 }

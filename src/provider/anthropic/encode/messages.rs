@@ -58,12 +58,6 @@ impl<'a> Messages<'a> {
 
     /// Adds an item, behind which is the place `at`.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
-        self.add(item, model)?;
-        self.at = at;
-        Ok(())
-    }
-
-    fn add(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
         let data = handoff(item, NAME, model).data();
         match &item.kind {
             ItemKind::User { content } => self.said(blocks(content)?),
@@ -93,12 +87,12 @@ impl<'a> Messages<'a> {
                     // "content cannot be empty if `is_error` is true"
                     content.extend(text_block(FAILED_SILENTLY));
                 }
-                self.user(vec![Block::ToolResult {
+                self.open("user").content.push(Block::ToolResult {
                     tool_use_id: wire_id(&result.call_id, LONG_ID),
                     content,
                     is_error: result.is_error(),
                     cache_control: None,
-                }]);
+                });
             }
             ItemKind::Other => {
                 if let Some(data) = data {
@@ -117,6 +111,7 @@ impl<'a> Messages<'a> {
         if item.turn.is_some() || item.interrupted {
             self.trim_end();
         }
+        self.at = at;
         Ok(())
     }
 
@@ -195,12 +190,6 @@ impl<'a> Messages<'a> {
         if !content.is_empty() {
             self.flush_calls();
             self.leave_out_pending();
-            self.user(content);
-        }
-    }
-
-    fn user(&mut self, content: Vec<Block<'a>>) {
-        if !content.is_empty() {
             self.open("user").content.extend(content);
         }
     }
