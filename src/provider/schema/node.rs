@@ -234,10 +234,8 @@ fn require_all(schema: &mut Schema) {
 /// Names the type where the rest tells it.
 fn with_type(mut schema: Schema) -> Schema {
     let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
-    let mut kinds: Vec<_> = match schema.get("type") {
-        Some(kind) => types(kind).into_iter().map(str::to_owned).collect(),
-        None => told_types(&schema).into_iter().map(str::to_owned).collect(),
-    };
+    let named = schema.get("type").map_or_else(|| told_types(&schema), types);
+    let mut kinds: Vec<_> = named.into_iter().map(str::to_owned).collect();
     if nullable && !kinds.is_empty() && !kinds.iter().any(|kind| kind == "null") {
         kinds.push("null".to_owned());
     } else if schema.contains_key("type") {
