@@ -142,3 +142,68 @@ impl fmt::Debug for Effects {
         f.debug_struct("Effects").field("run", &self.run).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::world::{Effect, Live};
+
+    /// Notes the keys of effects.
+    #[derive(Debug, Default)]
+    struct Noting(Mutex<Vec<String>>);
+
+    impl World for Arc<Noting> {
+        fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
+            lock(&self.0).push(key.to_string());
+            Live.draw(key, live)
+        }
+
+        fn step(&self, key: &Key, effect: Effect) -> Effect {
+            lock(&self.0).push(key.to_string());
+            Live.step(key, effect)
+        }
+
+        fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream {
+            Live.turn(key, request, ask)
+        }
+
+        fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun {
+            Live.fan_out(key, calls)
+        }
+    }
+
+    #[test]
+    fn effects_of_one_kind_and_name_are_counted_in_each_iteration() {
+        let noting = Arc::new(Noting::default());
+        let history = History::from_items("h", [crate::item::Item::user("hi")]);
+        let effects = Effects::new(Arc::new(Arc::clone(&noting)), &history);
+        effects.draw(Kind::Id, || "first".to_owned());
+        for _ in 0..2 {
+            effects.begin_iteration();
+            for name in ["a", "b", "a"] {
+                block_on(effects.step(name, async { Ok(1) })).unwrap();
+            }
+            effects.draw(Kind::Id, String::new);
+        }
+        let keys = lock(&noting.0).join(" ");
+        assert_eq!(
+            keys,
+            "h#1/0/id/1 h#1/1/step:a/1 h#1/1/step:b/1 h#1/1/step:a/2 h#1/1/id/1 \
+             h#1/2/step:a/1 h#1/2/step:b/1 h#1/2/step:a/2 h#1/2/id/1",
+        );
+    }
+
+    #[test]
+    fn an_effect_that_is_not_polled_is_not_performed() {
+        let effects = Effects::new(Arc::new(Live), &History::with_id("h"));
+        let performed = Arc::new(Mutex::new(false));
+        let perform = Arc::clone(&performed);
+        drop(effects.step("a", async move {
+            *lock(&perform) = true;
+            Ok(())
+        }));
+        assert!(!*lock(&performed));
+    }
+}

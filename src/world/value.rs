@@ -93,3 +93,28 @@ fn refused(what: &str, error: serde_json::Error) -> Error {
     let message = format!("the value of an effect cannot be {what}: {error}");
     Error::new(ErrorKind::Store, message).with_source(error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_the_same_as_it_was_made_and_as_it_was_read() {
+        let made = Value::new(vec![1, 2]);
+        let json = made.to_json().unwrap();
+        assert_eq!(json.as_str(), "[1,2]");
+        assert_eq!(made.get::<Vec<i32>>().unwrap(), Some(vec![1, 2]));
+        assert_eq!(Value::from_json(json).get::<Vec<i32>>().unwrap(), Some(vec![1, 2]));
+        assert_eq!(Value::none().get::<Vec<i32>>().unwrap(), None);
+        assert_eq!(Value::none().to_json().unwrap().as_str(), "null");
+    }
+
+    #[test]
+    fn json_of_something_else_is_an_error_of_the_store() {
+        let text = Value::from_json(serde_json::json!("two").into());
+        assert_eq!(text.get::<Vec<i32>>().unwrap_err().kind(), ErrorKind::Store);
+        let keys_are_no_strings = std::collections::HashMap::from([((1, 2), 3)]);
+        let error = Value::new(keys_are_no_strings).to_json().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store);
+    }
+}
