@@ -1,7 +1,9 @@
 use super::*;
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, Part, Report, ResultKind, SideEffect};
-use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
+use crate::item::{
+    History, Item, Json, Part, Report, ResultKind, SideEffect, ToolCall, ToolResult,
+};
+use crate::turn::{ReasoningKind, StopReason, TurnBuilder, TurnEvent};
 use crate::usage::Usage;
 
 fn round_trip(event: &Event, json: &str) {

@@ -22,11 +22,14 @@ pub struct Veto {
     pub why: &'static str,
 }
 
-impl<'a> Calls<'a> {
-    pub(super) fn of(turn: &'a Turn) -> Self {
-        Self { turn, veto: veto(turn) }
+impl Turn {
+    /// The tool calls with the verdict on whether they may run.
+    pub fn calls(&self) -> Calls<'_> {
+        Calls { turn: self, veto: veto(self) }
     }
+}
 
+impl<'a> Calls<'a> {
     /// Why none of them may run, or `None` if they may.
     pub fn veto(&self) -> Option<Veto> {
         self.veto
@@ -51,7 +54,7 @@ impl<'a> Calls<'a> {
 fn veto(turn: &Turn) -> Option<Veto> {
     let (kind, why) = match turn.stop_reason() {
         StopReason::Stop | StopReason::ToolCalls => {
-            if turn.was_built() {
+            if turn.built {
                 return None;
             }
             (ResultKind::Skipped, "Not run: this turn was read from a record, not from a model.")

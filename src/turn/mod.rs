@@ -7,10 +7,7 @@ mod parse;
 mod partial;
 mod resumed;
 mod text;
-
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
+mod turn;
 
 pub(crate) use builder::MOST_ITEMS;
 pub use builder::TurnBuilder;
@@ -19,134 +16,6 @@ pub use event::{ReasoningKind, TurnEvent};
 pub use parse::ParseError;
 pub use partial::PartialTurn;
 pub use text::Text;
+pub use turn::Turn;
 
-use crate::item::{Item, ItemKind, ToolCall};
 pub use crate::item::{StopReason, TurnInfo};
-use crate::usage::Usage;
-
-/// A turn that ended with its terminal marker.
-///
-/// It is read-only: what its [`calls`](Self::calls) may do follows from how it came to be. A
-/// turn read from JSON is equal to the one that was written, but none of its calls can run.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct Turn {
-    items: Vec<Item>,
-    stop_reason: StopReason,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    raw_stop_reason: Option<String>,
-    #[serde(default)]
-    usage: Usage,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    response_id: Option<String>,
-    /// Whether a builder made it. Never read from outside, so that no file can forge it.
-    #[serde(skip)]
-    built: bool,
-}
-
-impl Turn {
-    /// What the model produced, in order. For a history, take
-    /// [`to_history_items`](Self::to_history_items).
-    pub fn items(&self) -> &[Item] {
-        &self.items
-    }
-
-    /// Why the model stopped.
-    pub fn stop_reason(&self) -> &StopReason {
-        &self.stop_reason
-    }
-
-    /// The wire's own word for why the model stopped.
-    pub fn raw_stop_reason(&self) -> Option<&str> {
-        self.raw_stop_reason.as_deref()
-    }
-
-    /// What the turn cost.
-    pub fn usage(&self) -> Usage {
-        self.usage
-    }
-
-    /// The model that answered, as the wire names it.
-    pub fn model(&self) -> Option<&str> {
-        self.model.as_deref()
-    }
-
-    /// The provider's id of the response.
-    pub fn response_id(&self) -> Option<&str> {
-        self.response_id.as_deref()
-    }
-
-    /// The model's words, all text items one after the other.
-    pub fn text(&self) -> String {
-        self.items.iter().filter_map(Item::as_text).collect()
-    }
-
-    /// The model's answer: its words without what the provider marks as commentary, or all of them
-    /// if there are no others.
-    pub fn answer(&self) -> String {
-        let said = self.items.iter().filter(|item| !item.commentary);
-        let answer: String = said.filter_map(Item::as_text).collect();
-        if answer.is_empty() { self.text() } else { answer }
-    }
-
-    /// The model's shown thoughts, one after the other.
-    pub fn reasoning(&self) -> String {
-        let thought = |item: &Item| match &item.kind {
-            ItemKind::Reasoning { text } => Some(text.clone()),
-            _ => None,
-        };
-        self.items.iter().filter_map(thought).collect()
-    }
-
-    /// The tool calls as plain data, for display. To run them, hand the turn to a toolkit.
-    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
-        self.items.iter().filter_map(Item::as_tool_call)
-    }
-
-    /// The tool calls with the verdict on whether they may run.
-    pub fn calls(&self) -> Calls<'_> {
-        Calls::of(self)
-    }
-
-    /// The items as they enter a history: the last one carries what is known of the turn.
-    pub fn to_history_items(&self) -> Vec<Item> {
-        let mut items = self.items.clone();
-        if let Some(last) = items.last_mut() {
-            last.turn = Some(std::sync::Arc::new(TurnInfo {
-                usage: self.usage,
-                model: self.model.clone(),
-                response_id: self.response_id.clone(),
-                stop_reason: self.stop_reason.clone(),
-            }));
-        }
-        items
-    }
-
-    fn was_built(&self) -> bool {
-        self.built
-    }
-}
-
-/// Equal in what is shown; whether the calls may run does not count.
-impl PartialEq for Turn {
-    fn eq(&self, other: &Self) -> bool {
-        self.items == other.items
-            && self.stop_reason == other.stop_reason
-            && self.raw_stop_reason == other.raw_stop_reason
-            && self.usage == other.usage
-            && self.model == other.model
-            && self.response_id == other.response_id
-    }
-}
-
-impl fmt::Debug for Turn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn")
-            .field("items", &self.items)
-            .field("stop_reason", &self.stop_reason)
-            .field("usage", &self.usage)
-            .field("model", &self.model)
-            .finish_non_exhaustive()
-    }
-}

@@ -1,0 +1,33 @@
+//! The sources of an error.
+
+use std::error::Error as StdError;
+
+/// An error, its source, the source of that, and so on.
+pub(crate) fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> + Clone {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// The messages of an error and of its sources, joined by colons. Many errors repeat the words of one
+/// of their sources: where the text ends with those, this source and those before it are left out.
+pub(crate) fn chain(error: &dyn StdError) -> String {
+    /// More sources than any error has; a chain that is a circle would never end.
+    const MAX_SOURCES: usize = 32;
+    let mut text = error.to_string();
+    let sources = std::iter::successors(error.source(), |&error| error.source());
+    let messages: Vec<String> = sources.take(MAX_SOURCES).map(ToString::to_string).collect();
+    let mut left = &messages[..];
+    while let Some((next, others)) = left.split_first() {
+        let told = left.iter().rposition(|message| text.ends_with(message.as_str()));
+        left = match told {
+            Some(at) => &left[at + 1..],
+            None => {
+                text.push_str(": ");
+                text.push_str(next);
+                others
+            }
+        };
+    }
+    text
+}

@@ -1,0 +1,162 @@
+//! Events as flat JSON objects.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, Transition};
+use crate::item::{Item, Json};
+use crate::usage::Usage;
+
+/// The events that belong to no part of their own, as they are written.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Written<'a> {
+    Appended {
+        why: AppendedWhy,
+        id: &'a str,
+        items: &'a [Item],
+    },
+    Rewritten {
+        why: RewrittenWhy,
+        from: usize,
+        to: usize,
+        items: &'a [Item],
+        #[serde(skip_serializing_if = "is_none")]
+        usage: Usage,
+    },
+    TurnStarted {
+        turn: u32,
+        model: &'a str,
+        transition: Option<Transition>,
+    },
+    Nested {
+        call_id: &'a str,
+        name: &'a str,
+        event: &'a Event,
+    },
+    Continued {
+        reason: Transition,
+    },
+    Finished {
+        outcome: &'a Outcome,
+    },
+}
+
+fn is_none(usage: &Usage) -> bool {
+    *usage == Usage::default()
+}
+
+/// The same as they are read.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Read {
+    Appended {
+        why: AppendedWhy,
+        #[serde(default)]
+        id: String,
+        items: Vec<Item>,
+    },
+    Rewritten {
+        why: RewrittenWhy,
+        from: usize,
+        to: usize,
+        items: Vec<Item>,
+        #[serde(default)]
+        usage: Usage,
+    },
+    TurnStarted {
+        turn: u32,
+        #[serde(default)]
+        model: String,
+        #[serde(default)]
+        transition: Option<Transition>,
+    },
+    Nested {
+        call_id: String,
+        #[serde(default)]
+        name: String,
+        event: Box<Event>,
+    },
+    Continued {
+        reason: Transition,
+    },
+    Finished {
+        outcome: Box<Outcome>,
+    },
+}
+
+impl From<Read> for Event {
+    fn from(read: Read) -> Self {
+        match read {
+            Read::Appended { why, id, items } => Self::Appended { why, id, items },
+            Read::Rewritten { why, from, to, items, usage } => {
+                Self::Rewritten { why, from, to, items, usage }
+            }
+            Read::TurnStarted { turn, model, transition } => {
+                Self::TurnStarted { turn, model, transition }
+            }
+            // What is not known inside is not known outside: it could not be written again.
+            Read::Nested { event, .. } if *event == Self::Unknown => Self::Unknown,
+            Read::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
+            Read::Continued { reason } => Self::Continued { reason },
+            Read::Finished { outcome } => Self::Finished(outcome),
+        }
+    }
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = match self {
+            Self::Turn(event) => return event.serialize(serializer),
+            Self::Tool(event) => return event.serialize(serializer),
+            Self::Unknown => {
+                use serde::ser::Error as _;
+                return Err(S::Error::custom("an unknown event is never written"));
+            }
+            Self::Appended { why, id, items } => Written::Appended { why: *why, id, items },
+            Self::Rewritten { why, from, to, items, usage } => {
+                Written::Rewritten { why: *why, from: *from, to: *to, items, usage: *usage }
+            }
+            Self::TurnStarted { turn, model, transition } => {
+                Written::TurnStarted { turn: *turn, model, transition: *transition }
+            }
+            Self::Nested { call_id, name, event } => Written::Nested { call_id, name, event },
+            Self::Continued { reason } => Written::Continued { reason: *reason },
+            Self::Finished(outcome) => Written::Finished { outcome },
+        };
+        written.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+
+        #[derive(Deserialize)]
+        struct Tag {
+            r#type: String,
+        }
+
+        // The type decides who reads the rest, so the event is kept as text in between.
+        let json = Json::deserialize(deserializer)?;
+        let Tag { r#type } = json.get().map_err(D::Error::custom)?;
+        match r#type.as_str() {
+            "text_delta"
+            | "reasoning_delta"
+            | "refusal_delta"
+            | "tool_call_start"
+            | "tool_call_args_delta"
+            | "tool_call_end"
+            | "usage_update"
+            | "retrying"
+            | "retracted"
+            | "turn_complete" => json.get().map(Self::Turn),
+            "approval_requested" | "tool_started" | "tool_progress" | "tool_suspended"
+            | "tool_output" => json.get().map(Self::Tool),
+            "appended" | "rewritten" | "turn_started" | "nested" | "continued" | "finished" => {
+                json.get::<Read>().map(Self::from)
+            }
+            _ => Ok(Self::Unknown),
+        }
+        .map_err(D::Error::custom)
+    }
+}
