@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::stream;
+use futures::{future, stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -315,6 +315,12 @@ impl RunContext {
             // The tools stay listed, so that what is cached still fits.
             request.options.tool_choice = ToolChoice::None;
         }
+        if self.agent.hooks.is_empty() {
+            // Nothing has to be cloned for it.
+            let unchanged = future::ready(Ok(Prepared::default()));
+            let prepared = self.effects.perform(Kind::Prepared, unchanged).await?;
+            return Ok(prepared.request(request));
+        }
         let (agent, state, plain) = (Arc::clone(&self.agent), state.clone(), request.clone());
         let prepare = async move {
             let request = Box::new(agent.hooks.prepare(&state, plain.clone()).await?);
@@ -338,8 +344,8 @@ impl RunContext {
     /// In a replay a turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its request is
     /// not that of the run that is played.
     pub fn ask(&self, state: &State, request: Request) -> TurnStream {
-        let (cx, asked, now) = (self.clone(), request.clone(), state.clone());
-        let turn = self.effects.turn(&request, Box::new(move || cx.send(&now, asked)));
+        let (cx, now) = (self.clone(), state.clone());
+        let turn = self.effects.turn(request, Box::new(move |request| cx.send(&now, request)));
         if !self.agent.hooks.is_empty() {
             let state = Arc::new(state.clone());
             self.begin_to_observe(self.agent.hooks.turn_started(&state));

@@ -272,10 +272,10 @@ impl World for Playing {
         future::ready(made.unwrap_or_else(|| Ok(Value::none()))).boxed()
     }
 
-    fn turn(&self, _key: &Key, request: &Request, _ask: Ask) -> TurnStream {
-        match self.asked(request) {
-            Ok(()) => seal(request, PlayedTurn { playing: self.clone(), at: 0 }),
-            Err(mismatch) => seal(request, stream::iter([Err(mismatch)])),
+    fn turn(&self, _key: &Key, request: Request, _ask: Ask) -> TurnStream {
+        match self.asked(&request) {
+            Ok(()) => seal(&request, PlayedTurn { playing: self.clone(), at: 0 }),
+            Err(mismatch) => seal(&request, stream::iter([Err(mismatch)])),
         }
     }
 

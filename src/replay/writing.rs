@@ -104,8 +104,8 @@ impl World for Writing {
         .boxed()
     }
 
-    fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream {
-        self.page.asked(request);
+    fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream {
+        self.page.asked(&request);
         let page = Arc::clone(&self.page);
         self.world.turn(key, request, ask).observed(move |item| {
             if let Err(error) = item {

@@ -99,7 +99,7 @@ impl Effects {
     }
 
     /// Sends a request.
-    pub fn turn(&self, request: &Request, ask: Ask) -> TurnStream {
+    pub fn turn(&self, request: Request, ask: Ask) -> TurnStream {
         self.world.turn(&self.key(Kind::Turn, ""), request, ask)
     }
 
@@ -165,7 +165,7 @@ mod tests {
             Live.step(key, effect)
         }
 
-        fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream {
+        fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream {
             Live.turn(key, request, ask)
         }
 

@@ -18,8 +18,8 @@ impl World for Live {
         effect
     }
 
-    fn turn(&self, _key: &Key, _request: &Request, ask: Ask) -> TurnStream {
-        ask()
+    fn turn(&self, _key: &Key, request: Request, ask: Ask) -> TurnStream {
+        ask(request)
     }
 
     fn fan_out(&self, _key: &Key, calls: ToolRun) -> ToolRun {

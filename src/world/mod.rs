@@ -70,8 +70,8 @@ use crate::tool::{ToolRun, Verdict};
 /// An effect whose value can be kept. It does nothing before it is polled.
 pub type Effect = BoxFuture<'static, Result<Value, Error>>;
 
-/// What sends a request, when it is called, and gives the stream of its turn.
-pub type Ask = Box<dyn FnOnce() -> TurnStream + Send>;
+/// What sends a request, when it is called with it, and gives the stream of its turn.
+pub type Ask = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 
 /// Everything that one run asks of the outside; see the [module](self) for the contract.
 ///
@@ -97,7 +97,7 @@ pub type Ask = Box<dyn FnOnce() -> TurnStream + Send>;
 ///         Live.step(key, effect)
 ///     }
 ///
-///     fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream {
+///     fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream {
 ///         println!("{key}");
 ///         Live.turn(key, request, ask)
 ///     }
@@ -126,12 +126,12 @@ pub trait World: fmt::Debug + Send + Sync {
     /// [`Value::none`] stands for the value that says nothing: no change, no objection.
     fn step(&self, key: &Key, effect: Effect) -> Effect;
 
-    /// Sends a request by calling `ask`, or gives the turn that it had. The stream is
+    /// Sends a request by calling `ask` with it, or gives the turn that it had. The stream is
     /// [sealed](crate::stream::seal) for the request.
     ///
     /// `ask` makes no request itself; the first poll of its stream does. Retries of a provider and the
     /// deadlines of a request are inside its stream.
-    fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream;
+    fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream;
 
     /// Runs the calls of one turn, or gives [what they came to](ToolRun::kept).
     ///

@@ -221,18 +221,18 @@ impl World for Attempt {
         }
     }
 
-    fn turn(&self, key: &Key, request: &Request, ask: Ask) -> TurnStream {
+    fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream {
         if let Some(kept) = self.kept(key) {
-            return serde_json::from_str::<KeptTurn>(&kept).unwrap().into_stream(request);
+            return serde_json::from_str::<KeptTurn>(&kept).unwrap().into_stream(&request);
         }
         let (this, key, n) = (self.clone(), key.clone(), self.begin());
         if self.0.stop == Stop::Before(n) {
             self.stop();
-            return seal(request, futures::stream::pending::<Result<TurnEvent, Error>>());
+            return seal(&request, futures::stream::pending::<Result<TurnEvent, Error>>());
         }
         self.performs(&key);
         let mut kept = KeptTurn::default();
-        ask().observed(move |item| {
+        ask(request).observed(move |item| {
             kept.observe(item);
             if this.0.stop == Stop::During(n) {
                 this.stop();
