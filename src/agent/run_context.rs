@@ -29,7 +29,10 @@ use crate::world::{Effects, Kind};
 /// What the body of the agent's loop works with: the agent, and what the holders of its run want.
 /// Cheap to clone.
 ///
-/// Each method is one sentence of [`body`](super::body); a body of your own uses those it needs.
+/// Each method is one sentence of [`body`](super::body); a body of your own uses those it needs. What they ask
+/// of the outside goes through the run's [world](crate::world), so that it can be recorded, replayed or kept by
+/// a durable engine. [`step`](Self::step) does the same for what your body asks itself; whatever it does besides is
+/// not replayed.
 #[derive(Clone, Debug)]
 pub struct RunContext {
     agent: Arc<Agent>,
