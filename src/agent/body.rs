@@ -75,7 +75,6 @@ pub fn body(
                     None => Decision::RunTools,
                 };
                 let mut answers = cx.answers(&state, turn.as_ref(), &decision)?;
-                state.resuming = None;
                 let mut of = turn.as_deref();
                 loop {
                     while let Some(event) = answers.next().await {
@@ -83,10 +82,8 @@ pub fn body(
                     }
                     cx.close_verdicts();
                     state = state.answered(of.take(), answers.finish()?);
-                    match cx.resumed(&mut state).await? {
-                        Some(resumed) => answers = *resumed,
-                        None => break,
-                    }
+                    let Some(resumed) = cx.resumed(&mut state).await? else { break };
+                    answers = *resumed;
                 }
                 let next = match (decision, turn) {
                     (Decision::Refuse { next, .. }, _) => next,
@@ -107,8 +104,7 @@ pub fn body(
             Err(error) => {
                 let retracted = cx.failed(&state, &error);
                 let mut facts = cx.facts(&mut state);
-                let mut next = on_error(&state, &error, &facts);
-                let mut compacted = None;
+                let (mut next, mut compacted) = (on_error(&state, &error, &facts), None);
                 if next == Some(Next::Compact) {
                     compacted = cx.compact(&mut state).await;
                     facts.can_compact = was_compacted(&state.history);

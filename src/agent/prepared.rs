@@ -10,7 +10,7 @@ use crate::request::{Options, Request, System, ToolSpec};
 #[derive(Clone, Debug)]
 pub(super) enum Prepared {
     Made { plain: Box<Request>, request: Box<Request> },
-    Read(Changes),
+    Read(Box<Changes>),
 }
 
 /// The parts of a request that hooks changed.
@@ -53,7 +53,7 @@ impl Prepared {
 
 impl Default for Prepared {
     fn default() -> Self {
-        Self::Read(Changes::default())
+        Self::Read(Box::default())
     }
 }
 
@@ -68,7 +68,7 @@ impl Serialize for Prepared {
 
 impl<'de> Deserialize<'de> for Prepared {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Changes::deserialize(deserializer).map(Self::Read)
+        Changes::deserialize(deserializer).map(Box::new).map(Self::Read)
     }
 }
 

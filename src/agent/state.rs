@@ -128,6 +128,7 @@ impl State {
             limited_calls: answered.limited,
             malformed,
             retries: 0,
+            resuming: None,
             history: answered.history,
             pending: answered.pending,
             ..self

@@ -156,12 +156,12 @@ impl Recorder {
     }
 
     /// A run is over.
-    pub(super) fn hand_over(&self, agent: &Agent, lines: String, requests: Vec<Request>) {
+    pub(super) fn hand_over(&self, agent: &Agent, lines: &str, requests: Vec<Request>) {
         match &*self.0 {
             Out::Writer(sink) => lock(sink).flush(),
             Out::Each(then) => {
                 // Law: what was written is a recording.
-                if let Ok(recording) = Recording::from_text(&lines) {
+                if let Ok(recording) = Recording::from_text(lines) {
                     then(Recorded { agent: agent.clone(), recording, requests });
                 }
             }

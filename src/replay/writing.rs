@@ -201,7 +201,7 @@ impl Page {
     fn over(&self) {
         let state = std::mem::take(&mut *lock(&self.state));
         if state.run.is_some() {
-            self.recorder.hand_over(&self.agent, state.lines, state.requests);
+            self.recorder.hand_over(&self.agent, &state.lines, state.requests);
         }
     }
 

@@ -550,7 +550,9 @@ async fn check(script: Script, has_unstable_keys: bool) -> Result<Came, String> 
                 return failed("an effect was performed again whose value was kept");
             }
             let mut times = BTreeMap::<Key, usize>::new();
-            performed.iter().for_each(|key| *times.entry(key.clone()).or_default() += 1);
+            for key in &performed {
+                *times.entry(key.clone()).or_default() += 1;
+            }
             if times.keys().ne(effects.iter().collect::<std::collections::BTreeSet<_>>()) {
                 return failed("other effects were performed");
             }
