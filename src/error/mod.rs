@@ -8,7 +8,9 @@ mod panic;
 #[cfg(feature = "http")]
 mod rewritten;
 
-pub(crate) use causes::{causes, chain};
+#[cfg(feature = "http")]
+pub(crate) use causes::causes;
+pub(crate) use causes::chain;
 pub use detail::{AuthProblem, ContextLimits, RateLimitScope};
 pub use error::Error;
 pub use kind::ErrorKind;
