@@ -1,5 +1,6 @@
 //! What makes a history lawful: one result for each call, directly behind its turn.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use crate::item::{Item, ItemKind, ResultKind, ToolCall, ToolResult};
@@ -25,7 +26,7 @@ pub(super) struct Before<'a> {
 
 /// Returns the lawful form of the items.
 pub(super) fn settle(items: &[&Item], before: &Before<'_>) -> Vec<Item> {
-    let mut plan = Plan::of(items, before);
+    let plan = Plan::of(items, before);
     let mut out = Vec::with_capacity(items.len());
     let mut batch = Batch::default();
     for (at, item) in items.iter().enumerate() {
@@ -35,9 +36,9 @@ pub(super) fn settle(items: &[&Item], before: &Before<'_>) -> Vec<Item> {
         }
         match &item.kind {
             ItemKind::ToolResult(result) => {
-                // A result whose call is not open here was moved to its call, or has none.
+                // A result whose call is not in this batch was moved to its call, or has none.
                 if let Some(call_at) = plan.call_of.get(&at)
-                    && batch.open.remove(call_at)
+                    && (batch.begin..at).contains(call_at)
                 {
                     out.push(renamed_result(item, result, &plan.new_ids, *call_at));
                 }
@@ -47,18 +48,17 @@ pub(super) fn settle(items: &[&Item], before: &Before<'_>) -> Vec<Item> {
                 if item.interrupted {
                     continue;
                 }
-                batch.close_before(item, items, &mut plan, &mut out);
+                batch.close_before(at, items, &plan, &mut out);
                 out.push(renamed_call(item, call, &plan.new_ids, at));
-                batch.open.insert(at);
             }
             _ => {
-                batch.close_before(item, items, &mut plan, &mut out);
+                batch.close_before(at, items, &plan, &mut out);
                 out.push((*item).clone());
             }
         }
         batch.turn_ended |= item.turn.is_some();
     }
-    batch.close(items, &mut plan, &mut out);
+    batch.close(items.len(), items, &plan, &mut out);
     out
 }
 
@@ -126,26 +126,33 @@ pub(super) fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool
     answering || turn_ended || speaks_from_outside
 }
 
-/// The calls of the turn being read that have no result yet.
+/// The calls that are being read, from a place on, and their results so far.
 #[derive(Default)]
 struct Batch {
-    open: BTreeSet<usize>,
+    begin: usize,
     answering: bool,
     turn_ended: bool,
 }
 
 impl Batch {
-    fn close_before(&mut self, item: &Item, items: &[&Item], plan: &mut Plan, out: &mut Vec<Item>) {
-        if ends_batch(item, self.answering, self.turn_ended) {
-            self.close(items, plan, out);
+    fn close_before(&mut self, at: usize, items: &[&Item], plan: &Plan, out: &mut Vec<Item>) {
+        if ends_batch(items[at], self.answering, self.turn_ended) {
+            self.close(at, items, plan, out);
         }
     }
 
-    fn close(&mut self, items: &[&Item], plan: &mut Plan, out: &mut Vec<Item>) {
-        for call_at in std::mem::take(&mut self.open) {
-            let ItemKind::ToolCall(call) = &items[call_at].kind else { continue };
-            match plan.result_of.get(&call_at).map(|at| items[*at]) {
-                Some(item) => {
+    /// Writes the results of its calls that are not among its items.
+    fn close(&mut self, end: usize, items: &[&Item], plan: &Plan, out: &mut Vec<Item>) {
+        for call_at in self.begin..end {
+            let item = items[call_at];
+            let ItemKind::ToolCall(call) = &item.kind else { continue };
+            if item.tombstone || item.interrupted {
+                continue;
+            }
+            match plan.result_of.get(&call_at) {
+                Some(at) if (call_at..end).contains(at) => {}
+                Some(at) => {
+                    let item = items[*at];
                     if let ItemKind::ToolResult(result) = &item.kind {
                         out.push(renamed_result(item, result, &plan.new_ids, call_at));
                     }
@@ -163,7 +170,7 @@ impl Batch {
                 }
             }
         }
-        (self.answering, self.turn_ended) = (false, false);
+        *self = Self { begin: end, ..Self::default() };
     }
 }
 
@@ -186,8 +193,9 @@ impl Plan {
         let mut renamed: HashMap<&str, usize> = HashMap::new();
         let mut seen: HashSet<&str> = before.called.clone();
         let mut void: HashSet<&str> = HashSet::new();
-        // Places of calls without a result, by batch, and of results without a call, all by id.
-        let mut calls: HashMap<&str, Vec<OpenCalls>> = HashMap::new();
+        // Places of calls without a result, the newest batch first, and of results without a call, all
+        // by id.
+        let mut calls: HashMap<&str, BTreeSet<(Reverse<usize>, usize)>> = HashMap::new();
         let mut early: HashMap<&str, VecDeque<usize>> = HashMap::new();
         let (mut batch, mut answering, mut turn_ended) = (0, false, false);
         for (at, item) in live() {
@@ -211,14 +219,17 @@ impl Plan {
                     }
                     match early.get_mut(call.call_id.as_str()).and_then(VecDeque::pop_front) {
                         Some(result_at) => plan.pair(at, result_at),
-                        None => push_newest(calls.entry(&call.call_id).or_default(), batch, at),
+                        None => {
+                            let open = calls.entry(&call.call_id).or_default();
+                            open.insert((Reverse(batch), at));
+                        }
                     }
                 }
                 ItemKind::ToolResult(result) => {
                     // The first open call of that id in the newest batch that has one; else it
                     // waits for a call still to come.
-                    match calls.get_mut(result.call_id.as_str()).and_then(take_newest) {
-                        Some(call_at) => plan.pair(call_at, at),
+                    match calls.get_mut(result.call_id.as_str()).and_then(BTreeSet::pop_first) {
+                        Some((_, call_at)) => plan.pair(call_at, at),
                         None if seen.contains(result.call_id.as_str()) => {}
                         None if void.contains(result.call_id.as_str()) => {}
                         None => early.entry(&result.call_id).or_default().push_back(at),
@@ -234,30 +245,6 @@ impl Plan {
         self.call_of.insert(result_at, call_at);
         self.result_of.insert(call_at, result_at);
     }
-}
-
-/// The calls of one batch that share an id and have no result, by their places.
-struct OpenCalls {
-    batch: usize,
-    places: VecDeque<usize>,
-}
-
-/// Adds a call to those of its batch, which is the newest.
-fn push_newest(open: &mut Vec<OpenCalls>, batch: usize, at: usize) {
-    match open.last_mut() {
-        Some(newest) if newest.batch == batch => newest.places.push_back(at),
-        _ => open.push(OpenCalls { batch, places: VecDeque::from([at]) }),
-    }
-}
-
-/// Takes the first call of the newest batch that has one.
-fn take_newest(open: &mut Vec<OpenCalls>) -> Option<usize> {
-    let newest = open.last_mut()?;
-    let first = newest.places.pop_front();
-    if newest.places.is_empty() {
-        open.pop();
-    }
-    first
 }
 
 /// Returns the first of `<id>_dup1`, `<id>_dup2`, … that is not in use.

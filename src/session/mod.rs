@@ -9,7 +9,6 @@
 //! [`recorded`](RecordedExt::recorded) writes the events of a loop of your own. The
 //! [guide](crate::guide::sessions) tells what is durable when.
 
-mod batch;
 mod checkpoint;
 mod entry;
 mod files;

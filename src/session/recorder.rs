@@ -1,7 +1,7 @@
 //! From events to the entries that tell what they did to the history.
 
 use crate::event::{Event, Reason, ToolEvent};
-use crate::item::{Item, ToolResult};
+use crate::item::{Item, OpenCalls, ToolResult};
 use crate::session::Entry;
 use crate::session::restore::Restored;
 use crate::turn::{PartialTurn, TurnEvent};
@@ -16,8 +16,8 @@ pub(super) struct Recorder {
     restored: Restored,
     /// The turn that streams.
     partial: PartialTurn,
-    /// The calls that a result is taken for, in call order.
-    open: Vec<String>,
+    /// The calls that a result is taken for.
+    open: OpenCalls<String>,
     /// Calls were open at the beginning, and nothing says yet that they may have begun since.
     waits: bool,
     /// What comes for open calls from here on stands behind what came before.
@@ -26,8 +26,8 @@ pub(super) struct Recorder {
 
 impl Recorder {
     pub(super) fn new(restored: Restored) -> Self {
-        let open: Vec<String> = restored.open().into_iter().map(|call| call.call_id).collect();
-        let waits = !open.is_empty();
+        let open: OpenCalls<_> = restored.open().into_iter().map(|call| call.call_id).collect();
+        let waits = !open.is_answered();
         Self { restored, partial: PartialTurn::default(), open, waits, flushed: false }
     }
 
@@ -52,13 +52,11 @@ impl Recorder {
                 self.flush_results();
                 self.partial.absorb(event);
             }
-            Event::Tool(ToolEvent::Started { call_id, .. }) if self.open.contains(call_id) => {
+            Event::Tool(ToolEvent::Started { call_id, .. }) if self.is_open(call_id) => {
                 self.begin(&mut entries);
             }
             Event::Tool(ToolEvent::Output(result)) => self.take(result, &mut entries),
-            Event::Tool(ToolEvent::Suspended { call_id, nested, .. })
-                if self.open.contains(call_id) =>
-            {
+            Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) if self.is_open(call_id) => {
                 let (call_id, history) = (call_id.clone(), (**nested).clone());
                 self.write(Entry::Nested { call_id, history }, &mut entries);
             }
@@ -77,7 +75,7 @@ impl Recorder {
                 self.flush(&mut entries);
                 let (why, from, to, items) = (*why, *from, *to, items.clone());
                 self.write(Entry::Rewritten { why, from, to, items }, &mut entries);
-                if !self.open.is_empty() {
+                if !self.open.is_answered() {
                     let open = self.restored.open();
                     self.open.retain(|call_id| open.iter().any(|call| call.call_id == *call_id));
                 }
@@ -114,12 +112,14 @@ impl Recorder {
 
     /// Takes the first result of an open call, as the fold does.
     fn take(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
-        let Some(at) = self.open.iter().position(|call_id| *call_id == result.call_id) else {
-            return;
-        };
-        self.begin(entries);
-        self.open.remove(at);
-        self.write(Entry::Item(Item::tool_result(result.clone())), entries);
+        if self.open.take(|call_id| *call_id == result.call_id).is_some() {
+            self.begin(entries);
+            self.write(Entry::Item(Item::tool_result(result.clone())), entries);
+        }
+    }
+
+    fn is_open(&self, call_id: &str) -> bool {
+        self.open.place(|open| open == call_id).is_some()
     }
 
     /// The calls that were open at the beginning go on.
@@ -138,13 +138,12 @@ impl Recorder {
 
     /// The fold writes the results that it holds.
     fn flush_results(&mut self) {
-        self.flushed |= self.restored.batch().last_held().is_some();
+        self.flushed |= self.restored.last_held().is_some();
     }
 
     /// A result that is not held stands behind those that are.
     fn flush_before(&mut self, result: &ToolResult) {
-        let batch = self.restored.batch();
-        self.flushed |= batch.place(&result.call_id) < batch.last_held();
+        self.flushed |= self.restored.place(&result.call_id) < self.restored.last_held();
     }
 
     fn write_all(&mut self, items: Vec<Item>, entries: &mut Vec<Entry>) {
@@ -154,10 +153,10 @@ impl Recorder {
     }
 
     fn write(&mut self, entry: Entry, entries: &mut Vec<Entry>) {
-        let holds = |it: &Self| it.restored.batch().last_held().is_some();
+        let holds = |it: &Self| it.restored.last_held().is_some();
         let is_held = match &entry {
             Entry::Item(item) => item.as_tool_result().is_some_and(|result| {
-                !item.tombstone && self.restored.batch().place(&result.call_id).is_some()
+                !item.tombstone && self.restored.place(&result.call_id).is_some()
             }),
             Entry::Rewritten { .. }
             | Entry::Pending { .. }

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::item::{History, Item, ItemKind, PendingCall, ToolCall};
+use crate::item::{History, Item, ItemKind, OpenCalls, PendingCall, ToolCall};
 use crate::session::Entry;
-use crate::session::batch::Batch;
 
 /// Reads the history that entries tell, under the id of the session.
 ///
@@ -49,9 +48,13 @@ pub enum SessionState {
 /// What the entries so far have made of a history.
 #[derive(Clone, Debug)]
 pub(super) struct Restored {
-    /// Without the results that the batch holds.
+    /// Without the results that are held.
     history: History,
-    batch: Batch,
+    /// The calls of a turn whose end was not read yet.
+    turn: Vec<String>,
+    /// The calls that wait, with the results since the last entry that was none. Those stand in a
+    /// history in call order, and in a store in the order in which they came.
+    calls: OpenCalls<String, Item>,
     /// What the last entry of that kind says, unless calls were resumed since.
     pending: Arc<[PendingCall]>,
 }
@@ -59,7 +62,8 @@ pub(super) struct Restored {
 impl Restored {
     pub(super) fn new(id: impl Into<Arc<str>>) -> Self {
         let history = History::with_id(id);
-        Self { history, batch: Batch::default(), pending: Arc::default() }
+        let (turn, calls) = (Vec::new(), OpenCalls::default());
+        Self { history, turn, calls, pending: Arc::default() }
     }
 
     /// The same under another id.
@@ -76,22 +80,22 @@ impl Restored {
     pub(super) fn push(&mut self, entry: Entry) {
         match entry {
             Entry::Item(item) => {
-                if let Some(item) = self.batch.hold(item) {
+                if let Some(item) = self.hold(item) {
                     self.flush();
-                    self.batch.read(&item);
+                    self.read(&item);
                     self.history.push(item);
-                } else if self.batch.is_answered() {
+                } else if self.calls.is_answered() {
                     self.flush();
                 }
             }
             Entry::Rewritten { why: _, from, to, items } => {
                 self.flush();
                 self.history.rewrite(from..to, items);
-                let open = match self.batch.is_answered() {
-                    true => Vec::new(),
-                    false => self.history.unanswered_calls(),
-                };
-                self.batch.retain(|call_id| open.iter().any(|call| call.call_id == call_id));
+                self.turn.clear();
+                if !self.calls.is_answered() {
+                    let open = self.history.unanswered_calls();
+                    self.calls.retain(|id| open.iter().any(|call| call.call_id == *id));
+                }
             }
             Entry::Pending { calls } => {
                 self.begin_batch();
@@ -108,11 +112,52 @@ impl Restored {
     /// What comes for the open calls from here on stands behind what came before.
     fn begin_batch(&mut self) {
         self.flush();
-        self.batch.await_all(self.open().into_iter().map(|call| call.call_id));
+        for ToolCall { call_id, .. } in self.open() {
+            if self.place(&call_id).is_none() {
+                self.calls.extend([call_id]);
+            }
+        }
+    }
+
+    /// Takes note of an item that is written as it comes.
+    fn read(&mut self, item: &Item) {
+        if item.tombstone {
+            return;
+        }
+        match &item.kind {
+            ItemKind::ToolCall(call) if !item.interrupted => self.turn.push(call.call_id.clone()),
+            ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::ToolResult(_) => {
+                self.turn.clear();
+            }
+            ItemKind::ToolCall(_)
+            | ItemKind::Text { .. }
+            | ItemKind::Reasoning { .. }
+            | ItemKind::Other => {}
+        }
+        if item.turn.is_some() {
+            self.calls.extend(self.turn.drain(..));
+        }
+    }
+
+    /// Holds a result among the others. Gives the item back if no call waits for it.
+    fn hold(&mut self, item: Item) -> Option<Item> {
+        let result = item.as_tool_result().filter(|_| !item.tombstone);
+        let Some(call_id) = result.map(|result| result.call_id.clone()) else { return Some(item) };
+        self.calls.hold(|id| *id == call_id, item)
     }
 
     fn flush(&mut self) {
-        self.history.extend(self.batch.take());
+        self.history.extend(self.calls.take_held());
+    }
+
+    /// The place of the call that a result of this id would answer.
+    pub(super) fn place(&self, call_id: &str) -> Option<usize> {
+        self.calls.place(|id| id == call_id)
+    }
+
+    /// The place of the last call, in call order, whose result is held.
+    pub(super) fn last_held(&self) -> Option<usize> {
+        self.calls.last_held()
     }
 
     /// The calls that have no result.
@@ -120,13 +165,9 @@ impl Restored {
         self.history().unanswered_calls()
     }
 
-    pub(super) fn batch(&self) -> &Batch {
-        &self.batch
-    }
-
     pub(super) fn history(&self) -> History {
         let mut history = self.history.clone();
-        history.extend(self.batch.held().cloned());
+        history.extend(self.calls.held().cloned());
         history
     }
 

@@ -7,9 +7,9 @@ use crate::event::{
     AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Transition,
     Undelivered,
 };
-use crate::item::{History, Item, Json, Report, ResultKind, ToolCall, ToolResult};
-use crate::story::batch::{self, Batch, Cut};
+use crate::item::{History, Item, Json, OpenCalls, Report, ResultKind, ToolCall, ToolResult};
 use crate::story::nested::Nested;
+use crate::story::open_call::{Cut, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
@@ -24,8 +24,8 @@ pub(super) struct Fold {
     base: usize,
     /// The turn that streams.
     open: PartialTurn,
-    /// The calls of the last completed turn.
-    batch: Batch,
+    /// The calls of completed turns, with the results that are held.
+    calls: OpenCalls<OpenCall, ToolResult>,
     phase: Phase,
     /// What the results in the history have put on record, also those that were rewritten since.
     evidence: Vec<Json>,
@@ -45,17 +45,20 @@ pub(super) struct Fold {
 impl Fold {
     pub(super) fn new(history: History) -> Self {
         // Calls that are still open can be answered by the events to come.
-        let mut batch = Batch::of(history.unanswered_calls());
+        let unanswered = history.unanswered_calls().into_iter().map(OpenCall::from);
+        let mut calls: OpenCalls<OpenCall, ToolResult> = unanswered.collect();
         for call_id in history.suspended_calls() {
-            batch.report(call_id, history.nested_report(call_id));
+            if let Some(call) = calls.find(|call| call.id() == call_id) {
+                call.report = history.nested_report(call_id);
+            }
         }
         Self {
             earlier: Vec::new(),
             base: history.len(),
             history,
             open: PartialTurn::default(),
-            phase: if batch.is_answered() { Phase::Streaming } else { Phase::Tools },
-            batch,
+            phase: if calls.is_answered() { Phase::Streaming } else { Phase::Tools },
+            calls,
             evidence: Vec::new(),
             nested: Nested::default(),
             spent: Usage::default(),
@@ -72,12 +75,14 @@ impl Fold {
         match event {
             Event::Turn(event) => self.observe_turn(event),
             Event::Tool(ToolEvent::Output(result)) => self.hold(result),
-            Event::Tool(ToolEvent::Started { call_id, .. }) => self.batch.start(call_id),
-            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.batch.ask(call),
+            Event::Tool(ToolEvent::Started { call_id, .. }) => {
+                self.with_call(call_id, OpenCall::start);
+            }
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.ask(call.clone()),
             Event::Tool(ToolEvent::Suspended { call_id, name: _, pending, nested }) => {
-                self.batch.suspend(call_id, pending);
+                self.with_call(call_id, |call| call.suspended.clone_from(pending));
                 self.history.set_nested(call_id, (**nested).clone());
-                self.batch.report(call_id, self.history.nested_report(call_id));
+                self.report(call_id, self.history.nested_report(call_id));
             }
             // A child's story is its own: nothing of it changes ours.
             Event::Tool(ToolEvent::Nested { call_id, event, .. })
@@ -88,7 +93,7 @@ impl Fold {
                 self.flush();
                 self.continues |= *why == AppendedWhy::Continuation;
                 for result in items.iter().filter_map(Item::as_tool_result) {
-                    self.batch.forget(&result.call_id);
+                    self.calls.retain(|call| call.id() != result.call_id);
                     self.evidence.extend(evidence(result));
                 }
                 self.history.extend(items.iter().cloned());
@@ -100,11 +105,11 @@ impl Fold {
                 self.history.rewrite(*from..*to, items.iter().cloned());
                 self.base = self.history.len();
                 // A call that was rewritten away waits for nothing any more.
-                if !self.batch.is_answered() {
+                if !self.calls.is_answered() {
                     let open: HashSet<String> = (self.history.unanswered_calls().into_iter())
                         .map(|call| call.call_id)
                         .collect();
-                    self.batch.retain(|call_id| open.contains(call_id));
+                    self.calls.retain(|call| open.contains(call.id()));
                 }
             }
             Event::TurnStarted { transition, .. } => {
@@ -135,7 +140,7 @@ impl Fold {
                 self.turns += 1;
                 self.last_text = format!("{}{}", self.begun_text, turn.answer());
                 self.history.extend(turn.to_history_items());
-                self.batch.extend(turn.tool_calls().cloned());
+                self.calls.extend(turn.tool_calls().cloned().map(OpenCall::from));
             }
             TurnEvent::Retracted { usage, .. } => {
                 self.spent += *usage;
@@ -146,14 +151,14 @@ impl Fold {
     }
 
     fn hold(&mut self, result: &ToolResult) {
-        self.batch.hold(result);
-        if self.batch.is_answered() {
+        self.calls.hold(|call| call.id() == result.call_id, result.clone());
+        if self.calls.is_answered() {
             self.flush_results();
         }
     }
 
     fn flush_results(&mut self) {
-        for result in self.batch.take_results() {
+        for result in self.calls.take_held() {
             self.evidence.extend(evidence(&result));
             self.history.push(Item::tool_result(result));
         }
@@ -170,14 +175,21 @@ impl Fold {
         }
     }
 
-    pub(super) fn ask(&mut self, calls: impl IntoIterator<Item = ToolCall>) {
-        for call in calls {
-            self.batch.ask(&call);
-        }
+    /// Notes what somebody has to allow.
+    pub(super) fn ask(&mut self, asked: ToolCall) {
+        let call_id = asked.call_id.clone();
+        self.with_call(&call_id, |call| call.asked = Some(asked));
     }
 
+    /// Notes what a call put on record that was dropped.
     pub(super) fn report(&mut self, call_id: &str, report: Report) {
-        self.batch.report(call_id, report);
+        self.with_call(call_id, |call| call.report = report);
+    }
+
+    fn with_call(&mut self, call_id: &str, note: impl FnOnce(&mut OpenCall)) {
+        if let Some(call) = self.calls.find(|call| call.id() == call_id) {
+            note(call);
+        }
     }
 
     pub(super) fn history(&self) -> History {
@@ -188,7 +200,7 @@ impl Fold {
                 history.set_nested(call_id, child.history());
             }
         }
-        history.extend(batch::items(self.batch.results()));
+        history.extend(self.calls.held().cloned().map(Item::tool_result));
         history.extend(self.open.items());
         history
     }
@@ -213,7 +225,7 @@ impl Fold {
     }
 
     pub(super) fn is_answered(&self) -> bool {
-        self.batch.is_answered()
+        self.calls.is_answered()
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -226,7 +238,7 @@ impl Fold {
 
     /// A result for the next call that has none.
     pub(super) fn missing_output(&self, cut: Cut) -> Option<ToolEvent> {
-        self.batch.missing_output(cut)
+        self.calls.waiting().next().map(|call| call.missing_output(cut))
     }
 
     /// What comes before a run can end for this reason: a result for the next call that has none.
@@ -261,7 +273,7 @@ impl Fold {
             true => self.last_text.clone(),
             false => format!("{}{}", self.begun_text, self.open.text()),
         };
-        let held = self.batch.results().flat_map(evidence);
+        let held = self.calls.held().flat_map(evidence);
         Outcome {
             reason,
             why: None,
@@ -275,7 +287,7 @@ impl Fold {
             new_items: self.new_items(),
             error,
             pending: match reason == Reason::Pending {
-                true => self.batch.pending(),
+                true => self.calls.waiting().flat_map(OpenCall::pending).collect(),
                 false => Vec::new(),
             },
             undelivered,

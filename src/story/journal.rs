@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::event::{Event, Exceeded, Outcome, Phase, Reason, Undelivered};
 use crate::item::{History, Item, Report, ToolCall};
 use crate::lock::lock;
-use crate::story::batch::Cut;
 use crate::story::fold::Fold;
+use crate::story::open_call::Cut;
 use crate::usage::Usage;
 
 /// What the events so far have made of the history they began with. Clones share it.
@@ -124,7 +124,7 @@ impl Journal {
 
     /// Notes with what arguments calls are pending.
     pub(crate) fn ask(&self, calls: impl IntoIterator<Item = ToolCall>) {
-        self.with(|fold| fold.ask(calls));
+        self.with(|fold| calls.into_iter().for_each(|call| fold.ask(call)));
     }
 
     /// Notes what a call put on record that may end without a result of its own.

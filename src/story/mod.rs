@@ -1,19 +1,19 @@
 //! What a run leaves behind: folds over its events.
 
-mod batch;
 mod finish_with;
 mod fold;
 mod journal;
 mod journaled;
 mod nested;
+mod open_call;
 pub mod trace;
 
 use futures::Stream;
 
-pub(crate) use batch::Cut;
 pub use finish_with::FinishWith;
 pub use journal::Journal;
 pub use journaled::Journaled;
+pub(crate) use open_call::Cut;
 pub use trace::{Trace, Traced};
 
 use crate::error::Error;

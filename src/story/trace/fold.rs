@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::event::{AppendedWhy, Event, Outcome, Reason, ToolEvent};
-use crate::item::{History, Item, Json, SideEffect, ToolCall, ToolResult, depth};
+use crate::item::{History, Item, Json, OpenCalls, SideEffect, ToolCall, ToolResult, depth};
 use crate::story::trace::budgets::{BudgetsLeft, Used};
 use crate::story::trace::exit::{of_error, of_result, one_line};
 use crate::story::trace::{Action, TraceEvent, TraceResult};
@@ -36,7 +36,7 @@ struct Run {
     announced: bool,
     used: Used,
     /// The calls that have no result.
-    open: Vec<Open>,
+    open: OpenCalls<Open>,
     /// A turn without calls that may be the last.
     said: Option<Said>,
     /// What was noted for the next step.
@@ -177,8 +177,8 @@ impl Fold {
     /// A call is shown to somebody whose turn the trace may not have seen.
     fn ask(&mut self, call: &ToolCall) {
         let open = &mut self.run.open;
-        if !open.iter().any(|open| open.call.call_id == call.call_id) {
-            open.push(Open { call: call.clone(), turn: 0, model: String::new() });
+        if open.find(|open| open.call.call_id == call.call_id).is_none() {
+            open.extend([Open { call: call.clone(), turn: 0, model: String::new() }]);
         }
     }
 
@@ -203,8 +203,9 @@ impl Fold {
             }
             said.evidence = report.evidence.iter().cloned().map(readable).collect();
         }
-        let found = self.run.open.iter().rposition(|open| open.call.call_id == result.call_id);
-        let (turn, model, arguments) = match found.map(|at| self.run.open.remove(at)) {
+        // A run that was dropped may have left one with the same id.
+        let open = self.run.open.take_last(|open| open.call.call_id == result.call_id);
+        let (turn, model, arguments) = match open {
             Some(Open { call, turn, model }) => (turn, model, Some(call.arguments)),
             None => (self.run.turn, self.run.model.clone(), None),
         };

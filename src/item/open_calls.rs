@@ -1,0 +1,247 @@
+//! Calls that wait for their results.
+
+use std::collections::VecDeque;
+
+/// Calls in their order, each until it has its result, with what its user has to know of it.
+///
+/// A result can be held until it is taken: results come in any order, and are read in call order.
+/// Where two calls have one id, the first that waits is meant.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenCalls<C, R = ()>(VecDeque<(C, Option<R>)>);
+
+impl<C, R> OpenCalls<C, R> {
+    /// The calls that have no result.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &C> {
+        self.0.iter().filter(|(_, result)| result.is_none()).map(|(call, _)| call)
+    }
+
+    /// Whether no call waits.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.waiting().next().is_none()
+    }
+
+    /// The first of these calls that waits, as a place to compare with others. A place is good until
+    /// calls are taken away.
+    pub(crate) fn place(&self, is_it: impl Fn(&C) -> bool) -> Option<usize> {
+        self.0.iter().position(|(call, result)| result.is_none() && is_it(call))
+    }
+
+    /// The first of these calls that waits.
+    pub(crate) fn find(&mut self, is_it: impl Fn(&C) -> bool) -> Option<&mut C> {
+        let at = self.place(is_it)?;
+        self.0.get_mut(at).map(|(call, _)| call)
+    }
+
+    /// Holds the result of the first of these calls that waits. Gives it back if none does.
+    pub(crate) fn hold(&mut self, is_it: impl Fn(&C) -> bool, result: R) -> Option<R> {
+        match self.place(is_it).and_then(|at| self.0.get_mut(at)) {
+            Some((_, held)) => held.replace(result),
+            None => Some(result),
+        }
+    }
+
+    /// The results that are held, in call order.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &R> {
+        self.0.iter().filter_map(|(_, result)| result.as_ref())
+    }
+
+    /// The place of the last call whose result is held.
+    pub(crate) fn last_held(&self) -> Option<usize> {
+        self.0.iter().rposition(|(_, result)| result.is_some())
+    }
+
+    /// Takes the results that are held, in call order. The calls without one wait on.
+    pub(crate) fn take_held(&mut self) -> Vec<R> {
+        let mut held = Vec::new();
+        self.0.retain_mut(|(_, result)| match result.take() {
+            Some(result) => {
+                held.push(result);
+                false
+            }
+            None => true,
+        });
+        held
+    }
+
+    /// Takes the first of these calls that waits: its result is not held here.
+    pub(crate) fn take(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
+        let at = self.place(is_it)?;
+        self.0.remove(at).map(|(call, _)| call)
+    }
+
+    /// Takes the last of these calls that waits.
+    pub(crate) fn take_last(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
+        let at = self.0.iter().rposition(|(call, result)| result.is_none() && is_it(call))?;
+        self.0.remove(at).map(|(call, _)| call)
+    }
+
+    /// Forgets the other calls, and their results.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&C) -> bool) {
+        self.0.retain(|(call, _)| keep(call));
+    }
+}
+
+impl<C, R> Default for OpenCalls<C, R> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<C, R> Extend<C> for OpenCalls<C, R> {
+    fn extend<T: IntoIterator<Item = C>>(&mut self, calls: T) {
+        self.0.extend(calls.into_iter().map(|call| (call, None)));
+    }
+}
+
+impl<C, R> FromIterator<C> for OpenCalls<C, R> {
+    fn from_iter<T: IntoIterator<Item = C>>(calls: T) -> Self {
+        let mut open = Self::default();
+        open.extend(calls);
+        open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::draw::Draw;
+
+    fn calls(ids: &[&'static str]) -> OpenCalls<&'static str, u32> {
+        ids.iter().copied().collect()
+    }
+
+    fn waiting(calls: &OpenCalls<&'static str, u32>) -> Vec<&'static str> {
+        calls.waiting().copied().collect()
+    }
+
+    #[test]
+    fn results_that_are_held_in_any_order_are_read_in_call_order() {
+        let mut calls = calls(&["a", "b", "c"]);
+        assert_eq!(calls.hold(|id| *id == "c", 3), None);
+        assert_eq!(calls.hold(|id| *id == "a", 1), None);
+        assert_eq!(calls.held().collect::<Vec<_>>(), [&1, &3]);
+        assert!(!calls.is_answered());
+        assert_eq!(calls.take_held(), [1, 3]);
+        assert_eq!(waiting(&calls), ["b"]);
+        assert_eq!(calls.hold(|id| *id == "b", 2), None);
+        assert!(calls.is_answered());
+        assert_eq!(calls.take_held(), [2]);
+    }
+
+    #[test]
+    fn a_result_that_no_call_waits_for_is_given_back() {
+        let mut calls = calls(&["a"]);
+        assert_eq!(calls.hold(|id| *id == "b", 1), Some(1));
+        assert_eq!(calls.hold(|id| *id == "a", 2), None);
+        assert_eq!(calls.hold(|id| *id == "a", 3), Some(3));
+        assert_eq!(calls.take_held(), [2]);
+    }
+
+    #[test]
+    fn of_calls_with_one_id_the_first_that_waits_is_meant() {
+        let mut calls = calls(&["a", "a"]);
+        assert_eq!(calls.place(|id| *id == "a"), Some(0));
+        calls.hold(|id| *id == "a", 1);
+        assert_eq!((calls.place(|id| *id == "a"), calls.last_held()), (Some(1), Some(0)));
+        calls.hold(|id| *id == "a", 2);
+        assert_eq!(calls.take_held(), [1, 2]);
+    }
+
+    #[test]
+    fn a_call_that_is_taken_leaves_the_others_in_their_order() {
+        let mut calls: OpenCalls<(&str, u32)> =
+            [("a", 1), ("b", 2), ("a", 3), ("a", 4)].into_iter().collect();
+        assert_eq!(calls.take(|(id, _)| *id == "a"), Some(("a", 1)));
+        assert_eq!(calls.take_last(|(id, _)| *id == "a"), Some(("a", 4)));
+        assert_eq!(calls.take(|(id, _)| *id == "c"), None);
+        assert_eq!(calls.waiting().collect::<Vec<_>>(), [&("b", 2), &("a", 3)]);
+    }
+
+    /// The same without any order kept: what happened, looked through each time.
+    #[derive(Default)]
+    struct Model {
+        /// By the number of the call.
+        calls: Vec<(u64, u64)>,
+        /// By the number of the call, in the order in which they came.
+        results: Vec<(u64, u64)>,
+    }
+
+    impl Model {
+        fn waiting(&self) -> Vec<(u64, u64)> {
+            let has_result = |number| self.results.iter().any(|(of, _)| *of == number);
+            self.calls.iter().copied().filter(|(number, _)| !has_result(*number)).collect()
+        }
+
+        fn of_id(&self, id: u64) -> Vec<u64> {
+            let calls = self.waiting().into_iter().filter(|(_, other)| *other == id);
+            calls.map(|(number, _)| number).collect()
+        }
+
+        fn held(&self) -> Vec<u64> {
+            let mut results = self.results.clone();
+            results.sort_unstable();
+            results.into_iter().map(|(_, result)| result).collect()
+        }
+
+        fn forget(&mut self, forgotten: impl Fn(u64) -> bool) {
+            self.calls.retain(|(number, _)| !forgotten(*number));
+            self.results.retain(|(number, _)| !forgotten(*number));
+        }
+    }
+
+    #[test]
+    fn whatever_happens_to_calls_a_look_at_all_that_happened_tells_the_same() {
+        for seed in 0..4_000 {
+            let draw = Draw::new(seed);
+            let (mut calls, mut model) = (OpenCalls::default(), Model::default());
+            for step in 0..u64::try_from(draw.number(24)).unwrap() {
+                let id = u64::try_from(draw.number(3)).unwrap();
+                let is_it = |(_, other): &(u64, u64)| *other == id;
+                match draw.number(8) {
+                    0..=2 => {
+                        calls.extend([(step, id)]);
+                        model.calls.push((step, id));
+                    }
+                    3 | 4 => {
+                        let first = model.of_id(id).first().copied();
+                        let given_back = calls.hold(is_it, step);
+                        assert_eq!(given_back.is_none(), first.is_some(), "seed {seed}");
+                        model.results.extend(first.map(|number| (number, step)));
+                    }
+                    5 => {
+                        let first = model.of_id(id).first().copied();
+                        assert_eq!(calls.take(is_it), first.map(|it| (it, id)), "seed {seed}");
+                        model.forget(|number| Some(number) == first);
+                    }
+                    6 => {
+                        let last = model.of_id(id).last().copied();
+                        assert_eq!(calls.take_last(is_it), last.map(|it| (it, id)), "seed {seed}");
+                        model.forget(|number| Some(number) == last);
+                    }
+                    _ if draw.number(2) == 0 => {
+                        assert_eq!(calls.take_held(), model.held(), "seed {seed}");
+                        let answered: Vec<u64> = model.results.iter().map(|(of, _)| *of).collect();
+                        model.forget(|number| answered.contains(&number));
+                    }
+                    _ => {
+                        calls.retain(|(_, other)| *other != id);
+                        let of_id = model.calls.clone();
+                        model.forget(|number| of_id.contains(&(number, id)));
+                    }
+                }
+                let now: Vec<_> = calls.waiting().copied().collect();
+                assert_eq!(now, model.waiting(), "seed {seed}");
+                assert_eq!(calls.is_answered(), now.is_empty(), "seed {seed}");
+                let held: Vec<u64> = calls.held().copied().collect();
+                assert_eq!(held, model.held(), "seed {seed}");
+                assert_eq!(calls.find(is_it).copied(), model.of_id(id).first().map(|it| (*it, id)));
+                // A result that comes stands behind those that are held, or before the last.
+                let first = model.of_id(id).first().copied();
+                let last = model.results.iter().map(|(number, _)| *number).max();
+                let (place, last_held) = (calls.place(is_it), calls.last_held());
+                assert_eq!(place < last_held, first < last, "seed {seed}");
+                assert_eq!(last_held.is_some(), last.is_some(), "seed {seed}");
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What the fold of a run knows of a call that waits for its result.
+
+use crate::event::ToolEvent;
+use crate::item::{
+    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, PendingCall, Report, ResultKind,
+    TIME_UP_BEFORE_START, TIME_UP_MID_EXECUTION, ToolCall, ToolResult,
+};
+
+/// Why calls get no result of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The run was interrupted, or failed.
+    Interrupted,
+    /// Its time is over.
+    TimeUp,
+}
+
+/// A call of a completed turn, until it has its result.
+#[derive(Debug)]
+pub(super) struct OpenCall {
+    /// As the model wrote it.
+    call: ToolCall,
+    /// As it was shown to whoever has to allow it: a rule may have written it anew.
+    pub(super) asked: Option<ToolCall>,
+    started: bool,
+    /// What its sub-agent waits for, if that was suspended.
+    pub(super) suspended: Vec<PendingCall>,
+    /// What it put on record, where it was dropped.
+    pub(super) report: Report,
+}
+
+impl OpenCall {
+    pub(super) fn id(&self) -> &str {
+        &self.call.call_id
+    }
+
+    /// Notes that its tool runs.
+    pub(super) fn start(&mut self) {
+        self.started = true;
+        self.suspended.clear();
+    }
+
+    /// Its result, where it gets none of its own.
+    pub(super) fn missing_output(&self, cut: Cut) -> ToolEvent {
+        let (kind, text) = match (cut, self.started) {
+            (Cut::Interrupted, true) => (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION),
+            (Cut::Interrupted, false) => (ResultKind::Interrupted, INTERRUPTED_BEFORE_START),
+            (Cut::TimeUp, true) => (ResultKind::Timeout, TIME_UP_MID_EXECUTION),
+            (Cut::TimeUp, false) => (ResultKind::Budget, TIME_UP_BEFORE_START),
+        };
+        let result = ToolResult::answering(&self.call, kind, text);
+        ToolEvent::Output(result.with_report(self.report.clone()))
+    }
+
+    /// The call as it would run, or what its sub-agent waits for.
+    pub(super) fn pending(&self) -> Vec<PendingCall> {
+        match self.suspended.is_empty() {
+            true => vec![self.asked.as_ref().unwrap_or(&self.call).into()],
+            false => {
+                let calls = self.suspended.iter().cloned();
+                calls.map(|call| call.nested_in(self.id())).collect()
+            }
+        }
+    }
+}
+
+impl From<ToolCall> for OpenCall {
+    fn from(call: ToolCall) -> Self {
+        let (suspended, report) = (Vec::new(), Report::default());
+        Self { call, asked: None, started: false, suspended, report }
+    }
+}
