@@ -1,5 +1,5 @@
-//! Recordings of version 1, which the first version of the recorder has written, are played: what hooks,
-//! holders, compactors, pools and limits answered is in lines of its own there.
+//! Recordings that earlier versions have written are played. In those of version 1, what hooks, holders,
+//! compactors, pools and limits answered is in lines of its own; those of version 2 have a number.
 
 use std::time::Duration;
 
@@ -176,6 +176,12 @@ fn recordings_of_version_1_are_played() {
     check("waiting", &waiting(&Pool::tokens(10_000)), 1);
     check("resumed", &asking(), 2);
     check("dropped", &hooked(), 1);
+}
+
+#[test]
+fn recordings_of_version_2_are_played() {
+    check("hooked_2", &hooked(), 1);
+    check("compacting_2", &compacting(), 1);
 }
 
 #[test]

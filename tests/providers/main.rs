@@ -6,6 +6,7 @@
 //! | `fallback` | `Fallback` and `CircuitBreaker`: which provider is called, and for which errors |
 //! | `custom` | providers made of a closure |
 //! | `record_replay` | `Record` and `Replay`: the files they write and read, and their errors |
+//! | `old_records` | files of `Record` that earlier versions have written are played |
 //! | `composed` | every wire and every fault, through a stack of providers, in an agent with tools |
 //! | `http_retries` | which failed requests a provider over HTTP sends again by itself |
 //! | `closed_connections` | servers that close connections which are not in use |
@@ -34,6 +35,7 @@ mod foreign_wires;
 mod http_retries;
 #[cfg(feature = "http")]
 mod moved;
+mod old_records;
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod other_servers;
 #[cfg(feature = "http")]

@@ -1,0 +1,95 @@
+//! Records that earlier versions have written are played: those of version 1, where each request is
+//! written whole, and those of version 2, where only the new items are.
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::provider::{Provider, Replay, Reply, Scripted};
+use turnstream::request::Options;
+use turnstream::tool::ToolSpec;
+use turnstream::turn::PartialTurn;
+use turnstream::{Error, ErrorKind, History, Item, Request, Usage};
+
+use crate::support::providers::read;
+
+const SECRET: &str = "hunter2";
+
+fn model() -> Scripted {
+    let overloaded = Error::new(ErrorKind::Overloaded, "too much at once").with_status(529);
+    Scripted::new([
+        Reply::new().think("hm").say("Let me look.").call("look", json!({ "n": 1 })),
+        Reply::new().call("look", json!({ "n": 2 })).usage(Usage {
+            input_tokens: 9,
+            output_tokens: 4,
+            ..Usage::default()
+        }),
+        Reply::text("I see").fail(overloaded),
+        Reply::text("I see").say(" rain, twice, and hunter2."),
+        Reply::text("It is").hang(),
+    ])
+}
+
+/// A conversation that grows; the last three requests are sent with another context than what was said.
+fn requests() -> Vec<Request> {
+    let look = ToolSpec {
+        name: "look".into(),
+        description: "Looks out of the window".into(),
+        parameters: json!({ "type": "object", "properties": { "n": { "type": "integer" } } }),
+    };
+    let mut history = History::with_id("h");
+    let mut requests = Vec::new();
+    for n in 0..5 {
+        history.push(Item::user(format!("How is it for the {n}th time? It is {SECRET}.")));
+        let mut request = Request::new(history.clone())
+            .with_system("Be brief.")
+            .with_options(Options { temperature: Some(0.5), ..Options::default() })
+            .with_tools([look.clone()]);
+        request.system.volatile = "It is Monday.".into();
+        if n >= 2 {
+            request.context = History::from_items("h", history.iter().skip(n - 1).cloned());
+        }
+        requests.push(request);
+        history.push(Item::text(format!("It is the {n}th time.")));
+    }
+    requests
+}
+
+async fn check(record: &str) {
+    let replay = Replay::from_text(record).unwrap().with_secret(SECRET);
+    assert_eq!(replay.model(), "scripted");
+    let model = model();
+    for (n, request) in requests().into_iter().enumerate() {
+        let (events, failed) = read(replay.stream_turn(request.clone())).await;
+        let mut turn = model.stream_turn(request);
+        match n {
+            // The turn was dropped after its first event.
+            4 => {
+                assert_eq!(events, [turn.next().await.unwrap().unwrap()]);
+                let failed = failed.unwrap();
+                assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
+                assert_eq!(PartialTurn::of(&failed).unwrap().text(), "It is");
+            }
+            _ => {
+                let (recorded, error) = read(turn).await;
+                let masked = |text: String| text.replace(SECRET, "…");
+                let json = |it| masked(serde_json::to_string(it).unwrap());
+                assert_eq!(json(&events), json(&recorded), "turn {n}");
+                assert_eq!(failed, error, "turn {n}");
+            }
+        }
+    }
+    assert_eq!(replay.remaining(), 0);
+}
+
+#[tokio::test]
+async fn a_record_of_version_1_is_played() {
+    let record = include_str!("recordings/version_1.jsonl");
+    assert!(record.starts_with(r#"{"type":"recording","version":1,"#));
+    check(record).await;
+}
+
+#[tokio::test]
+async fn a_record_of_version_2_is_played() {
+    let record = include_str!("recordings/version_2.jsonl");
+    assert!(record.starts_with(r#"{"type":"recording","version":2,"#) && record.contains("since"));
+    check(record).await;
+}
