@@ -116,6 +116,7 @@ pub mod framing;
 pub mod guide;
 pub mod http;
 pub mod item;
+mod json_lines;
 mod lock;
 pub mod provider;
 pub mod replay;

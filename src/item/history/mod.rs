@@ -5,6 +5,7 @@ mod encoded;
 mod items;
 mod law;
 mod nested;
+mod shared;
 mod stored;
 
 use std::collections::{HashMap, HashSet};
@@ -351,7 +352,7 @@ impl PartialEq for History {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
             && self.len() == other.len()
-            && self.newest_first().eq(other.newest_first())
+            && self.common_len(other) == self.len()
             && self.ids.nested == other.ids.nested
     }
 }

@@ -132,11 +132,11 @@ impl Asked {
         let Self { model, system, tools, options, history, context } = self.clone();
         let write = |history: &History, before: Option<(u32, &History)>| {
             let since = before.and_then(|(turn, before)| {
-                let alike = history.iter().zip(before).take_while(|(a, b)| a == b).count();
+                let alike = history.common_len(before);
                 (alike > 0).then_some(Since { turn, items: alike })
             });
             let known = since.as_ref().map_or(0, |since| since.items);
-            let items = history.iter().skip(known).cloned().collect();
+            let items = history.behind(known).map(|(_, item)| item.clone()).collect();
             HistoryOnWire { id: history.id().to_owned(), since, items }
         };
         let history = write(&history, before.map(|(turn, it)| (*turn, &it.history)));
@@ -159,13 +159,12 @@ impl Asked {
             let Some(Since { turn, items: known }) = since else {
                 return Ok(History::from_items(id, items));
             };
-            match find(turn).map(of).filter(|before| before.len() >= known) {
-                Some(before) => {
-                    let items = before.iter().take(known).cloned().chain(items);
-                    Ok(History::from_items(id, items))
-                }
-                None => Err(format!("it goes on from turn {turn}, which is not there")),
-            }
+            let before = find(turn).map(of).filter(|before| before.len() >= known);
+            let before =
+                before.ok_or_else(|| format!("it goes on from turn {turn}, which is not there"))?;
+            let mut history = before.truncated(known);
+            history.extend(items);
+            Ok::<_, String>(history)
         };
         let history = read(history, |asked| &asked.history)?;
         let context = context.map(|context| read(context, Self::context)).transpose()?;

@@ -1,35 +1,30 @@
 //! Where a record is written, shared by all turns.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Mutex;
 
 use super::line::{Asked, Line, VERSION};
 use super::mask::Masker;
 use crate::error::{Error, ErrorKind};
+use crate::json_lines::LineWriter;
 use crate::lock::lock;
 
 /// A writer and what became of it.
 pub(super) struct Sink(Mutex<State>);
 
 struct State {
-    out: Box<dyn Write + Send>,
+    lines: LineWriter<Error>,
     turns: u32,
     /// The turn that was asked for last.
     asked: Option<(u32, Asked)>,
-    failure: Option<Error>,
     /// A turn has ended with the failure.
     told: bool,
 }
 
 impl Sink {
     pub(super) fn new(out: impl Write + Send + 'static) -> Self {
-        Self(Mutex::new(State {
-            out: Box::new(out),
-            turns: 0,
-            asked: None,
-            failure: None,
-            told: false,
-        }))
+        let lines = LineWriter::new(out, failed);
+        Self(Mutex::new(State { lines, turns: 0, asked: None, told: false }))
     }
 
     /// Writes what is asked and gives the turn's number; `None` if nothing is written any more.
@@ -44,19 +39,19 @@ impl Sink {
         masker: &Masker,
     ) -> Result<Option<u32>, Error> {
         self.with(|state| {
-            if state.failure.is_none() {
+            if state.lines.failure().is_none() {
                 state.turns = state.turns.saturating_add(1);
                 let turn = state.turns;
                 if turn == 1 {
                     let model = model.into();
-                    state.write(&Line::Recording { version: VERSION, model }, masker);
+                    state.append(&Line::Recording { version: VERSION, model }, masker);
                 }
                 let request = Box::new(asked.since(state.asked.as_ref()));
-                state.write(&Line::Asked { turn, request }, masker);
+                state.append(&Line::Asked { turn, request }, masker);
                 state.asked = Some((turn, asked));
-                state.flush();
+                state.lines.flush();
             }
-            match &state.failure {
+            match state.lines.failure() {
                 None => Ok(Some(state.turns)),
                 Some(_) if state.told => Ok(None),
                 Some(failure) => {
@@ -69,15 +64,20 @@ impl Sink {
 
     /// Writes lines of a turn; no more behind a failure.
     pub(super) fn write(&self, lines: &[Line<'_>], masker: &Masker) {
-        self.with(|state| lines.iter().for_each(|line| state.write(line, masker)));
+        self.with(|state| {
+            for line in lines {
+                state.append(line, masker);
+            }
+            state.lines.write();
+        });
     }
 
     pub(super) fn flush(&self) {
-        self.with(State::flush);
+        self.with(|state| state.lines.flush());
     }
 
     pub(super) fn failure(&self) -> Option<Error> {
-        self.with(|state| state.failure.clone())
+        self.with(|state| state.lines.failure().cloned())
     }
 
     pub(super) fn turns(&self) -> u32 {
@@ -90,32 +90,13 @@ impl Sink {
 }
 
 impl State {
-    fn write(&mut self, line: &Line<'_>, masker: &Masker) {
-        if self.failure.is_some() {
-            return;
-        }
-        let written = match serde_json::to_string(line) {
-            Ok(json) => {
-                let mut json = masker.json(json);
-                json.push('\n');
-                self.out.write_all(json.as_bytes())
-            }
-            Err(error) => Err(error.into()),
-        };
-        self.note(written);
+    fn append(&mut self, line: &Line<'_>, masker: &Masker) {
+        let json = serde_json::to_string(line);
+        self.lines.append_json(json.map(|json| masker.json(json)));
     }
+}
 
-    fn flush(&mut self) {
-        if self.failure.is_none() {
-            let flushed = self.out.flush();
-            self.note(flushed);
-        }
-    }
-
-    fn note(&mut self, done: std::io::Result<()>) {
-        if let Err(error) = done {
-            let message = format!("the record cannot be written: {error}");
-            self.failure = Some(Error::new(ErrorKind::Store, message).with_source(error));
-        }
-    }
+fn failed(error: io::Error) -> Error {
+    let message = format!("the record cannot be written: {error}");
+    Error::new(ErrorKind::Store, message).with_source(error)
 }

@@ -1,6 +1,7 @@
 //! From the lines of a record to its turns.
 
 use crate::error::{Error, ErrorKind};
+use crate::json_lines::values;
 use crate::provider::record::line::{Asked, AskedOnWire, Line, OLDEST, VERSION};
 use crate::turn::TurnEvent;
 
@@ -40,34 +41,25 @@ pub(super) enum Ending {
 /// Reads the lines. A last one that is cut off is passed over, and noted.
 pub(super) fn tape(text: &str) -> Result<Tape, Error> {
     let mut tape: Option<Tape> = None;
-    for (at, line) in text.split_inclusive('\n').enumerate() {
-        let refused = |why: &dyn std::fmt::Display| refusal(&format!("line {}: {why}", at + 1));
-        if line.trim().is_empty() {
-            continue;
-        }
-        let read = match serde_json::from_str::<Line<'_>>(line) {
-            Ok(read) => read,
-            // Without its end it was never written to its end.
-            Err(_) if !line.ends_with('\n') && tape.is_some() => {
-                if let Some(tape) = &mut tape {
-                    tape.tear(turn_of(line));
-                }
-                break;
-            }
-            Err(error) => return Err(refused(&error)),
-        };
-        match (read, &mut tape) {
+    let torn = values(text, |line: Line<'_>| {
+        match (line, &mut tape) {
             (Line::Recording { version: OLDEST..=VERSION, model }, None) => {
                 tape = Some(Tape { model: model.into_owned(), turns: Vec::new(), torn: false });
             }
             (Line::Recording { version, .. }, None) => {
-                return Err(refused(&format!("version {version} of the format is not known")));
+                return Err(format!("version {version} of the format is not known"));
             }
-            (_, None) => return Err(refused(&"a record begins with a line `recording`")),
-            (line, Some(tape)) => tape.push(line).map_err(|why| refused(&why))?,
+            (_, None) => return Err("a record begins with a line `recording`".to_owned()),
+            (line, Some(tape)) => tape.push(line)?,
         }
+        Ok(())
+    });
+    let torn = torn.map_err(|why| refusal(&why))?;
+    let mut tape = tape.ok_or_else(|| refusal("it is empty"))?;
+    if let Some(torn) = torn {
+        tape.tear(turn_of(torn));
     }
-    tape.ok_or_else(|| refusal("it is empty"))
+    Ok(tape)
 }
 
 impl Tape {
@@ -124,7 +116,8 @@ impl Tape {
 }
 
 /// The turn of a line that is cut off, where it reaches so far.
-fn turn_of(line: &str) -> Option<u32> {
+fn turn_of(line: &[u8]) -> Option<u32> {
+    let line = String::from_utf8_lossy(line);
     let (_, number) = line.split_once("\"turn\":")?;
     let (number, _) = number.split_once(',')?;
     number.parse().ok()

@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr, memchr_iter, memmem};
+use memchr::memmem;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,7 @@ use super::super::line;
 use super::super::refusal::{broken, failed};
 use super::crc::Crc;
 use crate::error::Error;
+use crate::json_lines::{self, is_cut, is_whole};
 use crate::session::{Entry, Fork};
 
 /// The version of the format.
@@ -206,33 +207,7 @@ fn read_ended(text: &[u8]) -> Result<Lines, Error> {
 
 /// The next line; `None` if it has no LF.
 pub(super) fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line> {
-    let len = memchr(b'\n', text.get(from..)?)?;
-    Some(Line { number, bytes: from..from + len })
-}
-
-/// Whether a crash may have left this of a line: the beginning of an object in compact JSON.
-fn is_cut(tail: &[u8]) -> bool {
-    let text = match str::from_utf8(tail) {
-        Ok(text) => text,
-        // In the middle of a character.
-        Err(error) if error.error_len().is_none() => {
-            str::from_utf8(&tail[..error.valid_up_to()]).unwrap_or_default()
-        }
-        Err(_) => return false,
-    };
-    let needs_more = |text: &str| {
-        let parsed = serde_json::from_str::<IgnoredAny>(text);
-        parsed.is_err_and(|error| error.is_eof())
-    };
-    // `1.` or `1e` is not a number to `serde_json`, not even at the end.
-    let number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
-    text.starts_with('{')
-        && (is_whole(tail) || needs_more(text) || needs_more(text.trim_end_matches(number)))
-}
-
-/// Whether this is all of a line, without its LF.
-fn is_whole(tail: &[u8]) -> bool {
-    tail.ends_with(b"}") && serde_json::from_slice::<IgnoredAny>(tail).is_ok()
+    split(text, from..text.len(), number).next()
 }
 
 pub(super) fn read_header(line: &[u8]) -> Result<Head, Error> {
@@ -447,13 +422,14 @@ fn broken_lines(number: usize, lines: usize, why: &str) -> Error {
     }
 }
 
-/// The lines in a range of the file that ends with LF.
+/// The lines in a range of the file, up to the last LF.
 pub(super) fn split(text: &[u8], range: Range<usize>, number: usize) -> impl Iterator<Item = Line> {
     let mut from = range.start;
-    let ends = memchr_iter(b'\n', &text[range.clone()]).map(move |at| range.start + at);
-    ends.zip(number..).map(move |(end, number)| {
-        let bytes = from..end;
-        from = end + 1;
+    let ended =
+        json_lines::lines(text.get(range).unwrap_or_default()).take_while(|line| line.is_ended);
+    ended.zip(number..).map(move |(line, number)| {
+        let bytes = from..from + line.text.len();
+        from = bytes.end + 1;
         Line { number, bytes }
     })
 }

@@ -1,8 +1,10 @@
 //! Traces that were written.
 
+use std::error::Error as StdError;
 use std::io::BufRead;
 
 use crate::error::{Error, ErrorKind};
+use crate::json_lines;
 use crate::story::trace::TraceEvent;
 
 /// Reads a trace that was [written](super::Trace::write_to), one JSON object a line. Empty lines
@@ -24,32 +26,17 @@ use crate::story::trace::TraceEvent;
 /// [`Store`](ErrorKind::Store) with the number of the line: if it cannot be read, which is the last
 /// thing that comes then, or is no step.
 pub fn read_lines(from: impl BufRead) -> impl Iterator<Item = Result<TraceEvent, Error>> {
-    let mut from = from;
-    let mut number = 0_u64;
-    let mut over = false;
-    std::iter::from_fn(move || {
-        while !over {
-            number += 1;
-            let mut line = Vec::new();
-            let error = |what: &str| {
-                Error::new(ErrorKind::Store, format!("line {number} of the trace {what}"))
-            };
-            match from.read_until(b'\n', &mut line) {
-                Ok(0) => over = true,
-                Ok(_) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Ok(_) => {
-                    return Some(serde_json::from_slice(&line).map_err(|cause| {
-                        error(&format!("is no step: {cause}")).with_source(cause)
-                    }));
-                }
-                Err(cause) => {
-                    over = true;
-                    return Some(
-                        Err(error(&format!("cannot be read: {cause}")).with_source(cause)),
-                    );
-                }
-            }
-        }
-        None
+    json_lines::read_lines(from).filter_map(|read| match read {
+        Ok(line) if line.is_blank() => None,
+        Ok(line) => Some(
+            serde_json::from_slice(&line.text)
+                .map_err(|cause| failed(line.number, "is no step", cause)),
+        ),
+        Err((number, cause)) => Some(Err(failed(number, "cannot be read", cause))),
     })
+}
+
+fn failed(line: usize, what: &str, cause: impl StdError + Send + Sync + 'static) -> Error {
+    let message = format!("line {line} of the trace {what}: {cause}");
+    Error::new(ErrorKind::Store, message).with_source(cause)
 }

@@ -1,0 +1,67 @@
+//! What two histories have in common. It costs as much as what they do not share.
+
+use std::iter::successors;
+use std::sync::Arc;
+
+use super::{History, Node};
+
+impl History {
+    /// The same entries, without what is remembered beside them.
+    pub(crate) fn entries_only(&self) -> Self {
+        Self { tip: self.tip.clone(), ..Self::with_id(Arc::clone(&self.id)) }
+    }
+
+    /// How many of the first entries are not only equal but the same.
+    pub(crate) fn shared_len(&self, other: &Self) -> usize {
+        let most = self.len().min(other.len());
+        let ours = self.nodes().skip(self.len() - most);
+        let mut both = ours.zip(other.nodes().skip(other.len() - most));
+        both.find(|(ours, theirs)| Arc::ptr_eq(ours, theirs)).map_or(0, |(node, _)| node.len)
+    }
+
+    /// How many of the first entries are equal.
+    pub(crate) fn common_len(&self, other: &Self) -> usize {
+        let shared = self.shared_len(other);
+        let mut both = self.behind(shared).zip(other.behind(shared));
+        let differ = both.position(|((_, ours), (_, theirs))| ours != theirs);
+        shared + differ.unwrap_or((self.len() - shared).min(other.len() - shared))
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        successors(self.tip.as_ref(), |node| node.parent.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::Item;
+
+    fn history(items: &[&str]) -> History {
+        History::from_items("h", items.iter().map(|text| Item::user(*text)))
+    }
+
+    #[test]
+    fn histories_share_the_entries_that_they_have_from_one_another() {
+        let check = |ours: &History, theirs: &History, shared: usize, common: usize| {
+            assert_eq!((ours.shared_len(theirs), ours.common_len(theirs)), (shared, common));
+            assert_eq!((theirs.shared_len(ours), theirs.common_len(ours)), (shared, common));
+        };
+        let base = history(&["a", "b"]);
+        let with = |item: &str| {
+            let mut longer = base.clone();
+            longer.push(Item::user(item));
+            longer
+        };
+        check(&base, &base, 2, 2);
+        check(&base, &with("c"), 2, 2);
+        check(&with("c"), &with("c"), 2, 3);
+        check(&with("c"), &with("d"), 2, 2);
+        check(&base, &history(&["a", "b", "c"]), 0, 2);
+        check(&base, &history(&["x", "b"]), 0, 0);
+        check(&base, &history(&[]), 0, 0);
+        let mut rewritten = with("c");
+        rewritten.rewrite(1..2, [Item::user("x")]);
+        check(&rewritten, &with("c"), 1, 1);
+    }
+}

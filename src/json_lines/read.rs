@@ -1,0 +1,167 @@
+//! How lines are read.
+
+use std::fmt::Display;
+use std::io::{self, BufRead};
+
+use memchr::memchr;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line<T> {
+    /// Counted from one.
+    pub(crate) number: usize,
+    /// Without the LF.
+    pub(crate) text: T,
+    /// Whether it ends with LF.
+    pub(crate) is_ended: bool,
+}
+
+/// The lines of a text.
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
+    let (mut left, mut number) = (text, 0);
+    std::iter::from_fn(move || {
+        if left.is_empty() {
+            return None;
+        }
+        number += 1;
+        let (text, behind, is_ended) = match memchr(b'\n', left) {
+            Some(end) => (&left[..end], &left[end + 1..], true),
+            None => (left, &[][..], false),
+        };
+        left = behind;
+        Some(Line { number, text, is_ended })
+    })
+}
+
+/// The lines of a reader, up to its first failure. That has the number of the line.
+pub(crate) fn read_lines(
+    mut from: impl BufRead,
+) -> impl Iterator<Item = Result<Line<Vec<u8>>, (usize, io::Error)>> {
+    let (mut number, mut is_over) = (0, false);
+    std::iter::from_fn(move || {
+        if is_over {
+            return None;
+        }
+        number += 1;
+        let mut text = Vec::new();
+        match from.read_until(b'\n', &mut text) {
+            Ok(0) => None,
+            Ok(_) => {
+                let is_ended = text.pop_if(|last| *last == b'\n').is_some();
+                Some(Ok(Line { number, text, is_ended }))
+            }
+            Err(error) => {
+                is_over = true;
+                Some(Err((number, error)))
+            }
+        }
+    })
+}
+
+/// Hands over the values of a text, line by line; empty lines are passed over. Returns the last line if
+/// it is torn: if it has no LF and cannot be read.
+///
+/// # Errors
+///
+/// The number of the first line that cannot be read or is refused, and why.
+pub(crate) fn values<V: DeserializeOwned>(
+    text: &str,
+    mut take: impl FnMut(V) -> Result<(), String>,
+) -> Result<Option<&[u8]>, String> {
+    let whole = |line: &Line<&[u8]>| !line.is_blank();
+    for line in lines(text.as_bytes()).filter(whole) {
+        let refused = |why: &dyn Display| format!("line {}: {why}", line.number);
+        match serde_json::from_slice(line.text) {
+            Ok(value) => take(value).map_err(|why| refused(&why))?,
+            // Without its end it was never written to its end.
+            Err(_) if !line.is_ended && line.number > 1 => return Ok(Some(line.text)),
+            Err(error) => return Err(refused(&error)),
+        }
+    }
+    Ok(None)
+}
+
+impl<T: AsRef<[u8]>> Line<T> {
+    pub(crate) fn is_blank(&self) -> bool {
+        self.text.as_ref().iter().all(u8::is_ascii_whitespace)
+    }
+}
+
+/// Whether a crash may have left this of a line: the beginning of an object in compact JSON.
+pub(crate) fn is_cut(tail: &[u8]) -> bool {
+    let text = match str::from_utf8(tail) {
+        Ok(text) => text,
+        // In the middle of a character.
+        Err(error) if error.error_len().is_none() => {
+            str::from_utf8(&tail[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    let needs_more = |text: &str| {
+        let parsed = serde_json::from_str::<IgnoredAny>(text);
+        parsed.is_err_and(|error| error.is_eof())
+    };
+    // `1.` or `1e` is not a number to `serde_json`, not even at the end.
+    let number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
+    text.starts_with('{')
+        && (is_whole(tail) || needs_more(text) || needs_more(text.trim_end_matches(number)))
+}
+
+/// Whether this is all of a line, without its LF.
+pub(crate) fn is_whole(tail: &[u8]) -> bool {
+    tail.ends_with(b"}") && serde_json::from_slice::<IgnoredAny>(tail).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers in a text of lines, and the last line if it is torn.
+    fn check(text: &str, expected: Result<(&[u32], Option<&str>), &str>) {
+        let mut read = Vec::new();
+        let torn = values(text, |number: u32| match number {
+            13 => Err("it is 13".to_owned()),
+            number => {
+                read.push(number);
+                Ok(())
+            }
+        });
+        match (torn, expected) {
+            (Ok(torn), Ok(expected)) => {
+                assert_eq!((&*read, torn), (expected.0, expected.1.map(str::as_bytes)), "{text:?}");
+            }
+            (torn, Err(expected)) => {
+                let error = torn.expect_err(text);
+                assert!(error.starts_with(expected), "{text:?}: {error}");
+            }
+            (Err(error), Ok(_)) => panic!("{text:?}: {error}"),
+        }
+    }
+
+    #[test]
+    fn values_are_read_with_their_line_numbers_and_a_torn_last_line_is_told() {
+        check("", Ok((&[], None)));
+        check("1\n\n \r\n2\n", Ok((&[1, 2], None)));
+        check("1\n2", Ok((&[1, 2], None)));
+        check("1\n\"", Ok((&[1], Some("\""))));
+        check("1\nx\n", Err("line 2: expected value"));
+        check("1\n\n13\n", Err("line 3: it is 13"));
+        // A text that does not even begin is not one that was cut.
+        check("x", Err("line 1: "));
+    }
+
+    #[test]
+    fn the_lines_of_a_reader_are_those_of_its_text() {
+        for text in ["", "\n", "a", "a\n\nb\r\n", "a\nb"] {
+            let read: Vec<_> = read_lines(text.as_bytes()).map(Result::unwrap).collect();
+            let split = lines(text.as_bytes());
+            let split = split.map(|line| Line {
+                number: line.number,
+                text: line.text.to_vec(),
+                is_ended: line.is_ended,
+            });
+            assert_eq!(read, split.collect::<Vec<_>>(), "{text:?}");
+        }
+    }
+}

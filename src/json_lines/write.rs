@@ -1,0 +1,202 @@
+//! Where lines are written.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// How many bytes of lines are collected before they are handed to the writer, in any case.
+const MAX_BUFFERED: usize = 16 << 10;
+
+/// Collects lines, and hands them to a writer until that fails. Nothing is written after the first
+/// failure, which stays.
+pub(crate) struct LineWriter<F> {
+    out: Box<dyn Write + Send>,
+    lines: Vec<u8>,
+    /// Not after a failure, and not while the writer is called: it may panic.
+    is_open: bool,
+    failure: Option<F>,
+    to_failure: fn(io::Error) -> F,
+}
+
+impl<F> LineWriter<F> {
+    /// Makes one that tells its failure as `to_failure` does.
+    pub(crate) fn new(out: impl Write + Send + 'static, to_failure: fn(io::Error) -> F) -> Self {
+        let (out, lines) = (Box::new(out), Vec::new());
+        Self { out, lines, is_open: true, failure: None, to_failure }
+    }
+
+    /// Appends a line. It is written with the next [`write`](Self::write), or when many bytes wait.
+    pub(crate) fn append(&mut self, line: &impl Serialize) {
+        self.append_with(|lines| push_line(lines, line));
+    }
+
+    /// The same of an object that is JSON already, or could not be.
+    pub(crate) fn append_json(&mut self, json: serde_json::Result<String>) {
+        self.append_with(|lines| {
+            lines.extend(json?.as_bytes());
+            lines.push(b'\n');
+            Ok(())
+        });
+    }
+
+    fn append_with(&mut self, push: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) {
+        if !self.is_open {
+            return;
+        }
+        if let Err(error) = push(&mut self.lines) {
+            self.write();
+            self.attempt(|_, _| Err(error.into()));
+        } else if self.lines.len() >= MAX_BUFFERED {
+            self.write();
+        }
+    }
+
+    /// Hands the lines to the writer that were appended.
+    pub(crate) fn write(&mut self) {
+        if !self.lines.is_empty() {
+            self.attempt(|out, lines| out.write_all(lines));
+            self.lines.clear();
+        }
+    }
+
+    /// The same, and flushes the writer.
+    pub(crate) fn flush(&mut self) {
+        self.write();
+        self.attempt(|out, _| out.flush());
+    }
+
+    /// The first failure.
+    pub(crate) fn failure(&self) -> Option<&F> {
+        self.failure.as_ref()
+    }
+
+    fn attempt(&mut self, act: impl FnOnce(&mut dyn Write, &[u8]) -> io::Result<()>) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        match act(&mut *self.out, &self.lines) {
+            Ok(()) => self.is_open = true,
+            Err(error) => self.failure = Some((self.to_failure)(error)),
+        }
+    }
+}
+
+impl<F: fmt::Debug> fmt::Debug for LineWriter<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineWriter").field("failure", &self.failure).finish_non_exhaustive()
+    }
+}
+
+/// Appends a line to a text. Compact JSON has no LF: inside of a string it is `\n`.
+///
+/// # Errors
+///
+/// If the value is not JSON. Nothing is appended then.
+fn push_line(text: &mut Vec<u8>, line: &impl Serialize) -> serde_json::Result<()> {
+    let before = text.len();
+    let written = serde_json::to_writer(&mut *text, line);
+    match written {
+        Ok(()) => text.push(b'\n'),
+        Err(_) => text.truncate(before),
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Keeps each write, and has room for so many bytes.
+    #[derive(Clone)]
+    struct Room(Arc<Mutex<(usize, Vec<String>)>>);
+
+    impl Room {
+        fn new(room: usize) -> (LineWriter<String>, Self) {
+            let this = Self(Arc::new(Mutex::new((room, Vec::new()))));
+            (LineWriter::new(this.clone(), |error| error.to_string()), this)
+        }
+
+        fn writes(&self) -> Vec<String> {
+            self.0.lock().unwrap().1.clone()
+        }
+    }
+
+    impl Write for Room {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let (room, writes) = &mut *self.0.lock().unwrap();
+            let Some(left) = room.checked_sub(bytes.len()) else {
+                return Err(io::Error::other("the disk is full"));
+            };
+            *room = left;
+            writes.push(String::from_utf8_lossy(bytes).into_owned());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_are_written_together_and_many_bytes_do_not_wait() {
+        let (mut lines, room) = Room::new(usize::MAX);
+        lines.append(&1);
+        lines.append_json(Ok("[2]".to_owned()));
+        assert!(room.writes().is_empty());
+        lines.write();
+        lines.write();
+        assert_eq!(room.writes(), ["1\n[2]\n"]);
+        let long = "x".repeat(MAX_BUFFERED);
+        lines.append(&long);
+        assert_eq!(room.writes()[1..], [format!("\"{long}\"\n")]);
+    }
+
+    #[test]
+    fn after_the_first_failure_nothing_is_written() {
+        let (mut lines, room) = Room::new(3);
+        lines.append(&1);
+        lines.write();
+        lines.append(&22);
+        lines.write();
+        assert_eq!(lines.failure().map(String::as_str), Some("the disk is full"));
+        for _ in 0..3 {
+            // There would be room for it.
+            lines.append_json(Ok(String::new()));
+            lines.flush();
+        }
+        assert_eq!(room.writes(), ["1\n"]);
+    }
+
+    #[test]
+    fn a_value_that_is_not_json_is_a_failure_and_the_lines_before_it_are_written() {
+        let (mut lines, room) = Room::new(usize::MAX);
+        lines.append(&1);
+        lines.append(&std::collections::HashMap::from([([1], 1)]));
+        lines.append(&2);
+        lines.flush();
+        assert!(lines.failure().is_some_and(|it| it.contains("key must be a string")));
+        assert_eq!(room.writes(), ["1\n"]);
+    }
+
+    #[test]
+    fn a_writer_that_panicked_is_not_called_again() {
+        struct Bomb;
+        impl Write for Bomb {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                panic!("boom")
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                panic!("again")
+            }
+        }
+        let mut lines = LineWriter::new(Bomb, |error| error.to_string());
+        lines.append(&1);
+        let write = std::panic::AssertUnwindSafe(|| lines.write());
+        assert!(std::panic::catch_unwind(write).is_err());
+        lines.append(&2);
+        lines.flush();
+    }
+}
