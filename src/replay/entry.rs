@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, Json};
-use crate::replay::print::Whole;
+use crate::replay::print::Print;
 use crate::world::{Ending, Kind};
 
 /// A run that was read.
@@ -21,7 +21,7 @@ pub(super) enum Entry {
         event: Event,
         vetoed: bool,
     },
-    Asked(Whole),
+    Asked(Print),
     /// What the outside answered, the `nth` time since the last event; in version 1 the first time that
     /// is left.
     Value {

@@ -14,6 +14,8 @@
 //! A value that says nothing is left out. A step of a body of one's own has its `name`; an effect that
 //! failed has an `error` in the place of its value. Readers skip a `type` they do not know. Version 1 had `noted` lines in the place of values.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -26,61 +28,23 @@ use crate::world::{Kind, TimeUp};
 /// Raised when a reader of the version before would misread a line.
 pub(super) const VERSION: u32 = 2;
 
-/// A line as it is written.
-#[derive(Serialize)]
+/// A line.
+#[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Written<'a> {
+pub(super) enum Line<'a> {
     Run {
         run: u32,
         version: u32,
-        history: &'a History,
+        history: Cow<'a, History>,
+        #[serde(default)]
         resuming: bool,
     },
     Event {
         run: u32,
         /// The calls of the turn could not run when it came.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         vetoed: bool,
-        event: &'a Event,
-    },
-    Asked {
-        run: u32,
-        request: &'a Print,
-    },
-    Value {
-        run: u32,
-        #[serde(flatten)]
-        value: ValueLine,
-    },
-    Failed {
-        run: u32,
-        error: &'a Error,
-    },
-    Ended {
-        run: u32,
-        polled: bool,
-        error: Option<&'a Error>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        time_up: Option<TimeUp>,
-    },
-}
-
-/// A line as it is read.
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Line {
-    Run {
-        run: u32,
-        version: u32,
-        history: History,
-        #[serde(default)]
-        resuming: bool,
-    },
-    Event {
-        run: u32,
-        #[serde(default)]
-        vetoed: bool,
-        event: Box<Event>,
+        event: Cow<'a, Event>,
     },
     Asked {
         run: u32,
@@ -92,21 +56,22 @@ pub(super) enum Line {
         value: ValueLine,
     },
     /// Of version 1.
+    #[serde(skip_serializing)]
     Noted {
         run: u32,
         noted: Noted,
     },
     Failed {
         run: u32,
-        error: Error,
+        error: Cow<'a, Error>,
     },
     Ended {
         run: u32,
         #[serde(default)]
         polled: bool,
         #[serde(default)]
-        error: Option<Error>,
-        #[serde(default)]
+        error: Option<Cow<'a, Error>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         time_up: Option<TimeUp>,
     },
     #[serde(other)]

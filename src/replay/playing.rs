@@ -15,7 +15,7 @@ use crate::item::{Json, Report};
 use crate::lock::lock;
 use crate::replay::counts::Counts;
 use crate::replay::entry::{Entry, Read};
-use crate::replay::print::ReplayMismatch;
+use crate::replay::print::{Comparison, ReplayMismatch};
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::tool::ToolRun;
@@ -45,6 +45,7 @@ struct State {
     stuck: bool,
     mismatch: Option<ReplayMismatch>,
     requests: Vec<Request>,
+    asked: Comparison,
 }
 
 impl Playing {
@@ -94,18 +95,20 @@ impl Playing {
 
     /// Checks a request.
     fn asked(&self, request: &Request) -> Result<(), Error> {
-        let mut state = self.lock();
-        let found = self.find(&state, |entry| match entry {
-            Entry::Asked(whole) => Some(whole.differ(request, state.events)),
+        let state = &mut *self.lock();
+        let found = self.find(state, |entry| match entry {
+            Entry::Asked(print) => Some(print),
             _ => None,
         });
         let mismatch = match found {
-            Some((at, None)) => {
-                state.taken.insert(at);
-                state.requests.push(request.clone());
-                return Ok(());
-            }
-            Some((_, Some(mismatch))) => mismatch,
+            Some((at, print)) => match state.asked.differ(print, request, state.events) {
+                None => {
+                    state.taken.insert(at);
+                    state.requests.push(request.clone());
+                    return Ok(());
+                }
+                Some(mismatch) => mismatch,
+            },
             None => ReplayMismatch::new(state.events, "request", &(), &true),
         };
         state.mismatch.get_or_insert(mismatch.clone());
@@ -236,7 +239,11 @@ impl Playing {
     }
 
     /// The first of what is between the last event and the next that was not taken and fits.
-    fn find<T>(&self, state: &State, fits: impl Fn(&Entry) -> Option<T>) -> Option<(usize, T)> {
+    fn find<'a, T>(
+        &'a self,
+        state: &State,
+        fits: impl Fn(&'a Entry) -> Option<T>,
+    ) -> Option<(usize, T)> {
         let entries = self.0.read.entries.iter().enumerate().skip(state.at);
         let between = entries.take_while(|(_, entry)| entry.event().is_none());
         let mut left = between.filter(|(at, _)| !state.taken.contains(at));

@@ -1,34 +1,53 @@
 //! The fingerprint of a request, and what differs from it first.
 
 use std::fmt;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
 use crate::fnv::fnv_128;
-use crate::item::Json;
+use crate::item::{Item, Json};
 use crate::request::{Output, Request};
+
+/// The parts of a request beside its context.
+const PARTS: [&str; 4] = ["model", "system", "tools", "options"];
 
 /// The fingerprints of all that a model is told by a request, part by part. Of the context stands
 /// here what is not in the context of the request before it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Print {
-    model: String,
-    system: String,
-    tools: String,
-    options: String,
+    model: Fingerprint,
+    system: Fingerprint,
+    tools: Fingerprint,
+    options: Fingerprint,
     /// How many entries of the context are those that the request before it begins with.
     since: usize,
-    context: Vec<String>,
+    context: Vec<Fingerprint>,
 }
 
-/// A request as its fingerprints, none left out.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Whole {
-    parts: [String; 4],
-    context: Vec<String>,
+/// The requests of a run, of which each is told from the one before it: only what is new is looked at.
+#[derive(Default)]
+pub(super) struct Requests {
+    last: Option<Request>,
+    /// The fingerprints of its parts, and of the entries of its context.
+    parts: [Fingerprint; 4],
+    context: Vec<Fingerprint>,
 }
+
+/// Compares the requests of a replay with the recorded ones, in their order.
+#[derive(Default)]
+pub(super) struct Comparison {
+    replayed: Requests,
+    /// The fingerprints of the context of the last recorded one.
+    recorded: Vec<Fingerprint>,
+}
+
+/// A hash of 128 bits, written as hexadecimal digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Fingerprint(u128);
 
 /// What a replay did otherwise than the recorded run.
 ///
@@ -75,85 +94,139 @@ impl ReplayMismatch {
     }
 }
 
-impl Whole {
-    pub(super) fn of(request: &Request) -> Self {
-        let parts = parts(request).map(|(_, part)| fingerprint(part.as_str()));
-        let item = |item| fingerprint(json(item).as_str());
-        Self { parts, context: request.context.iter().map(item).collect() }
-    }
-
-    /// As it is written behind another.
-    pub(super) fn since(&self, before: &Self) -> Print {
-        let since = self.context.iter().zip(&before.context).take_while(|(a, b)| a == b).count();
-        let [model, system, tools, options] = self.parts.clone();
-        let context = self.context[since..].to_vec();
-        Print { model, system, tools, options, since, context }
-    }
-
-    /// What was written behind another.
-    pub(super) fn read(print: &Print, before: &Self) -> Self {
-        let Print { model, system, tools, options, since, context } = print.clone();
-        let context = before.context.iter().take(since).cloned().chain(context).collect();
-        Self { parts: [model, system, tools, options], context }
-    }
-
-    /// What differs first in a request that is played.
-    pub(super) fn differ(&self, request: &Request, events: usize) -> Option<ReplayMismatch> {
-        let asked = Self::of(request);
-        for (at, (name, part)) in parts(request).into_iter().enumerate() {
-            if self.parts[at] != asked.parts[at] {
-                let part_name = format!("request.{name}");
-                return Some(ReplayMismatch {
-                    events,
-                    part: part_name,
-                    recorded: json(&self.parts[at]),
-                    replayed: part,
-                });
+impl Requests {
+    /// The fingerprints of the next request.
+    pub(super) fn next(&mut self, request: &Request) -> Print {
+        let last = self.last.as_ref();
+        let since = last.map_or(0, |last| request.context.common_len(&last.context));
+        self.context.truncate(since);
+        let new = request.context.behind(since);
+        self.context.extend(new.map(|(_, item)| Fingerprint::of_item(item)));
+        for (at, print) in self.parts.iter_mut().enumerate() {
+            if !last.is_some_and(|last| is_same(last, request, at)) {
+                *print = Fingerprint::of(&part(request, at));
             }
         }
-        let longest = self.context.len().max(asked.context.len());
-        let at = (0..longest).find(|at| self.context.get(*at) != asked.context.get(*at))?;
-        let part = format!("request.context[{at}]");
-        let item = request.context.iter().nth(at);
-        Some(ReplayMismatch::new(events, part, &self.context.get(at), &item))
+        let context = request.context.entries_only();
+        self.last = Some(Request { history: context.clone(), context, ..request.clone() });
+        let [model, system, tools, options] = self.parts;
+        Print { model, system, tools, options, since, context: self.context[since..].to_vec() }
     }
 }
 
-/// The parts beside the context. The keys of schemas and of extra fields are sorted: recordings of
+impl Comparison {
+    /// What differs first between the next request of the recording and that of the replay, after so
+    /// many events.
+    pub(super) fn differ(
+        &mut self,
+        recorded: &Print,
+        request: &Request,
+        events: usize,
+    ) -> Option<ReplayMismatch> {
+        let replayed = self.replayed.next(request);
+        self.recorded.truncate(recorded.since);
+        // What both have from the request before it was compared then.
+        let alike = replayed.since.min(self.recorded.len());
+        self.recorded.extend(&recorded.context);
+        for (at, (recorded, replayed)) in recorded.parts().zip(replayed.parts()).enumerate() {
+            if recorded != replayed {
+                let name = format!("request.{}", PARTS[at]);
+                return Some(ReplayMismatch::new(events, name, recorded, &part(request, at)));
+            }
+        }
+        let (recorded, replayed) = (&self.recorded, &self.replayed.context);
+        let longest = recorded.len().max(replayed.len());
+        let at = (alike..longest).find(|at| recorded.get(*at) != replayed.get(*at))?;
+        let name = format!("request.context[{at}]");
+        let item = request.context.iter().nth(at);
+        Some(ReplayMismatch::new(events, name, &recorded.get(at), &item))
+    }
+}
+
+impl Print {
+    fn parts(&self) -> impl Iterator<Item = &Fingerprint> {
+        [&self.model, &self.system, &self.tools, &self.options].into_iter()
+    }
+}
+
+/// Whether a part is the same in both.
+fn is_same(a: &Request, b: &Request, part: usize) -> bool {
+    match PARTS[part] {
+        "model" => a.model == b.model,
+        "system" => a.system == b.system,
+        "tools" => Arc::ptr_eq(&a.tools, &b.tools) || a.tools == b.tools,
+        _ => a.options == b.options,
+    }
+}
+
+/// A part beside the context. The keys of schemas and of extra fields are sorted: recordings of
 /// earlier versions have them so, and their order is not a difference.
-fn parts(request: &Request) -> [(&'static str, Json); 4] {
-    let (mut tools, mut options) = (request.tools.to_vec(), request.options.clone());
-    for tool in &mut tools {
-        tool.parameters.sort_all_objects();
+fn part(request: &Request, at: usize) -> Json {
+    match PARTS[at] {
+        "model" => json(&request.model),
+        "system" => json(&request.system),
+        "tools" => {
+            let mut tools = request.tools.to_vec();
+            for tool in &mut tools {
+                tool.parameters.sort_all_objects();
+            }
+            json(&tools)
+        }
+        _ => {
+            let mut options = request.options.clone();
+            options.extra.sort_keys();
+            options.extra.values_mut().for_each(Value::sort_all_objects);
+            if let Output::Schema(output) = &mut options.output {
+                output.schema.sort_all_objects();
+            }
+            json(&options)
+        }
     }
-    options.extra.sort_keys();
-    options.extra.values_mut().for_each(Value::sort_all_objects);
-    if let Output::Schema(output) = &mut options.output {
-        output.schema.sort_all_objects();
-    }
-    [
-        ("model", json(&request.model)),
-        ("system", json(&request.system)),
-        ("tools", json(&tools)),
-        ("options", json(&options)),
-    ]
 }
 
 fn json(value: &(impl Serialize + ?Sized)) -> Json {
     Json::new(value).unwrap_or_else(|_| Value::Null.into())
 }
 
-fn fingerprint(text: &str) -> String {
-    format!("{:032x}", fnv_128(text.bytes()))
+impl Fingerprint {
+    fn of(json: &Json) -> Self {
+        Self(fnv_128(json.as_str().bytes()))
+    }
+
+    fn of_item(item: &Item) -> Self {
+        #[cfg(test)]
+        tests::ITEMS_READ.set(tests::ITEMS_READ.get() + 1);
+        Self::of(&json(item))
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        u128::from_str_radix(&digits, 16).map(Self).map_err(D::Error::custom)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
+    use std::cell::Cell;
+
     use super::*;
     use crate::item::History;
     use crate::request::{OutputSchema, ToolSpec};
+
+    thread_local! {
+        /// How many entries of contexts were fingerprinted.
+        pub(super) static ITEMS_READ: Cell<usize> = const { Cell::new(0) };
+    }
 
     #[test]
     fn a_recording_with_sorted_keys_has_the_fingerprints_of_a_request_in_declared_order() {
@@ -167,12 +240,84 @@ mod tests {
         request.options.output = Output::Schema(OutputSchema { name, schema: schema.clone() });
         request.options.extra.insert("z".to_owned(), schema);
         request.options.extra.insert("a".to_owned(), Value::Null);
-        let [_, _, (_, tools), (_, options)] = parts(&request);
+        let (tools, options) = (part(&request, 2), part(&request, 3));
         let recorded = format!(r#"[{{"name":"f","description":"d","parameters":{sorted}}}]"#);
         assert_eq!(tools.as_str(), recorded);
-        assert_eq!(Whole::of(&request).parts[2], fingerprint(&recorded));
+        let print = Requests::default().next(&request);
+        assert_eq!(print.tools.0, fnv_128(recorded.bytes()));
         let options = options.as_str();
         assert!(options.contains(&format!(r#"{{"name":"f","schema":{sorted}}}"#)), "{options}");
         assert!(options.contains(&format!(r#""extra":{{"a":null,"z":{sorted}}}"#)), "{options}");
+    }
+
+    /// Asks so many times, with two more entries each time, and checks each against what was recorded.
+    /// Returns how many entries were read, and how many fingerprints stand in the recording.
+    fn work(requests: usize, next: impl Fn(&mut History, usize)) -> (usize, usize) {
+        ITEMS_READ.set(0);
+        let (mut recorded, mut played) = (Requests::default(), Comparison::default());
+        let mut history = History::with_id("h");
+        let mut written = 0;
+        for n in 0..requests {
+            next(&mut history, n);
+            let request = Request::new(history.clone());
+            let print = recorded.next(&request);
+            written += print.context.len();
+            assert_eq!(played.differ(&print, &request, 0), None, "request {n}");
+        }
+        (ITEMS_READ.get(), written)
+    }
+
+    fn grow(history: &mut History, n: usize) {
+        history.extend([Item::user(format!("{n}?")), Item::text(format!("{n}!"))]);
+    }
+
+    #[test]
+    fn each_entry_is_fingerprinted_once_however_many_requests_it_is_in() {
+        // Once by the recorder and once by the replay.
+        assert_eq!(work(200, grow), (2 * 400, 400));
+        assert_eq!(work(400, grow), (2 * 800, 800));
+        // A hook may make the context anew each time.
+        let anew = |history: &mut History, n: usize| {
+            grow(history, n);
+            *history = History::from_items("h", history.iter().cloned().collect::<Vec<_>>());
+        };
+        assert_eq!(work(400, anew), (2 * 800, 800));
+        // What comes after an entry that was changed is read again.
+        let shortened = |history: &mut History, n: usize| {
+            grow(history, n);
+            if n == 300 {
+                history.rewrite(0..500, [Item::user("a summary")]);
+            }
+        };
+        let again = 1 + 602 - 500;
+        assert_eq!(work(400, shortened), (2 * (798 + again), 798 + again));
+    }
+
+    #[test]
+    fn a_request_that_differs_is_found_where_it_differs_also_after_others() {
+        let request = |items: &[&str]| {
+            let items: Vec<Item> = items.iter().map(|text| Item::user(*text)).collect();
+            Request::new(History::from_items("h", items))
+        };
+        let check = |recorded: &[&[&str]], replayed: &[&[&str]], part: Option<&str>| {
+            let (mut written, mut played) = (Requests::default(), Comparison::default());
+            let mut differ = None;
+            for (recorded, replayed) in recorded.iter().zip(replayed) {
+                assert_eq!(differ, None);
+                let print = written.next(&request(recorded));
+                let mismatch = played.differ(&print, &request(replayed), 0);
+                differ = mismatch.map(|it| it.part);
+            }
+            assert_eq!(differ.as_deref(), part, "{recorded:?} {replayed:?}");
+        };
+        let context =
+            |at: usize| Some(["[0]", "[1]", "[2]"][at]).map(|it| format!("request.context{it}"));
+        check(&[&["a"], &["a", "b"]], &[&["a"], &["a", "b"]], None);
+        check(&[&["a"], &["a", "b"]], &[&["a"], &["a", "x"]], context(1).as_deref());
+        check(&[&["a"], &["a", "b"]], &[&["a"], &["a"]], context(1).as_deref());
+        check(&[&["a", "b"], &["a"]], &[&["a", "b"], &["a", "b"]], context(1).as_deref());
+        check(&[&["a"], &["x", "b"]], &[&["a"], &["a", "b"]], context(0).as_deref());
+        check(&[&["a"], &["a", "b"]], &[&["a"], &["x", "b"]], context(0).as_deref());
+        check(&[&["a"], &["x"], &["a"]], &[&["a"], &["x"], &["a"]], None);
     }
 }

@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
+use crate::json_lines::LineWriter;
 use crate::lock::lock;
-use crate::replay::line::Written;
-use crate::replay::recording::Recording;
+use crate::replay::line::Line;
+use crate::replay::recording::{Reader, Recording};
 use crate::request::Request;
 
 /// Writes the runs of an agent down, as they go on: [`Agent::with_recorder`] hands it over.
@@ -24,7 +25,8 @@ use crate::request::Request;
 ///
 /// Whatever was said is in it, secrets as well; keys of providers are not.
 ///
-/// Lines are written in the poll that gives the event, by a small synchronous append. What cannot be
+/// Lines are written by small synchronous appends: in the poll that sends a request, or that gives the
+/// end of a turn, of a tool call or of the run. Those between wait for them, up to 16 KiB. What cannot be
 /// written never breaks a run: it goes on unrecorded, and [`failure`](Self::failure) tells.
 ///
 /// Clones share what is written to.
@@ -63,9 +65,8 @@ enum Out {
 }
 
 struct Sink {
-    out: Box<dyn Write + Send>,
+    lines: LineWriter<Error>,
     runs: u32,
-    failure: Option<Error>,
 }
 
 /// A run that was recorded and is over, with what [`Recorder::each`] knows besides.
@@ -97,7 +98,7 @@ impl Recorder {
 
     /// Records into any writer. It is called in the polls of the runs and must not block for long.
     pub fn to(out: impl Write + Send + 'static) -> Self {
-        let sink = Sink { out: Box::new(out), runs: 0, failure: None };
+        let sink = Sink { lines: LineWriter::new(out, failed), runs: 0 };
         Self(Arc::new(Out::Writer(Mutex::new(sink))))
     }
 
@@ -138,15 +139,22 @@ impl Recorder {
         }
     }
 
-    /// Writes a line, or adds it to those of a run that is handed over at its end.
-    pub(super) fn put(&self, lines: &mut String, line: &Written<'_>) {
-        let json = serde_json::to_string(line);
+    /// Appends a line, or reads it back into a run that is handed over at its end.
+    pub(super) fn append(&self, read: &mut Reader, line: &Line<'_>) {
         match &*self.0 {
-            Out::Writer(sink) => lock(sink).write(json),
+            Out::Writer(sink) => lock(sink).lines.append(line),
             Out::Each(_) => {
-                lines.push_str(&json.unwrap_or_default());
-                lines.push('\n');
+                // What cannot be written and read is not in it.
+                let json = serde_json::to_string(line).unwrap_or_default();
+                let _ = serde_json::from_str(&json).map(|line| read.push(line));
             }
+        }
+    }
+
+    /// Writes the lines that were appended.
+    pub(super) fn write(&self) {
+        if let Out::Writer(sink) = &*self.0 {
+            lock(sink).lines.write();
         }
     }
 
@@ -156,12 +164,11 @@ impl Recorder {
     }
 
     /// A run is over.
-    pub(super) fn hand_over(&self, agent: &Agent, lines: &str, requests: Vec<Request>) {
+    pub(super) fn hand_over(&self, agent: &Agent, read: Reader, requests: Vec<Request>) {
         match &*self.0 {
-            Out::Writer(sink) => lock(sink).flush(),
+            Out::Writer(sink) => lock(sink).lines.flush(),
             Out::Each(then) => {
-                // Law: what was written is a recording.
-                if let Ok(recording) = Recording::from_text(lines) {
+                if let Some(recording) = read.runs().next() {
                     then(Recorded { agent: agent.clone(), recording, requests });
                 }
             }
@@ -171,7 +178,7 @@ impl Recorder {
     /// What went wrong with the writing. Nothing is written behind it.
     pub fn failure(&self) -> Option<Error> {
         match &*self.0 {
-            Out::Writer(sink) => lock(sink).failure.clone(),
+            Out::Writer(sink) => lock(sink).lines.failure().cloned(),
             Out::Each(_) => None,
         }
     }
@@ -183,27 +190,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-impl Sink {
-    fn write(&mut self, json: Result<String, serde_json::Error>) {
-        if self.failure.is_none() {
-            let written = json.map_err(Into::into);
-            let written =
-                written.and_then(|json| self.out.write_all(format!("{json}\n").as_bytes()));
-            self.note(written);
-        }
-    }
-
-    fn flush(&mut self) {
-        if self.failure.is_none() {
-            let flushed = self.out.flush();
-            self.note(flushed);
-        }
-    }
-
-    fn note(&mut self, done: std::io::Result<()>) {
-        if let Err(error) = done {
-            let message = format!("the recording cannot be written: {error}");
-            self.failure = Some(Error::new(ErrorKind::Store, message).with_source(error));
-        }
-    }
+fn failed(error: io::Error) -> Error {
+    let message = format!("the recording cannot be written: {error}");
+    Error::new(ErrorKind::Store, message).with_source(error)
 }

@@ -1,5 +1,6 @@
 //! A recorded run, read.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,9 +8,9 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::History;
+use crate::json_lines::values;
 use crate::replay::entry::{Entry, Read, is_step};
 use crate::replay::line::{Line, VERSION, ValueLine};
-use crate::replay::print::Whole;
 use crate::replay::version1;
 use crate::world::Ending;
 
@@ -67,7 +68,10 @@ impl Recording {
     ///
     /// As [`all_from_text`](Self::all_from_text), and [`Store`](ErrorKind::Store) if there is none.
     pub fn from_text(text: &str) -> Result<Self, Error> {
-        Self::all_from_text(text)?.into_iter().next().ok_or_else(|| refusal(0, "there is no run"))
+        Self::all_from_text(text)?
+            .into_iter()
+            .next()
+            .ok_or_else(|| refusal("line 0: there is no run"))
     }
 
     /// Reads all runs of a text, in the order in which they began. A last line that is cut off is
@@ -78,62 +82,10 @@ impl Recording {
     /// [`Store`](ErrorKind::Store) with the number of the line, if one cannot be read, a run is of a
     /// version that is not known, or a line belongs to no run.
     pub fn all_from_text(text: &str) -> Result<Vec<Self>, Error> {
-        let mut runs: Vec<(Read, Whole)> = Vec::new();
-        for (at, line) in text.split_inclusive('\n').enumerate() {
-            if line.trim().is_empty() {
-                continue;
-            }
-            let read = match serde_json::from_str::<Line>(line) {
-                Ok(read) => read,
-                // Without its end it was never written to its end.
-                Err(_) if !line.ends_with('\n') && !runs.is_empty() => break,
-                Err(error) => return Err(refusal(at + 1, error)),
-            };
-            let (run, entry) = match read {
-                Line::Run { run, version: version @ (1 | VERSION), history, resuming } => {
-                    if runs.iter().any(|(read, _)| read.run == run) {
-                        return Err(refusal(at + 1, format!("run {run} begins twice")));
-                    }
-                    let read = Read { run, version, history, resuming, entries: Vec::new() };
-                    runs.push((read, Whole::default()));
-                    continue;
-                }
-                Line::Run { version, .. } => {
-                    let why = format!("version {version} of the format is not known");
-                    return Err(refusal(at + 1, why));
-                }
-                Line::Event { run, vetoed, event } => (run, Entry::Event { event: *event, vetoed }),
-                Line::Asked { run, request } => {
-                    let before = runs.iter().find(|(read, _)| read.run == run);
-                    let before = before.map(|(_, whole)| whole.clone()).unwrap_or_default();
-                    (run, Entry::Asked(Whole::read(&request, &before)))
-                }
-                Line::Value { run, value } => (run, Entry::from(value)),
-                Line::Noted { run, noted } => match noted.into_entry() {
-                    Some(entry) => (run, entry),
-                    None => continue,
-                },
-                Line::Failed { run, error } => (run, Entry::Failed(error)),
-                Line::Ended { run, polled, error, time_up } => {
-                    (run, Entry::Ended(Ending { polled, error, time_up }))
-                }
-                Line::Unknown => continue,
-            };
-            let Some((read, asked)) = runs.iter_mut().rfind(|(read, _)| read.run == run) else {
-                return Err(refusal(at + 1, format!("run {run} has not begun")));
-            };
-            if let Entry::Asked(whole) = &entry {
-                *asked = whole.clone();
-            }
-            read.entries.push(entry);
-        }
-        let runs = runs.into_iter().map(|(mut read, _)| {
-            if read.version == 1 {
-                version1::put_in_order(&mut read.entries);
-            }
-            Self(Arc::new(read))
-        });
-        Ok(runs.collect())
+        let mut reader = Reader::default();
+        // A torn last line was never written to its end.
+        values(text, |line| reader.push(line)).map_err(refusal)?;
+        Ok(reader.runs().collect())
     }
 
     /// The history that the run began with, its input left out.
@@ -149,6 +101,59 @@ impl Recording {
     /// How many steps there are.
     pub fn steps(&self) -> usize {
         self.events().filter(|event| is_step(event)).count()
+    }
+}
+
+/// Makes runs of lines.
+#[derive(Default)]
+pub(super) struct Reader(Vec<Read>);
+
+impl Reader {
+    /// Takes a line for the run that it belongs to.
+    pub(super) fn push(&mut self, line: Line<'_>) -> Result<(), String> {
+        let (run, entry) = match line {
+            Line::Run { run, version: version @ (1 | VERSION), history, resuming } => {
+                if self.0.iter().any(|read| read.run == run) {
+                    return Err(format!("run {run} begins twice"));
+                }
+                let (history, entries) = (history.into_owned(), Vec::new());
+                self.0.push(Read { run, version, history, resuming, entries });
+                return Ok(());
+            }
+            Line::Run { version, .. } => {
+                return Err(format!("version {version} of the format is not known"));
+            }
+            Line::Event { run, vetoed, event } => {
+                (run, Entry::Event { event: event.into_owned(), vetoed })
+            }
+            Line::Asked { run, request } => (run, Entry::Asked(request)),
+            Line::Value { run, value } => (run, Entry::from(value)),
+            Line::Noted { run, noted } => match noted.into_entry() {
+                Some(entry) => (run, entry),
+                None => return Ok(()),
+            },
+            Line::Failed { run, error } => (run, Entry::Failed(error.into_owned())),
+            Line::Ended { run, polled, error, time_up } => {
+                let error = error.map(Cow::into_owned);
+                (run, Entry::Ended(Ending { polled, error, time_up }))
+            }
+            Line::Unknown => return Ok(()),
+        };
+        let read = self.0.iter_mut().rfind(|read| read.run == run);
+        let read = read.ok_or_else(|| format!("run {run} has not begun"))?;
+        read.entries.push(entry);
+        Ok(())
+    }
+
+    /// The runs, in the order in which they began.
+    pub(super) fn runs(self) -> impl Iterator<Item = Recording> {
+        self.0.into_iter().map(|mut read| {
+            if read.version == 1 {
+                version1::put_in_order(&mut read.entries);
+            }
+            read.entries.shrink_to_fit();
+            Recording(Arc::new(read))
+        })
     }
 }
 
@@ -172,6 +177,6 @@ impl fmt::Debug for Recording {
     }
 }
 
-fn refusal(line: usize, why: impl fmt::Display) -> Error {
-    Error::new(ErrorKind::Store, format!("the recording cannot be read: line {line}: {why}"))
+fn refusal(why: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::Store, format!("the recording cannot be read: {why}"))
 }

@@ -1,5 +1,6 @@
 //! The world of a run that is written down.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -12,9 +13,11 @@ use crate::item::{History, Json};
 use crate::lock::lock;
 use crate::provider::is_vetoed;
 use crate::replay::counts::Counts;
-use crate::replay::line::{VERSION, ValueLine, Written};
-use crate::replay::print::Whole;
+use crate::replay::entry::is_step;
+use crate::replay::line::{Line, VERSION, ValueLine};
+use crate::replay::print::Requests;
 use crate::replay::recorder::Recorder;
+use crate::replay::recording::Reader;
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::ToolRun;
@@ -41,9 +44,9 @@ struct State {
     /// The number of the run, once it has begun.
     run: Option<u32>,
     /// What is handed over at the end.
-    lines: String,
+    read: Reader,
     requests: Vec<Request>,
-    asked: Whole,
+    asked: Requests,
     /// How often each kind of effect was asked for since the last event.
     counted: Counts,
 }
@@ -147,7 +150,12 @@ impl Page {
         let mut state = lock(&self.state);
         state.counted.clear();
         let vetoed = matches!(event, Event::Turn(event) if is_vetoed(event));
-        self.write(&mut state, |run| Written::Event { run, vetoed, event });
+        let event = Cow::Borrowed(event);
+        let is_end = is_step(&event) || event.finished().is_some();
+        self.append(&mut state, |run| Line::Event { run, vetoed, event });
+        if is_end {
+            self.recorder.write();
+        }
     }
 
     /// Counts one more effect since the last event.
@@ -171,52 +179,54 @@ impl Page {
         };
         let value = ValueLine { of, name, nth, value, error };
         let mut state = lock(&self.state);
-        self.write(&mut state, |run| Written::Value { run, value });
+        self.append(&mut state, |run| Line::Value { run, value });
     }
 
     fn asked(&self, request: &Request) {
         let mut state = lock(&self.state);
-        let whole = Whole::of(request);
-        let print = whole.since(&state.asked);
-        state.asked = whole;
+        let print = state.asked.next(request);
         if self.recorder.keeps_requests() {
             state.requests.push(request.clone());
         }
-        self.write(&mut state, |run| Written::Asked { run, request: &print });
+        self.append(&mut state, |run| Line::Asked { run, request: print });
+        self.recorder.write();
     }
 
     fn failed(&self, error: &Error) {
         let mut state = lock(&self.state);
-        self.write(&mut state, |run| Written::Failed { run, error });
+        let error = Cow::Borrowed(error);
+        self.append(&mut state, |run| Line::Failed { run, error });
+        self.recorder.write();
     }
 
     fn ended(&self, ending: &Ending) {
         let Ending { polled, error, time_up } = ending;
-        let (error, time_up) = (error.as_ref(), *time_up);
+        let (error, time_up) = (error.as_ref().map(Cow::Borrowed), *time_up);
         let mut state = lock(&self.state);
-        self.write(&mut state, |run| Written::Ended { run, polled: *polled, error, time_up });
+        self.append(&mut state, |run| Line::Ended { run, polled: *polled, error, time_up });
+        self.recorder.write();
     }
 
     /// The run is dropped.
     fn over(&self) {
         let state = std::mem::take(&mut *lock(&self.state));
         if state.run.is_some() {
-            self.recorder.hand_over(&self.agent, &state.lines, state.requests);
+            self.recorder.hand_over(&self.agent, state.read, state.requests);
         }
     }
 
-    fn write<'a>(&self, state: &mut State, line: impl FnOnce(u32) -> Written<'a>) {
+    fn append<'a>(&self, state: &mut State, line: impl FnOnce(u32) -> Line<'a>) {
         let run = match state.run {
             Some(run) => run,
             None => {
                 let run = *state.run.insert(self.recorder.begin());
-                let Self { history, resuming, .. } = self;
-                let header = Written::Run { run, version: VERSION, history, resuming: *resuming };
-                self.recorder.put(&mut state.lines, &header);
+                let (history, resuming) = (Cow::Borrowed(&self.history), self.resuming);
+                let header = Line::Run { run, version: VERSION, history, resuming };
+                self.recorder.append(&mut state.read, &header);
                 run
             }
         };
-        self.recorder.put(&mut state.lines, &line(run));
+        self.recorder.append(&mut state.read, &line(run));
     }
 }
 

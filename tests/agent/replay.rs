@@ -434,6 +434,36 @@ fn a_full_disk_breaks_no_run() {
 }
 
 #[test]
+fn a_recording_is_written_a_few_times_a_turn_and_what_a_request_follows_is_written_before_it() {
+    struct Counted(Buffer, Arc<Mutex<usize>>);
+    impl Write for Counted {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            *self.1.lock().unwrap() += 1;
+            self.0.write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let (page, writes) = (Buffer::new(), Arc::default());
+    let written = page.clone();
+    let model = Scripted::function(move |_, turn| {
+        let text = written.text();
+        assert_eq!(text.matches(r#"{"type":"asked""#).count(), turn + 1);
+        assert_eq!(text.matches(r#""type":"turn_complete""#).count(), turn);
+        assert!(text.ends_with('\n'));
+        let reply = Reply::text(&"a word ".repeat(50));
+        if turn < 9 { reply.call("look", json!({})) } else { reply }
+    });
+    let agent = Agent::new(model).with_tools([counting("look", &Arc::default())]);
+    let recorder = Recorder::to(Counted(page.clone(), Arc::clone(&writes)));
+    whole(agent.with_recorder(&recorder).run("go"));
+    assert!(page.text().lines().count() > 500, "a line for each word");
+    // A request, the end of its turn, and the end of its call; the outcome.
+    assert_eq!(*writes.lock().unwrap(), 10 + 10 + 9 + 1);
+}
+
+#[test]
 fn a_recording_grows_with_what_is_said() {
     let bytes = |turns: u32| {
         let model = Scripted::function(move |_, turn| match turn + 1 < turns as usize {

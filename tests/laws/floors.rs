@@ -36,8 +36,22 @@ const FLOORS: &[(&str, u32)] = &[
 
 /// The modules of which no file uses another that uses it, directly or through others.
 const WITHOUT_CIRCLES: &[&str] = &[
-    "env", "error", "event", "framing", "http", "json_lines", "provider", "replay", "request", "session", "sse",
-    "stream", "task", "testing", "usage", "world",
+    "env",
+    "error",
+    "event",
+    "framing",
+    "http",
+    "json_lines",
+    "provider",
+    "replay",
+    "request",
+    "session",
+    "sse",
+    "stream",
+    "task",
+    "testing",
+    "usage",
+    "world",
 ];
 
 fn floor(module: &str) -> Option<u32> {
