@@ -36,10 +36,10 @@ fn count() -> Tool {
     })
 }
 
-/// Prints what tools gave back. The stamp says whose tool it was.
+/// Prints what tools gave back. The label says whose tool it was.
 fn log() -> impl Hook {
-    hook::after_tool(|call, result| {
-        let who = hook::identity().unwrap_or_else(|| "coordinator".into());
+    hook::after_tool(|state, call, result| {
+        let who = if state.label.is_empty() { "coordinator" } else { &*state.label };
         println!("  ({who}: `{}` gave {} bytes)", call.name, result.content.text().len());
     })
 }
@@ -59,7 +59,7 @@ fn counter(folder: &'static str) -> Agent {
         }
     });
     let agent = Agent::new(model).with_tools([count()]).with_max_turns(2);
-    agent.with_hook(hook::stamped(folder, log()))
+    agent.with_hook(log())
 }
 
 /// Asks all of them in one turn, and tells what they said.

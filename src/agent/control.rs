@@ -36,6 +36,8 @@ pub(super) struct Control {
     started_calls: Mutex<Vec<ToolContext>>,
     charged: Mutex<Charged>,
     children: Mutex<HashMap<String, Arc<RunHandle>>>,
+    /// The label of the run's agent below those above it.
+    label: OnceLock<Arc<str>>,
     /// The run that this one is a sub-agent of, if it is one.
     parent: OnceLock<Weak<Self>>,
     /// How many handles there are outside the run.
@@ -226,6 +228,15 @@ impl Control {
     /// The items that are to become void.
     pub(super) fn tombstones(&self) -> &TombstoneQueue {
         &self.tombstones
+    }
+
+    pub(super) fn set_label(&self, label: Arc<str>) {
+        let _ = self.label.set(label);
+    }
+
+    /// What tells the run's agent apart; empty if nothing does.
+    pub(super) fn label(&self) -> &str {
+        self.label.get().map_or("", |label| label)
     }
 
     /// The hooks that observe the run.

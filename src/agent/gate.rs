@@ -20,7 +20,7 @@ impl RunContext {
         if let Some(call) = call {
             let hooks = &self.agent().hooks;
             // The call is over: what could not be looked through is not kept, and hooks are told.
-            let redact = |json: &mut Json| hooks.redact_evidence(call, json);
+            let redact = |json: &mut Json| hooks.redact_evidence(state, call, json);
             if let Err(error) = redact_all(&mut report.evidence, redact) {
                 hooks.failure(state, &error);
             }
@@ -63,18 +63,15 @@ impl Gate for RunGate {
         if hooks.is_empty() {
             return future::ready(Ok(Permit { answer: otherwise, arguments: None })).boxed();
         }
-        let permitted = hooks.before_tool(self.state.clone(), call.clone());
-        permitted
-            .map(|permitted| {
-                Ok(match permitted? {
-                    Permitted::Deny { why } => {
-                        Permit { answer: Answer::Deny(why), arguments: None }
-                    }
-                    Permitted::Ask { arguments } => Permit { answer: Answer::Ask, arguments },
-                    Permitted::Run { arguments } => Permit { answer: otherwise, arguments },
-                })
+        let (hooks, state, call) = (hooks.clone(), self.state.clone(), call.clone());
+        async move {
+            Ok(match hooks.before_tool(&state, &call).await? {
+                Permitted::Deny { why } => Permit { answer: Answer::Deny(why), arguments: None },
+                Permitted::Ask { arguments } => Permit { answer: Answer::Ask, arguments },
+                Permitted::Run { arguments } => Permit { answer: otherwise, arguments },
             })
-            .boxed()
+        }
+        .boxed()
     }
 
     fn asked(&mut self, call: &ToolCall) {
@@ -104,15 +101,15 @@ impl Gate for RunGate {
     }
 
     fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
-        self.cx.agent().hooks.after_tool(call, result)
+        self.cx.agent().hooks.after_tool(&self.state, call, result)
     }
 
     fn redact_progress(&mut self, call: &ToolCall, data: &mut Json) -> Result<(), Error> {
-        self.cx.agent().hooks.redact_progress(call, data)
+        self.cx.agent().hooks.redact_progress(&self.state, call, data)
     }
 
     fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut Json) -> Result<(), Error> {
-        self.cx.agent().hooks.redact_evidence(call, evidence)
+        self.cx.agent().hooks.redact_evidence(&self.state, call, evidence)
     }
 
     fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {

@@ -120,6 +120,8 @@ pub struct Agent {
     budget: Budget,
     checks: Checks,
     hooks: Hooks,
+    /// What tells it apart from others; empty if it is a sub-agent that is called by its tool's name.
+    label: Arc<str>,
     evidence: Option<RequireEvidence>,
     /// When thoughts and inputs of old turns are shortened, whatever room is left.
     ageing: Option<Ageing>,
@@ -149,6 +151,7 @@ impl Agent {
             budget: Budget::new(),
             checks: Checks::default(),
             hooks: Hooks::new(),
+            label: Arc::default(),
             evidence: None,
             ageing: None,
             compactor: Some(Arc::new(Shorten::new())),

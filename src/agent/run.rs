@@ -130,11 +130,13 @@ impl Run {
             items,
         });
         let handle = RunHandle::new(journal, ids);
+        let label = agent.label.clone();
+        handle.control.set_label(Arc::clone(&label));
         if let Some(verdicts) = &resuming {
             handle.control.keep_verdicts(verdicts.clone());
         }
         let cx = RunContext::new(Arc::new(agent), handle, effects);
-        let state = State { standing, resuming, ..State::new(history) };
+        let state = State { label, standing, resuming, ..State::new(history) };
         let given = cx.clone();
         let (events, state) = loop_with_state(state, move |state| {
             given.effects().begin_iteration();

@@ -326,7 +326,7 @@ impl RunContext {
         }
         let (agent, state, plain) = (Arc::clone(&self.agent), state.clone(), request.clone());
         let prepare = async move {
-            let request = Box::new(agent.hooks.prepare(&state, plain.clone()).await?);
+            let request = Box::new(agent.hooks.request(&state, plain.clone()).await?);
             Ok(Prepared::Made { plain: Box::new(plain), request })
         };
         let prepared = self.effects.perform(Kind::Prepared, prepare).await?;

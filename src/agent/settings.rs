@@ -174,6 +174,55 @@ impl Agent {
         self
     }
 
+    /// Sets what tells this agent apart from others that share a hook:
+    /// [`State::label`](crate::agent::State::label), which is also in the errors of hooks. A sub-agent
+    /// without one is called by the name of its tool. The labels of a tree add up: the sub-agent
+    /// `reader` of `researcher` is `researcher/reader`.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// use serde_json::json;
+    /// use turnstream::Agent;
+    /// use turnstream::agent::hook;
+    /// use turnstream::provider::{Reply, Scripted};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let lines = Arc::new(Mutex::new(Vec::new()));
+    /// let log = {
+    ///     let lines = Arc::clone(&lines);
+    ///     Arc::new(hook::turn_started(move |state| {
+    ///         lines.lock().unwrap().push(format!("{} asks {}", state.label, state.model));
+    ///         async {}
+    ///     }))
+    /// };
+    /// let delegating = |tool: &str| {
+    ///     Scripted::new([Reply::new().call(tool, json!({ "prompt": "go" })), "Done.".into()])
+    /// };
+    ///
+    /// let reader = Agent::new(Scripted::new(["I have read it."])).with_hook(Arc::clone(&log));
+    /// let researcher = Agent::new(delegating("reader"))
+    ///     .with_hook(Arc::clone(&log))
+    ///     .with_label("researcher")
+    ///     .with_tools([reader.as_tool("reader", "Reads")?]);
+    /// let lead = Agent::new(delegating("find_out"))
+    ///     .with_hook(log)
+    ///     .with_tools([researcher.as_tool("find_out", "Finds things out")?]);
+    ///
+    /// lead.run("Is it true?").outcome().await;
+    /// assert_eq!(
+    ///     lines.lock().unwrap()[..3],
+    ///     [" asks scripted", "researcher asks scripted", "researcher/reader asks scripted"],
+    /// );
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.label = label.into();
+        self
+    }
+
     /// Sets how long a hook may take for each answer, and for each time that it observes; 30 seconds
     /// unless set.
     ///

@@ -16,6 +16,10 @@ use crate::turn::Turn;
 /// The state between two turns: a plain value, replaced whole.
 #[derive(Clone, Debug)]
 pub struct State {
+    /// Which agent of a tree it is: the [labels](crate::Agent::with_label) from the first one that has
+    /// one down to this one, such as `researcher/reader`. Empty for an agent that is no sub-agent and
+    /// was given none.
+    pub label: Arc<str>,
     /// All that was said. At each boundary it equals the journal's.
     pub history: History,
     /// How many requests were sent. The cap counts these.
@@ -76,6 +80,7 @@ impl State {
     /// Begins with a history.
     pub fn new(history: History) -> Self {
         Self {
+            label: Arc::default(),
             history,
             model_calls: 0,
             turn_count: 0,

@@ -158,6 +158,7 @@ impl ToolHandler for SubAgent {
         }
         let policy = agent.evidence.clone();
         let parent = cx.extension::<RunHandle>();
+        agent.label = below(parent.as_deref(), &agent.label, &self.spec.name);
         let suspended = parent.as_ref().and_then(|it| it.history().nested(cx.call_id()).cloned());
         let run = match (suspended, &parent) {
             (Some(history), Some(parent)) => {
@@ -201,6 +202,15 @@ impl ToolHandler for SubAgent {
             }
         }
         .boxed())
+    }
+}
+
+/// The label of a sub-agent: its own, or the name of its tool, below that of its parent.
+fn below(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
+    let own = if own.is_empty() { tool } else { own };
+    match parent.map_or("", |parent| parent.control.label()) {
+        "" => own.into(),
+        above => format!("{above}/{own}").into(),
     }
 }
 

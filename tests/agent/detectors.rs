@@ -200,7 +200,7 @@ async fn a_world_that_is_another_behind_a_call_that_told_nothing_was_changed_sil
     let world = Arc::new(AtomicU64::new(0));
     let change = {
         let world = Arc::clone(&world);
-        hook::after_tool(move |call, _| {
+        hook::after_tool(move |_, call, _| {
             if call.arguments.contains("silent") || call.arguments.contains("changed") {
                 world.fetch_add(1, Ordering::Relaxed);
             }

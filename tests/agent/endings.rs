@@ -139,7 +139,7 @@ impl Told {
     fn with_hooks(&self, agent: Agent) -> Agent {
         let (finished, failed, stopping) = (self.clone(), self.clone(), self.clone());
         agent
-            .with_hook(hook::on_finished(move |it| {
+            .with_hook(hook::on_finished(move |_, it| {
                 finished.note(format!("finished {}", it.reason));
             }))
             .with_hook(hook::on_failure(move |_, error| {

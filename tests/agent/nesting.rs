@@ -1,17 +1,18 @@
-//! How deep sub-agents run inside one another.
+//! Sub-agents inside one another: how deep, and which of them is which.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::executor::block_on;
 use serde_json::json;
-use turnstream::agent::{Limits, hook};
+use turnstream::agent::{Limits, State, hook};
 use turnstream::event::Reason;
 use turnstream::item::{Item, Json, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolContext, ToolOutput, Update};
-use turnstream::{Agent, Event, Outcome};
+use turnstream::{Agent, Error, ErrorKind, Event, Outcome};
 
 use crate::support::tools::spec;
 
@@ -147,11 +148,11 @@ fn evidence_and_progress_that_hooks_have_set_are_read_back_from_the_events_of_a_
     let redacting = |deep: Json| {
         let (of_progress, of_evidence) = (deep.clone(), deep);
         Agent::new(delegating())
-            .with_hook(hook::redact_progress(move |_, data| *data = of_progress.clone()))
-            .with_hook(hook::redact_evidence(move |_, json| *json = of_evidence.clone()))
+            .with_hook(hook::redact_progress(move |_, _, data| *data = of_progress.clone()))
+            .with_hook(hook::redact_evidence(move |_, _, json| *json = of_evidence.clone()))
     };
     let after = |deep: Json| {
-        Agent::new(delegating()).with_hook(hook::after_tool(move |_, result| {
+        Agent::new(delegating()).with_hook(hook::after_tool(move |_, _, result| {
             let report = Arc::make_mut(result.report.get_or_insert_default());
             report.evidence.push(deep.clone());
         }))
@@ -174,4 +175,70 @@ fn check_read_back(agent: &Agent) {
         let read: Event = serde_json::from_str(&line).expect("it reads back");
         assert_eq!(serde_json::to_string(&read).unwrap(), line);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_that_share_a_hook_are_told_apart_also_after_an_await() {
+    let seen = Arc::<Mutex<Vec<String>>>::default();
+    let log = {
+        let seen = Arc::clone(&seen);
+        let note = move |when: &str, state: &State| {
+            seen.lock().unwrap().push(format!("{when} {}", state.label));
+        };
+        Arc::new(hook::turn_started(move |state| {
+            let note = note.clone();
+            note("before", &state);
+            async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                note("after", &state);
+            }
+        }))
+    };
+    let delay = Duration::from_secs(2);
+    let deepest = Agent::new(Scripted::function(move |_, _| Reply::new().delay(delay).say("Hi.")))
+        .with_hook(Arc::clone(&log));
+    let model = Scripted::function(move |request, _| {
+        match request.history.last().and_then(Item::as_tool_result) {
+            None => Reply::new().delay(delay).call("reader", json!({ "prompt": "go" })),
+            Some(_) => Reply::text("Read."),
+        }
+    });
+    let middle = Agent::new(model)
+        .with_hook(Arc::clone(&log))
+        .with_tools([deepest.as_tool("reader", "Reads").unwrap()]);
+    let lead = Scripted::function(move |_, n| {
+        let ask = |reply: Reply, name| reply.call(name, json!({ "prompt": "go" }));
+        match n {
+            0 => ["a", "b"].into_iter().fold(Reply::new().delay(delay), ask),
+            _ => Reply::text("Done."),
+        }
+    });
+    // One agent under two names, one of which is a label.
+    let tools = [
+        middle.as_tool("a", "Asks").unwrap(),
+        middle.clone().with_label("second").as_tool("b", "Asks").unwrap(),
+    ];
+    let outcome = Agent::new(lead).with_hook(log).with_tools(tools).run("go").outcome().await;
+    assert_eq!(outcome.reason, Reason::Completed);
+
+    let seen = seen.lock().unwrap();
+    let count = |line: String| seen.iter().filter(|seen| **seen == line).count();
+    for label in ["", "a", "a/reader", "second", "second/reader"] {
+        assert!(count(format!("before {label}")) > 0, "{label} began: {seen:?}");
+        assert!(count(format!("after {label}")) > 0, "{label} went on: {seen:?}");
+    }
+}
+
+#[test]
+fn the_error_of_a_hook_says_which_agent_of_a_tree_it_belongs_to() {
+    let failing = hook::turn_started(|_| async { Err(Error::new(ErrorKind::Other, "no")) });
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let telling = {
+        let told = Arc::clone(&told);
+        hook::on_failure(move |_, error| told.lock().unwrap().push(error.to_string()))
+    };
+    let below = Agent::new(Scripted::new(["Hi."])).with_hook(failing).with_hook(telling);
+    block_on(Agent::new(delegating()).with_tools([as_tool(&below)]).run("go").outcome());
+    let told = told.lock().unwrap();
+    assert!(told[0].contains("/sub` failed in `turn_started`: no"), "{told:?}");
 }

@@ -93,7 +93,7 @@ async fn an_observer_that_never_ends_delays_nothing_and_is_dropped_before_the_ru
     for method in ["turn_started", "assistant_message", "after_sampling"] {
         let (counter, at_end) = (Counter::default(), Shared::default());
         let (model, keep) = (counter.clone(), Arc::clone(&at_end));
-        let finished = hook::on_finished(move |_| *keep.lock().unwrap() = Some(model.now()));
+        let finished = hook::on_finished(move |_, _| *keep.lock().unwrap() = Some(model.now()));
         let (told, failure) = failures();
         let (agent, _) = scripted([call_of("c", "t"), "done".into()], vec![fine("t", &counter)]);
         let agent = agent.with_hook(Endless(method, counter.clone()));

@@ -41,11 +41,11 @@ fn leaking() -> Agent {
 
 fn redacting(agent: Agent) -> Agent {
     agent
-        .with_hook(hook::redact_progress(|call, data| {
+        .with_hook(hook::redact_progress(|_, call, data| {
             assert_eq!((call.call_id.as_str(), call.name.as_str()), ("c", "t"));
             masked(data);
         }))
-        .with_hook(hook::redact_evidence(|_, evidence| masked(evidence)))
+        .with_hook(hook::redact_evidence(|_, _, evidence| masked(evidence)))
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn the_evidence_of_a_call_that_is_dropped_is_redacted_too() {
     let model = Scripted::new([call_of("c", "t").call_raw("d", "slow", "{}")]);
     let tools = [drops.unwrap(), endless("slow", &crate::support::tools::Counter::default())];
     let agent = agent(model).with_tools(tools);
-    let agent = agent.with_hook(hook::redact_evidence(|_, evidence| masked(evidence)));
+    let agent = agent.with_hook(hook::redact_evidence(|_, _, evidence| masked(evidence)));
     let mut run = agent.run("go");
     let second = |event: &Event| matches!(event, Event::Tool(ToolEvent::Started { call_id, .. }) if call_id == "d");
     until(&mut run, second).await;
@@ -105,7 +105,7 @@ async fn a_hook_that_panics_at_the_evidence_of_a_dropped_call_is_told_as_a_failu
     let keep = Arc::clone(&told);
     let agent = agent(Scripted::new([call_of("c", "t")]))
         .with_tools([reports.unwrap()])
-        .with_hook(hook::redact_evidence(|_, _| panic!("boom")))
+        .with_hook(hook::redact_evidence(|_, _, _| panic!("boom")))
         .with_hook(hook::on_failure(move |_, error| keep.lock().unwrap().push(error.to_string())));
     let mut run = agent.run("go");
     until(&mut run, is_started).await;
@@ -124,8 +124,8 @@ async fn a_hook_that_panics_at_the_evidence_of_a_dropped_call_is_told_as_a_failu
 async fn a_hook_that_panics_lets_nothing_through_and_ends_the_run() {
     type Make = fn(Agent) -> Agent;
     let makes: [Make; 2] = [
-        |agent| agent.with_hook(hook::redact_progress(|_, _| panic!("boom"))),
-        |agent| agent.with_hook(hook::redact_evidence(|_, _| panic!("boom"))),
+        |agent| agent.with_hook(hook::redact_progress(|_, _, _| panic!("boom"))),
+        |agent| agent.with_hook(hook::redact_evidence(|_, _, _| panic!("boom"))),
     ];
     for (make, left) in makes.into_iter().zip([3, 1]) {
         let told = told(make(leaking()).run("go")).await;

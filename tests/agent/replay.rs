@@ -263,7 +263,7 @@ fn hooks_are_not_asked_again_and_what_they_said_is_played() {
             });
             History::from_items(context.id(), items.collect::<Vec<_>>())
         }))
-        .with_hook(hook::after_tool(|_, result| result.content = "fog".into()));
+        .with_hook(hook::after_tool(|_, _, result| result.content = "fog".into()));
     let recording = recorded(&agent);
     let mut rerun = recording.replay(&agent);
     while rerun.next().now_or_never().expect("nothing waits").transpose().unwrap().is_some() {}

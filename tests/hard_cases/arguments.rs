@@ -50,7 +50,7 @@ async fn h18_the_third_turn_in_a_row_without_readable_arguments_ends_the_run() {
 
 /// Closes what was left open.
 fn closing() -> impl Hook + 'static {
-    hook::repair(|call, _| Some(format!("{}}}", call.arguments)))
+    hook::repair(|_, call, _| Some(format!("{}}}", call.arguments)))
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn h18_repaired_calls_are_not_malformed_and_those_that_cannot_be_repaired_
     let (agent, _) = scripted(replies(), vec![echo(&Counter::default())]);
     check(&agent.with_hook(closing()).run("go").outcome().await, Reason::Completed, 5);
 
-    let useless = hook::repair(|_, _| Some("[]".to_owned()));
+    let useless = hook::repair(|_, _, _| Some("[]".to_owned()));
     let (agent, _) = scripted(replies(), vec![echo(&Counter::default())]);
     let outcome = agent.with_hook(useless).run("go").outcome().await;
     check(&outcome, Reason::Malformed, 3);
@@ -98,7 +98,7 @@ async fn h18_the_repaired_arguments_are_approved_and_a_resume_repairs_again() {
     let pending = &ending(&events).pending;
     assert_eq!(pending[..], [asked.into()]);
 
-    let otherwise = || hook::repair(|_, _| Some("{}".to_owned()));
+    let otherwise = || hook::repair(|_, _, _| Some("{}".to_owned()));
     let hooks: [(Box<dyn Hook>, ResultKind); 2] =
         [(Box::new(closing()), ResultKind::Ok), (Box::new(otherwise()), ResultKind::Denied)];
     for (hook, kind) in hooks {
@@ -136,8 +136,9 @@ async fn h19_arguments_that_do_not_fit_are_told_with_their_path_and_run_nothing(
 #[tokio::test]
 async fn h19_a_hook_is_told_why_and_may_repair_what_does_not_fit() {
     let counter = Counter::default();
-    let number =
-        hook::repair(|call, why| why.contains('n').then(|| call.arguments.replace(r#""1""#, "1")));
+    let number = hook::repair(|_, call, why| {
+        why.contains('n').then(|| call.arguments.replace(r#""1""#, "1"))
+    });
     let reply = Reply::new().call_raw("c1", "strict", r#"{"n":"1"}"#);
     let (agent, _) = scripted([reply, "done".into()], vec![strict(&counter)]);
     let outcome = agent.with_hook(number).run("go").outcome().await;

@@ -76,7 +76,7 @@ async fn h38_a_cut_that_the_server_reports_under_another_reason_is_a_cut() {
     let odd = || StopReason::Other("odd".into());
     for stop in [StopReason::ToolCalls, StopReason::Stop, odd()] {
         // A hook cannot repair arguments whose end is not known, and the whole call does not run.
-        let repair = hook::repair(|_, _| Some("{}".into()));
+        let repair = hook::repair(|_, _, _| Some("{}".into()));
         let cut = || relabelled(stop.clone(), 50);
         let world = World::new([cut(), call("c"), cut(), cut(), "never".into()]);
         let world = world.with(at_most_50).with(|agent| agent.with_hook(repair));

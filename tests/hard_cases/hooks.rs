@@ -76,8 +76,8 @@ impl Hook for Bad {
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
         self.answer("transform_context", context)
     }
-    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> HookFuture<'a, ()> {
-        self.answer("prepare", ())
+    fn prepare<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
+        self.answer("prepare", request)
     }
     fn turn_started(&self, _: &State) -> HookFuture<'static, ()> {
         self.answer("turn_started", ())
@@ -95,7 +95,7 @@ impl Hook for Bad {
         self.at_once("repair");
         None
     }
-    fn after_tool(&self, _: &ToolCall, _: &mut ToolResult) {
+    fn after_tool(&self, _: &State, _: &ToolCall, _: &mut ToolResult) {
         self.at_once("after_tool");
     }
     fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
@@ -107,7 +107,7 @@ impl Hook for Bad {
     fn failure(&self, _: &State, _: &Error) {
         self.at_once("failure");
     }
-    fn finished(&self, _: &Outcome) {
+    fn finished(&self, _: &State, _: &Outcome) {
         self.at_once("finished");
     }
 }

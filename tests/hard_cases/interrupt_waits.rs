@@ -71,8 +71,8 @@ impl Hook for Silent {
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
         self.answer("transform_context", context)
     }
-    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> HookFuture<'a, ()> {
-        self.answer("prepare", ())
+    fn prepare<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
+        self.answer("prepare", request)
     }
     fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
         self.answer("before_tool", BeforeTool::Run)
@@ -150,9 +150,9 @@ impl Log {
 }
 
 impl Hook for Log {
-    fn prepare<'a>(&'a self, _: &'a State, _: &'a mut Request) -> HookFuture<'a, ()> {
+    fn prepare<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
         self.note("prepare");
-        std::future::ready(Ok(())).boxed()
+        std::future::ready(Ok(request)).boxed()
     }
     fn assistant_message(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
         self.note("assistant_message");
@@ -162,7 +162,7 @@ impl Hook for Log {
         self.note("before_tool");
         std::future::ready(Ok(BeforeTool::Run)).boxed()
     }
-    fn after_tool(&self, _: &ToolCall, _: &mut ToolResult) {
+    fn after_tool(&self, _: &State, _: &ToolCall, _: &mut ToolResult) {
         self.note("after_tool");
     }
     fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
@@ -172,7 +172,7 @@ impl Hook for Log {
     fn failure(&self, _: &State, _: &Error) {
         self.note("failure");
     }
-    fn finished(&self, outcome: &Outcome) {
+    fn finished(&self, _: &State, outcome: &Outcome) {
         self.note(format!("finished {}", outcome.reason));
     }
 }

@@ -50,8 +50,9 @@ impl Files {
     /// The groups of files below a folder that use each other, directly or through others.
     pub(crate) fn circles(&self, folder: &str) -> Vec<Vec<String>> {
         let mut used: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let inside: Path = folder.split('/').map(str::to_owned).collect();
         for (place, module) in &self.modules {
-            if place.first().is_some_and(|first| first == folder) {
+            if place.starts_with(&inside) {
                 used.entry(&module.file).or_default().extend(self.used(place, module));
             }
         }

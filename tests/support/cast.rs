@@ -247,7 +247,7 @@ fn with_hooks_of_calls(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     }
     if dice.one_in(2) {
         let at = Arc::clone(dice);
-        agent = agent.with_hook(hook::repair(move |_, _| match at.roll(3) {
+        agent = agent.with_hook(hook::repair(move |_, _, _| match at.roll(3) {
             0 => None,
             1 => Some(r#"{"on":2,"prompt":"repaired"}"#.into()),
             _ => Some("{}".into()),
@@ -276,7 +276,7 @@ fn with_hooks_of_calls(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
 fn with_other_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     if dice.one_in(3) {
         let at = Arc::clone(dice);
-        agent = agent.with_hook(hook::after_tool(move |_, result| match at.roll(40) {
+        agent = agent.with_hook(hook::after_tool(move |_, _, result| match at.roll(40) {
             0 => panic!("the hook"),
             1..9 => result.content = "rewritten".into(),
             _ => {}

@@ -173,7 +173,7 @@ impl Hook for Detectors {
         Box::pin(ready(Ok(notes)))
     }
 
-    fn finished(&self, outcome: &Outcome) {
+    fn finished(&self, _: &State, outcome: &Outcome) {
         if let Some(detector) = &self.silent_side_effect {
             detector.forget(outcome.history.id());
         }

@@ -61,6 +61,15 @@ impl<T> IntoAnswer<T> for Result<T, Error> {
 }
 
 impl OnStop {
+    /// What two hooks say together: what blocks comes before what ends the run, and of two that end it
+    /// the first counts.
+    pub(super) fn and(self, next: Self) -> Self {
+        match (self, next) {
+            (Self::Block(first), Self::Block(next)) => Self::Block(format!("{first}\n\n{next}")),
+            (Self::LetGo, said) | (_, said @ Self::Block(_)) | (said, _) => said,
+        }
+    }
+
     /// What is said, unless nothing is.
     pub fn why(&self) -> Option<&str> {
         match self {

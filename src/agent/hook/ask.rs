@@ -1,5 +1,6 @@
 //! One question to one hook: its time, its panics, its errors.
 
+use crate::agent::State;
 use crate::agent::hook::{Hook, HookFuture};
 use crate::agent::within::{self, within};
 use crate::env::TimeLimit;
@@ -12,11 +13,12 @@ pub(super) const IT: &str = "it";
 pub(super) async fn ask<'a, T>(
     hook: &'a dyn Hook,
     method: &'static str,
+    state: &State,
     limit: TimeLimit,
     question: impl FnOnce() -> HookFuture<'a, T>,
 ) -> Result<T, Error> {
     let answer = within(IT, limit, question).await;
-    answer.and_then(|answer| answer).map_err(|error| failed(hook, method, error))
+    answer.and_then(|answer| answer).map_err(|error| failed(hook, method, state, error))
 }
 
 /// Runs code of a hook; a panic is an error.
@@ -24,9 +26,10 @@ pub(super) fn caught<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     within::caught(IT, f)
 }
 
-/// Names the hook and its method in an error.
-pub(super) fn failed(hook: &dyn Hook, method: &str, error: Error) -> Error {
+/// Names the hook, its agent and its method in an error.
+pub(super) fn failed(hook: &dyn Hook, method: &str, state: &State, error: Error) -> Error {
     let name = caught(|| hook.name().into_owned()).unwrap_or_else(|_| "without a name".to_owned());
-    let message = format!("the hook `{name}` failed in `{method}`: {error}");
+    let apart = if state.label.is_empty() { "" } else { "/" };
+    let message = format!("the hook `{name}{apart}{}` failed in `{method}`: {error}", state.label);
     Error::new(ErrorKind::Hook, message).with_source(error)
 }

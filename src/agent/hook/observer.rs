@@ -29,6 +29,18 @@ pub(super) enum Answer {
     Panicked(Error),
 }
 
+impl From<Within<'static, Result<(), Error>>> for Answer {
+    fn from(end: Within<'static, Result<(), Error>>) -> Self {
+        Self::End(end)
+    }
+}
+
+impl From<Within<'static, Result<Vec<Item>, Error>>> for Answer {
+    fn from(notes: Within<'static, Result<Vec<Item>, Error>>) -> Self {
+        Self::Notes(notes)
+    }
+}
+
 impl Observer {
     /// Calls an observing method.
     pub(super) fn begin<T>(
@@ -36,10 +48,13 @@ impl Observer {
         method: &'static str,
         limit: TimeLimit,
         state: &Arc<State>,
-        kind: impl FnOnce(Within<'static, Result<T, Error>>) -> Answer,
         call: impl FnOnce(&dyn Hook) -> HookFuture<'static, T>,
-    ) -> Self {
-        let answer = Within::new(IT, limit, || call(&**hook)).map_or_else(Answer::Panicked, kind);
+    ) -> Self
+    where
+        Answer: From<Within<'static, Result<T, Error>>>,
+    {
+        let answer = Within::new(IT, limit, || call(&**hook));
+        let answer = answer.map_or_else(Answer::Panicked, Answer::from);
         Self { hook: Arc::clone(hook), method, state: Arc::clone(state), answer }
     }
 
@@ -59,7 +74,7 @@ impl Observer {
             Answer::Notes(notes) => notes.poll(IT, cx).map(|given| checked(given.flatten()?)),
             Answer::Panicked(error) => Poll::Ready(Err(error.clone())),
         };
-        given.map_err(|error| failed(&*self.hook, self.method, error))
+        given.map_err(|error| failed(&*self.hook, self.method, &self.state, error))
     }
 
     /// Drops the hook's future, which is an error if it panics.
@@ -69,7 +84,7 @@ impl Observer {
             Answer::Notes(notes) => notes.cancel(IT),
             Answer::Panicked(_) => Ok(()),
         };
-        dropped.map_err(|error| failed(&*self.hook, self.method, error))
+        dropped.map_err(|error| failed(&*self.hook, self.method, &self.state, error))
     }
 }
 

@@ -104,7 +104,7 @@ async fn compacted(stage: &Stage, script: &Script, place: Option<Place>) -> Seen
         Ok(Some(compaction))
     });
     let seen = Arc::clone(&witnesses);
-    let results = hook::after_tool(move |_, result| {
+    let results = hook::after_tool(move |_, _, result| {
         seen.results.lock().unwrap().push(result.clone());
     });
     let bytes = |text: &str| 1_000 * text.len() as u64;

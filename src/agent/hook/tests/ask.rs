@@ -13,7 +13,7 @@ use super::*;
 fn an_error_names_the_hook_and_the_method_and_has_the_hooks_own_as_its_source() {
     let failing = before_tool(|_, _| async { Err(Error::new(ErrorKind::Store, "disk full")) });
     let hooks = hooks([Box::new(Named("f", failing)) as Box<dyn Hook>, answering(deny("a"))]);
-    let error = at_once(hooks.before_tool(state(), call("{}"))).unwrap_err();
+    let error = at_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
     check_error(&error, "`f` failed in `before_tool`", (ErrorKind::Store, "disk full"));
 }
 
@@ -80,7 +80,7 @@ fn h30_a_panic_is_an_error_wherever_it_comes() {
         (Box::new(Dropping), "in the drop"),
     ] {
         let hooks = one(Named("p", hook));
-        let error = at_once(hooks.before_tool(state(), call("{}"))).unwrap_err();
+        let error = at_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Hook);
         assert!(error.message().starts_with("the hook `p` failed in `before_tool`: it panicked: "));
         assert!(error.message().contains(place), "{error}");
@@ -99,14 +99,14 @@ fn a_panic_in_a_notification_keeps_it_from_no_other_and_that_of_finished_is_a_fa
             Box::new(on_failure(move |_: &State, error: &Error| {
                 heard.lock().unwrap().push(error.to_string());
             })) as Box<dyn Hook>,
-            Box::new(on_finished(move |outcome: &Outcome| {
+            Box::new(on_finished(move |_, outcome: &Outcome| {
                 end.lock().unwrap().push(outcome.reason.to_string());
             })),
         ]
     };
     let panicking = [
         Box::new(on_failure(|_: &State, _: &Error| panic!("boom"))) as Box<dyn Hook>,
-        Box::new(on_finished(|_: &Outcome| panic!("boom"))),
+        Box::new(on_finished(|_, _: &Outcome| panic!("boom"))),
     ];
     let hooks = hooks(panicking.into_iter().chain(listening(heard.clone())));
     hooks.failure(&state(), &Error::new(ErrorKind::Server, "overheated"));
@@ -132,7 +132,7 @@ async fn an_answer_that_takes_too_long_is_dropped_and_an_error() {
     };
     let hooks = one(Named("slow", hanging));
     let start = Instant::now();
-    let error = hooks.before_tool(state(), call("{}")).await.unwrap_err();
+    let error = hooks.before_tool(&state(), &call("{}")).await.unwrap_err();
     assert_eq!(start.elapsed(), Duration::from_secs(30));
     let source = (ErrorKind::Timeout, "it took longer than 30s");
     check_error(&error, "`slow` failed in `before_tool`", source);

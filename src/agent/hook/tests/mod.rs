@@ -1,20 +1,24 @@
 //! How several hooks are put together, and what closures give.
 
 mod ask;
+mod label;
 mod repair;
-mod stamped;
 
-use std::sync::Mutex;
+use std::borrow::Cow;
+use std::future::ready;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use futures::FutureExt;
 
 use super::*;
-use crate::error::ErrorKind;
-use crate::event::Reason;
-use crate::item::ResultKind;
+use crate::agent::State;
+use crate::error::{Error, ErrorKind};
+use crate::event::{Outcome, Reason};
+use crate::item::{History, Item, Json, ResultKind, ToolCall, ToolResult};
+use crate::request::Request;
 use crate::story::Journal;
-use crate::turn::{TurnBuilder, TurnEvent};
+use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
 type Shared<T> = Arc<Mutex<T>>;
 
@@ -98,7 +102,7 @@ fn prevent(why: &str) -> OnStop {
 #[track_caller]
 fn check_before_tool<const N: usize>(answers: [BeforeTool; N], expected: &Permitted) {
     let hooks = hooks(answers.map(answering));
-    assert_eq!(&at_once(hooks.before_tool(state(), call("{}"))).unwrap(), expected);
+    assert_eq!(&at_once(hooks.before_tool(&state(), &call("{}"))).unwrap(), expected);
 }
 
 #[track_caller]
@@ -140,8 +144,8 @@ impl<H: Hook> Hook for Named<H> {
         self.1.after_sampling(state, turn)
     }
 
-    fn after_tool(&self, call: &ToolCall, result: &mut ToolResult) {
-        self.1.after_tool(call, result);
+    fn after_tool(&self, state: &State, call: &ToolCall, result: &mut ToolResult) {
+        self.1.after_tool(state, call, result);
     }
 }
 
@@ -155,7 +159,7 @@ fn without_hooks_everything_is_let_through_at_the_first_poll() {
     for hooks in [Hooks::new(), one(Nothing)] {
         let (state, turn) = (Arc::new(state()), turn("hi"));
         let request = Request { model: Some("m".into()), ..Request::new(state.history.clone()) };
-        let prepared = at_once(hooks.prepare(&state, request)).unwrap();
+        let prepared = at_once(hooks.request(&state, request)).unwrap();
         assert_eq!((prepared.model.as_deref(), prepared.context.len()), (Some("m"), 0));
         for given in [
             observed(hooks.turn_started(&state)),
@@ -164,7 +168,7 @@ fn without_hooks_everything_is_let_through_at_the_first_poll() {
         ] {
             assert!(given.iter().all(|given| *given == Ok(Vec::new())));
         }
-        let permitted = at_once(hooks.before_tool(State::clone(&state), call("{}"))).unwrap();
+        let permitted = at_once(hooks.before_tool(&state, &call("{}"))).unwrap();
         assert_eq!(permitted, Permitted::Run { arguments: None });
         assert!(!at_once(hooks.should_stop(&state)).unwrap());
         assert_eq!(at_once(hooks.stop(&state, &turn)).unwrap(), OnStop::LetGo);
@@ -192,7 +196,7 @@ fn the_first_deny_wins_and_ends_the_round() {
         })
     };
     let hooks = hooks([answering(deny("a")), Box::new(observer)]);
-    at_once(hooks.before_tool(state(), call("{}"))).unwrap();
+    at_once(hooks.before_tool(&state(), &call("{}"))).unwrap();
     assert!(heard.lock().unwrap().is_empty());
 }
 
@@ -212,7 +216,7 @@ fn rewrites_chain() {
         })) as Box<dyn Hook>
     };
     let hooks = hooks([append(), append()]);
-    let permitted = at_once(hooks.before_tool(state(), call(r#"{"n":[0]}"#))).unwrap();
+    let permitted = at_once(hooks.before_tool(&state(), &call(r#"{"n":[0]}"#))).unwrap();
     assert_eq!(permitted, Permitted::Run { arguments: Some(r#"{"n":[0,1,1]}"#.to_owned()) });
 }
 
@@ -220,7 +224,7 @@ fn rewrites_chain() {
 fn a_rewrite_to_anything_but_an_object_is_an_error() {
     for arguments in ["", "[]", "null", "{", "{} {}"] {
         let hooks = one(Named("r", answering(rewrite(arguments))));
-        let error = at_once(hooks.before_tool(state(), call("{}"))).unwrap_err();
+        let error = at_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
         let source = (ErrorKind::Other, "its arguments are not a JSON object");
         check_error(&error, "`r` failed in `before_tool`", source);
     }
@@ -268,7 +272,7 @@ fn the_context_is_changed_in_order_and_the_history_stays() {
     });
     let state = State::new(History::from_items("h", [Item::user("q")]));
     let hooks = hooks([push("a"), Box::new(meddling), push("b")]);
-    let request = at_once(hooks.prepare(&state, Request::new(state.history.clone()))).unwrap();
+    let request = at_once(hooks.request(&state, Request::new(state.history.clone()))).unwrap();
     let texts: Vec<_> = request.context.iter().filter_map(Item::as_text).collect();
     assert_eq!(texts, ["a", "b"]);
     assert_eq!(request.history, state.history);
@@ -305,7 +309,7 @@ fn items_for_the_next_turn_are_collected_from_all_hooks() {
 #[test]
 fn a_result_is_changed_in_order_and_still_answers_its_call() {
     let append = |text: &'static str| {
-        Box::new(after_tool(move |call: &ToolCall, result: &mut ToolResult| {
+        Box::new(after_tool(move |_, call: &ToolCall, result: &mut ToolResult| {
             assert_eq!(call.call_id, "c1");
             result.content = format!("{}{text}", result.content.text()).into();
             result.call_id = "another".into();
@@ -315,27 +319,27 @@ fn a_result_is_changed_in_order_and_still_answers_its_call() {
     };
     let hooks = hooks([append("1"), append("2")]);
     let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "0");
-    hooks.after_tool(&call("{}"), &mut result).unwrap();
+    hooks.after_tool(&state(), &call("{}"), &mut result).unwrap();
     assert_eq!(result, ToolResult::answering(&call("{}"), ResultKind::Error, "012"));
 }
 
 #[test]
 fn a_panic_in_after_tool_changes_nothing_and_the_others_still_get_the_result() {
-    let panicking = after_tool(|_: &ToolCall, result: &mut ToolResult| {
+    let panicking = after_tool(|_, _: &ToolCall, result: &mut ToolResult| {
         result.content = "".into();
         panic!("boom");
     });
-    let redacting = after_tool(|_: &ToolCall, result: &mut ToolResult| {
+    let redacting = after_tool(|_, _: &ToolCall, result: &mut ToolResult| {
         result.content = result.content.text().replace("secret", "***").into();
     });
-    let second = after_tool(|_: &ToolCall, _: &mut ToolResult| panic!("boom again"));
+    let second = after_tool(|_, _: &ToolCall, _: &mut ToolResult| panic!("boom again"));
     let hooks = hooks([
         Box::new(Named("p", panicking)) as Box<dyn Hook>,
         Box::new(redacting),
         Box::new(second),
     ]);
     let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "a secret");
-    let error = hooks.after_tool(&call("{}"), &mut result).unwrap_err();
+    let error = hooks.after_tool(&state(), &call("{}"), &mut result).unwrap_err();
     check_error(&error, "`p` failed in `after_tool`", (ErrorKind::Panic, "it panicked: boom"));
     assert_eq!(result.content.text(), "a ***");
 }
@@ -349,8 +353,8 @@ fn the_futures_can_move_between_threads() {
     can_move::<Observer>();
     let (hooks, state, turn) = (Hooks::new(), state(), turn("done"));
     let request = Request::new(state.history.clone());
-    at_once(is_send(hooks.prepare(&state, request))).unwrap();
-    at_once(is_send(hooks.before_tool(state.clone(), call("{}")))).unwrap();
+    at_once(is_send(hooks.request(&state, request))).unwrap();
+    at_once(is_send(hooks.before_tool(&state, &call("{}")))).unwrap();
     at_once(is_send(hooks.should_stop(&state))).unwrap();
     at_once(is_send(hooks.stop(&state, &turn))).unwrap();
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn giving(given: Option<&'static str>) -> Box<dyn Hook> {
-    Box::new(repair(move |_, _| given.map(str::to_owned)))
+    Box::new(repair(move |_, _, _| given.map(str::to_owned)))
 }
 
 #[track_caller]
@@ -23,23 +23,23 @@ fn the_first_text_counts() {
 
 #[test]
 fn no_hook_behind_the_first_text_is_asked() {
-    let never = Box::new(repair(|_, _| panic!("not asked"))) as Box<dyn Hook>;
+    let never = Box::new(repair(|_, _, _| panic!("not asked"))) as Box<dyn Hook>;
     let hooks = hooks([giving(Some("{}")), never]);
     assert_eq!(hooks.repair(&state(), &call("["), "not JSON").unwrap().as_deref(), Some("{}"));
 }
 
 #[test]
 fn a_repair_sees_the_call_as_the_model_wrote_it_and_why_it_does_not_fit() {
-    let seeing = repair(|call, why| Some(format!("{} {} {why}", call.call_id, call.arguments)));
+    let seeing = repair(|_, call, why| Some(format!("{} {} {why}", call.call_id, call.arguments)));
     assert!(seeing.name().contains("a_repair_sees_the_call"));
-    let shared = Arc::new(stamped("reader", seeing));
+    let shared = Arc::new(Box::new(seeing));
     let repaired = one(shared).repair(&state(), &call("["), "not JSON").unwrap();
     assert_eq!(repaired.as_deref(), Some("c1 [ not JSON"));
 }
 
 #[test]
 fn a_panic_in_a_repair_is_an_error_with_its_name() {
-    let hooks = one(Named("r", repair(|_, _| panic!("boom"))));
+    let hooks = one(Named("r", repair(|_, _, _| panic!("boom"))));
     let error = hooks.repair(&state(), &call("["), "not JSON").unwrap_err();
     check_error(&error, "`r` failed in `repair`", (ErrorKind::Panic, "it panicked: boom"));
 }

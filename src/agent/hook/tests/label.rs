@@ -1,0 +1,152 @@
+//! Whose hook runs.
+
+use super::*;
+use crate::agent::hook::ask::caught;
+
+fn labelled(label: &str) -> State {
+    State { label: label.into(), ..state() }
+}
+
+#[test]
+fn the_label_of_the_agent_reaches_every_method_and_the_names_in_errors() {
+    /// Panics with the label wherever it is called.
+    struct Says;
+
+    fn says(state: &State) -> ! {
+        panic!("{}", state.label)
+    }
+
+    impl Hook for Says {
+        fn name(&self) -> Cow<'_, str> {
+            Cow::Borrowed("says")
+        }
+
+        fn transform_context<'a>(
+            &'a self,
+            state: &'a State,
+            _: History,
+        ) -> HookFuture<'a, History> {
+            says(state)
+        }
+
+        fn prepare<'a>(&'a self, state: &'a State, _: Request) -> HookFuture<'a, Request> {
+            says(state)
+        }
+
+        fn turn_started(&self, state: &State) -> HookFuture<'static, ()> {
+            says(state)
+        }
+
+        fn assistant_message(&self, state: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
+            {
+                let state = state.clone();
+                Box::pin(async move { says(&state) })
+            }
+        }
+
+        fn after_sampling(&self, state: &State, _: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
+            {
+                let state = state.clone();
+                Box::pin(async move { says(&state) })
+            }
+        }
+
+        fn before_tool<'a>(
+            &'a self,
+            state: &'a State,
+            _: &'a ToolCall,
+        ) -> HookFuture<'a, BeforeTool> {
+            {
+                let state = state.clone();
+                Box::pin(async move { says(&state) })
+            }
+        }
+
+        fn after_tool(&self, state: &State, _: &ToolCall, _: &mut ToolResult) {
+            says(state)
+        }
+
+        fn repair(&self, state: &State, _: &ToolCall, _: &str) -> Option<String> {
+            says(state)
+        }
+
+        fn redact_progress(&self, state: &State, _: &ToolCall, _: &mut Json) {
+            says(state)
+        }
+
+        fn redact_evidence(&self, state: &State, _: &ToolCall, _: &mut Json) {
+            says(state)
+        }
+
+        fn should_stop<'a>(&'a self, state: &'a State) -> HookFuture<'a, bool> {
+            says(state)
+        }
+
+        fn stop<'a>(&'a self, state: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
+            says(state)
+        }
+
+        fn failure(&self, state: &State, _: &Error) {
+            says(state)
+        }
+
+        fn finished(&self, state: &State, _: &Outcome) {
+            says(state)
+        }
+    }
+
+    let hook = Arc::new(Box::new(Says));
+    let hooks = one(hook.clone());
+    let (state, turn) = (Arc::new(labelled("a/b")), turn("hi"));
+    let request = Request::new(History::with_id("h"));
+    let first = |observers| observed(observers).remove(0).map(drop);
+    let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "");
+    let (mut progress, mut evidence) = (Json::new(&1).unwrap(), Json::new(&1).unwrap());
+    let errors = [
+        ("transform_context", at_once(hooks.request(&state, request.clone())).map(drop)),
+        ("prepare", at_once(hooks.prepare(&state, request)).map(drop)),
+        (
+            "turn_started",
+            first(Box::new(hooks.turn_started(&state)) as Box<dyn Iterator<Item = Observer>>),
+        ),
+        ("assistant_message", first(Box::new(hooks.assistant_message(&state, &turn)))),
+        ("after_sampling", first(Box::new(hooks.after_sampling(&state, &turn)))),
+        ("repair", hooks.repair(&state, &call("["), "not JSON").map(drop)),
+        ("before_tool", at_once(hooks.before_tool(&state, &call("{}"))).map(drop)),
+        ("after_tool", hooks.after_tool(&state, &call("{}"), &mut result)),
+        ("redact_progress", hooks.redact_progress(&state, &call("{}"), &mut progress)),
+        ("redact_evidence", hooks.redact_evidence(&state, &call("{}"), &mut evidence)),
+        ("should_stop", at_once(hooks.should_stop(&state)).map(drop)),
+        ("stop", at_once(hooks.stop(&state, &turn)).map(drop)),
+    ]
+    .map(|(method, given)| (method, given.unwrap_err()));
+    for (method, error) in &errors {
+        let named = format!("`says/a/b` failed in `{method}`");
+        check_error(error, &named, (ErrorKind::Panic, "it panicked: a/b"));
+    }
+    let error = &errors[0].1;
+    for told in
+        [caught(|| hook.failure(&state, error)), caught(|| hook.finished(&state, &outcome()))]
+    {
+        assert_eq!(told.unwrap_err().message(), "it panicked: a/b");
+    }
+}
+
+#[test]
+fn a_panic_in_a_redaction_changes_nothing_and_the_others_still_get_the_data() {
+    let panicking = || {
+        Box::new(redact_progress(|_, _, data: &mut Json| {
+            *data = Json::new(&0).unwrap();
+            panic!("boom")
+        })) as Box<dyn Hook>
+    };
+    let seen = Shared::<Vec<Json>>::default();
+    let seeing = {
+        let seen = seen.clone();
+        redact_progress(move |_, _, data| seen.lock().unwrap().push(data.clone()))
+    };
+    let hooks = hooks([panicking(), Box::new(seeing)]);
+    let mut data = Json::new(&1).unwrap();
+    hooks.redact_progress(&state(), &call("{}"), &mut data).unwrap_err();
+    assert_eq!((&data, &*seen.lock().unwrap()), (&Json::new(&1).unwrap(), &vec![data.clone()]));
+}

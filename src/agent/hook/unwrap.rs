@@ -1,0 +1,41 @@
+//! A hook that repairs the arguments of a call.
+
+use serde::de::IgnoredAny;
+
+use crate::agent::hook::{Hook, repair};
+
+/// A hook that repairs arguments which are a JSON string with an object in it, however often they
+/// are wrapped: of `"{\"n\":1}"` it makes `{"n":1}`. Some models and gateways encode them twice.
+///
+/// Everything else is left alone: other strings, lists, and an object whose fields are strings.
+///
+/// ```
+/// use turnstream::agent::State;
+/// use turnstream::agent::hook::{self, Hook};
+/// use turnstream::item::{History, ToolCall};
+///
+/// let unwrapping = hook::unwrap_json_string();
+/// let state = State::new(History::with_id("h"));
+/// let mut call = ToolCall {
+///     call_id: "c1".into(),
+///     name: "add".into(),
+///     arguments: r#""{\"n\":1}""#.into(),
+/// };
+/// assert_eq!(unwrapping.repair(&state, &call, "not a JSON object").unwrap(), r#"{"n":1}"#);
+///
+/// call.arguments = r#""n is 1""#.into();
+/// assert_eq!(unwrapping.repair(&state, &call, "not a JSON object"), None);
+/// ```
+pub fn unwrap_json_string() -> impl Hook + 'static {
+    repair(|_, call, _| unwrapped(&call.arguments))
+}
+
+fn unwrapped(arguments: &str) -> Option<String> {
+    let mut inner: String = serde_json::from_str(arguments).ok()?;
+    // Each string is shorter than the one that it was in.
+    while let Ok(deeper) = serde_json::from_str(&inner) {
+        inner = deeper;
+    }
+    let is_object = inner.trim_start().starts_with('{');
+    (is_object && serde_json::from_str::<IgnoredAny>(&inner).is_ok()).then_some(inner)
+}
