@@ -162,7 +162,8 @@ macro_rules! hook_points {
     /// the model's own, so a [resumed](crate::Agent::resume) call is repaired again. If the text
     /// does not fit either, the model is told `why`, of its own arguments.
     ///
-    /// Nothing is repaired unless a hook does; [`unwrap_json_string`] is one. It runs in the poll in
+    /// Nothing is repaired unless a hook does; [`unwrap_json_string`](crate::agent::hook::unwrap_json_string)
+    /// is one. It runs in the poll in
     /// which the call is looked at, so it must be quick.
     at_once repair(state, call: &ToolCall, why: &str) -> Option<String> {
         default: None;

@@ -7,94 +7,86 @@ fn labelled(label: &str) -> State {
     State { label: label.into(), ..state() }
 }
 
+/// Panics with the label wherever it is called.
+struct Says;
+
+fn says(state: &State) -> ! {
+    panic!("{}", state.label)
+}
+
+impl Hook for Says {
+    fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed("says")
+    }
+
+    fn transform_context<'a>(&'a self, state: &'a State, _: History) -> HookFuture<'a, History> {
+        says(state)
+    }
+
+    fn prepare<'a>(&'a self, state: &'a State, _: Request) -> HookFuture<'a, Request> {
+        says(state)
+    }
+
+    fn turn_started(&self, state: &State) -> HookFuture<'static, ()> {
+        says(state)
+    }
+
+    fn assistant_message(&self, state: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
+        {
+            let state = state.clone();
+            Box::pin(async move { says(&state) })
+        }
+    }
+
+    fn after_sampling(&self, state: &State, _: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
+        {
+            let state = state.clone();
+            Box::pin(async move { says(&state) })
+        }
+    }
+
+    fn before_tool<'a>(&'a self, state: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
+        {
+            let state = state.clone();
+            Box::pin(async move { says(&state) })
+        }
+    }
+
+    fn after_tool(&self, state: &State, _: &ToolCall, _: &mut ToolResult) {
+        says(state)
+    }
+
+    fn repair(&self, state: &State, _: &ToolCall, _: &str) -> Option<String> {
+        says(state)
+    }
+
+    fn redact_progress(&self, state: &State, _: &ToolCall, _: &mut Json) {
+        says(state)
+    }
+
+    fn redact_evidence(&self, state: &State, _: &ToolCall, _: &mut Json) {
+        says(state)
+    }
+
+    fn should_stop<'a>(&'a self, state: &'a State) -> HookFuture<'a, bool> {
+        says(state)
+    }
+
+    fn stop<'a>(&'a self, state: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
+        says(state)
+    }
+
+    fn failure(&self, state: &State, _: &Error) {
+        says(state)
+    }
+
+    fn finished(&self, state: &State, _: &Outcome) {
+        says(state)
+    }
+}
+
 #[test]
 fn the_label_of_the_agent_reaches_every_method_and_the_names_in_errors() {
-    /// Panics with the label wherever it is called.
-    struct Says;
-
-    fn says(state: &State) -> ! {
-        panic!("{}", state.label)
-    }
-
-    impl Hook for Says {
-        fn name(&self) -> Cow<'_, str> {
-            Cow::Borrowed("says")
-        }
-
-        fn transform_context<'a>(
-            &'a self,
-            state: &'a State,
-            _: History,
-        ) -> HookFuture<'a, History> {
-            says(state)
-        }
-
-        fn prepare<'a>(&'a self, state: &'a State, _: Request) -> HookFuture<'a, Request> {
-            says(state)
-        }
-
-        fn turn_started(&self, state: &State) -> HookFuture<'static, ()> {
-            says(state)
-        }
-
-        fn assistant_message(&self, state: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
-            {
-                let state = state.clone();
-                Box::pin(async move { says(&state) })
-            }
-        }
-
-        fn after_sampling(&self, state: &State, _: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
-            {
-                let state = state.clone();
-                Box::pin(async move { says(&state) })
-            }
-        }
-
-        fn before_tool<'a>(
-            &'a self,
-            state: &'a State,
-            _: &'a ToolCall,
-        ) -> HookFuture<'a, BeforeTool> {
-            {
-                let state = state.clone();
-                Box::pin(async move { says(&state) })
-            }
-        }
-
-        fn after_tool(&self, state: &State, _: &ToolCall, _: &mut ToolResult) {
-            says(state)
-        }
-
-        fn repair(&self, state: &State, _: &ToolCall, _: &str) -> Option<String> {
-            says(state)
-        }
-
-        fn redact_progress(&self, state: &State, _: &ToolCall, _: &mut Json) {
-            says(state)
-        }
-
-        fn redact_evidence(&self, state: &State, _: &ToolCall, _: &mut Json) {
-            says(state)
-        }
-
-        fn should_stop<'a>(&'a self, state: &'a State) -> HookFuture<'a, bool> {
-            says(state)
-        }
-
-        fn stop<'a>(&'a self, state: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
-            says(state)
-        }
-
-        fn failure(&self, state: &State, _: &Error) {
-            says(state)
-        }
-
-        fn finished(&self, state: &State, _: &Outcome) {
-            says(state)
-        }
-    }
-
     let hook = Arc::new(Box::new(Says));
     let hooks = one(hook.clone());
     let (state, turn) = (Arc::new(labelled("a/b")), turn("hi"));
