@@ -22,7 +22,8 @@ struct Vendor {
 
 enum VendorWire {
     Anthropic,
-    Chat(&'static Dialect),
+    /// With a dialect, unless the address decides it.
+    Chat(Option<&'static Dialect>),
     Gemini,
     Ollama,
 }
@@ -33,7 +34,7 @@ const VENDORS: &[Vendor] = &[
         .keys(&["ANTHROPIC_API_KEY"])
         .base_url("ANTHROPIC_BASE_URL")
         .begins(&["claude-"]),
-    Vendor::new("openai", "gpt-5-mini", VendorWire::Chat(&Dialect::OPENAI))
+    Vendor::new("openai", "gpt-5-mini", VendorWire::Chat(None))
         .keys(&["OPENAI_API_KEY"])
         .base_url("OPENAI_BASE_URL")
         .begins(&["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4"]),
@@ -41,18 +42,18 @@ const VENDORS: &[Vendor] = &[
         .keys(&["GEMINI_API_KEY", "GOOGLE_API_KEY"])
         .base_url("GEMINI_BASE_URL")
         .begins(&["gemini-"]),
-    Vendor::new("openrouter", "openrouter/auto", VendorWire::Chat(&Dialect::OPENROUTER))
+    Vendor::new("openrouter", "openrouter/auto", VendorWire::Chat(Some(&Dialect::OPENROUTER)))
         .keys(&["OPENROUTER_API_KEY"])
         .begins(&["openrouter/"]),
-    Vendor::new("groq", "openai/gpt-oss-20b", VendorWire::Chat(&Dialect::GROQ))
+    Vendor::new("groq", "openai/gpt-oss-20b", VendorWire::Chat(Some(&Dialect::GROQ)))
         .keys(&["GROQ_API_KEY"]),
-    Vendor::new("deepseek", "deepseek-chat", VendorWire::Chat(&Dialect::DEEPSEEK))
+    Vendor::new("deepseek", "deepseek-chat", VendorWire::Chat(Some(&Dialect::DEEPSEEK)))
         .keys(&["DEEPSEEK_API_KEY"])
         .begins(&["deepseek-chat", "deepseek-reasoner"]),
-    Vendor::new("mistral", "mistral-small-latest", VendorWire::Chat(&Dialect::MISTRAL))
+    Vendor::new("mistral", "mistral-small-latest", VendorWire::Chat(Some(&Dialect::MISTRAL)))
         .keys(&["MISTRAL_API_KEY"])
         .begins(&["mistral-", "ministral-", "magistral-", "codestral-", "pixtral-"]),
-    Vendor::new("together", "openai/gpt-oss-20b", VendorWire::Chat(&Dialect::TOGETHER))
+    Vendor::new("together", "openai/gpt-oss-20b", VendorWire::Chat(Some(&Dialect::TOGETHER)))
         .keys(&["TOGETHER_API_KEY"]),
     Vendor::new("ollama", "", VendorWire::Ollama).base_url("OLLAMA_BASE_URL"),
 ];
@@ -236,7 +237,8 @@ impl Picked {
     fn provider(self) -> Result<Arc<dyn Provider>, Error> {
         match self.vendor.wire {
             VendorWire::Anthropic => self.ready(Anthropic::new),
-            VendorWire::Chat(dialect) => {
+            VendorWire::Chat(None) => self.ready(OpenAiChat::new),
+            VendorWire::Chat(Some(dialect)) => {
                 self.ready(|model| OpenAiChat::new(model).with_dialect(*dialect))
             }
             VendorWire::Gemini => self.ready(Gemini::new),
@@ -299,6 +301,36 @@ mod tests {
         check("codestral-latest", "mistral", "codestral-latest");
         check("groq:openai/gpt-oss-20b", "groq", "openai/gpt-oss-20b");
         check("ollama:qwen3:8b", "ollama", "qwen3:8b");
+    }
+
+    #[cfg(feature = "testing")]
+    #[tokio::test]
+    async fn another_address_of_openai_is_asked_as_a_compatible_server() {
+        use crate::testing::http::{HttpResponse, LoopbackServer};
+        use crate::{History, Item, Request};
+        use futures::StreamExt;
+
+        let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
+        let url = format!("{}/v1", server.url());
+        let env = |name: &str| match name {
+            "OPENAI_API_KEY" => Some("o".to_owned()),
+            "OPENAI_BASE_URL" => Some(url.clone()),
+            _ => None,
+        };
+        let direct = OpenAiChat::new("gpt-5-mini").with_base_url(&*url).unwrap();
+        let items = [Item::user("hi"), Item::system("be short"), Item::user("go on")];
+        let mut request = Request::new(History::from_items("h", items));
+        request.options.max_output_tokens = Some(100);
+        for provider in [
+            Arc::new(direct) as Arc<dyn Provider>,
+            first(&env).unwrap().provider().unwrap(),
+            by_name("gpt-5-mini", &env).unwrap().provider().unwrap(),
+        ] {
+            provider.stream_turn(request.clone()).collect::<Vec<_>>().await;
+        }
+        let bodies: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
+        assert_eq!(bodies.len(), 3);
+        assert_eq!((&bodies[0], &bodies[0]), (&bodies[1], &bodies[2]));
     }
 
     #[test]
