@@ -103,7 +103,8 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(*seconds)).await;
             Ok(Bytes::from_static(piece.as_bytes()))
         });
-        Body::new(pieces.chain(stream::pending()), ConnectionRuntime::current())
+        let runtime = ConnectionRuntime::of(&tokio::runtime::Handle::current());
+        Body::new(pieces.chain(stream::pending()), runtime)
     }
 
     #[tokio::test(start_paused = true)]

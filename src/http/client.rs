@@ -9,13 +9,13 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use tokio::runtime;
+use tokio::runtime::Id;
 
 use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, catch_panic, causes, panic_to_error};
 use crate::http::proxy::{Proxies, is_of_tunnel};
 use crate::http::response::{Hook, Response, ResponseHead};
-use crate::http::runtime::ConnectionRuntime;
+use crate::http::runtime::{self, ConnectionRuntime};
 use crate::http::{Body, Endpoint, Header, Secret, is_secret, masked};
 use crate::lock::lock;
 
@@ -47,7 +47,7 @@ type Customize = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send
 /// which connections it uses. reqwest takes these for a client and not for a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Purpose {
-    runtime: runtime::Id,
+    runtime: Id,
     connect_timeout: Duration,
     connection: Connection,
     /// Whether it goes to servers of this machine, without any proxy.
@@ -69,13 +69,13 @@ pub(crate) enum Connection {
 }
 
 impl Clients {
-    fn here(
+    fn of(
         &self,
+        runtime: Id,
         connect_timeout: Option<Duration>,
         connection: Connection,
         to_loopback: bool,
     ) -> Made {
-        let runtime = runtime::Handle::current().id();
         let connect_timeout = connect_timeout.unwrap_or(self.connect_timeout);
         let purpose = Purpose { runtime, connect_timeout, connection, to_loopback };
         let mut made = lock(&self.made);
@@ -225,11 +225,14 @@ impl HttpClient {
     /// Posts a body and waits for the head of the answer. Dropping the future cancels the request.
     pub(crate) async fn post(&self, post: Post<'_>) -> Result<Response, Error> {
         let Post { to, headers, body, connect_timeout, secrets, connection } = post;
-        let (client, proxies) = self.clients.here(connect_timeout, connection, to.is_loopback())?;
+        let current = runtime::current()?;
+        let to_loopback = to.is_loopback();
+        let (client, proxies) =
+            self.clients.of(current.id(), connect_timeout, connection, to_loopback)?;
         let headers = header_map(headers, secrets)?;
         let sending =
             client.request(Method::POST, to.url().clone()).headers(headers).body(body).send();
-        let runtime = ConnectionRuntime::current();
+        let runtime = ConnectionRuntime::of(&current);
         let sent = runtime.wait(sending).await?;
         let mask = |error: Error, secrets: &[Secret]| error.rewritten(|text| masked(secrets, text));
         let mut answer = sent.map_err(|error| {

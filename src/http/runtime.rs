@@ -8,6 +8,14 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
 use crate::error::{Error, ErrorKind};
 
+/// The runtime that polls this, which a request can be sent from.
+pub(super) fn current() -> Result<Handle, Error> {
+    Handle::try_current().map_err(|error| {
+        let message = "an HTTP request needs a tokio runtime, and it was polled outside of any";
+        Error::new(ErrorKind::Connect, message).with_source(error).with_retryable(false)
+    })
+}
+
 /// The runtime that a request was sent from. reqwest's task on it moves the bytes of the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionRuntime {
@@ -17,13 +25,7 @@ pub(super) struct ConnectionRuntime {
 }
 
 impl ConnectionRuntime {
-    /// The current runtime.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime.
-    pub(super) fn current() -> Self {
-        let runtime = Handle::current();
+    pub(super) fn of(runtime: &Handle) -> Self {
         let is_current_thread = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
         Self { current_thread: is_current_thread.then(|| runtime.id()) }
     }

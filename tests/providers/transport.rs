@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::executor::block_on;
 use turnstream::http::{HttpClient, Timeouts};
 use turnstream::provider::{OpenAiChat, Provider};
 use turnstream::stream::{TurnEvents, TurnStream};
@@ -415,4 +416,14 @@ async fn a_connect_limit_of_a_provider_is_its_own_and_its_connections_are_kept()
         ask(model).into_turn().await.unwrap();
     }
     assert_eq!(server.connections(), 2);
+}
+
+#[test]
+fn a_turn_that_is_polled_outside_of_a_runtime_is_an_error() {
+    let model = OpenAiChat::new("m").with_base_url("http://127.0.0.1:1").unwrap();
+    let mut events: Vec<_> = block_on(ask(&model.with_api_key(KEY)).collect());
+    let error = events.pop().unwrap().unwrap_err();
+    assert!(events.is_empty(), "{events:?}");
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Connect, false));
+    assert!(error.message().contains("needs a tokio runtime"), "{error}");
 }
