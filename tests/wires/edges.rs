@@ -138,6 +138,9 @@ fn a_chat_chunk_with_odd_fields_loses_no_text() {
     check(r#"{"choices":[null,5,{"delta":{"content":"a"}}]}"#, "a");
     check(r#"{"choices":[{"delta":{"content":["x",{"type":"text","text":"a"}]}}]}"#, "a");
     check(r#"{"error":"","choices":[{"delta":{"content":"a"}}]}"#, "a");
+    for error in ["null", "false", "\"\""] {
+        check(&format!(r#"{{"choices":[{{"error":{error},"delta":{{"content":"a"}}}}]}}"#), "a");
+    }
 }
 
 #[test]

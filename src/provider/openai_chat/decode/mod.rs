@@ -16,7 +16,7 @@ use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, Heard};
 use crate::provider::failure::{self, protocol};
 use crate::provider::fields::Fields;
-use crate::provider::lenient::{self, FromAny, MaybeObject, Num, elements, non_null};
+use crate::provider::lenient::{self, FromAny, MaybeObject, Num, elements};
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -72,7 +72,7 @@ impl Decoder {
 
     fn choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
         self.answered = true;
-        if let Some(error) = non_null(choice.error) {
+        if let Some(error) = failure::reported(choice.error) {
             return Err(failure::in_stream(error.get()));
         }
         if choice.delta.malformed {
