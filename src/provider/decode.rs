@@ -163,6 +163,9 @@ where
                         Heard::LastWord => {}
                         Heard::More => *this.stage = Stage::Reading,
                     }
+                    if turn.has_events() {
+                        return Poll::Ready(Some(Ok(())));
+                    }
                     continue;
                 }
                 match this.body.as_mut().poll_next(cx) {

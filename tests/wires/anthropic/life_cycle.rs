@@ -1,7 +1,11 @@
 //! How a message comes: its frames, its blocks, its end or what is there instead of one.
 
-use turnstream::ErrorKind;
-use turnstream::turn::PartialTurn;
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt, stream};
+use turnstream::provider::{Decoding, anthropic};
+use turnstream::stream::seal;
+use turnstream::turn::{PartialTurn, TurnEvent};
+use turnstream::{ErrorKind, History};
 
 use super::fixture::*;
 
@@ -207,4 +211,20 @@ fn an_error_in_the_stream_is_the_error_of_the_turn_wherever_it_comes() {
     check("billing_error", ErrorKind::Billing);
     check("timeout_error", ErrorKind::Timeout);
     check("invalid_request_error", ErrorKind::InvalidRequest);
+}
+
+#[test]
+fn the_events_of_a_second_message_come_without_waiting_for_more() {
+    let second = body(&[START.replace("msg_1", "msg_2")]);
+    let chunks = [body(&hello()), second].map(|chunk| Ok(Bytes::from(chunk)));
+    let body = stream::iter(chunks).chain(stream::pending());
+    let mut turn =
+        seal(&History::with_id("h"), Decoding::new(body, anthropic::Decoder::new(MODEL)));
+    let mut counted = 0;
+    while let Some(event) = turn.next().now_or_never() {
+        if let TurnEvent::UsageUpdate { usage } = event.unwrap().unwrap() {
+            counted = usage.input_tokens;
+        }
+    }
+    assert_eq!(counted, 20);
 }
