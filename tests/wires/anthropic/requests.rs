@@ -157,7 +157,7 @@ fn images_and_documents_are_sent_in_both_directions_as_the_wire_takes_them() {
 fn media_that_the_wire_cannot_carry_are_a_typed_error() {
     #[track_caller]
     fn check(given: Part) {
-        let expected = (ErrorKind::Unsupported, Some("media_type".to_owned()));
+        let expected = (ErrorKind::Unsupported, Some("content".to_owned()));
         assert_eq!(part(given), Err(expected));
     }
     check(Part::image("image/svg+xml", "AAAA"));

@@ -99,7 +99,7 @@ fn document<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>, Error
 fn unsupported(kind: &str) -> Error {
     let shown: Cow<'_, str> = kind.chars().take(80).collect();
     let message = format!("the Anthropic Messages wire cannot carry a file of type `{shown}`");
-    Error::new(ErrorKind::Unsupported, message).with_parameter("media_type")
+    Error::new(ErrorKind::Unsupported, message).with_parameter("content")
 }
 
 /// Reads base64, the standard alphabet, padded or not; white space is passed over.
