@@ -152,9 +152,13 @@ pub async fn check<S: Subject>(subject: &S) -> Report {
     checked(subject, None).await
 }
 
-/// Checks one claim, by the name of its function. A name that no claim has gives an empty report.
+/// Checks one claim, by the name of its function. A name that no claim has fails.
 pub async fn check_claim<S: Subject>(subject: &S, claim: &str) -> Report {
-    checked(subject, Some(claim)).await
+    let mut report = checked(subject, Some(claim)).await;
+    if report.is_empty() {
+        report.fail_unknown(claim);
+    }
+    report
 }
 
 async fn checked<S: Subject>(subject: &S, chosen: Option<&str>) -> Report {

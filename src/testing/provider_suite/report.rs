@@ -58,6 +58,16 @@ impl Report {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+    }
+
+    /// Adds the failure of a name that no claim has.
+    pub(super) fn fail_unknown(&mut self, name: &str) {
+        let why = format!("no claim has this name: `{name}`");
+        self.claims.push(("check_claim", Err(Unmet::Failed(why))));
+    }
+
     /// Checks one more claim. A panic of the provider is a failure.
     pub(super) async fn check<S: Subject>(
         &mut self,

@@ -70,3 +70,10 @@ fn every_claim_fails_for_a_provider_that_breaks_it() {
         assert_eq!(panicked, *fault == Fault::Panics, "{fault:?}: {report}");
     }
 }
+
+#[tokio::test]
+async fn a_name_that_no_claim_has_fails() {
+    let report = check_claim(&Broken::by(Fault::None), "a_call_comes_hole").await;
+    let failed: Vec<_> = report.failed().map(|(_, why)| why).collect();
+    assert_eq!(failed, ["no claim has this name: `a_call_comes_hole`"]);
+}
