@@ -1,7 +1,7 @@
 //! The Chat Completions wire: what servers send, and what is sent to them.
 
 use serde_json::{Value, json};
-use turnstream::item::{Content, Media, MediaSource, Part, ResultKind, ToolResult};
+use turnstream::item::{Content, ItemKind, Media, MediaSource, Part, ResultKind, ToolResult};
 use turnstream::provider::openai_chat::{Decoder, Dialect, encode};
 use turnstream::request::ToolSpec;
 use turnstream::sse::write_frame;
@@ -420,4 +420,17 @@ mod over_http {
             assert_eq!(error.parameter(), Some("base_url"));
         }
     }
+}
+
+#[test]
+fn a_result_that_failed_without_a_word_says_so() {
+    let mut failed = result("a", "");
+    if let ItemKind::ToolResult(result) = &mut failed.kind {
+        result.kind = ResultKind::Error;
+    }
+    let history =
+        History::from_items("h", [Item::user("hi"), Item::tool_call("a", "f", "{}"), failed]);
+    let body = encode(&Request::new(history), "m", &Dialect::OPENAI).unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["messages"][2]["content"], "It failed without a word.");
 }

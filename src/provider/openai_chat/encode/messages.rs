@@ -15,7 +15,9 @@ use crate::provider::openai_chat::dialect::{
     Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole,
 };
 use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS, EXTRA_FIELDS, THOUGHT_FIELD};
-use crate::provider::portable::{content_text, has_media, object_or_wrapped, wire_name};
+use crate::provider::portable::{
+    content_text, has_media, object_or_wrapped, result_text, wire_name,
+};
 
 /// What an assistant says where a server wants one between a tool result and the user.
 const READ: &str = "I have read the results.";
@@ -230,7 +232,7 @@ impl<'a> Messages<'a> {
                 self.media.push(media_part(part, self.dialect.media)?);
             }
         }
-        let mut message = Message::new("tool", Content::Text(content_text(&result.content)));
+        let mut message = Message::new("tool", Content::Text(result_text(result)));
         message.tool_call_id = Some(self.ids.result(&result.call_id));
         if self.dialect.result_names {
             message.rare().name = Some(wire_name(&result.name));
