@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`ServerSentEvents`] | most vendors |
 //! | [`JsonLines`] | Ollama |
-//! | [`AmazonEventStream`] | Amazon Bedrock's Converse |
+//! | [`AmazonEventStream`] | Amazon Bedrock's Converse, for a wire of your own |
 //!
 //! A reader is fed the chunks of a body and returns its frames. It does no I/O, spawns nothing and
 //! never waits: when it returns `None`, it needs the next chunk.

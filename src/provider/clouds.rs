@@ -29,7 +29,7 @@ impl OpenAiChat {
     }
 
     /// A deployment in Azure OpenAI, by its older API with a dated version:
-    /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}?api-version={version}`.
+    /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}/chat/completions?api-version={version}`.
     ///
     /// Keys and tokens are as for [`azure`](Self::azure), the scope is
     /// `https://cognitiveservices.azure.com/.default`.

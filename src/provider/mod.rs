@@ -9,9 +9,8 @@
 //! | [`Ollama`](ollama) | Ollama's own `/api/chat` |
 //! | [`Scripted`] | none: it says what a script tells it to |
 //!
-//! Each wire has the same files: `encode` from a request to a body, `decode` from frames to a turn,
-//! `passthrough` with the provider data that the one writes and the other reads, and `wire`, which says where and how both are sent. Encoders and decoders are pure and always
-//! there. With the feature `http`, [`HttpProvider`] sends the one and reads the other for every
+//! Each wire has an encoder, from a request to a body, and a decoder, from frames to a turn. Both are pure and
+//! always there. With the feature `http`, [`HttpProvider`] sends the one and reads the other for every
 //! [`Wire`], also for one of your own; [`Anthropic`](anthropic) and the others are short names of it.
 //! Keys, tokens and signatures are a [`Credential`](crate::http::Credential); models that Azure,
 //! Amazon Bedrock or Google's Vertex AI host have a constructor each, such as
@@ -116,7 +115,8 @@ use crate::stream::TurnStream;
 /// With the feature `testing`, `testing::provider_suite` tests a provider that speaks to a server
 /// against all of this.
 pub trait Provider: Send + Sync {
-    /// Asks the model and streams its turn, sealed.
+    /// Asks the model and streams its turn, which obeys the rules of [`seal`](crate::stream::seal). It asks the
+    /// model that the request names, or else [`model`](Self::model).
     ///
     /// Nothing is sent before the first poll. Dropping the stream cancels the request.
     ///
