@@ -55,8 +55,8 @@ pub trait Framing {
     /// [`Protocol`](ErrorKind::Protocol) for bytes that are not frames.
     fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>>;
 
-    /// Lends the frames that are left when the body has ended, the last of which the end may have
-    /// cut off.
+    /// Lends the next frame that is left when the body has ended; call it until it returns `None`. The end may
+    /// have cut off the last one.
     ///
     /// # Errors
     ///

@@ -121,15 +121,16 @@ impl Credential {
 
     /// A token that `fetch` returns.
     ///
-    /// It is fetched when the first request needs it, and kept until it expires or a server answers
-    /// with 401; that request is sent once more with a new token, at once. All requests of a tokio
+    /// It is fetched when the first request needs it, and kept until it expires. If a server answers a request
+    /// that used a kept token with 401, the token is dropped, and the request is sent once more with a new one, at
+    /// once. A 401 for a token that was fetched for this request is the error of the turn. All requests of a tokio
     /// runtime that need a token at the same time wait for one call of `fetch`. The waiting requests
     /// poll the future that it returned: if the request that began it is dropped, the others
     /// continue, and if all are dropped, so is the future. The [`Timeouts`](crate::http::Timeouts) of
     /// a request include its wait for a token.
     ///
-    /// An error of `fetch` is that of the turn, for all that waited, and is retried as if the
-    /// provider had returned it; the next request calls `fetch` again. An empty token is an
+    /// An error of `fetch` is that of the turn, for all that waited. It is retried by its kind:
+    /// [`ErrorKind::Connect`], `RateLimited`, `Overloaded` and `Server` are, `Timeout` is not. The next request calls `fetch` again. An empty token is an
     /// [`ErrorKind::Auth`]. If `fetch` panics, the turn fails with [`ErrorKind::Panic`].
     pub fn token<F, R>(fetch: F) -> Self
     where

@@ -62,7 +62,7 @@ impl OpenAiChat {
     /// A model in Google Cloud's Vertex AI, by its endpoint for clients of OpenAI:
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/endpoints/openapi`.
     ///
-    /// It takes a [token](crate::http::Credential::token) of the scope
+    /// The name of the model has its publisher in front: `google/gemini-2.5-flash`. It takes a [token](crate::http::Credential::token) of the scope
     /// `https://www.googleapis.com/auth/cloud-platform`.
     /// Source: <https://cloud.google.com/vertex-ai/generative-ai/docs/migrate/openai/overview>.
     ///

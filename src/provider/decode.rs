@@ -99,7 +99,8 @@ pub enum Heard {
 /// With only a stop reason seen it waits for the wire's last word or the end of the body. A broken
 /// connection behind a stop reason does not fail the turn; before it, it is an
 /// [`IncompleteTurn`](ErrorKind::IncompleteTurn). A [`Timeout`](ErrorKind::Timeout) of the body
-/// stays one. A frame that the end of the body cut off in its middle says nothing.
+/// stays one. The last frame may be cut off by the end of the body. It is decoded
+/// as well; if [`frame`](Decode::frame) then returns a [`Protocol`](ErrorKind::Protocol) error, the turn is incomplete.
 #[pin_project]
 #[derive(Debug)]
 pub struct Decoding<B, D, F = ServerSentEvents> {

@@ -100,7 +100,8 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
 
     /// Makes the error of an answer whose status is not 2xx. By default this is
-    /// [`Refusal::to_error`].
+    /// [`Refusal::to_error`]. To an error of a wire's own, the status is added if it has none, and what the headers
+    /// say.
     fn refused(&self, refusal: &Refusal<'_>) -> Error {
         refusal.to_error()
     }

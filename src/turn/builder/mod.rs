@@ -146,6 +146,10 @@ impl TurnBuilder {
     }
 
     /// A piece of text. An empty one says nothing.
+    ///
+    /// Pieces with one `index` form one item, also with others between them; another index begins a new one. Texts
+    /// and refusals share their indices, and reasoning has its own. Items stand in the order in which their first
+    /// pieces came.
     pub fn text(&mut self, index: u32, piece: &str) {
         if self.takes(piece) {
             self.partial.push_text(index, piece);
