@@ -61,7 +61,7 @@ fn body(
             let request = loop {
                 let next = cx.facts(&mut state).instead(&state);
                 if let Some(next) = next {
-                    let (events, step) = state.then(next, || cx.id());
+                    let (events, step) = cx.then(state, next);
                     for event in events {
                         yield Step::Value(event);
                     }
@@ -132,7 +132,7 @@ fn body(
                 if next == Next::Compact && let Some(event) = cx.compact(&mut state).await {
                     yield Step::Value(event);
                 }
-                let full = next == Next::Compact && !was_compacted(&state.history);
+                let full = next == Next::Compact && !was_compacted(&cx.history());
                 if full { Next::Finish(Reason::ContextWindow) } else { next }
             }
             Err(error) => {
@@ -141,7 +141,7 @@ fn body(
                 let (mut next, mut compacted) = (on_error(&state, &error, &facts), None);
                 if next == Some(Next::Compact) {
                     compacted = cx.compact(&mut state).await;
-                    facts.can_compact = was_compacted(&state.history);
+                    facts.can_compact = compacted.as_ref().is_some_and(Event::replaces_items);
                     next = on_error(&state, &error, &facts);
                 }
                 for event in [retracted.filter(|_| next.is_some()), compacted].into_iter().flatten() {
@@ -151,7 +151,7 @@ fn body(
             }
         };
 
-        let (events, step) = state.then(next, || cx.id());
+        let (events, step) = cx.then(state, next);
         for event in events {
             yield Step::Value(event);
         }

@@ -218,14 +218,13 @@ impl RunContext {
         finished.map_err(|error| CompactionFailure::wrap(error, usage))
     }
 
-    /// Rewrites the history, and tells what came of it.
-    fn told(&self, state: &mut State, made: Result<Option<Compaction>, Error>) -> Option<Event> {
+    /// Tells what came of a compaction.
+    fn told(&self, state: &State, made: Result<Option<Compaction>, Error>) -> Option<Event> {
         let why = RewrittenWhy::Compacted;
         match made {
             Ok(compaction) => {
                 let compaction = compaction?;
                 self.pay(state, compaction.usage, compaction.model.as_deref());
-                compaction.apply(&mut state.history);
                 let Compaction { from, to, items, usage, model: _ } = compaction;
                 Some(Event::Rewritten { why, from, to, items, usage })
             }

@@ -140,7 +140,7 @@ impl Run {
         let given = cx.clone();
         let (events, state) = loop_with_state(state, move |state| {
             given.effects().begin_iteration();
-            body(given.clone(), state)
+            body(given.clone(), State { history: given.history(), ..state })
         });
         let events: Option<Pin<Box<dyn Laps>>> = Some(Box::pin(events));
         Self {
@@ -388,7 +388,7 @@ impl Run {
         let mut event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);
         if let Event::Finished(outcome) = &mut event {
             self.ending = None;
-            let state = self.state.get();
+            let state = State { history: outcome.history.clone(), ..self.state.get() };
             outcome.cost = self.context.over(&state);
             // Somebody may have steered past a hook that was ending the run.
             let ended_by_hook = matches!(

@@ -17,10 +17,10 @@ use crate::agent::{Agent, Decision, Facts, Next, RunHandle, State, words};
 use crate::context;
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendedWhy, Event, Exceeded, Reason, RewrittenWhy};
-use crate::item::{ResultKind, Tombstones};
+use crate::item::{History, ResultKind, Tombstones};
 use crate::provider::{Provider, another_could};
 use crate::request::{Output, Request, ToolChoice};
-use crate::stream::{TurnStream, seal};
+use crate::stream::{Step, TurnStream, seal};
 use crate::tool::{AgentsLeft, RunData, ToolRun};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
@@ -123,6 +123,11 @@ impl RunContext {
         self.control().data()
     }
 
+    /// All that the events which the body has yielded so far tell. A snapshot: making it copies no item.
+    pub fn history(&self) -> History {
+        self.handle.history()
+    }
+
     /// Draws an id.
     pub fn id(&self) -> String {
         self.effects.draw(Kind::Id, || self.agent.ids.draw())
@@ -208,15 +213,13 @@ impl RunContext {
 
     /// What is done to the history before the next request: what hooks noted is said, what is to
     /// become [void](RunHandle::tombstone) does, what was steered is said, and a follow-up if it is its
-    /// turn. Each event is already in the state's history. Call it until it is `None`.
+    /// turn. Yield each event, and call it until it is `None`: the state's history has all of them then.
     pub fn deliver(&self, state: &mut State) -> Option<Event> {
+        state.history = self.history();
         let notes = self.effects.draw(Kind::Notes, || self.control().observers().take_notes());
         if notes.is_empty()
             && let Some(voided) = self.next_voided(|queue| queue.next(&state.history))
         {
-            if let Event::Rewritten { from, to, items, .. } = &voided {
-                state.history.rewrite(*from..*to, items.iter().cloned());
-            }
             state.room.is_void(&state.history);
             return Some(voided);
         }
@@ -236,7 +239,6 @@ impl RunContext {
         if why != AppendedWhy::Hook {
             (state.sent_back, state.idle) = (false, 0);
         }
-        state.history.extend(items.iter().cloned());
         Some(Event::Appended { why, id, items })
     }
 
@@ -480,6 +482,8 @@ impl RunContext {
             Decision::Refuse { kind, why, .. } => run.refused(*kind, why.clone()),
             Decision::Then(_) | Decision::Stop => run,
         };
+        let handle = self.shared_handle();
+        let run = run.told_by(move || handle.history());
         let has_calls = run.calls().next().is_some();
         Ok(if has_calls { self.effects.fan_out(run) } else { run })
     }
@@ -563,6 +567,11 @@ impl RunContext {
         self.request_is_over();
         let spent = self.spent(state);
         self.agent.budget.limits_money().then_some(spent.cost)
+    }
+
+    /// What comes of a decision: the events that tell it, and the step. Yield them in this order.
+    pub fn then(&self, state: State, next: Next) -> (Vec<Event>, Step<Event, State>) {
+        State { history: self.history(), ..state }.then(next, || self.id())
     }
 
     /// The provider that the state is at.

@@ -20,7 +20,8 @@ pub struct State {
     /// one down to this one, such as `researcher/reader`. Empty for an agent that is no sub-agent and
     /// was given none.
     pub label: Arc<str>,
-    /// All that was said. At each boundary it equals the journal's.
+    /// All that was said: the history of the run's journal when the iteration began, when the request was
+    /// made, and when the calls were answered.
     pub history: History,
     /// How many requests were sent. The cap counts these.
     pub model_calls: u32,
@@ -164,8 +165,13 @@ impl State {
         }
     }
 
-    /// What comes of a decision: the events that tell it, and the step. `id` names what is said.
-    pub fn then(self, next: Next, id: impl FnOnce() -> String) -> (Vec<Event>, Step<Event, Self>) {
+    /// What comes of a decision: the events that tell it, and the step. `id` names what is said. The next
+    /// iteration begins with the history that these events lead to.
+    pub(super) fn then(
+        self,
+        next: Next,
+        id: impl FnOnce() -> String,
+    ) -> (Vec<Event>, Step<Event, Self>) {
         let mut wrapping_up = self.wrapping_up;
         let (transition, said) = match next {
             Next::Finish(reason) => return (Vec::new(), Step::StopWith(self.ended(reason))),
@@ -182,11 +188,10 @@ impl State {
                 (Transition::ReactiveCompactRetry, said)
             }
         };
-        let mut state = Self { wrapping_up, ..self.counted(transition, said.is_some()) };
+        let state = Self { wrapping_up, ..self.counted(transition, said.is_some()) };
         let mut events = Vec::with_capacity(2);
         if let Some((why, text)) = said {
             let item = Item::user(Cow::into_owned(text));
-            state.history.push(item.clone());
             events.push(Event::Appended { why, id: id(), items: vec![item] });
         }
         events.push(Event::Continued { reason: transition });
@@ -296,11 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_in_the_history_and_told_before_the_run_goes_on() {
+    fn what_is_said_is_told_before_the_run_goes_on() {
         let state = State::new(History::with_id("h"));
         let (events, step) = state.then(said(Transition::StopHookBlocking), || "id".to_owned());
-        let Step::Next(state) = step else { panic!("it ended") };
-        assert_eq!(state.history.last(), Some(&Item::user("so")));
+        assert!(matches!(step, Step::Next(_)), "it ended");
         assert!(matches!(&events[..], [
             Event::Appended { why: AppendedWhy::Hook, id, items },
             Event::Continued { reason: Transition::StopHookBlocking },

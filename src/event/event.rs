@@ -215,6 +215,12 @@ impl Event {
         event
     }
 
+    /// Whether items of the history are replaced. A `rewritten` event that only tells what a compaction
+    /// that failed has cost replaces none.
+    pub fn replaces_items(&self) -> bool {
+        matches!(self, Self::Rewritten { from, to, items, .. } if from < to || !items.is_empty())
+    }
+
     /// The outcome, where this is the end of the run.
     pub fn finished(&self) -> Option<&Outcome> {
         match self {

@@ -49,18 +49,21 @@ impl ToolRun {
             Some(played) => played.limited,
             None => self.limit.as_ref().map_or(0, |limit| limit.answered),
         };
-        let Self { kit, mut history, turn, resumed, mut results, suspended, error, .. } = self;
+        let Self { kit, mut history, turn, resumed, mut results, suspended, error, told, .. } =
+            self;
         if let Some(error) = error {
             return Err(error);
         }
-        if !resumed {
-            history.extend(turn.to_history_items());
-        }
         results.sort_by_key(|(at, _)| *at);
         let results: Vec<_> = results.into_iter().map(|(_, result)| result).collect();
-        history.extend(results.iter().cloned().map(Item::tool_result));
-        for call in suspended {
-            call.write(&mut history);
+        if let Some(told) = told {
+            history = told();
+        } else {
+            if !resumed {
+                history.extend(turn.to_history_items());
+            }
+            history.extend(results.iter().cloned().map(Item::tool_result));
+            suspended.into_iter().for_each(|call| call.write(&mut history));
         }
         let is_poll = |name: &str| kit.get(name).is_some_and(Tool::is_pollable);
         let polls = results.iter().filter(|result| is_poll(&result.name));

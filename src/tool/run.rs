@@ -42,6 +42,9 @@ pub(super) struct Limit {
 /// The wait for a place among the calls and requests of other runs.
 type Slot = BoxFuture<'static, Box<dyn Any + Send>>;
 
+/// Reads the history that the events so far tell.
+pub(super) type Told = Box<dyn FnOnce() -> History + Send>;
+
 /// The calls of one turn while they run: a stream of their events, one output a call.
 ///
 /// Made by [`Toolkit::run`] and [`Toolkit::resume`]. Dropping it drops every tool that is running.
@@ -91,6 +94,8 @@ pub struct ToolRun {
     pub(super) error: Option<Error>,
     /// What it gives out instead of running anything, and the calls that stay pending.
     pub(super) played: Option<Box<Played>>,
+    /// Reads the history where its events were written into.
+    pub(super) told: Option<Told>,
     /// Takes what the calls come to.
     pub(super) keeper: Option<Box<Keeper>>,
     over: bool,
@@ -126,6 +131,7 @@ impl ToolRun {
             suspended: Vec::new(),
             error: None,
             played: None,
+            told: None,
             keeper: None,
             over: false,
         }
@@ -146,6 +152,12 @@ impl ToolRun {
     /// Hands data to the tools, as [`Run::with_data`](crate::Run::with_data) does.
     pub fn with_data(mut self, data: RunData) -> Self {
         self.data = data;
+        self
+    }
+
+    /// Reads the history that it ends with from where its events are written, such as a journal.
+    pub(crate) fn told_by(mut self, history: impl FnOnce() -> History + Send + 'static) -> Self {
+        self.told = Some(Box::new(history));
         self
     }
 
