@@ -14,7 +14,6 @@ use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 use serde_json::json;
 use turnstream::agent::{Decision, Next, RunContext, State, after_tools, decide, on_error};
-use turnstream::context::was_compacted;
 use turnstream::env::SystemIds;
 use turnstream::error::Error;
 use turnstream::event::{Event, Reason};
@@ -45,61 +44,74 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-#[expect(clippy::too_many_lines, reason = "one line more than the agent's own body")]
 /// One lap: deliver what waits, ask the model, act on its turn.
 ///
 /// Dropping the stream drops the request, the hooks and the tools that run.
+#[expect(clippy::too_many_lines, reason = "a lap is read from its top to its end")]
 fn body(
     cx: RunContext,
     mut state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     try_stream! {
         // A run that resumes pending calls has its turn already.
-        let said = if state.resuming.is_some() {
-            Ok(None)
-        } else {
-            let request = loop {
-                let next = cx.facts(&mut state).instead(&state);
-                if let Some(next) = next {
-                    let (events, step) = cx.then(state, next);
-                    for event in events {
-                        yield Step::Value(event);
-                    }
-                    yield step;
-                    return;
+        let due = match state.approvals.resuming {
+            Some(_) => None,
+            None => Some(loop {
+                let facts;
+                (state, facts) = cx.facts(state);
+                if let Some(next) = facts.instead(&state) {
+                    break Err(next);
                 }
-                while let Some(event) = cx.deliver(&mut state) {
+                let mut event;
+                loop {
+                    (state, event) = cx.deliver(state);
+                    let Some(event) = event else { break };
                     yield Step::Value(event);
                 }
-                if let Some(event) = cx.make_room(&mut state).await {
+                (state, event) = cx.make_room(state).await;
+                if let Some(event) = event {
                     yield Step::Value(event);
                     continue;
                 }
-                if let Some(request) = cx.request(&mut state).await? {
-                    break request;
+                let request;
+                (state, request) = cx.request(state).await?;
+                if let Some(request) = request {
+                    break Ok(request);
                 }
-            };
-            yield Step::Value(cx.turn_started(&state));
-            let mut events = cx.ask(&state, request);
-            loop {
-                match events.next().await {
-                    Some(Ok(event)) => {
-                        let event = Event::from(event);
-                        let turn = event.turn_complete().cloned();
-                        yield Step::Value(event);
-                        if turn.is_some() {
-                            break Ok(turn);
+            }),
+        };
+        let mut instead = None;
+        let said = match due {
+            Some(Ok(request)) => {
+                yield Step::Value(cx.turn_started(&state));
+                let mut events = cx.ask(&state, *request);
+                loop {
+                    match events.next().await {
+                        Some(Ok(event)) => {
+                            let event = Event::from(event);
+                            let turn = event.turn_complete().cloned();
+                            yield Step::Value(event);
+                            if turn.is_some() {
+                                break Ok(turn);
+                            }
                         }
+                        Some(Err(error)) => break Err(error),
+                        None => break Err(PartialTurn::default().into_error(None)),
                     }
-                    Some(Err(error)) => break Err(error),
-                    None => break Err(PartialTurn::default().into_error(None)),
                 }
             }
+            Some(Err(next)) => {
+                instead = Some(next);
+                Ok(None)
+            }
+            None => Ok(None),
         };
 
-        let next = match said {
-            Ok(turn) => {
-                let facts = cx.facts(&mut state);
+        let next = match (said, instead) {
+            (_, Some(next)) => next,
+            (Ok(turn), None) => {
+                let facts;
+                (state, facts) = cx.facts(state);
                 let decision = match &turn {
                     Some(turn) => {
                         cx.observe(&state, turn);
@@ -107,7 +119,7 @@ fn body(
                     }
                     None => Decision::RunTools,
                 };
-                println!("  lap {}: {decision:?}", state.model_calls); // the line that is ours
+                println!("  lap {}: {decision:?}", state.counts.model_calls); // the line that is ours
                 let mut answers = cx.answers(&state, turn.as_ref(), &decision)?;
                 let mut of = turn.as_deref();
                 loop {
@@ -116,31 +128,43 @@ fn body(
                     }
                     cx.close_verdicts();
                     state = state.answered(of.take(), answers.finish()?);
-                    let Some(resumed) = cx.resumed(&mut state).await? else { break };
+                    let Some(resumed) = cx.resumed(&state).await? else { break };
                     answers = *resumed;
                 }
                 let next = match (decision, turn) {
                     (Decision::Refuse { next, .. }, _) => next,
                     (Decision::Then(next), _) => cx.unless_stopped(&state, next).await?,
-                    (Decision::Stop, Some(turn)) => cx.at_stop(&mut state, &turn).await?,
+                    (Decision::Stop, Some(turn)) => {
+                        let next;
+                        (state, next) = cx.at_stop(state, &turn).await?;
+                        next
+                    }
                     (Decision::RunTools | Decision::Stop, _) => {
-                        let facts = cx.facts(&mut state);
-                        let next = after_tools(&state, !state.pending.is_empty(), &facts);
+                        let facts;
+                        (state, facts) = cx.facts(state);
+                        let next = after_tools(&state, !state.approvals.pending.is_empty(), &facts);
                         cx.unless_stopped(&state, next).await?
                     }
                 };
-                if next == Next::Compact && let Some(event) = cx.compact(&mut state).await {
-                    yield Step::Value(event);
+                if next == Next::Compact {
+                    let event;
+                    (state, event) = cx.compact(state).await;
+                    let is_shorter = event.as_ref().is_some_and(Event::replaces_items);
+                    if let Some(event) = event {
+                        yield Step::Value(event);
+                    }
+                    if is_shorter { next } else { Next::Finish(Reason::ContextWindow) }
+                } else {
+                    next
                 }
-                let full = next == Next::Compact && !was_compacted(&cx.history());
-                if full { Next::Finish(Reason::ContextWindow) } else { next }
             }
-            Err(error) => {
+            (Err(error), None) => {
                 let retracted = cx.failed(&state, &error);
-                let mut facts = cx.facts(&mut state);
+                let mut facts;
+                (state, facts) = cx.facts(state);
                 let (mut next, mut compacted) = (on_error(&state, &error, &facts), None);
                 if next == Some(Next::Compact) {
-                    compacted = cx.compact(&mut state).await;
+                    (state, compacted) = cx.compact(state).await;
                     facts.can_compact = compacted.as_ref().is_some_and(Event::replaces_items);
                     next = on_error(&state, &error, &facts);
                 }

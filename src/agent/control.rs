@@ -8,15 +8,17 @@ use std::task::Waker;
 use futures::task::AtomicWaker;
 use tokio::time::Instant;
 
+use crate::agent::Verdicts;
 use crate::agent::admission::Admission;
 use crate::agent::budget::Spent;
 use crate::agent::observers::Observers;
 use crate::agent::tombstone_queue::TombstoneQueue;
-use crate::agent::{RunHandle, Verdicts};
+use crate::env::Ids;
 use crate::error::Error;
 use crate::event::Undelivered;
 use crate::item::ToolCall;
 use crate::lock::lock;
+use crate::story::Journal;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 
@@ -35,7 +37,7 @@ pub(super) struct Control {
     /// The contexts of the calls of this turn that have started, in that order.
     started_calls: Mutex<Vec<ToolContext>>,
     charged: Mutex<Charged>,
-    children: Mutex<HashMap<String, Arc<RunHandle>>>,
+    children: Mutex<HashMap<String, Child>>,
     /// The label of the run's agent below those above it.
     label: OnceLock<Arc<str>>,
     /// The run that this one is a sub-agent of, if it is one.
@@ -90,6 +92,14 @@ pub(super) struct Charged {
 pub(super) enum When {
     NextRequest,
     ModelStops,
+}
+
+/// The run of a sub-agent, as the run of its parent sees it.
+#[derive(Clone)]
+pub(super) struct Child {
+    pub(super) control: Arc<Control>,
+    pub(super) journal: Journal,
+    pub(super) ids: Arc<dyn Ids>,
 }
 
 impl Control {
@@ -305,14 +315,14 @@ impl Control {
     }
 
     /// Takes a run as that of a sub-agent. It can be answered wherever this one can.
-    pub(super) fn adopt(self: &Arc<Self>, call_id: &str, child: Arc<RunHandle>) {
-        child.set_unattended();
+    pub(super) fn adopt(self: &Arc<Self>, call_id: &str, child: Child) {
+        child.control.set_unattended();
         let _ = child.control.parent.set(Arc::downgrade(self));
         let before = lock(&self.children).insert(call_id.to_owned(), child);
         drop(before);
     }
 
-    pub(super) fn child(&self, call_id: &str) -> Option<Arc<RunHandle>> {
+    pub(super) fn child(&self, call_id: &str) -> Option<Child> {
         lock(&self.children).get(call_id).cloned()
     }
 

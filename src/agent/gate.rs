@@ -7,42 +7,26 @@ use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 
 use crate::agent::hook::Permitted;
-use crate::agent::{RunContext, RunHandle, State};
+use crate::agent::shared::Shared;
+use crate::agent::{RunHandle, State};
 use crate::error::Error;
 use crate::item::{Json, Report, ToolCall, ToolResult};
 use crate::tool::{Answer, Gate, Permit, Tool, ToolContext, Verdict, redact_all};
 
-impl RunContext {
-    /// What a call that was dropped had put on record, as hooks let it be seen.
-    pub(super) fn redacted(&self, state: &State, context: &ToolContext) -> Report {
-        let mut report = context.report();
-        let call = context.turn().tool_calls().find(|call| call.call_id == context.call_id());
-        if let Some(call) = call {
-            let hooks = &self.agent().hooks;
-            // The call is over: what could not be looked through is not kept, and hooks are told.
-            let redact = |json: &mut Json| hooks.redact_evidence(state, call, json);
-            if let Err(error) = redact_all(&mut report.evidence, redact) {
-                hooks.failure(state, &error);
-            }
-        }
-        report
-    }
-}
-
 /// The gate of one turn.
 pub(super) struct RunGate {
-    cx: RunContext,
+    run: Shared,
     state: State,
 }
 
 impl RunGate {
-    pub(super) fn new(cx: RunContext, state: State) -> Self {
-        Self { cx, state }
+    pub(super) fn new(run: Shared, state: State) -> Self {
+        Self { run, state }
     }
 
     /// The verdict that the run was resumed with. It holds for exactly the call it was given for.
     fn resumed(&self, call: &ToolCall) -> Option<Verdict> {
-        let (judged, verdict) = self.state.resuming.as_ref()?.get(&call.call_id)?;
+        let (judged, verdict) = self.state.approvals.resuming.as_ref()?.get(&call.call_id)?;
         Some(match judged == call {
             true => verdict.clone(),
             false => Verdict::Deny("the verdict was given for other arguments".to_owned()),
@@ -52,14 +36,14 @@ impl RunGate {
 
 impl Gate for RunGate {
     fn repair(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
-        self.cx.agent().hooks.repair(&self.state, call, why)
+        self.run.hooks().repair(&self.state, call, why)
     }
 
     fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
         // Whoever has judged a call is heard, also where nobody would have to be asked.
         let judged = self.resumed(call).is_some();
         let otherwise = if judged { Answer::Ask } else { Answer::Run };
-        let hooks = &self.cx.agent().hooks;
+        let hooks = self.run.hooks();
         if hooks.is_empty() {
             return future::ready(Ok(Permit { answer: otherwise, arguments: None })).boxed();
         }
@@ -75,45 +59,59 @@ impl Gate for RunGate {
     }
 
     fn asked(&mut self, call: &ToolCall) {
-        let tool = self.cx.agent().kit().get(&call.name);
-        self.cx.control().ask(call, tool.is_some_and(Tool::is_external));
+        let tool = self.run.settings.tools.kit.get(&call.name);
+        self.run.control().ask(call, tool.is_some_and(Tool::is_external));
     }
 
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
-        self.resumed(call).or_else(|| self.cx.control().verdict(call))
+        self.resumed(call).or_else(|| self.run.control().verdict(call))
     }
 
     fn waits(&self) -> bool {
         // Nothing runs any more. A verdict that came since they were looked at has woken the task.
-        let control = self.cx.control();
-        let suspends = self.cx.effects().world().suspends();
-        let waits = self.cx.agent().interactive && !suspends && control.can_be_answered();
+        let control = self.run.control();
+        let suspends = self.run.effects.world().suspends();
+        let waits = self.run.settings.tools.interactive && !suspends && control.can_be_answered();
         waits || control.holds_verdict_or_closes()
     }
 
     fn slot(&mut self, _call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
-        let slot = self.cx.agent().budget.shared_pool()?.slot();
+        let slot = self.run.settings.bounds.budget.shared_pool()?.slot();
         Some(slot.map(|slot| -> Box<dyn Any + Send> { Box::new(slot) }).boxed())
     }
 
     fn starts(&mut self, context: &ToolContext) {
-        self.cx.control().start(context);
+        self.run.control().start(context);
     }
 
     fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
-        self.cx.agent().hooks.after_tool(&self.state, call, result)
+        self.run.hooks().after_tool(&self.state, call, result)
     }
 
     fn redact_progress(&mut self, call: &ToolCall, data: &mut Json) -> Result<(), Error> {
-        self.cx.agent().hooks.redact_progress(&self.state, call, data)
+        self.run.hooks().redact_progress(&self.state, call, data)
     }
 
     fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut Json) -> Result<(), Error> {
-        self.cx.agent().hooks.redact_evidence(&self.state, call, evidence)
+        self.run.hooks().redact_evidence(&self.state, call, evidence)
     }
 
     fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        let handle: Arc<RunHandle> = self.cx.shared_handle();
-        Some(handle)
+        Some(Arc::<RunHandle>::clone(&self.run.handle))
     }
+}
+
+/// What a call that was dropped had put on record, as hooks let it be seen.
+pub(super) fn redacted(run: &Shared, state: &State, context: &ToolContext) -> Report {
+    let mut report = context.report();
+    let call = context.turn().tool_calls().find(|call| call.call_id == context.call_id());
+    if let Some(call) = call {
+        let hooks = run.hooks();
+        // The call is over: what could not be looked through is not kept, and hooks are told.
+        let redact = |json: &mut Json| hooks.redact_evidence(state, call, json);
+        if let Err(error) = redact_all(&mut report.evidence, redact) {
+            hooks.failure(state, &error);
+        }
+    }
+    report
 }

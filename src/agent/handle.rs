@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::agent::Input;
-use crate::agent::control::{Control, When};
+use crate::agent::control::{Child, Control, When};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::Undelivered;
@@ -67,6 +67,18 @@ impl RunHandle {
     /// The run's own handle.
     pub(super) fn new(journal: Journal, ids: Arc<dyn Ids>) -> Self {
         Self { control: Arc::default(), journal, ids, _outside: None }
+    }
+
+    /// One that does not count as one from which the run can be answered.
+    fn inside(Child { control, journal, ids }: Child) -> Self {
+        Self { control, journal, ids, _outside: None }
+    }
+
+    /// Takes a run as that of a sub-agent. It can be answered wherever this one can.
+    pub(super) fn adopt(&self, call_id: &str, child: &Self) {
+        let Self { control, journal, ids, _outside } = child;
+        let (control, ids) = (Arc::clone(control), Arc::clone(ids));
+        self.control.adopt(call_id, Child { control, journal: journal.clone(), ids });
     }
 
     /// Says that from here on only handles can act on the run.
@@ -227,7 +239,7 @@ impl RunHandle {
             None => self.control.decide(&call.call(), verdict),
             Some((parent, inner)) => {
                 let child = self.control.child(parent);
-                child.is_some_and(|child| child.decide(inner, verdict).is_ok())
+                child.is_some_and(|child| Self::inside(child).decide(inner, verdict).is_ok())
             }
         };
         match decided {
@@ -241,7 +253,7 @@ impl RunHandle {
 
     /// The handle of the sub-agent that runs, or ran, as the call `call_id`.
     pub fn nested(&self, call_id: &str) -> Option<Self> {
-        self.control.child(call_id).map(|child| (*child).clone())
+        self.control.child(call_id).map(|child| Self::inside(child).clone())
     }
 
     /// The history as it is now; see [`Journal::history`].

@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use crate::agent::hook::Observer;
-use crate::agent::{RunContext, State};
-use crate::error::Error;
+use crate::agent::hook::{Hooks, Observer};
 use crate::item::Item;
 use crate::lock::lock;
 
@@ -26,75 +24,60 @@ struct Inner {
     over: bool,
 }
 
-impl RunContext {
+impl Observers {
     /// Polls all hooks that observe. It is the first thing that a poll of the run does.
     #[inline]
-    pub(super) fn poll_observers(&self, cx: &mut Context<'_>) {
+    pub(super) fn poll(&self, hooks: &Hooks, cx: &mut Context<'_>) {
         // Most agents have no hooks, and this is done for each event.
-        if !self.agent().hooks.is_empty() {
-            self.poll_active(cx);
+        if !hooks.is_empty() {
+            self.poll_active(hooks, cx);
         }
     }
 
-    fn poll_active(&self, cx: &mut Context<'_>) {
-        let observers = self.control().observers();
-        let mut active = observers.take(cx.waker());
+    fn poll_active(&self, hooks: &Hooks, cx: &mut Context<'_>) {
+        let mut active = self.take(cx.waker());
         if active.is_empty() {
             return;
         }
-        active.retain_mut(|observer| self.observes(observer, cx));
-        observers.put_back(active).into_iter().for_each(cancel);
+        active.retain_mut(|observer| self.observes(hooks, observer, cx));
+        self.put_back(active).into_iter().for_each(cancel);
     }
 
     /// Begins to observe: each is polled once, before the next one begins.
-    pub(super) fn begin_to_observe(&self, observers: impl Iterator<Item = Observer>) {
-        let Some(waker) = self.control().observers().waker() else { return };
+    pub(super) fn begin(&self, hooks: &Hooks, observers: impl Iterator<Item = Observer>) {
+        let Some(waker) = self.waker() else { return };
         let mut cx = Context::from_waker(&waker);
         for mut observer in observers {
-            if self.observes(&mut observer, &mut cx) {
-                self.control().observers().add(observer).into_iter().for_each(cancel);
+            if self.observes(hooks, &mut observer, &mut cx) {
+                self.add(observer).into_iter().for_each(cancel);
             }
         }
     }
 
     /// Polls one. Tells whether it goes on.
-    fn observes(&self, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
+    fn observes(&self, hooks: &Hooks, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
         match observer.poll(cx) {
             Poll::Pending => return true,
-            Poll::Ready(Ok(notes)) => self.control().observers().note(notes),
-            Poll::Ready(Err(error)) => self.agent().hooks.failure(observer.state(), &error),
+            Poll::Ready(Ok(notes)) => self.note(notes),
+            Poll::Ready(Err(error)) => hooks.failure(observer.state(), &error),
         }
         false
     }
 
     /// Drops what still observes when the loop is over.
-    pub(super) fn end_observers(&self) {
-        for mut observer in self.control().observers().close() {
+    pub(super) fn end(&self, hooks: &Hooks) {
+        for mut observer in self.close() {
             if let Err(error) = observer.cancel() {
-                self.agent().hooks.failure(observer.state(), &error);
+                hooks.failure(observer.state(), &error);
             }
         }
     }
 
     /// Drops what still observes when the run is dropped. No hook is told.
-    pub(super) fn drop_observers(&self) {
-        self.control().observers().close().into_iter().for_each(cancel);
+    pub(super) fn drop_all(&self) {
+        self.close().into_iter().for_each(cancel);
     }
 
-    /// Tells hooks of the error that ends the run, unless they were told that a request failed with it.
-    pub(super) fn tell_ending(&self, state: &State, error: &Error) {
-        if self.control().last_failure().as_ref() != Some(error) {
-            self.agent().hooks.failure(state, error);
-        }
-    }
-}
-
-/// Drops a hook's future; a panic in it is not told.
-fn cancel(mut observer: Observer) {
-    let _ = observer.cancel();
-}
-
-impl Observers {
     /// Takes out those that go on. What begins from here on wakes with `waker`.
     fn take(&self, waker: &Waker) -> Vec<Observer> {
         let mut inner = self.lock();
@@ -138,7 +121,7 @@ impl Observers {
     }
 
     /// Keeps what is to be said.
-    pub(super) fn note(&self, notes: Vec<Item>) {
+    fn note(&self, notes: Vec<Item>) {
         self.lock().notes.extend(notes);
     }
 
@@ -161,4 +144,9 @@ impl Observers {
         // Nothing of a user runs while the lock is held.
         lock(&self.0)
     }
+}
+
+/// Drops a hook's future; a panic in it is not told.
+fn cancel(mut observer: Observer) {
+    let _ = observer.cancel();
 }

@@ -10,8 +10,13 @@ use futures::Stream;
 use futures::stream::{FusedStream, StreamExt};
 
 use crate::agent::deadline::{Due, RunDeadline};
+use crate::agent::deliver::void_at_end;
 use crate::agent::evidence::Standing;
-use crate::agent::{Agent, Input, Receipt, RunContext, RunHandle, RunStart, State, Verdicts};
+use crate::agent::gate::redacted;
+use crate::agent::settings::Settings;
+use crate::agent::shared::Shared;
+use crate::agent::stopping::proof;
+use crate::agent::{Input, Receipt, RunContext, RunHandle, RunStart, State, Verdicts};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Reason, Undelivered};
 use crate::item::{History, PendingCall, ToolResult};
@@ -81,7 +86,7 @@ pub struct Run {
     outcome: Option<Box<Outcome>>,
     /// `Some` from `Finished` to the `Err` of a run that failed.
     failure: Option<Error>,
-    context: RunContext,
+    shared: Shared,
 }
 
 /// How a run ends.
@@ -108,7 +113,7 @@ where
 }
 
 impl Run {
-    pub(super) fn new<B, St>(agent: Agent, begin: Begin, mut body: B) -> Self
+    pub(super) fn new<B, St>(settings: Arc<Settings>, begin: Begin, mut body: B) -> Self
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
@@ -116,8 +121,8 @@ impl Run {
         let Begin { mut history, input: Input(items), resuming } = begin;
         let journal = Journal::new(history.clone());
         let start = RunStart { history: &history, input: &items, resuming: resuming.is_some() };
-        let effects = Effects::new((agent.world())(&agent, &start), &history);
-        let ids = Arc::clone(&agent.ids);
+        let effects = Effects::new((settings.world)(&settings, &start), &history);
+        let ids = Arc::clone(&settings.ids);
         history.extend(items.iter().cloned());
         // Without anything said to it, a run goes on with what is there.
         let standing = match items.iter().any(|item| item.as_user().is_some()) {
@@ -130,17 +135,22 @@ impl Run {
             items,
         });
         let handle = RunHandle::new(journal, ids);
-        let label = agent.label.clone();
+        let label = Arc::clone(&settings.label);
         handle.control.set_label(Arc::clone(&label));
         if let Some(verdicts) = &resuming {
             handle.control.keep_verdicts(verdicts.clone());
         }
-        let cx = RunContext::new(Arc::new(agent), handle, effects);
-        let state = State { label, standing, resuming, ..State::new(history) };
-        let given = cx.clone();
+        let shared = Shared { settings, handle: Arc::new(handle), effects };
+        let state = State::new(history).with(|it| {
+            it.label = label;
+            it.claims.standing = standing;
+            it.approvals.resuming = resuming;
+        });
+        let given = shared.clone();
         let (events, state) = loop_with_state(state, move |state| {
-            given.effects().begin_iteration();
-            body(given.clone(), State { history: given.history(), ..state })
+            given.effects.begin_iteration();
+            let state = state.with(|it| it.history = given.history());
+            body(RunContext::new(given.clone()), state)
         });
         let events: Option<Pin<Box<dyn Laps>>> = Some(Box::pin(events));
         Self {
@@ -154,7 +164,7 @@ impl Run {
             ending: None,
             outcome: None,
             failure: None,
-            context: cx,
+            shared,
         }
     }
 
@@ -194,13 +204,13 @@ impl Run {
     /// # fn main() {}
     /// ```
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
-        self.context.control().change_data(|data| data.with(value));
+        self.shared.control().change_data(|data| data.with(value));
         self
     }
 
     /// Hands over what a parent has.
     pub(super) fn inheriting(self, data: RunData) -> Self {
-        self.context.control().change_data(|_| data);
+        self.shared.control().change_data(|_| data);
         self
     }
 
@@ -214,7 +224,7 @@ impl Run {
     /// [interactive](crate::Agent::interactive) run waits for a verdict only while there is a
     /// [handle](Self::handle) to give it; without one it ends as `pending`.
     pub async fn outcome(mut self) -> Outcome {
-        self.context.handle().set_unattended();
+        self.shared.handle.set_unattended();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return *outcome;
@@ -228,24 +238,24 @@ impl Run {
 
     /// The history as it is now: an open turn is shown as interrupted. It stays open when the run
     /// is dropped or interrupted; [`settled`](History::settled) gives what can be sent, and
-    /// [`run_from`](Agent::run_from) does that by itself.
+    /// [`run_from`](crate::Agent::run_from) does that by itself.
     pub fn history(&self) -> History {
-        self.context.handle().history()
+        self.shared.handle.history()
     }
 
     /// The tokens that the run has used so far.
     pub fn usage(&self) -> Usage {
-        self.context.handle().usage()
+        self.shared.handle.usage()
     }
 
     /// Ends the run with its next poll; see [`RunHandle::interrupt`].
     pub fn interrupt(&self) {
-        self.context.handle().interrupt();
+        self.shared.handle.interrupt();
     }
 
     /// Ends the run behind this turn and its tools; see [`RunHandle::stop_after_turn`].
     pub fn stop_after_turn(&self) {
-        self.context.handle().stop_after_turn();
+        self.shared.handle.stop_after_turn();
     }
 
     /// Says something before the next request; see [`RunHandle::steer`].
@@ -254,7 +264,7 @@ impl Run {
     ///
     /// Gives the items back if the run is over.
     pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
-        self.context.handle().steer(input)
+        self.shared.handle.steer(input)
     }
 
     /// Says something when the model stops by itself; see [`RunHandle::follow_up`].
@@ -263,7 +273,7 @@ impl Run {
     ///
     /// Gives the items back if the run is over.
     pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
-        self.context.handle().follow_up(input)
+        self.shared.handle.follow_up(input)
     }
 
     /// Makes items of the history void before the next request, or before the run ends; see
@@ -273,7 +283,7 @@ impl Run {
     ///
     /// If the run is over, a position is not one of a completed item, or a call has no result yet.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
-        self.context.handle().tombstone(positions)
+        self.shared.handle.tombstone(positions)
     }
 
     /// Lets a call run that waits for a verdict; see [`RunHandle::approve`].
@@ -282,7 +292,7 @@ impl Run {
     ///
     /// If no call like this waits.
     pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
-        self.context.handle().approve(call)
+        self.shared.handle.approve(call)
     }
 
     /// Refuses a call that waits for a verdict; see [`RunHandle::deny`].
@@ -291,22 +301,22 @@ impl Run {
     ///
     /// If no call like this waits.
     pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
-        self.context.handle().deny(call, why)
+        self.shared.handle.deny(call, why)
     }
 
     /// Does the same from elsewhere, also when an adapter has swallowed the run.
     pub fn handle(&self) -> RunHandle {
-        self.context.handle().clone()
+        RunHandle::clone(&self.shared.handle)
     }
 
     /// The run's own handle.
     pub(crate) fn own_handle(&self) -> Arc<RunHandle> {
-        self.context.shared_handle()
+        Arc::clone(&self.shared.handle)
     }
 
     /// The journal that the run writes.
     pub fn journal(&self) -> &Journal {
-        &self.context.handle().journal
+        &self.shared.handle.journal
     }
 
     /// Whether only the `Err` of a failed run is left to yield.
@@ -316,37 +326,38 @@ impl Run {
 
     /// What it has changed and checked so far.
     pub(super) fn standing(&self) -> Standing {
-        self.state.get().standing
+        self.state.get().claims.standing.clone()
     }
 
     /// Drops the loop, and with it all that runs.
     fn end(&mut self, reason: Reason, error: Option<Error>, time_up: Option<Exceeded>) {
         if reason == Reason::Pending {
             // No event tells with what an external call would run.
-            let pending = self.state.get().pending;
+            let state = self.state.get();
+            let pending = &state.approvals.pending;
             let own = pending.iter().filter(|call| call.path.is_empty());
-            self.context.handle().journal.ask(own.map(PendingCall::call));
+            self.shared.handle.journal.ask(own.map(PendingCall::call));
         }
         if error.is_some() || time_up.is_some() || matches!(reason, Reason::Interrupted(_)) {
             self.tell_ended(error.clone(), time_up.map(TimeUp::End));
         }
         self.ending = Some(Close { reason, error, time_up });
-        self.context.control().close_verdicts();
+        self.shared.control().close_verdicts();
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_panic(|| drop(events));
-        self.context.end_observers();
-        self.context.request_is_over();
+        self.shared.control().observers().end(self.shared.hooks());
+        self.shared.request_is_over();
         self.keep_reports();
     }
 
     /// Keeps what calls had put on record that were dropped.
     fn keep_reports(&self) {
-        let handle = self.context.handle();
-        let reports = self.context.effects().draw(Kind::Reports, || {
+        let handle = &self.shared.handle;
+        let reports = self.shared.effects.draw(Kind::Reports, || {
             let started = handle.control.take_started().into_iter();
             let reported = |context: ToolContext| {
-                let report = self.context.redacted(&self.state.get(), &context);
+                let report = redacted(&self.shared, &self.state.get(), &context);
                 (context.call_id().to_owned(), report)
             };
             started.map(reported).collect::<Vec<_>>()
@@ -359,13 +370,13 @@ impl Run {
     /// Tells the world that the loop was ended from outside.
     fn tell_ended(&self, error: Option<Error>, time_up: Option<TimeUp>) {
         let ending = Ending { polled: self.polled, error, time_up };
-        self.context.effects().world().ended(&ending);
+        self.shared.effects.world().ended(&ending);
     }
 
     /// An event is given out.
     fn give_out(&mut self, event: &Event) {
         self.polled = false;
-        self.context.effects().world().observe(event);
+        self.shared.effects.world().observe(event);
     }
 
     /// The next event of the ending.
@@ -373,14 +384,14 @@ impl Run {
         let Close { reason, error, time_up } = self.ending.as_ref()?;
         // What a run crossed that ended for another reason did not end it.
         let counts = |it: &Exceeded| *reason == Reason::Budget || it.kind == BudgetKind::Target;
-        let budget = time_up.or_else(|| self.state.get().exceeded.filter(counts));
-        let handle = self.context.handle();
+        let budget = time_up.or_else(|| self.state.get().ending.exceeded.filter(counts));
+        let handle = &self.shared.handle;
         // A call that waits for a verdict has no result here.
         let is_answered = *reason == Reason::Pending || handle.journal.is_answered();
-        if is_answered && let Some(event) = self.context.void_at_end() {
+        if is_answered && let Some(event) = void_at_end(&self.shared) {
             return Some(event);
         }
-        let effects = self.context.effects();
+        let effects = &self.shared.effects;
         let undelivered = || {
             let undelivered = handle.control.close();
             effects.draw(Kind::Undelivered, || undelivered)
@@ -388,19 +399,19 @@ impl Run {
         let mut event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);
         if let Event::Finished(outcome) = &mut event {
             self.ending = None;
-            let state = State { history: outcome.history.clone(), ..self.state.get() };
-            outcome.cost = self.context.over(&state);
+            let state = self.state.get().with(|it| it.history = outcome.history.clone());
+            outcome.cost = self.shared.over(&state);
             // Somebody may have steered past a hook that was ending the run.
             let ended_by_hook = matches!(
                 outcome.reason,
                 Reason::StopHookPrevented | Reason::Blocked | Reason::Unproven
             );
             outcome.proof = match outcome.reason {
-                Reason::Completed => self.context.proof(&state),
+                Reason::Completed => proof(&self.shared, &state),
                 _ => None,
             };
-            outcome.why = state.why.clone().filter(|_| ended_by_hook);
-            self.context.agent().hooks.finished(&state, outcome);
+            outcome.why = state.ending.why.clone().filter(|_| ended_by_hook);
+            self.shared.hooks().finished(&state, outcome);
             self.failure.clone_from(&outcome.error);
             self.outcome = Some(outcome.clone());
         }
@@ -431,12 +442,12 @@ impl Run {
 
     /// Does what the end of a time asks for.
     fn time_is_up(&mut self, due: Due, cx: &Context<'_>) -> Poll<Option<Event>> {
-        let elapsed = self.context.control().started().elapsed();
-        match (due, self.context.agent().budget.time_up(elapsed)) {
+        let elapsed = self.shared.control().started().elapsed();
+        match (due, self.shared.settings.bounds.budget.time_up(elapsed)) {
             // What runs has all of the time.
-            (Due::WrapUp, _) if !self.context.can_wrap_up(&self.state.get()) => {
+            (Due::WrapUp, _) if !self.shared.can_wrap_up(&self.state.get()) => {
                 self.deadline.wraps_up();
-                self.context.control().give_all_of_the_time();
+                self.shared.control().give_all_of_the_time();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -446,7 +457,7 @@ impl Run {
                 let message = "the time limit of the budget needs a tokio runtime with its time \
                      enabled";
                 let error = Error::new(ErrorKind::InvalidRequest, message);
-                self.context.tell_ending(&self.state.get(), &error);
+                self.shared.tell_ending(&self.state.get(), &error);
                 self.end(Reason::of_error(&error), Some(error), None);
             }
         }
@@ -457,16 +468,16 @@ impl Run {
     fn cut_short(&mut self, exceeded: Exceeded) {
         self.tell_ended(None, Some(TimeUp::WrapUp(exceeded)));
         self.deadline.wraps_up();
-        self.context.control().close_verdicts();
+        self.shared.control().close_verdicts();
         self.begin_anew(self.state.get());
-        self.context.request_is_over();
+        self.shared.request_is_over();
         self.keep_reports();
         self.cut = Some(exceeded);
     }
 
     /// Begins the last turn. The body sees that the time is over, and announces it.
     fn begin_last_turn(&mut self, exceeded: Exceeded) {
-        let journal = &self.context.handle().journal;
+        let journal = &self.shared.handle.journal;
         let (history, requests) = (journal.history(), journal.requests());
         let state = self.state.get();
         let state = state.cut_short(history, requests, &self.results, exceeded);
@@ -494,19 +505,19 @@ impl Run {
 
     /// Nothing streams and nothing runs that has to be dropped.
     fn is_between_turns(&self) -> bool {
-        let handle = self.context.handle();
+        let handle = &self.shared.handle;
         let (journal, control) = (&handle.journal, &handle.control);
         journal.is_answered() && !journal.is_open() && !control.is_asking()
     }
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let control = Arc::clone(&self.context.handle().control);
+        let control = Arc::clone(&self.shared.handle.control);
         control.register(cx.waker());
         if control.is_interrupted() {
             self.end(Reason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
-        if let Some(ending) = self.context.effects().world().ending() {
+        if let Some(ending) = self.shared.effects.world().ending() {
             return self.end_as(ending, cx);
         }
         if self.deadline.is_over()
@@ -535,7 +546,7 @@ impl Run {
             Err(message) => Some(Error::panic("the provider", &message)),
         };
         if let Some(error) = &error {
-            self.context.tell_ending(&self.state.get(), error);
+            self.shared.tell_ending(&self.state.get(), error);
         }
         match error {
             // An interrupt of this very poll, from a hook or a tool, is no other end.
@@ -544,7 +555,7 @@ impl Run {
             }
             Some(error) => self.end(Reason::of_error(&error), Some(error), None),
             None => {
-                let reason = self.state.get().ending.unwrap_or(Reason::Stopped);
+                let reason = self.state.get().ending.reason.unwrap_or(Reason::Stopped);
                 self.end(reason, None, None);
             }
         }
@@ -559,21 +570,21 @@ impl Stream for Run {
         let this = &mut *self;
         if let Some(input) = this.input.take() {
             // From here on the time counts.
-            this.context.control().started();
-            this.context.handle().journal.observe(&input);
+            this.shared.control().started();
+            this.shared.handle.journal.observe(&input);
             this.give_out(&input);
             return Poll::Ready(Some(Ok(input)));
         }
         if !this.deadline.has_started() {
-            let started = this.context.control().started();
-            this.deadline.start(&this.context.agent().budget, started);
+            let started = this.shared.control().started();
+            this.deadline.start(&this.shared.settings.bounds.budget, started);
         }
         if this.events.is_some() {
-            this.context.poll_observers(cx);
+            this.shared.control().observers().poll(this.shared.hooks(), cx);
         }
         while this.events.is_some() {
             if let Some(exceeded) = this.cut {
-                if let Some(event) = this.context.handle().journal.answer_missing(Cut::TimeUp) {
+                if let Some(event) = this.shared.handle.journal.answer_missing(Cut::TimeUp) {
                     this.results.extend(event.tool_output().cloned());
                     this.give_out(&event);
                     return Poll::Ready(Some(Ok(event)));
@@ -582,10 +593,10 @@ impl Stream for Run {
                 this.begin_last_turn(exceeded);
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
-                this.context.control().tombstones().observed(this.journal(), &event);
+                this.shared.control().tombstones().observed(this.journal(), &event);
                 this.give_out(&event);
                 if let Some(turn) = event.turn_complete() {
-                    this.context.turn_is_complete(turn);
+                    this.shared.turn_is_complete(turn);
                 }
                 this.note(&event);
                 return Poll::Ready(Some(Ok(event)));
@@ -605,11 +616,11 @@ impl Drop for Run {
         let events = self.events.take();
         // What is below cannot be left out for a panic in somebody's `Drop`.
         let _ = catch_panic(|| drop(events));
-        self.context.drop_observers();
+        self.shared.control().observers().drop_all();
         // Dropped before its end: what was used is counted, and nothing is taken any more.
-        self.context.over(&self.state.get());
-        self.context.control().close();
-        self.context.effects().world().over();
+        self.shared.over(&self.state.get());
+        self.shared.control().close();
+        self.shared.effects.world().over();
     }
 }
 

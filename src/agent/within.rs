@@ -8,6 +8,9 @@ use futures::future::BoxFuture;
 use crate::env::{Alarm, Ring, TimeLimit};
 use crate::error::{Error, ErrorKind, panic_to_error};
 
+/// How the counter of a window is called in errors.
+pub(super) const COUNTER: &str = "the counter of the window";
+
 /// Runs a future that `make` makes, for at most `limit`. A panic of it is an error, and so is the
 /// end of its time; `whose` names it in both. The timer is made when the first poll was pending.
 ///

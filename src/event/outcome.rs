@@ -14,6 +14,7 @@ use crate::usage::Usage;
 /// Equal in what is written, which leaves the history out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "OutcomeOnWire", into = "OutcomeOnWire")]
+#[non_exhaustive]
 pub struct Outcome {
     /// Why it ended.
     pub reason: Reason,

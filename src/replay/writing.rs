@@ -59,7 +59,7 @@ impl Agent {
         let recorder = recorder.clone();
         let inner = self.world();
         self.with_world(move |agent, start| {
-            Writing::new(inner(agent, start), &recorder, agent, start)
+            Writing::new(agent.open(&inner, start), &recorder, agent, start)
         })
     }
 }

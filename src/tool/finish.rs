@@ -63,7 +63,9 @@ impl ToolRun {
                 history.extend(turn.to_history_items());
             }
             history.extend(results.iter().cloned().map(Item::tool_result));
-            suspended.into_iter().for_each(|call| call.write(&mut history));
+            for call in suspended {
+                call.write(&mut history);
+            }
         }
         let is_poll = |name: &str| kit.get(name).is_some_and(Tool::is_pollable);
         let polls = results.iter().filter(|result| is_poll(&result.name));

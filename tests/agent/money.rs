@@ -40,7 +40,7 @@ async fn spends(agent: Agent, expected: u64) {
 #[tokio::test]
 async fn a_turn_costs_what_the_model_costs_that_a_hook_has_chosen() {
     let escalate = hook::prepare(|state, mut request| async move {
-        request.model = (state.model_calls > 1).then(|| "dear".to_owned());
+        request.model = (state.counts.model_calls > 1).then(|| "dear".to_owned());
         request
     });
     spends(Agent::new(insatiable("cheap")).with_hook(escalate), 1_000 + 2 * 100_000).await;

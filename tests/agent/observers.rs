@@ -42,7 +42,7 @@ fn failures() -> (Shared<Vec<(Error, Duration)>>, impl Hook + 'static) {
 /// Notes after the `nth` turn, which take some time.
 fn noting(nth: u32, text: &'static str, time: Duration) -> impl Hook + 'static {
     hook::after_sampling(move |state, _| async move {
-        if state.model_calls != nth {
+        if state.counts.model_calls != nth {
             return Vec::new();
         }
         if time != Duration::ZERO {
@@ -135,7 +135,7 @@ async fn an_observer_that_fails_late_is_told_when_it_does_and_the_run_goes_on() 
     let (told, failure) = failures();
     let panics = hook::turn_started(|state| async move {
         sleep(3 * SECOND).await;
-        assert_ne!(state.model_calls, 1, "boom");
+        assert_ne!(state.counts.model_calls, 1, "boom");
     });
     let fails = hook::after_sampling(|_, _| async {
         sleep(4 * SECOND).await;
@@ -198,12 +198,16 @@ fn waiting_body(
     mut state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     try_stream! {
-        while let Some(event) = cx.deliver(&mut state) {
+        loop {
+            let event;
+            (state, event) = cx.deliver(state);
+            let Some(event) = event else { break };
             yield Step::Value(event);
         }
-        let request = cx.request(&mut state).await?.expect("no pool");
+        let (mut state, request) = cx.request(state).await?;
+        let request = request.expect("no pool");
         yield Step::Value(cx.turn_started(&state));
-        let mut events = cx.ask(&state, request);
+        let mut events = cx.ask(&state, *request);
         let mut said = None;
         while let Some(event) = events.next().await {
             let event = Event::from(event?);
@@ -215,7 +219,7 @@ fn waiting_body(
         sleep(SECOND).await;
         let answers = cx.answers(&state, Some(&turn), &Decision::RunTools)?;
         state = state.answered(Some(&turn), answers.finish()?);
-        yield match state.model_calls {
+        yield match state.counts.model_calls {
             1 => Step::Next(state),
             _ => Step::StopWith(state.ended(Reason::Completed)),
         };

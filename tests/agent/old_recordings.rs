@@ -36,7 +36,7 @@ fn agent(model: Scripted) -> Agent {
 fn hooked() -> Agent {
     agent(looks(2))
         .with_hook(hook::prepare(|state, mut request| {
-            request.system.volatile = format!("Request {}.", state.model_calls);
+            request.system.volatile = format!("Request {}.", state.counts.model_calls);
             async move { request }
         }))
         .with_hook(hook::transform_context(|_, context| async move {
@@ -47,11 +47,11 @@ fn hooked() -> Agent {
             History::from_items(context.id(), items.collect::<Vec<_>>())
         }))
         .with_hook(hook::after_sampling(|state, _| {
-            let note = Item::user(format!("a note on turn {}", state.model_calls));
+            let note = Item::user(format!("a note on turn {}", state.counts.model_calls));
             async move { vec![note] }
         }))
         .with_hook(hook::stop(|state, _| {
-            let end = match state.model_calls < 5 {
+            let end = match state.counts.model_calls < 5 {
                 true => OnStop::Block("Look again.".into()),
                 false => OnStop::Prevent("That is enough.".into()),
             };
@@ -62,7 +62,7 @@ fn hooked() -> Agent {
 /// A hook ends the run after the third request.
 fn stopped() -> Agent {
     agent(looks(9)).with_hook(hook::should_stop(|state| {
-        let stops = state.model_calls == 3;
+        let stops = state.counts.model_calls == 3;
         async move { stops }
     }))
 }

@@ -205,7 +205,7 @@ async fn a_stop_hook_that_was_steered_past_has_not_said_why_the_run_ended() {
     let steering = Arc::new(OnceLock::<RunHandle>::new());
     let given = Arc::clone(&steering);
     let stop = hook::stop(move |state, _| {
-        let answer = match state.model_calls {
+        let answer = match state.counts.model_calls {
             1 => {
                 given.get().unwrap().steer("and?").unwrap();
                 OnStop::Prevent("enough".into())

@@ -277,10 +277,10 @@ fn hooks_are_not_asked_again_and_what_they_said_is_played() {
 async fn notes_are_played_in_the_requests_that_said_them_without_waiting_for_the_hook() {
     let noting = |seconds: u64| {
         hook::after_sampling(move |state, _| async move {
-            if state.model_calls == 1 && seconds > 0 {
+            if state.counts.model_calls == 1 && seconds > 0 {
                 sleep(Duration::from_secs(seconds)).await;
             }
-            vec![Item::user(format!("{} of {seconds}", state.model_calls))]
+            vec![Item::user(format!("{} of {seconds}", state.counts.model_calls))]
         })
     };
     let look = || Reply::new().call("look", json!({})).delay(Duration::from_secs(3));
@@ -340,7 +340,7 @@ fn a_step_of_an_own_body_is_played_and_not_performed_again() {
                     *performed
                 };
                 let lap: u32 = cx.step("lap", async move { Ok(count()) }).await?;
-                assert_eq!(lap, state.model_calls + 1);
+                assert_eq!(lap, state.counts.model_calls + 1);
                 let mut steps = Box::pin(body(cx, state));
                 while let Some(step) = steps.next().await {
                     yield step?;

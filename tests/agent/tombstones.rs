@@ -494,10 +494,10 @@ async fn a_body_that_delivers_nothing_makes_items_void_at_the_end() {
     let body = |cx: RunContext, state| {
         // As the agent's own, but that it begins with the request.
         async_stream::try_stream! {
-            let mut state: turnstream::agent::State = state;
-            let request = cx.request(&mut state).await?.unwrap();
+            let (state, request) = cx.request(state).await?;
+            let request = request.unwrap();
             yield turnstream::Step::Value(cx.turn_started(&state));
-            let mut events = cx.ask(&state, request);
+            let mut events = cx.ask(&state, *request);
             while let Some(event) = events.next().await {
                 yield turnstream::Step::Value(event?.into());
             }

@@ -402,11 +402,11 @@ impl Script {
         if hooks {
             agent = agent
                 .with_hook(hook::prepare(|state, mut request| {
-                    request.system.volatile = format!("Request {}.", state.model_calls);
+                    request.system.volatile = format!("Request {}.", state.counts.model_calls);
                     async move { request }
                 }))
                 .with_hook(hook::stop(|state, _| {
-                    let said = match state.idle {
+                    let said = match state.streaks.idle {
                         0 => OnStop::Block("Look again.".into()),
                         _ => OnStop::LetGo,
                     };
@@ -429,7 +429,7 @@ impl Script {
             move |cx, state| {
                 let log = Arc::clone(&log);
                 async_stream::try_stream! {
-                    let lap = state.model_calls;
+                    let lap = state.counts.model_calls;
                     let weather: String = cx
                         .step("weather", async move {
                             log.lock().unwrap().push(format!("weather {lap}"));

@@ -286,7 +286,7 @@ async fn h44_a_paused_turn_and_what_resumes_it_are_one_logical_turn() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
     let prepare = hook::prepare(move |state, request| {
-        noted.lock().unwrap().push((state.model_calls, state.turn_count));
+        noted.lock().unwrap().push((state.counts.model_calls, state.counts.turn_count));
         async { request }
     });
     let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);

@@ -182,7 +182,7 @@ async fn h17_an_unknown_tool_is_told_which_there_are_and_its_siblings_run() {
 async fn h17_a_tool_that_this_request_did_not_offer_is_unknown_in_its_turn() {
     let counter = Counter::default();
     let only_first = hook::prepare(|state, mut request| async move {
-        if state.model_calls == 1 {
+        if state.counts.model_calls == 1 {
             request.tools = request.tools.iter().filter(|it| it.name == "t").cloned().collect();
         }
         request

@@ -186,7 +186,11 @@ async fn h57_what_counts_recoveries_is_kept_across_a_stop_hook_and_the_hook_sees
     let noted = seen.clone();
     let stop = hook::stop(move |state, _| {
         let mut noted = noted.lock().unwrap();
-        noted.push((state.model_calls, state.turn_count, state.recovery_count));
+        noted.push((
+            state.counts.model_calls,
+            state.counts.turn_count,
+            state.streaks.recovery_count,
+        ));
         let blocks = noted.len() == 1;
         async move { if blocks { OnStop::Block("more".into()) } else { OnStop::LetGo } }
     });

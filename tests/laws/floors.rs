@@ -36,7 +36,7 @@ const FLOORS: &[(&str, u32)] = &[
 
 /// The folders of which no file uses another that uses it, directly or through others.
 const WITHOUT_CIRCLES: &[&str] = &[
-    "agent/hook",
+    "agent",
     "env",
     "error",
     "event",

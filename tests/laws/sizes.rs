@@ -109,5 +109,5 @@ fn the_body_of_the_agents_loop_is_one_small_future_for_all_of_a_lap() {
     assert_eq!(futures::executor::block_on(run.outcome()).text, "hi");
     let bytes = measured.load(Ordering::Relaxed);
     println!("the body of the agent's loop has {bytes} bytes");
-    assert!(bytes <= 3584, "{bytes}");
+    assert!(bytes <= 2816, "{bytes}");
 }

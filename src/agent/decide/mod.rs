@@ -20,6 +20,7 @@ use crate::turn::{PartialTurn, Turn};
 /// What is known besides the state when something has to be decided.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[non_exhaustive]
 pub struct Facts {
     /// The numbers.
     pub limits: Limits,
@@ -53,7 +54,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
         ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
     };
 
-    if let Some(reason) = state.wrapping_up {
+    if let Some(reason) = state.ending.wrapping_up {
         return Decision::refuse(words::WRAPPING_UP, Next::Finish(reason));
     }
     let limits = &facts.limits;
@@ -62,7 +63,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
         (Stop | ToolCalls, true) => match facts.exceeded {
             None => return Decision::RunTools,
             Some(exceeded) => {
-                let next = Next::Finish(Reason::Budget).or_wrap_up(state, facts);
+                let next = facts.or_wrap_up(state, Next::Finish(Reason::Budget));
                 return Decision::refuse(words::out_of_budget(&exceeded), next);
             }
         },
@@ -70,12 +71,12 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
         (Stop, false) if answers_tools(state) => return Decision::Stop,
         (Stop, false) => correct(state, limits, words::EMPTY_REPLY.to_owned()),
         (ToolCalls, false) => Next::Finish(Reason::Malformed),
-        (MaxTokens, false) if state.recovery_count < limits.continuations => Next::Say {
+        (MaxTokens, false) if state.streaks.recovery_count < limits.continuations => Next::Say {
             transition: Transition::MaxOutputTokensRecovery,
             why: AppendedWhy::Continuation,
             text: words::CUT_OFF.into(),
         },
-        (MaxTokens, true) if state.cut_calls < limits.cut_calls => {
+        (MaxTokens, true) if state.streaks.cut_calls < limits.cut_calls => {
             Next::Continue(Transition::MaxOutputTokensRecovery)
         }
         (MaxTokens, _) => Next::Finish(Reason::Truncated),
@@ -88,24 +89,24 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
         (Refusal, _) => Next::Finish(Reason::Refused),
         (Pause, _) => Next::Continue(Transition::PauseResumed),
         (Other(_), false) => return Decision::Stop,
-        (Other(_), true) if state.asked_again => Next::Finish(Reason::Malformed),
+        (Other(_), true) if state.streaks.asked_again => Next::Finish(Reason::Malformed),
         (Other(_), true) => Next::Continue(Transition::Corrective),
     };
-    Decision::Then(next.within(state, facts))
+    Decision::Then(facts.limit(state, next))
 }
 
 /// Decides on a turn that failed. `None` ends the run with the error.
 pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<Next> {
-    let has_fallback = another_could(error.kind()) && state.provider < facts.fallbacks;
+    let has_fallback = another_could(error.kind()) && state.asked.provider < facts.fallbacks;
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => Next::Compact,
         // The model's own fault, and there is no call to answer.
-        ErrorKind::GenerationFailed if state.malformed < facts.limits.corrections => {
+        ErrorKind::GenerationFailed if state.streaks.malformed < facts.limits.corrections => {
             correct(state, &facts.limits, words::unreadable(error))
         }
         // A provider with another after it is given up at once.
         _ if has_fallback => Next::Continue(Transition::Fallback),
-        _ if facts.broke_off && state.retries < facts.limits.retries => {
+        _ if facts.broke_off && state.streaks.retries < facts.limits.retries => {
             Next::Continue(Transition::Retry)
         }
         _ => return None,
@@ -127,15 +128,15 @@ pub(in crate::agent) fn broke_off(error: &Error) -> bool {
 /// Decides when the calls of a turn have run. `state` has their answers.
 pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
     let limits = &facts.limits;
-    let times = state.repeats.times();
+    let times = state.streaks.repeats.times();
     let repeated = |every: u32| times > 0 && times.is_multiple_of(every);
     let in_vain = limits.repeats_end > 0 && times >= limits.repeats_end;
     let next = match pending {
         true => Next::Finish(Reason::Pending),
         false if facts.too_many_calls.is_some() => {
-            Next::Finish(Reason::Budget).or_wrap_up(state, facts)
+            facts.or_wrap_up(state, Next::Finish(Reason::Budget))
         }
-        false if state.malformed > limits.corrections => Next::Finish(Reason::Malformed),
+        false if state.streaks.malformed > limits.corrections => Next::Finish(Reason::Malformed),
         false if in_vain => Next::Finish(Reason::Repeating),
         false if repeated(limits.repeats_nudge) => Next::Say {
             transition: Transition::NextTurn,
@@ -144,7 +145,7 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
         },
         false => Next::Continue(Transition::NextTurn),
     };
-    next.within(state, facts)
+    facts.limit(state, next)
 }
 
 /// What those who may object to an end have said, in the order in which they are asked.
@@ -187,7 +188,7 @@ pub fn at_stop(state: &State, said: AtStop, facts: &Facts) -> Next {
             Next::Finish(Reason::Completed)
         }
     };
-    next.within(state, facts)
+    facts.limit(state, next)
 }
 
 impl Facts {
@@ -197,11 +198,11 @@ impl Facts {
     pub fn at_limit(&self, state: &State) -> Option<Reason> {
         if self.stopping {
             Some(Reason::Stopped)
-        } else if state.wrapping_up.is_some() {
+        } else if state.ending.wrapping_up.is_some() {
             self.nothing_left.then_some(Reason::Budget)
         } else if self.exceeded.is_some() {
             Some(Reason::Budget)
-        } else if state.model_calls >= self.limits.turns_before_wrap_up(self.wrap_up) {
+        } else if state.counts.model_calls >= self.limits.turns_before_wrap_up(self.wrap_up) {
             Some(Reason::MaxTurns)
         } else {
             None
@@ -212,21 +213,43 @@ impl Facts {
     pub fn instead(&self, state: &State) -> Option<Next> {
         let end = Next::Finish(self.at_limit(state)?);
         // A model that was never asked wants nothing more, unless calls of an earlier run were answered.
-        Some(match state.model_calls > 0 || answers_tools(state) {
-            true => end.or_wrap_up(state, self),
+        Some(match state.counts.model_calls > 0 || answers_tools(state) {
+            true => self.or_wrap_up(state, end),
             false => end,
         })
     }
 
+    /// What is next within the limits: nothing is asked again when no request is left.
+    fn limit(&self, state: &State, next: Next) -> Next {
+        match self.at_limit(state) {
+            Some(reason) if next.asks_again() => self.or_wrap_up(state, Next::Finish(reason)),
+            _ => next,
+        }
+    }
+
+    /// What is next, or a last turn before it, where that is wanted and there is one left.
+    fn or_wrap_up(&self, state: &State, next: Next) -> Next {
+        match next {
+            Next::Finish(reason @ (Reason::Budget | Reason::MaxTurns))
+                if self.wrap_up
+                    && !self.stopping
+                    && state.counts.model_calls < self.limits.max_turns =>
+            {
+                Next::WrapUp(reason)
+            }
+            next => next,
+        }
+    }
+
     /// Whether the model may be asked again.
     pub(in crate::agent) fn has_room(&self, state: &State) -> bool {
-        self.at_limit(state).is_none() && state.wrapping_up.is_none()
+        self.at_limit(state).is_none() && state.ending.wrapping_up.is_none()
     }
 }
 
 /// Corrects a reply that cannot be used, unless it is one too many.
 fn correct(state: &State, limits: &Limits, what: String) -> Next {
-    match state.malformed < limits.corrections {
+    match state.streaks.malformed < limits.corrections {
         true => Next::Say {
             transition: Transition::Corrective,
             why: AppendedWhy::Corrective,

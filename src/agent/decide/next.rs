@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::agent::State;
-use crate::agent::decide::Facts;
 use crate::event::{AppendedWhy, Reason, Transition};
 use crate::item::ResultKind;
 
@@ -61,28 +59,6 @@ impl Next {
         match self {
             Self::Finish(_) => false,
             Self::Continue(_) | Self::Say { .. } | Self::Compact | Self::WrapUp(_) => true,
-        }
-    }
-
-    /// The same within the limits: nothing is asked again when no request is left.
-    pub(super) fn within(self, state: &State, facts: &Facts) -> Self {
-        match facts.at_limit(state) {
-            Some(reason) if self.asks_again() => Self::Finish(reason).or_wrap_up(state, facts),
-            _ => self,
-        }
-    }
-
-    /// The same, or a last turn before it, where that is wanted and there is one left.
-    pub(super) fn or_wrap_up(self, state: &State, facts: &Facts) -> Self {
-        match self {
-            Self::Finish(reason @ (Reason::Budget | Reason::MaxTurns))
-                if facts.wrap_up
-                    && !facts.stopping
-                    && state.model_calls < facts.limits.max_turns =>
-            {
-                Self::WrapUp(reason)
-            }
-            next => next,
         }
     }
 }

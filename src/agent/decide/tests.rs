@@ -20,7 +20,11 @@ fn turn(reason: StopReason, text: &str, calls: u32) -> std::sync::Arc<Turn> {
 }
 
 fn state() -> State {
-    State { model_calls: 1, ..State::new(History::with_id("h")) }
+    asked_once(History::with_id("h"))
+}
+
+fn asked_once(history: History) -> State {
+    State::new(history).with(|it| it.counts.model_calls = 1)
 }
 
 fn spent() -> Exceeded {
@@ -82,19 +86,19 @@ fn an_empty_reply_behind_tool_results_is_the_end() {
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: String::new() };
     let result = ToolResult::answering(&call, ResultKind::Ok, "done");
     let history = History::from_items("h", [Item::tool_result(result)]);
-    let state = State { model_calls: 1, ..State::new(history) };
+    let state = asked_once(history);
     check(&state, StopReason::Stop, "", 0, &Decision::Stop);
 }
 
 #[test]
 fn what_happens_too_often_in_a_row_ends_the_run() {
-    let malformed = State { malformed: 2, ..state() };
+    let malformed = state().with(|it| it.streaks.malformed = 2);
     check(&malformed, StopReason::Stop, "", 0, &finish(Reason::Malformed));
-    let asked_again = State { asked_again: true, ..state() };
+    let asked_again = state().with(|it| it.streaks.asked_again = true);
     check(&asked_again, StopReason::Other("odd".into()), "", 1, &finish(Reason::Malformed));
-    let continued = State { recovery_count: 3, ..state() };
+    let continued = state().with(|it| it.streaks.recovery_count = 3);
     check(&continued, StopReason::MaxTokens, "hi", 0, &finish(Reason::Truncated));
-    let cut = State { cut_calls: 1, ..state() };
+    let cut = state().with(|it| it.streaks.cut_calls = 1);
     check(&cut, StopReason::MaxTokens, "", 1, &finish(Reason::Truncated));
 }
 
@@ -127,17 +131,17 @@ fn errors_end_the_run_unless_there_is_something_left_to_try() {
     let s = state();
     assert_eq!(on(&s, &broken, 0, 0), None);
     assert_eq!(on(&s, &broken, 1, 0), Some(Next::Continue(Transition::Retry)));
-    let retried = State { retries: 1, ..state() };
+    let retried = state().with(|it| it.streaks.retries = 1);
     assert_eq!(on(&retried, &broken, 1, 0), None);
     assert_eq!(on(&retried, &broken, 1, 1), Some(Next::Continue(Transition::Fallback)));
     // Of what did not even begin, a provider's own retries take care.
     assert_eq!(on(&s, &busy, 1, 0), None);
     assert_eq!(on(&s, &busy, 1, 1), Some(Next::Continue(Transition::Fallback)));
-    let last = State { provider: 1, ..state() };
+    let last = state().with(|it| it.asked.provider = 1);
     assert_eq!(on(&last, &busy, 0, 1), None);
     // A mistake of the caller is the same everywhere.
     assert_eq!(on(&s, &wrong, 1, 1), None);
-    let at_cap = State { model_calls: 20, ..state() };
+    let at_cap = state().with(|it| it.counts.model_calls = 20);
     assert_eq!(on(&at_cap, &busy, 1, 1), None);
 }
 
@@ -184,11 +188,11 @@ fn behind_the_tools_the_run_goes_on_unless_it_gets_nowhere() {
     let after = |state: State| after_tools(&state, false, &facts);
     let next_turn = Next::Continue(Transition::NextTurn);
     assert_eq!(after(state()), next_turn);
-    assert_eq!(after(State { malformed: 2, ..state() }), next_turn);
-    assert_eq!(after(State { malformed: 3, ..state() }), Next::Finish(Reason::Malformed));
+    assert_eq!(after(state().with(|it| it.streaks.malformed = 2)), next_turn);
+    assert_eq!(after(state().with(|it| it.streaks.malformed = 3)), Next::Finish(Reason::Malformed));
     let repeated = |times| {
         let again = |repeats: Repeats, _| repeats.and_hash(1);
-        after(State { repeats: (0..times).fold(Repeats::default(), again), ..state() })
+        after(state().with(|it| it.streaks.repeats = (0..times).fold(Repeats::default(), again)))
     };
     let nudge = say(Transition::NextTurn, AppendedWhy::Nudge, words::REPEATED);
     assert_eq!(repeated(3), next_turn);
@@ -217,12 +221,15 @@ fn a_spent_budget_keeps_the_response_and_refuses_its_calls() {
 fn a_wrap_up_turn_comes_before_the_end_and_is_the_last() {
     let limits = Limits { max_turns: 3, ..Limits::default() };
     let facts = Facts { wrap_up: true, limits, ..Facts::default() };
-    let two = State { model_calls: 2, ..state() };
+    let two = state().with(|it| it.counts.model_calls = 2);
     assert_eq!(after_tools(&state(), false, &facts), Next::Continue(Transition::NextTurn));
     assert_eq!(after_tools(&two, false, &facts), Next::WrapUp(Reason::MaxTurns));
     let broke = Facts { exceeded: Some(spent()), ..facts.clone() };
     assert_eq!(after_tools(&state(), false, &broke), Next::WrapUp(Reason::Budget));
-    let wrapping = State { wrapping_up: Some(Reason::Budget), model_calls: 3, ..state() };
+    let wrapping = state().with(|it| {
+        it.ending.wrapping_up = Some(Reason::Budget);
+        it.counts.model_calls = 3;
+    });
     for (reason, calls) in
         [(StopReason::Stop, 0), (StopReason::ToolCalls, 1), (StopReason::Pause, 0)]
     {
@@ -232,7 +239,7 @@ fn a_wrap_up_turn_comes_before_the_end_and_is_the_last() {
     }
     // The only turn there is is not one for wrapping up.
     let one = Facts { limits: Limits { max_turns: 1, ..limits }, ..facts };
-    assert_eq!(one.at_limit(&State { model_calls: 0, ..state() }), None);
+    assert_eq!(one.at_limit(&state().with(|it| it.counts.model_calls = 0)), None);
 }
 
 #[test]
@@ -264,15 +271,20 @@ fn when_the_model_stops_those_who_may_object_are_heard_in_their_order() {
 #[test]
 fn an_answer_that_is_objected_to_is_corrected_so_often_as_the_limit_says() {
     let objection = || AtStop::Objection("it is blue".into());
-    let after =
-        |malformed| at_stop(&State { malformed, ..state() }, objection(), &Facts::default());
+    let after = |malformed| {
+        at_stop(
+            &state().with(|it| it.streaks.malformed = malformed),
+            objection(),
+            &Facts::default(),
+        )
+    };
     assert_eq!(after(1), corrective(&words::rejected("it is blue")));
     assert_eq!(after(2), Next::Finish(Reason::Malformed));
 }
 
 #[test]
 fn without_room_nobody_who_waits_is_heard_and_a_done_model_has_still_completed() {
-    let full = State { model_calls: 20, ..state() };
+    let full = state().with(|it| it.counts.model_calls = 20);
     let facts = Facts { steered: true, follow_up: true, ..Facts::default() };
     assert_eq!(at_stop(&full, AtStop::Fine, &facts), Next::Finish(Reason::Completed));
     let nudge = AtStop::Nudge("more".into());

@@ -25,7 +25,7 @@ impl Default for ContextBloat {
 
 impl ContextBloat {
     pub(super) fn find(&self, seen: &Seen<'_>) -> Option<Found> {
-        if !seen.is_fresh && seen.state.model_calls > 1 {
+        if !seen.is_fresh && seen.state.counts.model_calls > 1 {
             return None;
         }
         let mut tokens: Vec<u64> = seen.laps.iter().map(|lap| lap.input_tokens).collect();

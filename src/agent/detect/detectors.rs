@@ -165,7 +165,13 @@ impl Hook for Detectors {
         let mut notes = Vec::new();
         for (mode, Found { call_id, what }) in self.look(&Seen::new(state, turn)) {
             let history_id = state.history.id().to_owned();
-            self.signals.give(Signal { mode, history_id, turn: state.model_calls, call_id, what });
+            self.signals.give(Signal {
+                mode,
+                history_id,
+                turn: state.counts.model_calls,
+                call_id,
+                what,
+            });
             if self.nudging {
                 notes.push(Item::user(mode.mitigation()));
             }

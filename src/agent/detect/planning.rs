@@ -20,7 +20,7 @@ impl Default for PlanningWithoutExecution {
 
 impl PlanningWithoutExecution {
     pub(super) fn find(self, seen: &Seen<'_>) -> Option<Found> {
-        let turns = seen.state.idle + 1;
+        let turns = seen.state.streaks.idle + 1;
         (seen.turn.calls().is_empty() && turns == self.turns)
             .then(|| Found { call_id: None, what: format!("{turns} turns in a row have no call") })
     }

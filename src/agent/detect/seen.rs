@@ -53,7 +53,7 @@ fn laps(state: &State) -> Vec<Lap<'_>> {
     for item in state.history.newest_first() {
         if let Some(result) = item.as_tool_result() {
             if !in_results {
-                if count >= state.turn_count {
+                if count >= state.counts.turn_count {
                     break;
                 }
                 (in_results, is_void, count) = (true, true, count + 1);
@@ -140,7 +140,7 @@ mod tests {
         }
         let history = History::from_items("h", items);
         // The first two laps are of an earlier run.
-        let state = State { turn_count: 2, ..State::new(history) };
+        let state = State::new(history).with(|it| it.counts.turn_count = 2);
         let laps = laps(&state);
         let called = laps.iter().flat_map(|lap| &lap.called).map(|(call, _)| &*call.call_id);
         assert_eq!((laps.len(), called.collect::<Vec<_>>()), (1, vec!["c3"]));

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::agent::State;
 use crate::agent::evidence::verdict::Rules;
 use crate::agent::evidence::{Missing, Standing, Verdict, blocked_claim};
 use crate::agent::hook::OnStop;
-use crate::agent::{Agent, State};
 use crate::item::{Evidence, Json};
 use crate::turn::Turn;
 
@@ -21,7 +21,7 @@ type Read = dyn Fn(&Json) -> Option<Evidence> + Send + Sync;
 
 /// What a model that says it is done must have on record. Cheap to clone.
 ///
-/// [`Agent::with_evidence`] says what happens to a claim without it. Any words with which the model
+/// [`Agent::with_evidence`](crate::Agent::with_evidence) says what happens to a claim without it. Any words with which the model
 /// stops are a claim, also "I could not do it", unless they say that it is blocked.
 #[derive(Clone)]
 pub struct RequireEvidence {
@@ -134,12 +134,12 @@ impl RequireEvidence {
         let (why, text) = match self.blocked(turn) {
             Some(missing) if !missing.is_empty() => return OnStop::Blocked(missing),
             Some(_) => (UNNAMED.to_owned(), blocked_without_a_name()),
-            None => match self.missing(&state.standing) {
+            None => match self.missing(&state.claims.standing) {
                 None => return OnStop::LetGo,
                 Some(missing) => (missing.to_string(), without_proof(&missing)),
             },
         };
-        match may_send_back && !state.sent_back {
+        match may_send_back && !state.claims.sent_back {
             true => OnStop::Block(text),
             false => OnStop::Unproven(why),
         }
@@ -184,69 +184,6 @@ fn blocked_without_a_name() -> String {
     "You say that you are blocked, but not by what. Answer with a first line `BLOCKED: ` and the \
      smallest thing that is missing, or go on and end with a check that passes."
         .to_owned()
-}
-
-impl Agent {
-    /// Lets a run be completed only with evidence: a check that a tool has
-    /// [put on record](crate::tool::ToolContext::evidence) and that passed behind the last change.
-    /// [`Standing::verdict`] has the rules.
-    ///
-    /// A claim without it is sent back once: the model reads what is missing and how to end. The
-    /// next one ends the run as [`Unproven`](crate::event::Reason::Unproven), at once where no
-    /// further request may be sent. Something new that is said to the model, by whoever steers or
-    /// follows up, lets it be sent back once more. A model that answers `BLOCKED: ` and what is
-    /// missing ends the run as [`Blocked`](crate::event::Reason::Blocked).
-    /// [`Outcome::why`](crate::Outcome::why) says what is missing, and
-    /// [`Outcome::proof`](crate::Outcome::proof) which check proves a run that is completed.
-    ///
-    /// Evidence is looked at behind the [checks](Self::with_validation) of the answer, which a
-    /// blocked model need not pass, and behind the stop hooks: what these say comes first. It is
-    /// what this run was told and did that counts. A run without an input of its own goes on with
-    /// what is in its history, and there all of it counts.
-    ///
-    /// ```
-    /// use serde_json::json;
-    /// use turnstream::agent::evidence::RequireEvidence;
-    /// use turnstream::event::Reason;
-    /// use turnstream::item::Evidence;
-    /// use turnstream::provider::{Reply, Scripted};
-    /// use turnstream::tool::{Tool, ToolContext, ToolSpec};
-    /// use turnstream::Agent;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), turnstream::Error> {
-    /// # let spec = |name: &str| ToolSpec {
-    /// #     name: name.into(),
-    /// #     description: String::new(),
-    /// #     parameters: json!({ "type": "object" }),
-    /// # };
-    /// let edit = Tool::raw(spec("edit"), |_, cx: ToolContext| async move {
-    ///     cx.changed("src/lib.rs");
-    ///     "edited"
-    /// })?;
-    /// let test = Tool::raw(spec("test"), |_, cx: ToolContext| async move {
-    ///     cx.evidence(Evidence::of_command("cargo test", 0));
-    ///     "12 passed"
-    /// })?;
-    /// let model = Scripted::new([
-    ///     Reply::new().call("edit", json!({})),
-    ///     Reply::text("Done!"),
-    ///     // Sent back: nothing was checked.
-    ///     Reply::new().call("test", json!({})),
-    ///     Reply::text("Done: `cargo test` passes."),
-    /// ]);
-    /// let agent = Agent::new(model).with_tools([edit, test]).with_evidence(RequireEvidence::new());
-    ///
-    /// let outcome = agent.run("Mend the parser").outcome().await;
-    /// assert_eq!(outcome.reason, Reason::Completed);
-    /// assert_eq!(outcome.proof.as_deref(), Some(&Evidence::of_command("cargo test", 0)));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn with_evidence(mut self, policy: RequireEvidence) -> Self {
-        self.evidence = Some(policy);
-        self
-    }
 }
 
 impl fmt::Debug for RequireEvidence {

@@ -86,7 +86,7 @@ macro_rules! forwards {
 /// and has the hook's own error as its source.
 /// The time of an answer is tokio's. An answer that is there at its first poll needs no runtime.
 ///
-/// Each method is handed the [`State`] of the run. Its [`label`](State::label) tells the agents apart
+/// Each method is handed the [`State`] of the run. Its [`label`](crate::agent::StateFields::label) tells the agents apart
 /// that share a hook. To the methods on a call it is the state in which the calls of its turn began.
 ///
 /// ```
@@ -127,7 +127,7 @@ macro_rules! forwards {
 )]
 #[expect(unused_variables, reason = "what does nothing needs no arguments")]
 pub trait Hook: Send + Sync {
-    /// What errors call it, followed by the [label](State::label) of the agent: the name of its type,
+    /// What errors call it, followed by the [label](crate::agent::StateFields::label) of the agent: the name of its type,
     /// unless written.
     fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed(std::any::type_name::<Self>())

@@ -35,9 +35,8 @@ impl Hooks {
     }
 
     /// Sets how long each hook may take for each of its answers.
-    pub(in crate::agent) fn with_timeout(mut self, timeout: Duration) -> Self {
+    pub(in crate::agent) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = TimeLimit::Set(timeout);
-        self
     }
 
     pub(in crate::agent) fn is_empty(&self) -> bool {

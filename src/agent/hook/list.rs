@@ -78,7 +78,7 @@ macro_rules! hook_points {
         ///
         /// // Asks a larger model from the fifth request on.
         /// let escalating = hook::prepare(|state, mut request| async move {
-        ///     if state.model_calls >= 5 {
+        ///     if state.counts.model_calls >= 5 {
         ///         request.model = Some("large".to_owned());
         ///     }
         ///     request
@@ -319,7 +319,7 @@ macro_rules! hook_points {
         /// use turnstream::agent::hook;
         ///
         /// // Ends the run once ten calls have run.
-        /// let enough = hook::should_stop(|state| async move { state.tool_calls >= 10 });
+        /// let enough = hook::should_stop(|state| async move { state.counts.tool_calls >= 10 });
         /// # let _ = enough;
         /// ```
         closure: should_stop;

@@ -127,12 +127,11 @@ async fn runs(seed: u64) -> Vec<String> {
 /// A body that says something of its own before each lap.
 fn talkative(
     cx: RunContext,
-    mut state: State,
+    state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     async_stream::stream! {
-        if state.resuming.is_none() {
+        if state.approvals.resuming.is_none() {
             let items = vec![Item::user("Lap.")];
-            state.history.extend(items.clone());
             yield Ok(Step::Value(Event::Appended { why: AppendedWhy::Hook, id: cx.id(), items }));
         }
         let mut lap = Box::pin(body(cx, state));

@@ -67,11 +67,11 @@ fn h30_a_panic_is_an_error_wherever_it_comes() {
     }
 
     let making = before_tool(|state: State, _| {
-        assert_eq!(state.model_calls, 9, "in making it");
+        assert_eq!(state.counts.model_calls, 9, "in making it");
         ready(BeforeTool::Run)
     });
     let polling = before_tool(|state: State, _| async move {
-        assert_eq!(state.model_calls, 9, "in polling it");
+        assert_eq!(state.counts.model_calls, 9, "in polling it");
         BeforeTool::Run
     });
     for (hook, place) in [
@@ -148,12 +148,13 @@ async fn each_answer_of_each_hook_has_its_own_time() {
         };
         Box::new(should_stop(late)) as Box<dyn Hook>
     };
-    let hooks = hooks([slow(), slow(), slow()]).with_timeout(Duration::from_secs(1));
+    let mut hooks = hooks([slow(), slow(), slow()]);
+    hooks.set_timeout(Duration::from_secs(1));
     let start = Instant::now();
     hooks.should_stop(&state()).await.unwrap();
     hooks.should_stop(&state()).await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_millis(5400));
-    let hooks = hooks.with_timeout(Duration::from_millis(800));
+    hooks.set_timeout(Duration::from_millis(800));
     let error = hooks.should_stop(&state()).await.unwrap_err();
     assert!(error.message().ends_with("it took longer than 800ms"), "{error}");
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::agent::hook::ask::caught;
 
 fn labelled(label: &str) -> State {
-    State { label: label.into(), ..state() }
+    state().with(|it| it.label = label.into())
 }
 
 /// Panics with the label wherever it is called.

@@ -379,7 +379,7 @@ fn a_closure_gives_an_answer_or_a_result_of_one() {
         let counting = counting.clone();
         turn_started(move |state| {
             let counting = counting.clone();
-            async move { *counting.lock().unwrap() += state.model_calls + 1 }
+            async move { *counting.lock().unwrap() += state.counts.model_calls + 1 }
         })
     };
     let said = assistant_message(|_, turn| async move {

@@ -1,0 +1,111 @@
+//! How the model is asked.
+
+use std::sync::Arc;
+
+use futures::{future, stream};
+
+use crate::agent::State;
+use crate::agent::admit::admit;
+use crate::agent::prepared::Prepared;
+use crate::agent::shared::Shared;
+use crate::error::{Error, ErrorKind};
+use crate::provider::another_could;
+use crate::request::{Request, ToolChoice};
+use crate::stream::{TurnStream, seal};
+use crate::turn::TurnEvent;
+use crate::world::Kind;
+
+/// The request of a state, once it may be sent.
+pub(super) async fn request(
+    run: &Shared,
+    state: State,
+) -> Result<(State, Option<Box<Request>>), Error> {
+    let counted = state.clone().with(|it| it.counts.model_calls += 1);
+    run.control().set_broke_off(false);
+    let request = prepared(run, &counted).await?;
+    request.check()?;
+    let model = request.model.as_deref().unwrap_or(run.provider(&counted).model());
+    let model = Arc::from(model);
+    let price = run.settings.bounds.budget.price_of(&model)?;
+    if !admit(run, &counted, &request).await? {
+        return Ok((state, None));
+    }
+    let as_ever = Arc::ptr_eq(&request.tools, &run.settings.tools.kit.specs());
+    let offered = (!as_ever).then(|| Arc::clone(&request.tools));
+    // What was used until here was the last model's.
+    run.spent(&counted);
+    run.control().set_price(price);
+    let asked = counted.with(|it| (it.asked.model, it.asked.offered) = (model, offered));
+    Ok((asked, Some(Box::new(request))))
+}
+
+/// A request as hooks want it, or wanted it in the run that is played.
+async fn prepared(run: &Shared, state: &State) -> Result<Request, Error> {
+    let mut request = run.settings.request(&state.history);
+    if state.ending.wrapping_up.is_some() && !request.tools.is_empty() {
+        // The tools stay listed, so that what is cached still fits.
+        request.options.tool_choice = ToolChoice::None;
+    }
+    if run.hooks().is_empty() {
+        // Nothing has to be cloned for it.
+        let unchanged = future::ready(Ok(Prepared::default()));
+        let prepared = run.effects.perform(Kind::Prepared, unchanged).await?;
+        return Ok(prepared.request(request));
+    }
+    let (hooks, state, plain) = (run.hooks().clone(), state.clone(), request.clone());
+    let prepare = async move {
+        let request = Box::new(hooks.request(&state, plain.clone()).await?);
+        Ok(Prepared::Made { plain: Box::new(plain), request })
+    };
+    let prepared = run.effects.perform(Kind::Prepared, prepare).await?;
+    Ok(prepared.request(request))
+}
+
+/// Sends a request when the turn is polled, and begins to tell hooks of it.
+pub(super) fn ask(run: &Shared, state: &State, request: Request) -> TurnStream {
+    let (sending, now) = (run.clone(), state.clone());
+    let send = move |request| send(&sending, &now, request);
+    let turn = run.effects.turn(request, Box::new(send));
+    let hooks = run.hooks();
+    if !hooks.is_empty() {
+        let state = Arc::new(state.clone());
+        run.control().observers().begin(hooks, hooks.turn_started(&state));
+    }
+    turn
+}
+
+/// Sends a request, unless the time of the run is over, which ends the run in its next poll. A
+/// provider with another after it leaves to the loop what that one handles.
+fn send(run: &Shared, state: &State, mut request: Request) -> TurnStream {
+    if run.is_too_late(state) {
+        return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
+    }
+    if state.asked.provider < run.settings.models.fallbacks.len() {
+        let left = asks_again(run, state);
+        // A generation that failed is corrected first.
+        request.retries = request.retries.except(move |error| {
+            let kind = error.kind();
+            another_could(kind) && kind != ErrorKind::GenerationFailed && left()
+        });
+    }
+    run.control().request_is_open();
+    let max_output_tokens = request.options.max_output_tokens;
+    let turn = run.provider(state).stream_turn(request);
+    turn.limited(run.settings.bounds.limits.max_turn_bytes, max_output_tokens)
+}
+
+/// Whether the loop could ask another provider when the request of this state fails, at the time at
+/// which it is called. It holds nothing of the agent but its limits, since providers keep requests.
+fn asks_again(run: &Shared, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
+    let (budget, limits) = (run.settings.bounds.budget.clone(), run.settings.bounds.limits);
+    let (calls, wraps_up) = (state.counts.model_calls, state.ending.wrapping_up.is_some());
+    let (handle, tool_calls) = (Arc::clone(&run.handle), state.counts.tool_calls);
+    move || {
+        let control = &handle.control;
+        let spent = control.would_have_spent(handle.usage(), tool_calls);
+        !wraps_up
+            && !control.is_stopping()
+            && calls < limits.turns_before_wrap_up(budget.wants_wrap_up())
+            && budget.exceeded(&spent).is_none()
+    }
+}

@@ -1,0 +1,31 @@
+//! What an answer must be before a run is completed.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, panic_to_error};
+use crate::turn::Turn;
+
+type Check = dyn Fn(&Turn) -> Result<(), String> + Send + Sync;
+
+/// The checks of an agent, in their order. Cheap to clone.
+#[derive(Clone, Default)]
+pub(super) struct Checks(Vec<Arc<Check>>);
+
+impl Checks {
+    pub(super) fn push<E: Into<String>>(
+        &mut self,
+        check: impl Fn(&Turn) -> Result<(), E> + Send + Sync + 'static,
+    ) {
+        self.0.push(Arc::new(move |turn| check(turn).map_err(Into::into)));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What the first check that objects has to say.
+    pub(super) fn objection(&self, turn: &Turn) -> Result<Option<String>, Error> {
+        let objection = || self.0.iter().find_map(|check| check(turn).err());
+        panic_to_error(ErrorKind::Hook, "the validation", objection)
+    }
+}
