@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::Stream;
 
 use crate::agent::evidence::RequireEvidence;
-use crate::agent::hook::{Hook, Hooks};
+use crate::agent::hook::Hook;
 use crate::agent::resume::judged;
 use crate::agent::run::Begin;
 use crate::agent::settings::{OpenWorld, Settings};
@@ -670,7 +670,7 @@ impl Agent {
         self,
         check: impl Fn(&Turn) -> Result<(), E> + Send + Sync + 'static,
     ) -> Self {
-        self.set(|it| it.answers.checks.push(check))
+        self.set(|it| it.checks.push(check))
     }
 
     /// Sets how many replies in a row that cannot be used are corrected, 2 unless set; the next one
@@ -737,7 +737,11 @@ impl Agent {
     /// # }
     /// ```
     pub fn with_evidence(self, policy: RequireEvidence) -> Self {
-        self.set(|it| it.answers.evidence = Some(policy))
+        self.set(|it| {
+            it.prompt.instructions = policy.instructions().into();
+            it.tools.harmless = policy.harmless_tools();
+            it.hooks.set_policy(Arc::new(policy));
+        })
     }
 
     /// Makes a tool of the agent: each call runs it on a history of its own, with the call's
@@ -865,7 +869,7 @@ impl Agent {
     /// taken from no pool.
     pub(crate) fn detached(&self) -> Self {
         self.clone().set(|it| {
-            it.hooks = Hooks::new();
+            it.hooks = it.hooks.without_others();
             it.bounds.budget = it.bounds.budget.clone().detached();
         })
     }

@@ -45,8 +45,7 @@ pub(super) fn facts(run: &Shared, state: State) -> (State, Facts) {
         broke_off: run.control().broke_off(),
     });
     let mut limits = run.settings.bounds.limits;
-    if run.settings.prompt.options.output != Output::Text || !run.settings.answers.checks.is_empty()
-    {
+    if run.settings.prompt.options.output != Output::Text || !run.settings.checks.is_empty() {
         // What is checked is one turn: half an answer and its other half are none.
         limits.continuations = 0;
     }

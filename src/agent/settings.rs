@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::checks::Checks;
-use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hooks;
 use crate::agent::{Budget, Limits, RunStart};
 use crate::context::{Ageing, Compactor, Shorten, Window};
@@ -31,7 +30,7 @@ pub(crate) struct Settings {
     pub(super) prompt: Prompt,
     pub(super) tools: Tools,
     pub(super) bounds: Bounds,
-    pub(super) answers: Answers,
+    pub(super) checks: Checks,
     pub(super) memory: Memory,
     pub(super) hooks: Hooks,
     pub(super) ids: Arc<dyn Ids>,
@@ -49,12 +48,16 @@ pub(super) struct Models {
 #[derive(Clone, Default)]
 pub(super) struct Prompt {
     pub(super) system: System,
+    /// What follows the part of the system prompt that stays the same.
+    pub(super) instructions: Arc<str>,
     pub(super) options: Options,
 }
 
 #[derive(Clone, Default)]
 pub(super) struct Tools {
     pub(super) kit: Toolkit,
+    /// The tools that never change anything.
+    pub(super) harmless: Arc<[String]>,
     /// The tools are audited, also those that are added later.
     pub(super) audited: bool,
     /// Calls without a verdict are waited for.
@@ -68,13 +71,6 @@ pub(super) struct Bounds {
     /// Whether the cap on turns was set.
     pub(super) capped: bool,
     pub(super) budget: Budget,
-}
-
-/// What an answer has to be.
-#[derive(Clone, Default)]
-pub(super) struct Answers {
-    pub(super) checks: Checks,
-    pub(super) evidence: Option<RequireEvidence>,
 }
 
 /// How a history is kept short.
@@ -96,7 +92,7 @@ impl Settings {
             prompt: Prompt::default(),
             tools: Tools::default(),
             bounds: Bounds::default(),
-            answers: Answers::default(),
+            checks: Checks::default(),
             memory: Memory {
                 ageing: None,
                 compactor: Some(Arc::new(Shorten::new())),
@@ -126,13 +122,12 @@ impl Settings {
     }
 
     fn system(&self) -> System {
-        let mut system = self.prompt.system.clone();
-        if let Some(policy) = &self.answers.evidence
-            && !policy.instructions().is_empty()
-        {
+        let Prompt { system, instructions, .. } = &self.prompt;
+        let mut system = system.clone();
+        if !instructions.is_empty() {
             let apart = if system.stable.is_empty() { "" } else { "\n\n" };
             system.stable.push_str(apart);
-            system.stable.push_str(policy.instructions());
+            system.stable.push_str(instructions);
         }
         system
     }

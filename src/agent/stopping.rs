@@ -10,13 +10,13 @@ use crate::agent::facts::facts;
 use crate::agent::hook::OnStop;
 use crate::agent::shared::Shared;
 use crate::agent::{self, AtStop, Next, State};
-use crate::error::{Error, ErrorKind, catch_panic, panic_to_error};
+use crate::error::Error;
 use crate::event::{BudgetKind, Exceeded, Transition};
 use crate::item::Evidence;
 use crate::turn::Turn;
 use crate::world::Kind;
 
-/// What those who may object to an end have said.
+/// What those who may object to an end have said, as it is recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Objection {
@@ -24,16 +24,15 @@ struct Objection {
     said: Option<Said>,
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
-    /// The policy on evidence sends the model back.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    why: String,
+    /// In recordings from before there was `Prove`: it was one that sent the model back.
+    #[serde(skip_serializing)]
     sends_back: bool,
-    /// A claim that was sent back before still counts as such.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    keeps_sent_back: bool,
 }
 
 /// Who objects, and how.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Said {
     Objection,
@@ -41,32 +40,39 @@ enum Said {
     Prevent,
     Blocked,
     Unproven,
+    Prove,
 }
 
-impl Said {
-    fn of(said: OnStop) -> (Option<Self>, String) {
-        let (said, text) = match said {
-            OnStop::LetGo => return (None, String::new()),
-            OnStop::Block(text) => (Self::Block, text),
-            OnStop::Prevent(text) => (Self::Prevent, text),
-            OnStop::Blocked(text) => (Self::Blocked, text),
-            OnStop::Unproven(text) => (Self::Unproven, text),
-        };
-        (Some(said), text)
+impl Objection {
+    fn new(said: Said, text: String) -> Self {
+        Self { said: Some(said), text, ..Self::default() }
     }
 
-    fn with(self, text: String) -> AtStop {
-        match self {
-            Self::Objection => AtStop::Objection(text),
-            Self::Block => AtStop::Hook(OnStop::Block(text)),
-            Self::Prevent => AtStop::Hook(OnStop::Prevent(text)),
-            Self::Blocked => AtStop::Hook(OnStop::Blocked(text)),
-            Self::Unproven => AtStop::Hook(OnStop::Unproven(text)),
+    fn of(said: OnStop) -> Self {
+        match said {
+            OnStop::LetGo => Self::default(),
+            OnStop::Block(text) => Self::new(Said::Block, text),
+            OnStop::Prevent(text) => Self::new(Said::Prevent, text),
+            OnStop::Blocked(text) => Self::new(Said::Blocked, text),
+            OnStop::Unproven(text) => Self::new(Said::Unproven, text),
+            OnStop::Prove { text, why } => Self { why, ..Self::new(Said::Prove, text) },
         }
     }
+
+    fn at_stop(self) -> Option<AtStop> {
+        let Self { said, text, why, sends_back: _ } = self;
+        Some(AtStop::Hook(match said? {
+            Said::Objection => return Some(AtStop::Objection(text)),
+            Said::Block => OnStop::Block(text),
+            Said::Prevent => OnStop::Prevent(text),
+            Said::Blocked => OnStop::Blocked(text),
+            Said::Unproven => OnStop::Unproven(text),
+            Said::Prove => OnStop::Prove { text, why },
+        }))
+    }
 }
 
-/// Asks the checks, the hooks, the policy on evidence and the token target, and decides.
+/// Asks the checks, the hooks and the token target, and decides.
 pub(super) async fn at_stop(
     run: &Shared,
     state: State,
@@ -79,63 +85,40 @@ pub(super) async fn at_stop(
         return Ok((state, next));
     }
     let (asking, now, turn) = (run.clone(), state.clone(), Arc::clone(turn));
-    let room = known.has_room(&state);
-    let ask = async move { objection(&asking, &now, &turn, room).await };
+    let ask = async move { objection(&asking, &now, &turn).await };
     let objection: Objection = run.effects.perform(Kind::AtStop, ask).await?;
-    let Objection { said, text, sends_back, keeps_sent_back } = objection;
-    let (state, said) = match said.map(|said| said.with(text)) {
+    let is_fine = objection.said.is_none();
+    let sends_back = objection.sends_back || objection.said == Some(Said::Prove);
+    let (state, said) = match objection.at_stop() {
         None => nudge(run, state),
-        Some(AtStop::Hook(
-            said @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_)),
-        )) => {
-            let why = said.why().map(str::to_owned);
-            (state.with(|it| it.ending.why = why), AtStop::Hook(said))
-        }
         Some(said) => (state, said),
+    };
+    let why = match &said {
+        AtStop::Hook(said) => said.why().map(str::to_owned),
+        AtStop::Objection(_) | AtStop::Nudge(_) | AtStop::Fine => None,
     };
     let (state, known) = facts(run, state);
     let next = agent::at_stop(&state, said, &known);
     let goes_back = matches!(next, Next::Say { transition: Transition::StopHookBlocking, .. });
-    let sent_back = state.claims.sent_back && keeps_sent_back || sends_back && goes_back;
-    Ok((state.with(|it| it.claims.sent_back = sent_back), next))
+    let state = state.with(|it| {
+        it.claims.sent_back &= !is_fine;
+        it.claims.sent_back |= sends_back && goes_back;
+        if !goes_back && let Some(why) = why {
+            it.ending.why = Some(why);
+        }
+    });
+    Ok((state, next))
 }
 
-/// What validations, stop hooks and the policy on evidence have to say.
-async fn objection(
-    run: &Shared,
-    state: &State,
-    turn: &Turn,
-    room: bool,
-) -> Result<Objection, Error> {
-    let ending = proof_of(run, state, turn, room)?;
-    // Whoever is blocked has no answer that could be checked.
-    let objection = match ending {
-        OnStop::Blocked(_) => None,
-        OnStop::LetGo | OnStop::Block(_) | OnStop::Prevent(_) | OnStop::Unproven(_) => {
-            run.settings.answers.checks.objection(turn)?
-        }
-    };
-    let keeping = |(said, text)| Objection { said, text, sends_back: false, keeps_sent_back: true };
-    if let Some(objection) = objection {
-        return Ok(keeping((Some(Said::Objection), objection)));
+/// What validations and stop hooks have to say.
+async fn objection(run: &Shared, state: &State, turn: &Turn) -> Result<Objection, Error> {
+    // A model that gives up has no answer that could be checked.
+    if run.hooks().gives_up(state, turn)?.is_none()
+        && let Some(objection) = run.settings.checks.objection(turn)?
+    {
+        return Ok(Objection::new(Said::Objection, objection));
     }
-    let (said, text) = match run.hooks().stop(state, turn).await? {
-        OnStop::LetGo => {
-            let sends_back = matches!(ending, OnStop::Block(_));
-            let keeps_sent_back = ending != OnStop::LetGo;
-            let (said, text) = Said::of(ending);
-            return Ok(Objection { said, text, sends_back, keeps_sent_back });
-        }
-        said => Said::of(said),
-    };
-    Ok(keeping((said, text)))
-}
-
-/// What the policy on evidence says to the end.
-fn proof_of(run: &Shared, state: &State, turn: &Turn, room: bool) -> Result<OnStop, Error> {
-    let Some(policy) = &run.settings.answers.evidence else { return Ok(OnStop::LetGo) };
-    let said = || policy.at_stop(state, turn, room);
-    panic_to_error(ErrorKind::Hook, "the policy on evidence", said)
+    Ok(Objection::of(run.hooks().stop(state, turn).await?))
 }
 
 /// What the token target has to say.
@@ -162,11 +145,9 @@ fn nudge(run: &Shared, state: State) -> (State, AtStop) {
 
 /// The check that proves a run that ends as completed.
 pub(super) fn proof(run: &Shared, state: &State) -> Option<Box<Evidence>> {
-    let policy = || {
-        run.settings.answers.evidence.clone().unwrap_or_default().verdict(&state.claims.standing)
-    };
-    match catch_panic(policy) {
-        Ok(Verdict::Proven(evidence)) => Some(Box::new(evidence)),
-        Ok(Verdict::NothingChanged | Verdict::Unproven(_)) | Err(_) => None,
+    let standing = || state.claims.standing.verdict();
+    match run.hooks().judge(state).ok()?.unwrap_or_else(standing) {
+        Verdict::Proven(evidence) => Some(Box::new(evidence)),
+        Verdict::NothingChanged | Verdict::Unproven(_) => None,
     }
 }

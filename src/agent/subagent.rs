@@ -6,7 +6,7 @@ use async_stream::stream;
 use futures::StreamExt;
 use serde_json::json;
 
-use crate::agent::evidence::{RequireEvidence, is_cut_short};
+use crate::agent::evidence::is_cut_short;
 use crate::agent::run::Begin;
 use crate::agent::settings::Settings;
 use crate::agent::{Input, Run, RunHandle, body};
@@ -78,7 +78,7 @@ impl ToolHandler for SubAgent {
         if cx.is_dry_run() {
             settings.tools.kit = settings.tools.kit.dry_run(true);
         }
-        let policy = settings.answers.evidence.clone();
+        let harmless = Arc::clone(&settings.tools.harmless);
         let parent = cx.extension::<RunHandle>();
         settings.label = below(parent.as_deref(), &settings.label, &self.spec.name);
         let suspended = parent.as_ref().and_then(|it| it.history().nested(cx.call_id()).cloned());
@@ -86,7 +86,7 @@ impl ToolHandler for SubAgent {
             (Some(history), Some(parent)) => {
                 // The record of a call that was suspended went with it.
                 for result in history.iter().filter_map(Item::as_tool_result) {
-                    pass_up_changes(&cx, result, policy.as_ref());
+                    pass_up_changes(&cx, result, &harmless);
                 }
                 match history.unanswered_calls().is_empty() {
                     // It was dropped after its calls had their results.
@@ -113,7 +113,7 @@ impl ToolHandler for SubAgent {
             while let Some(Ok(event)) = run.next().await {
                 if let Event::Tool(ToolEvent::Output(result)) = &event {
                     // At once, so that it is on record also if the child never ends.
-                    pass_up_changes(&cx, result, policy.as_ref());
+                    pass_up_changes(&cx, result, &harmless);
                 }
                 let end = event.finished().map(|outcome| end(outcome, parent.is_some()));
                 if let Some(Update::Output(output)) = &end {
@@ -141,12 +141,12 @@ fn below(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
 }
 
 /// Puts on the parent's record what a call of the child changed, or may have.
-fn pass_up_changes(cx: &ToolContext, result: &ToolResult, policy: Option<&RequireEvidence>) {
+fn pass_up_changes(cx: &ToolContext, result: &ToolResult, harmless: &[String]) {
     let told = result.report.as_deref().map_or(&[][..], |report| &report.side_effects);
     for effect in told {
         cx.side_effect(effect.clone());
     }
-    let is_harmless = || policy.is_some_and(|policy| policy.is_harmless(&result.name));
+    let is_harmless = || harmless.contains(&result.name);
     if told.is_empty() && is_cut_short(result.kind) && !is_harmless() {
         cx.side_effect(SideEffect { kind: "cut_short".into(), target: result.name.clone() });
     }

@@ -40,7 +40,7 @@ pub enum Kind {
     Tools,
     /// Effect: a history is made shorter.
     Compacted,
-    /// Effect: validations, stop hooks and the policy on evidence are asked when the model has stopped.
+    /// Effect: validations and stop hooks are asked when the model has stopped.
     AtStop,
     /// Effect: hooks are asked whether the run stops here.
     ShouldStop,

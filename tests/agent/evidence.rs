@@ -479,6 +479,37 @@ async fn the_proof_is_in_the_outcome_also_where_nobody_asks_for_it() {
     assert_eq!((unproven.reason, unproven.proof), (Reason::Completed, None));
 }
 
+#[tokio::test]
+async fn a_hook_of_ones_own_asks_for_proof_gives_up_and_judges_as_the_policy_does() {
+    let asks = || {
+        hook::stop(|_, turn| async move {
+            match turn.text().contains("proof") {
+                true => OnStop::LetGo,
+                false => OnStop::Prove { text: "Prove it.".into(), why: "no proof".into() },
+            }
+        })
+    };
+    let judges = hook::judge(|_| {
+        Some(turnstream::agent::evidence::Verdict::Proven(Evidence::of_command("own", 0)))
+    });
+    let agent = Agent::new(Scripted::new(["Done.", "With proof."])).with_hook(asks());
+    let run = agent.with_hook(judges).run("go").outcome().await;
+    assert_eq!(
+        (run.reason, run.turns, said(&run)),
+        (Reason::Completed, 2, vec!["Prove it.".into()])
+    );
+    assert_eq!(run.proof.as_deref(), Some(&Evidence::of_command("own", 0)));
+
+    let agent = Agent::new(Scripted::new(["Done.", "Done."])).with_hook(asks());
+    check(&agent.run("go").outcome().await, Reason::Unproven, 2, Some("no proof"));
+
+    let gives_up = hook::gives_up(|_, turn| turn.text().strip_prefix("I lack ").map(str::to_owned));
+    let agent = Agent::new(Scripted::new(["I lack a key"])).with_hook(gives_up);
+    let agent = agent.with_validation(|_| Err("not asked about words that are no answer"));
+    let ends = hook::stop(|_, _| async { OnStop::Blocked("a key".into()) });
+    check(&agent.with_hook(ends).run("go").outcome().await, Reason::Blocked, 1, Some("a key"));
+}
+
 /// An agent with a child that is asked once.
 fn with_child(child: Vec<Reply>, parent: Vec<Reply>) -> Agent {
     let child = Agent::new(Scripted::new(child)).with_tools(tools());

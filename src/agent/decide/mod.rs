@@ -173,9 +173,14 @@ pub fn at_stop(state: &State, said: AtStop, facts: &Facts) -> Next {
             why: AppendedWhy::StopHook,
             text: text.into(),
         },
+        AtStop::Hook(OnStop::Prove { text, .. }) if room && !state.claims.sent_back => Next::Say {
+            transition: Transition::StopHookBlocking,
+            why: AppendedWhy::StopHook,
+            text: text.into(),
+        },
         AtStop::Hook(OnStop::Prevent(_)) => Next::Finish(Reason::StopHookPrevented),
         AtStop::Hook(OnStop::Blocked(_)) => Next::Finish(Reason::Blocked),
-        AtStop::Hook(OnStop::Unproven(_)) => Next::Finish(Reason::Unproven),
+        AtStop::Hook(OnStop::Unproven(_) | OnStop::Prove { .. }) => Next::Finish(Reason::Unproven),
         AtStop::Nudge(text) if room => {
             Next::Say { transition: Transition::Nudge, why: AppendedWhy::Nudge, text: text.into() }
         }

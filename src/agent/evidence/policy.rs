@@ -1,12 +1,15 @@
 //! The policy: what a claim needs, and what happens to one that has it not.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+
+use futures::{FutureExt, future};
 
 use crate::agent::State;
 use crate::agent::evidence::verdict::Rules;
 use crate::agent::evidence::{Missing, Standing, Verdict, blocked_claim};
-use crate::agent::hook::OnStop;
+use crate::agent::hook::{Hook, HookFuture, OnStop};
 use crate::item::{Evidence, Json};
 use crate::turn::Turn;
 
@@ -125,29 +128,9 @@ impl RequireEvidence {
         (self.blocked)(turn).map(|missing| missing.trim().to_owned())
     }
 
-    /// What it says to a model that has stopped with `turn`. `may_send_back` is whether another
-    /// request may be sent.
-    ///
-    /// A claim without evidence is [blocked](OnStop::Block) once, unless nothing may be sent, then
-    /// it is [`OnStop::Unproven`].
-    pub fn at_stop(&self, state: &State, turn: &Turn, may_send_back: bool) -> OnStop {
-        let (why, text) = match self.blocked(turn) {
-            Some(missing) if !missing.is_empty() => return OnStop::Blocked(missing),
-            Some(_) => (UNNAMED.to_owned(), blocked_without_a_name()),
-            None => match self.missing(&state.claims.standing) {
-                None => return OnStop::LetGo,
-                Some(missing) => (missing.to_string(), without_proof(&missing)),
-            },
-        };
-        match may_send_back && !state.claims.sent_back {
-            true => OnStop::Block(text),
-            false => OnStop::Unproven(why),
-        }
-    }
-
-    /// Whether the tool is one of those that never change anything.
-    pub(in crate::agent) fn is_harmless(&self, tool: &str) -> bool {
-        self.harmless.iter().any(|name| name == tool)
+    /// The tools that never change anything.
+    pub(in crate::agent) fn harmless_tools(&self) -> Arc<[String]> {
+        Arc::clone(&self.harmless)
     }
 
     fn missing(&self, standing: &Standing) -> Option<Missing> {
@@ -165,8 +148,37 @@ impl RequireEvidence {
     }
 
     fn with_rules<T>(&self, f: impl FnOnce(&Rules<'_>) -> T) -> T {
-        let is_harmless = |tool: &str| self.is_harmless(tool);
+        let is_harmless = |tool: &str| self.harmless.iter().any(|name| name == tool);
         f(&Rules { is_harmless: &is_harmless, read: &*self.read })
+    }
+}
+
+/// It judges each claim with which the model stops.
+impl Hook for RequireEvidence {
+    fn name(&self) -> Cow<'_, str> {
+        "the policy on evidence".into()
+    }
+
+    fn gives_up(&self, _: &State, turn: &Turn) -> Option<String> {
+        self.blocked(turn).filter(|missing| !missing.is_empty())
+    }
+
+    fn judge(&self, state: &State) -> Option<Verdict> {
+        Some(self.verdict(&state.claims.standing))
+    }
+
+    fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, OnStop> {
+        let said = match self.blocked(turn) {
+            Some(missing) if !missing.is_empty() => OnStop::Blocked(missing),
+            Some(_) => OnStop::Prove { text: blocked_without_a_name(), why: UNNAMED.to_owned() },
+            None => match self.missing(&state.claims.standing) {
+                None => OnStop::LetGo,
+                Some(missing) => {
+                    OnStop::Prove { text: without_proof(&missing), why: missing.to_string() }
+                }
+            },
+        };
+        future::ready(Ok(said)).boxed()
     }
 }
 

@@ -40,6 +40,15 @@ pub enum OnStop {
     Blocked(String),
     /// The run ends here as `unproven`: what was claimed without evidence.
     Unproven(String),
+    /// The run goes on once: the model reads `text`. If it was sent back in this way before, and nothing
+    /// was said to it since, or no request is left, the run ends as `unproven`, for the reason `why`. What
+    /// another hook says comes before it.
+    Prove {
+        /// What the model reads.
+        text: String,
+        /// What was claimed without evidence, in words for a person.
+        why: String,
+    },
 }
 
 /// What a closure may give for an answer: the answer itself, or a `Result` of it.
@@ -64,19 +73,22 @@ impl OnStop {
     /// What two hooks say together: what blocks comes before what ends the run, and of two that end it
     /// the first counts.
     pub(super) fn and(self, next: Self) -> Self {
-        match (self, next) {
-            (Self::Block(first), Self::Block(next)) => Self::Block(format!("{first}\n\n{next}")),
-            (Self::LetGo, said) | (_, said @ Self::Block(_)) | (said, _) => said,
+        if let (Self::Block(first), Self::Block(next)) = (&self, &next) {
+            return Self::Block(format!("{first}\n\n{next}"));
         }
+        let gives_way = matches!(self, Self::LetGo | Self::Prove { .. }) && next != Self::LetGo;
+        if gives_way || matches!(next, Self::Block(_)) { next } else { self }
     }
 
     /// What is said, unless nothing is.
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::LetGo => None,
-            Self::Block(why) | Self::Prevent(why) | Self::Blocked(why) | Self::Unproven(why) => {
-                Some(why)
-            }
+            Self::Block(why)
+            | Self::Prevent(why)
+            | Self::Blocked(why)
+            | Self::Unproven(why)
+            | Self::Prove { why, .. } => Some(why),
         }
     }
 }

@@ -19,19 +19,31 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// future drops the answer that it waits for. Without a hook nothing is boxed, and no timer is made.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
-    hooks: Arc<Vec<Arc<dyn Hook>>>,
+    all: Arc<Vec<Arc<dyn Hook>>>,
+    /// The policy on evidence: what other hooks say comes before it.
+    policy: Option<Arc<dyn Hook>>,
     timeout: TimeLimit,
 }
 
 impl Hooks {
     /// None, with 30 seconds for each answer.
     pub(in crate::agent) fn new() -> Self {
-        Self { hooks: Arc::default(), timeout: TimeLimit::Default(TIMEOUT) }
+        Self { all: Arc::default(), policy: None, timeout: TimeLimit::Default(TIMEOUT) }
     }
 
     /// Adds one behind the others.
     pub(in crate::agent) fn push(&mut self, hook: Arc<dyn Hook>) {
-        Arc::make_mut(&mut self.hooks).push(hook);
+        Arc::make_mut(&mut self.all).push(hook);
+    }
+
+    /// Sets the one that comes after all others.
+    pub(in crate::agent) fn set_policy(&mut self, policy: Arc<dyn Hook>) {
+        self.policy = Some(policy);
+    }
+
+    /// The same without any hook but the policy.
+    pub(in crate::agent) fn without_others(&self) -> Self {
+        Self { policy: self.policy.clone(), ..Self::new() }
     }
 
     /// Sets how long each hook may take for each of its answers.
@@ -39,8 +51,9 @@ impl Hooks {
         self.timeout = TimeLimit::Set(timeout);
     }
 
+    /// Whether there is none but the policy.
     pub(in crate::agent) fn is_empty(&self) -> bool {
-        self.hooks.is_empty()
+        self.all.is_empty()
     }
 
     /// What is asked: its context transformed, then the request prepared.
@@ -54,7 +67,7 @@ impl Hooks {
     }
 
     fn each(&self) -> impl Iterator<Item = &dyn Hook> {
-        self.hooks.iter().map(|hook| &**hook)
+        self.all.iter().chain(&self.policy).map(|hook| &**hook)
     }
 
     fn ask<'a, T>(
@@ -77,7 +90,7 @@ impl Hooks {
     where
         Answer: From<Within<'static, Result<T, Error>>>,
     {
-        let hooks = self.hooks.iter();
+        let hooks = self.all.iter();
         hooks.map(move |hook| Observer::begin(hook, method, self.timeout, state, &call))
     }
 }

@@ -8,6 +8,7 @@ pub(super) mod prelude {
     pub(in crate::agent::hook) use std::sync::Arc;
 
     pub(in crate::agent::hook) use crate::agent::State;
+    pub(in crate::agent::hook) use crate::agent::evidence::Verdict;
     pub(in crate::agent::hook) use crate::agent::hook::{BeforeTool, OnStop, Permitted};
     pub(in crate::agent::hook) use crate::error::Error;
     pub(in crate::agent::hook) use crate::event::Outcome;
@@ -323,6 +324,27 @@ macro_rules! hook_points {
         /// # let _ = enough;
         /// ```
         closure: should_stop;
+    }
+
+    /// What is missing, if the last words of a model that has stopped say that it cannot go on. They are
+    /// not an answer then, and no [validation](crate::Agent::with_validation) is asked about them.
+    ///
+    /// The first that is missing counts.
+    at_once gives_up(state, turn: &Turn) -> Option<String> {
+        default: None;
+        together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
+        /// A hook of its [`gives_up`](Hook::gives_up) alone.
+        closure: gives_up;
+    }
+
+    /// What the run proves when it ends as completed, if the hook judges that;
+    /// [`Outcome::proof`](crate::Outcome::proof) has it. The first hook that judges counts. If none does,
+    /// it is judged as [`RequireEvidence`](crate::agent::evidence::RequireEvidence) does by default.
+    at_once judge(state) -> Option<Verdict> {
+        default: None;
+        together { |given: Option<Verdict> = None, answer| given.or(answer), until given.is_some() }
+        /// A hook of its [`judge`](Hook::judge) alone.
+        closure: judge;
     }
 
     /// Decides whether a model that is done may stop. It is not asked when a request failed.

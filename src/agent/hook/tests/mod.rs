@@ -237,6 +237,10 @@ fn blocking_is_looked_at_before_preventing() {
     check_stop([prevent("a"), prevent("b")], &prevent("a"));
     check_stop([prevent("a"), block("b")], &block("b"));
     check_stop([block("a"), prevent("x"), LetGo, block("b")], &block("a\n\nb"));
+    let prove = || OnStop::Prove { text: "p".to_owned(), why: "w".to_owned() };
+    check_stop([prove(), LetGo], &prove());
+    check_stop([prove(), prevent("x")], &prevent("x"));
+    check_stop([block("a"), prove()], &block("a"));
     check_stop([block(""), prevent("x")], &block(""));
 }
 
