@@ -1,5 +1,7 @@
 //! How a run ended.
 
+use std::borrow::Cow;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -229,7 +231,7 @@ struct Unfinished(Outcome);
 
 #[derive(Clone, Serialize, Deserialize)]
 struct OutcomeOnWire {
-    reason: ReasonOnWire,
+    reason: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     phase: Option<Phase>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -266,77 +268,10 @@ fn is_nothing(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ReasonOnWire {
-    Completed,
-    MaxTurns,
-    Interrupted,
-    Stopped,
-    StopHookPrevented,
-    ContextWindow,
-    Truncated,
-    Refused,
-    Filtered,
-    Malformed,
-    Repeating,
-    Budget,
-    Incomplete,
-    Pending,
-    Blocked,
-    Unproven,
-    ProviderError,
-    HookError,
-    #[serde(other)]
-    Other,
-}
-
-/// Writes the two directions between the reasons in one place.
-macro_rules! same_names {
-    ($($name:ident),* $(,)?) => {
-        fn read_reason(reason: ReasonOnWire, phase: Option<Phase>) -> Reason {
-            match reason {
-                ReasonOnWire::Interrupted => {
-                    Reason::Interrupted(phase.unwrap_or(Phase::Streaming))
-                }
-                $(ReasonOnWire::$name => Reason::$name,)*
-            }
-        }
-
-        fn write_reason(reason: Reason) -> (ReasonOnWire, Option<Phase>) {
-            match reason {
-                Reason::Interrupted(phase) => (ReasonOnWire::Interrupted, Some(phase)),
-                $(Reason::$name => (ReasonOnWire::$name, None),)*
-            }
-        }
-    };
-}
-
-same_names!(
-    Completed,
-    MaxTurns,
-    Stopped,
-    StopHookPrevented,
-    ContextWindow,
-    Truncated,
-    Refused,
-    Filtered,
-    Malformed,
-    Repeating,
-    Budget,
-    Incomplete,
-    Pending,
-    Blocked,
-    Unproven,
-    ProviderError,
-    HookError,
-    Other,
-);
-
 impl From<OutcomeOnWire> for Outcome {
     fn from(wire: OutcomeOnWire) -> Self {
         Self {
-            reason: read_reason(wire.reason, wire.phase),
+            reason: Reason::named(&wire.reason, wire.phase),
             why: wire.why,
             partial: wire.partial,
             text: wire.text,
@@ -358,9 +293,12 @@ impl From<OutcomeOnWire> for Outcome {
 
 impl From<Outcome> for OutcomeOnWire {
     fn from(outcome: Outcome) -> Self {
-        let (reason, phase) = write_reason(outcome.reason);
+        let phase = match outcome.reason {
+            Reason::Interrupted(phase) => Some(phase),
+            _ => None,
+        };
         Self {
-            reason,
+            reason: outcome.reason.as_str().into(),
             phase,
             why: outcome.why,
             partial: outcome.partial,

@@ -78,32 +78,52 @@ pub enum Phase {
     Streaming,
 }
 
-impl Reason {
-    /// The reason as it is written, for example `max_turns`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::MaxTurns => "max_turns",
-            Self::Interrupted(_) => "interrupted",
-            Self::Stopped => "stopped",
-            Self::StopHookPrevented => "stop_hook_prevented",
-            Self::ContextWindow => "context_window",
-            Self::Truncated => "truncated",
-            Self::Refused => "refused",
-            Self::Filtered => "filtered",
-            Self::Malformed => "malformed",
-            Self::Repeating => "repeating",
-            Self::Budget => "budget",
-            Self::Incomplete => "incomplete",
-            Self::Pending => "pending",
-            Self::Blocked => "blocked",
-            Self::Unproven => "unproven",
-            Self::ProviderError => "provider_error",
-            Self::HookError => "hook_error",
-            Self::Other => "other",
-        }
-    }
+/// Writes both directions between the reasons and their names in one place.
+macro_rules! names {
+    ($($Reason:ident = $name:literal),* $(,)?) => {
+        impl Reason {
+            /// The reason as it is written, for example `max_turns`.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$Reason => $name,)*
+                    Self::Interrupted(_) => "interrupted",
+                    Self::Other => "other",
+                }
+            }
 
+            /// The reason of this name; `phase` is that of an interrupted run.
+            pub(super) fn named(name: &str, phase: Option<Phase>) -> Self {
+                match name {
+                    $($name => Self::$Reason,)*
+                    "interrupted" => Self::Interrupted(phase.unwrap_or(Phase::Streaming)),
+                    _ => Self::Other,
+                }
+            }
+        }
+    };
+}
+
+names! {
+    Completed = "completed",
+    MaxTurns = "max_turns",
+    Stopped = "stopped",
+    StopHookPrevented = "stop_hook_prevented",
+    ContextWindow = "context_window",
+    Truncated = "truncated",
+    Refused = "refused",
+    Filtered = "filtered",
+    Malformed = "malformed",
+    Repeating = "repeating",
+    Budget = "budget",
+    Incomplete = "incomplete",
+    Pending = "pending",
+    Blocked = "blocked",
+    Unproven = "unproven",
+    ProviderError = "provider_error",
+    HookError = "hook_error",
+}
+
+impl Reason {
     /// The reason of a run that an error ended.
     pub fn of_error(error: &Error) -> Self {
         match error.kind() {
