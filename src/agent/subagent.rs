@@ -15,7 +15,8 @@ use crate::event::{Event, Outcome, Reason, ToolEvent};
 use crate::http::Timeouts;
 use crate::item::{History, Item, SideEffect, ToolResult};
 use crate::tool::{
-    Suspension, Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Update, Updates, checked_spec,
+    PreparedCall, Suspension, Tool, ToolContext, ToolOutput, ToolSpec, Update, Updates,
+    checked_spec,
 };
 
 /// The cap of a sub-agent, unless one is set.
@@ -45,13 +46,23 @@ pub(super) fn tool(
     }
     // It hands a dry run on.
     let own = Arc::clone(&settings);
-    let tool = Tool::from_handler(SubAgent { settings, spec: checked_spec(spec)? });
-    Ok(tool.with_agent(own).running_agents().knows_dry_runs().with_timeout(Timeouts::NEVER))
+    let agent = SubAgent { settings, name: spec.name.clone() };
+    let resumed = agent.clone();
+    let tool = Tool::preparing(checked_spec(spec)?, move |_, arguments| {
+        let Arguments { prompt } = read(arguments)?;
+        let agent = agent.clone();
+        Ok(PreparedCall::new(move |cx| agent.run(prompt.into(), cx)))
+    });
+    // One that continues has its prompt; a hook may have repaired the arguments at first.
+    let tool = tool.with_agent(own, move |cx| resumed.clone().run(Input::default(), cx));
+    Ok(tool.running_agents().knows_dry_runs().with_timeout(Timeouts::NEVER))
 }
 
+#[derive(Clone)]
 struct SubAgent {
     settings: Arc<Settings>,
-    spec: ToolSpec,
+    /// The name of its tool.
+    name: String,
 }
 
 #[derive(serde::Deserialize)]
@@ -64,23 +75,16 @@ fn read(arguments: &str) -> Result<Arguments, String> {
     serde_json::from_str(arguments).map_err(|error| error.to_string())
 }
 
-impl ToolHandler for SubAgent {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn check(&self, arguments: &str) -> Result<(), String> {
-        read(arguments).map(drop)
-    }
-
-    fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
+impl SubAgent {
+    /// Runs on the input, or continues a run of the same call that was suspended.
+    fn run(self, input: Input, cx: ToolContext) -> Updates {
         let mut settings = Settings::clone(&self.settings);
         if cx.is_dry_run() {
             settings.tools.kit = settings.tools.kit.dry_run(true);
         }
         let harmless = Arc::clone(&settings.tools.harmless);
         let parent = cx.extension::<RunHandle>();
-        settings.label = below(parent.as_deref(), &settings.label, &self.spec.name);
+        settings.label = below(parent.as_deref(), &settings.label, &self.name);
         let suspended = parent.as_ref().and_then(|it| it.history().nested(cx.call_id()).cloned());
         let (history, input, resuming) = match (suspended, &parent) {
             (Some(history), Some(parent)) => {
@@ -97,19 +101,15 @@ impl ToolHandler for SubAgent {
                     }
                 }
             }
-            _ => {
-                // One that continues has its prompt; a hook may have repaired the arguments at first.
-                let Arguments { prompt } = read(arguments)?;
-                // The same call has the same history, and its calls the same keys.
-                (History::with_id(cx.idempotency_key()), prompt.into(), None)
-            }
+            // The same call has the same history, and its calls the same keys.
+            _ => (History::with_id(cx.idempotency_key()), input, None),
         };
         let run = Run::new(Arc::new(settings), Begin { history, input, resuming }, body);
         let mut run = run.inheriting(cx.run_data().clone());
         if let Some(parent) = &parent {
             parent.adopt(cx.call_id(), &run.own_handle());
         }
-        Ok(stream! {
+        stream! {
             while let Some(Ok(event)) = run.next().await {
                 if let Event::Tool(ToolEvent::Output(result)) = &event {
                     // At once, so that it is on record also if the child never ends.
@@ -127,7 +127,7 @@ impl ToolHandler for SubAgent {
                 }
             }
         }
-        .boxed())
+        .boxed()
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::tool::why::FIELD;
-use crate::tool::{Tool, ToolContext, ToolHandler, ToolSpec, Toolkit, Updates, Why};
+use crate::tool::{Tool, ToolSpec, Why};
 
 impl Tool {
     /// Asks the model to say why it calls the tool: what it expects, when it is done, what is at
@@ -33,35 +33,9 @@ impl Tool {
     /// ```
     pub fn audited(self) -> Self {
         let Some(spec) = with_why(self.spec()) else { return self };
-        let (settings, agent) = (self.settings, self.agent.clone());
-        Self { settings, agent, ..Self::from_handler(Audited { spec, tool: self }) }
-    }
-}
-
-impl Toolkit {
-    /// Makes every tool of the kit [audited](Tool::audited), and those that are added to it later.
-    pub fn audited(self) -> Self {
-        let tools: Vec<Tool> = self.tools().to_vec();
-        self.auditing_all().with_same_rules(tools)
-    }
-}
-
-struct Audited {
-    spec: ToolSpec,
-    tool: Tool,
-}
-
-impl ToolHandler for Audited {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn check(&self, arguments: &str) -> Result<(), String> {
-        self.tool.handler().check(&Why::split(arguments).1)
-    }
-
-    fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
-        self.tool.handler().call(&Why::split(arguments).1, cx)
+        let Self { handler, settings, agent } = self;
+        let prepare = move |_: &ToolSpec, written: &str| handler.prepare(&Why::split(written).1);
+        Self { settings, agent, ..Self::preparing(spec, prepare) }
     }
 }
 

@@ -4,15 +4,15 @@ use crate::error::{Error, catch_panic};
 use crate::item::{ResultKind, ToolCall, check_json, clipped};
 use crate::tool::pass::guarded;
 use crate::tool::running::{panicked, unfit};
-use crate::tool::{Tool, ToolRun};
+use crate::tool::{PreparedCall, Tool, ToolRun};
 
 /// A call that may run, with the arguments that would, and its tool.
-#[derive(Debug)]
 pub(super) struct Candidate {
     /// Its place among the calls of the turn.
     pub(super) at: usize,
     pub(super) call: ToolCall,
     pub(super) tool: Tool,
+    pub(super) prepared: PreparedCall,
     /// Its sub-agent was suspended, and continues.
     pub(super) continues: bool,
 }
@@ -36,17 +36,17 @@ impl ToolRun {
         &mut self,
         at: usize,
         call: &mut ToolCall,
-    ) -> Result<Result<Tool, Refusal>, Error> {
+    ) -> Result<Result<(Tool, PreparedCall), Refusal>, Error> {
         let tool = match self.find(at, call) {
             Ok(tool) => tool,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let fitted = match fits(&tool, call) {
+        let prepared = match prepare(&tool, call) {
             Err(Misfit::Arguments(why)) => self.repair(&tool, call, why)?,
-            fitted => fitted,
+            prepared => prepared,
         };
-        Ok(match fitted {
-            Ok(()) => self.for_real(&tool, call).map(|()| tool),
+        Ok(match prepared {
+            Ok(prepared) => self.for_real(&tool, call).map(|()| (tool, prepared)),
             Err(Misfit::Arguments(why)) => Err((ResultKind::InvalidArguments, unfit(call, &why))),
             Err(Misfit::Panic(why)) => Err((ResultKind::Panic, why)),
         })
@@ -85,16 +85,16 @@ impl ToolRun {
         tool: &Tool,
         call: &mut ToolCall,
         why: String,
-    ) -> Result<Result<(), Misfit>, Error> {
+    ) -> Result<Result<PreparedCall, Misfit>, Error> {
         let Some(gate) = &mut self.gate else { return Ok(Err(Misfit::Arguments(why))) };
         let Some(arguments) = guarded(|| gate.repair(call, &why)).flatten()? else {
             return Ok(Err(Misfit::Arguments(why)));
         };
         let repaired = ToolCall { arguments, ..call.clone() };
-        Ok(match fits(tool, &repaired) {
-            Ok(()) => {
+        Ok(match prepare(tool, &repaired) {
+            Ok(prepared) => {
                 *call = repaired;
-                Ok(())
+                Ok(prepared)
             }
             // The model reads of what it wrote.
             Err(Misfit::Arguments(_)) => Err(Misfit::Arguments(why)),
@@ -130,8 +130,8 @@ pub(super) enum Misfit {
     Panic(String),
 }
 
-/// Whether the arguments of a call are a JSON object that fits the tool.
-pub(super) fn fits(tool: &Tool, call: &ToolCall) -> Result<(), Misfit> {
+/// Makes a call ready to begin, if its arguments are a JSON object that fits the tool.
+pub(super) fn prepare(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, Misfit> {
     let arguments = call.arguments_or_empty();
     if let Err(error) = check_json(&call.arguments) {
         return Err(Misfit::Arguments(format!("not JSON: {error}")));
@@ -139,13 +139,13 @@ pub(super) fn fits(tool: &Tool, call: &ToolCall) -> Result<(), Misfit> {
     if !arguments.starts_with('{') {
         return Err(Misfit::Arguments("not a JSON object".to_owned()));
     }
-    match catch_panic(|| tool.handler().check(arguments)) {
-        Ok(fits) => fits.map_err(|why| Misfit::Arguments(reason(why))),
+    match catch_panic(|| tool.handler.prepare(arguments)) {
+        Ok(prepared) => prepared.map_err(|why| Misfit::Arguments(reason(why))),
         Err(message) => Err(Misfit::Panic(reason(panicked(&message)))),
     }
 }
 
 /// Why arguments do not fit, in a bearable length: what is wrong with them may repeat all of them.
-pub(super) fn reason(why: String) -> String {
+fn reason(why: String) -> String {
     clipped(why, MAX_REASON)
 }

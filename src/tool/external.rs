@@ -1,7 +1,7 @@
 //! Tools that somebody outside runs.
 
 use crate::error::Error;
-use crate::tool::{Tool, ToolContext, ToolHandler, ToolSpec, Updates, check, checked_spec};
+use crate::tool::{Tool, ToolOutput, ToolSpec};
 
 impl Tool {
     /// Makes a tool that nothing here runs: its calls are left pending for somebody outside.
@@ -25,29 +25,9 @@ impl Tool {
     ///
     /// As [`Tool::raw`].
     pub fn external(spec: ToolSpec) -> Result<Self, Error> {
-        let spec = checked_spec(spec)?;
-        let schema = check::Schema::new(&spec)?;
-        let mut tool = Self::from_handler(External { spec, schema });
+        // No call of it begins here.
+        let mut tool = Self::raw(spec, |_, _| async { ToolOutput::error("It runs elsewhere.") })?;
         tool.settings.external = true;
         Ok(tool)
-    }
-}
-
-struct External {
-    spec: ToolSpec,
-    schema: check::Schema,
-}
-
-impl ToolHandler for External {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn check(&self, arguments: &str) -> Result<(), String> {
-        self.schema.read(&self.spec, arguments).map(drop)
-    }
-
-    fn call(&self, _: &str, _: ToolContext) -> Result<Updates, String> {
-        Err("it runs elsewhere".to_owned())
     }
 }

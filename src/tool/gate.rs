@@ -46,8 +46,7 @@ pub trait Gate: Send {
     /// arguments. The history keeps the model's own, so a resumed call is repaired again. If it does
     /// not fit either, the model is told `why`, of its own arguments.
     ///
-    /// It runs in the poll in which the call is looked at. It is not asked about arguments that only
-    /// [`ToolHandler::call`](crate::tool::ToolHandler::call) refuses.
+    /// It runs in the poll in which the call is looked at.
     ///
     /// ```
     /// use futures::StreamExt;

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::ToolEvent;
 use crate::item::{Json, ResultKind, ToolCall, ToolResult};
-use crate::tool::begin::{Candidate, Misfit, fits};
+use crate::tool::begin::{Candidate, Misfit, prepare};
 use crate::tool::{Answer, Permit, ToolContext, ToolRun, Verdict};
 
 /// A call that the gate is being asked about.
@@ -47,8 +47,8 @@ impl ToolRun {
             self.allow(candidate);
             return Ok(Passed::Call);
         }
-        let tool = match self.examine(at, &mut call)? {
-            Ok(tool) => tool,
+        let (tool, prepared) = match self.examine(at, &mut call)? {
+            Ok(examined) => examined,
             Err((kind, why)) => {
                 let result = match self.output_of(&call)? {
                     Some(output) => output,
@@ -63,7 +63,7 @@ impl ToolRun {
             }
             return Ok(self.beyond_limit(at, &call).map_or(Passed::Call, Passed::Event));
         }
-        let candidate = Candidate { at, call, tool, continues: false };
+        let candidate = Candidate { at, call, tool, prepared, continues: false };
         let Some(gate) = &mut self.gate else { return self.permitted(candidate, Permit::run()) };
         let permit = guarded(|| gate.before(&candidate.call))?;
         self.asking = Some(Box::new(Asking { candidate, permit }));
@@ -90,14 +90,16 @@ impl ToolRun {
         };
         if let Some(arguments) = arguments {
             candidate.call.arguments = arguments;
-            if let Err(misfit) = fits(&candidate.tool, &candidate.call) {
-                let (Misfit::Arguments(why) | Misfit::Panic(why)) = misfit;
-                let text = format!(
-                    "Not run: a rule rewrote the arguments of `{}`, and they do not fit: {why}. \
-                     This is not your fault; try another way.",
-                    candidate.call.name
-                );
-                return Ok(self.answer(candidate.at, &candidate.call, ResultKind::Error, text));
+            match prepare(&candidate.tool, &candidate.call) {
+                Ok(prepared) => candidate.prepared = prepared,
+                Err(Misfit::Arguments(why) | Misfit::Panic(why)) => {
+                    let text = format!(
+                        "Not run: a rule rewrote the arguments of `{}`, and they do not fit: {why}. \
+                         This is not your fault; try another way.",
+                        candidate.call.name
+                    );
+                    return Ok(self.answer(candidate.at, &candidate.call, ResultKind::Error, text));
+                }
             }
         }
         let external = candidate.tool.is_external();

@@ -256,19 +256,23 @@ impl ToolRun {
         let context = context.with_extension(self.extension()?);
         let limit = self.kit.time_limit(&candidate.tool);
         let is_timed = limit.is_some();
-        Ok(Some(match Running::begin(&candidate, limit, context) {
+        let (at, continues, class) = (candidate.at, candidate.continues, candidate.tool.class());
+        Ok(Some(match Running::begin(candidate, limit, context) {
             Ok(running) => {
                 let running = running.holding(slot);
                 let started = running.started();
-                if let Some(limit) = self.limit.as_mut().filter(|_| !candidate.continues) {
+                if let Some(limit) = self.limit.as_mut().filter(|_| !continues) {
                     limit.left = limit.left.saturating_sub(1);
                 }
                 self.is_timed |= is_timed;
-                self.places.take(candidate.tool.class());
+                self.places.take(class);
                 self.running.push(running);
                 started
             }
-            Err(answer) => self.give_out(candidate.at, &candidate.call, answer),
+            Err(answer) => {
+                let (call, result) = *answer;
+                self.give_out(at, &call, result)
+            }
         }))
     }
 

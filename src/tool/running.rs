@@ -13,7 +13,7 @@ use crate::env::{Ring, TimeLimit};
 use crate::error::catch_panic;
 use crate::event::ToolEvent;
 use crate::item::{Content, ResultKind, ToolCall, ToolResult};
-use crate::tool::begin::{Candidate, reason};
+use crate::tool::begin::Candidate;
 use crate::tool::context::Record;
 use crate::tool::timer::Timer;
 use crate::tool::{Suspension, ToolContext, ToolOutput, Update, Updates};
@@ -38,38 +38,29 @@ pub(super) enum Said {
 }
 
 impl Running {
-    /// Calls the handler. Nothing of the tool runs before the first poll.
+    /// Begins a call. Nothing of the tool runs before the first poll.
     ///
     /// # Errors
     ///
-    /// What the call is answered with if it may not run.
+    /// What the call is answered with if it panics.
     pub(super) fn begin(
-        candidate: &Candidate,
+        candidate: Candidate,
         limit: Option<TimeLimit>,
         context: ToolContext,
-    ) -> Result<Self, ToolResult> {
-        let Candidate { at, call, tool, continues: _ } = candidate;
+    ) -> Result<Self, Box<(ToolCall, ToolResult)>> {
+        let Candidate { at, call, prepared, .. } = candidate;
         let record = context.record();
-        let handler = tool.handler();
-        let called = catch_panic(|| handler.call(call.arguments_or_empty(), context));
-        let (kind, why) = match called {
-            Ok(Ok(updates)) => {
+        match prepared.begin(context) {
+            Ok(updates) => {
                 let timer = limit.map(Timer::new);
-                let call = call.clone();
-                return Ok(Self {
-                    at: *at,
-                    call,
-                    updates: Some(updates),
-                    record,
-                    timer,
-                    slot: None,
-                });
+                Ok(Self { at, call, updates: Some(updates), record, timer, slot: None })
             }
-            Ok(Err(why)) => (ResultKind::InvalidArguments, unfit(call, &reason(why))),
-            Err(message) => (ResultKind::Panic, panicked(&message)),
-        };
-        record.cancel();
-        Err(ToolResult::answering(call, kind, why).with_report(record.take()))
+            Err(message) => {
+                record.cancel();
+                let result = ToolResult::answering(&call, ResultKind::Panic, panicked(&message));
+                Err(Box::new((call, result.with_report(record.take()))))
+            }
+        }
     }
 
     /// Keeps its place until it ends.

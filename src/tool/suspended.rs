@@ -1,13 +1,10 @@
 //! Calls whose sub-agent was suspended, and how they continue.
 
-use std::any::Any;
-use std::sync::Arc;
-
 use crate::error::Error;
 use crate::event::ToolEvent;
 use crate::item::{History, PendingCall, ToolCall};
+use crate::tool::ToolRun;
 use crate::tool::begin::Candidate;
-use crate::tool::{Tool, ToolRun};
 
 /// What a sub-agent leaves when it ends without a result, since calls of its own wait for a verdict or a
 /// result from outside. Only tools made by [`Agent::as_tool`](crate::Agent::as_tool) make one.
@@ -58,7 +55,9 @@ impl ToolRun {
         let Some(tool) = self.kit.get(&call.name).cloned() else { return Ok(None) };
         // Without a run above it, a sub-agent begins anew, and is admitted like any other call.
         let has_run = self.extension()?.is_some();
-        Ok(has_run.then(|| Candidate { at, call: call.clone(), tool, continues: true }))
+        let prepared = tool.continued().filter(|_| has_run);
+        let call = || call.clone();
+        Ok(prepared.map(|prepared| Candidate { at, call: call(), tool, prepared, continues: true }))
     }
 
     /// Leaves a call open.
@@ -71,17 +70,5 @@ impl ToolRun {
         };
         self.suspended.push(Suspended::new(at, &call.call_id, it));
         event
-    }
-}
-
-impl Tool {
-    /// The agent that its calls run, if it was made of one.
-    pub(crate) fn agent<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.agent.clone()?.downcast().ok()
-    }
-
-    /// Names the agent that its calls run.
-    pub(crate) fn with_agent(self, agent: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { agent: Some(agent), ..self }
     }
 }

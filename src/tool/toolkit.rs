@@ -166,6 +166,12 @@ impl Toolkit {
         self
     }
 
+    /// Makes every tool of the kit [audited](Tool::audited), and those that are added to it later.
+    pub fn audited(mut self) -> Self {
+        self.audited = true;
+        self.with_same_rules(self.tools.iter().cloned())
+    }
+
     /// The same kit with only the tools that `specs` names: any other is unknown to it.
     pub fn offering(&self, specs: &[ToolSpec]) -> Self {
         let is_offered = |tool: &&Tool| specs.iter().any(|spec| spec.name == tool.name());
@@ -215,17 +221,8 @@ impl Toolkit {
         }
     }
 
-    pub(super) fn tools(&self) -> &[Tool] {
-        &self.tools
-    }
-
     /// The same kit with other tools.
-    pub(super) fn auditing_all(mut self) -> Self {
-        self.audited = true;
-        self
-    }
-
-    pub(super) fn with_same_rules(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
+    fn with_same_rules(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
         let audit = |tool: Tool| if self.audited { tool.audited() } else { tool };
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();

@@ -2,11 +2,10 @@
 
 #[cfg(feature = "schemars")]
 use std::any::type_name;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures::future::{IntoStream, Map};
-use futures::stream::{self, BoxStream};
+use futures::stream;
 use futures::{FutureExt, Stream, StreamExt};
 use serde::de::DeserializeOwned;
 
@@ -14,7 +13,7 @@ use crate::error::Error;
 use crate::item::json;
 #[cfg(feature = "schemars")]
 use crate::tool::ToolArguments;
-use crate::tool::{IntoToolOutput, Tool, ToolContext, ToolHandler, ToolSpec, Update, Updates};
+use crate::tool::{IntoToolOutput, PreparedCall, Tool, ToolContext, ToolSpec, Update};
 use crate::tool::{check, checked_spec};
 
 impl Tool {
@@ -170,8 +169,14 @@ impl Tool {
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
         St: Stream<Item = Update> + Send + 'static,
     {
-        let spec = checked_spec(spec)?;
-        Ok(Self::from_handler(Typed { spec, run: Arc::new(run), args: PhantomData }))
+        let run = Arc::new(run);
+        Ok(Self::preparing(checked_spec(spec)?, move |_, arguments| {
+            let args: A = json::read_arguments(arguments)?;
+            let run = Arc::clone(&run);
+            // What a closure does before it gives its stream is work of the tool, too.
+            let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
+            Ok(PreparedCall::new(begin))
+        }))
     }
 
     /// Makes a tool of an async closure that takes its arguments as JSON.
@@ -192,43 +197,13 @@ impl Tool {
         let spec = checked_spec(spec)?;
         let schema = check::Schema::new(&spec)?;
         let run = Arc::new(run);
-        Ok(Self::from_handler(Raw {
-            spec,
-            schema,
-            run: move |args, cx| {
-                let run = Arc::clone(&run);
-                let update = async move { Update::output(run(args, cx).await) };
-                stream::once(update).boxed()
-            },
+        Ok(Self::preparing(spec, move |spec, arguments| {
+            let args = schema.read(spec, arguments)?;
+            let run = Arc::clone(&run);
+            let begin =
+                move |cx| stream::once(async move { Update::output(run(args, cx).await) }).boxed();
+            Ok(PreparedCall::new(begin))
         }))
-    }
-}
-
-struct Typed<A, F> {
-    spec: ToolSpec,
-    run: Arc<F>,
-    args: PhantomData<fn() -> A>,
-}
-
-impl<A, F, St> ToolHandler for Typed<A, F>
-where
-    A: DeserializeOwned + Send + 'static,
-    F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
-    St: Stream<Item = Update> + Send + 'static,
-{
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn check(&self, arguments: &str) -> Result<(), String> {
-        json::read_arguments::<A>(arguments).map(drop)
-    }
-
-    fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
-        let args = json::read_arguments(arguments)?;
-        let run = Arc::clone(&self.run);
-        // What a closure does before it gives its stream is work of the tool, too.
-        Ok(stream::once(async move { run(args, cx) }).flatten().boxed())
     }
 }
 
@@ -257,28 +232,4 @@ fn spec_of<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
         schema.shift_remove("title");
     }
     ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters }
-}
-
-struct Raw<F> {
-    spec: ToolSpec,
-    schema: check::Schema,
-    run: F,
-}
-
-impl<F> ToolHandler for Raw<F>
-where
-    F: Fn(serde_json::Value, ToolContext) -> BoxStream<'static, Update> + Send + Sync,
-{
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn check(&self, arguments: &str) -> Result<(), String> {
-        self.schema.read(&self.spec, arguments).map(drop)
-    }
-
-    fn call(&self, arguments: &str, cx: ToolContext) -> Result<Updates, String> {
-        let args = self.schema.read(&self.spec, arguments)?;
-        Ok((self.run)(args, cx))
-    }
 }

@@ -21,8 +21,7 @@ use turnstream::item::{PendingCall, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::stream::{TurnStream, seal};
 use turnstream::tool::{
-    Gate, KeptCalls, Permit, Tool, ToolContext, ToolHandler, ToolRun, ToolSpec, Update, Updates,
-    Verdict,
+    Gate, KeptCalls, Permit, PreparedCall, Tool, ToolHandler, ToolRun, ToolSpec, Update, Verdict,
 };
 use turnstream::world::{Ask, Effect, KeptTurn, Key, Kind, Value, World};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, TurnEvent};
@@ -349,9 +348,12 @@ impl ToolHandler for Look {
         &self.spec
     }
 
-    fn call(&self, _arguments: &str, cx: ToolContext) -> Result<Updates, String> {
-        self.log.lock().unwrap().push(cx.call_id().to_owned());
-        Ok(futures::stream::iter([Update::progress(&1), Update::output("rain")]).boxed())
+    fn prepare(&self, _arguments: &str) -> Result<PreparedCall, String> {
+        let log = Arc::clone(&self.log);
+        Ok(PreparedCall::new(move |cx| {
+            log.lock().unwrap().push(cx.call_id().to_owned());
+            futures::stream::iter([Update::progress(&1), Update::output("rain")]).boxed()
+        }))
     }
 }
 

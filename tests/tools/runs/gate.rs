@@ -197,20 +197,17 @@ async fn a_drop_at_any_poll_leaves_nothing_running() {
 
 #[tokio::test]
 async fn a_check_that_refuses_is_asked_before_the_gate_and_nothing_runs() {
-    use turnstream::tool::{ToolContext, ToolHandler, ToolSpec, Updates};
+    use turnstream::tool::{PreparedCall, ToolHandler, ToolSpec};
     struct Strict(ToolSpec);
     impl ToolHandler for Strict {
         fn spec(&self) -> &ToolSpec {
             &self.0
         }
-        fn check(&self, arguments: &str) -> Result<(), String> {
+        fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
             match arguments {
                 "{}" => Err("too empty".into()),
                 _ => std::panic::resume_unwind(Box::new("boom")),
             }
-        }
-        fn call(&self, _: &str, _: ToolContext) -> Result<Updates, String> {
-            unreachable!()
         }
     }
     let kit = Toolkit::new([Tool::from_handler(Strict(spec("a")))]);

@@ -8,7 +8,7 @@ use serde_json::json;
 use turnstream::item::{ResultKind, ToolResult};
 use turnstream::provider::Reply;
 use turnstream::tool::{
-    Answered, Permit, Tool, ToolContext, ToolHandler, ToolOutput, ToolSpec, Updates, Verdict,
+    Answered, Permit, PreparedCall, Tool, ToolHandler, ToolOutput, ToolSpec, Update, Verdict,
 };
 use turnstream::{ErrorKind, Event, Toolkit};
 
@@ -204,16 +204,12 @@ impl ToolHandler for Touchy {
         &self.0
     }
 
-    fn check(&self, arguments: &str) -> Result<(), String> {
+    fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
         self.1.fetch_add(1, Ordering::Relaxed);
         match arguments {
             "{\"first\":1}" => Err("not this".to_owned()),
             _ => std::panic::resume_unwind(Box::new("ouch")),
         }
-    }
-
-    fn call(&self, _: &str, _: ToolContext) -> Result<Updates, String> {
-        Err("never".to_owned())
     }
 }
 
@@ -241,11 +237,132 @@ impl ToolHandler for Checking {
         &self.spec
     }
 
-    fn check(&self, arguments: &str) -> Result<(), String> {
-        (self.check)(arguments)
+    fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
+        (self.check)(arguments).map(|()| panic!("no arguments fit"))
+    }
+}
+
+/// Counts how often it reads arguments, and those calls of it that have begun.
+#[derive(Clone)]
+struct Counting {
+    spec: ToolSpec,
+    read: Arc<AtomicUsize>,
+    begun: Arc<AtomicUsize>,
+}
+
+impl Counting {
+    fn new() -> Self {
+        Self { spec: spec("a"), read: Arc::default(), begun: Arc::default() }
     }
 
-    fn call(&self, _: &str, _: ToolContext) -> Result<Updates, String> {
-        Err("never called".to_owned())
+    fn counts(&self) -> [usize; 2] {
+        [&self.read, &self.begun].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+impl ToolHandler for Counting {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
+        self.read.fetch_add(1, Ordering::Relaxed);
+        if arguments.contains("wrong") {
+            return Err("wrong".to_owned());
+        }
+        let (begun, output) = (Arc::clone(&self.begun), arguments.to_owned());
+        Ok(PreparedCall::new(move |_| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            futures::stream::iter([Update::output(output)]).boxed()
+        }))
+    }
+}
+
+const WRONG: &str = "{\"wrong\":1}";
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_reads_each_set_of_arguments_once() {
+    let fitting = |permit: Permit| Rules::with(|book| drop(book.permits.insert("a", permit)));
+    let judged = |verdict| Rules::with(|book| drop(book.verdicts.insert("a", verdict)));
+    let cases = [
+        ("it runs", FIVE, Rules::default(), [1, 1]),
+        ("it has none", "", Rules::default(), [1, 1]),
+        ("they are no JSON", "{", Rules::default(), [0, 0]),
+        ("they do not fit", WRONG, Rules::default(), [1, 0]),
+        ("they are repaired", WRONG, rules(&[(WRONG, FIVE)]), [2, 1]),
+        ("they are rewritten", FIVE, fitting(Permit::run().with_arguments("{}")), [2, 1]),
+        ("it is denied", FIVE, fitting(Permit::deny("no")), [1, 0]),
+        ("it waits", FIVE, fitting(Permit::ask()), [1, 0]),
+        ("it is answered", FIVE, judged(Verdict::output("so")), [1, 1]),
+    ];
+    for (what, arguments, rules, counts) in cases {
+        let tool = Counting::new();
+        for audited in [false, true] {
+            let (read, begun) = (&tool.read, &tool.begun);
+            (read.store(0, Ordering::Relaxed), begun.store(0, Ordering::Relaxed));
+            let tool_of_kit = Tool::from_handler(tool.clone());
+            let kit = Toolkit::new([if audited { tool_of_kit.audited() } else { tool_of_kit }]);
+            let mut tools = run(&kit, &turn(raw("a", arguments)).await).gated(rules.clone());
+            shapes(&mut tools).await;
+            drop(tools);
+            assert_eq!(tool.counts(), counts, "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_approved_begins_with_the_arguments_read_before() {
+    for (verdict, begun) in [(Verdict::Approve, 1), (Verdict::deny("no"), 0)] {
+        let tool = Counting::new();
+        let kit = Toolkit::new([Tool::from_handler(tool.clone()).needs_approval()]);
+        let rules = Rules::with(|book| book.waits = true);
+        let mut tools = run(&kit, &turn(raw("a", FIVE)).await).gated(rules.clone());
+        assert!(Event::from(tools.next().await.unwrap()).approval().is_some());
+        assert_eq!(tool.counts(), [1, 0]);
+        rules.book().verdicts.insert("a", verdict);
+        shapes(&mut tools).await;
+        assert_eq!(tool.counts(), [1, begun]);
+    }
+}
+
+/// Panics when a call begins, or when one is dropped that has not.
+struct Explosive {
+    spec: ToolSpec,
+    when_dropped: bool,
+}
+
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("dropped"));
+    }
+}
+
+impl ToolHandler for Explosive {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare(&self, _: &str) -> Result<PreparedCall, String> {
+        let bomb = self.when_dropped.then_some(Bomb);
+        Ok(PreparedCall::new(move |_| {
+            let _bomb = bomb;
+            std::panic::resume_unwind(Box::new("begun"))
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_when_a_call_begins_or_is_dropped_before_stays_inside() {
+    for (when_dropped, permit, kind) in
+        [(false, Permit::run(), "Panic a"), (true, Permit::deny("no"), "Denied a")]
+    {
+        let tool = Tool::from_handler(Explosive { spec: spec("a"), when_dropped });
+        let kit = Toolkit::new([tool, nap("b")]);
+        let turn = turn(raw("a", FIVE).call_raw("b", "b", FIVE)).await;
+        let rules = Rules::with(|book| drop(book.permits.insert("a", permit)));
+        let mut tools = run(&kit, &turn).gated(rules);
+        assert_eq!(shapes(&mut tools).await, [kind, "start b", "Ok b"]);
     }
 }

@@ -1,0 +1,111 @@
+//! What a tool is underneath: it makes a call that is ready to begin of arguments.
+
+use std::fmt;
+
+use futures::stream::BoxStream;
+
+use crate::error::catch_panic;
+use crate::request::ToolSpec;
+use crate::tool::{ToolContext, Update};
+
+/// What a running tool streams. It is dropped after its first [`Update::Output`].
+pub type Updates = BoxStream<'static, Update>;
+
+/// What a tool is underneath, for those who cannot say it with a closure.
+///
+/// ```
+/// use futures::StreamExt;
+/// use futures::stream;
+/// use turnstream::tool::{PreparedCall, Tool, ToolHandler, ToolSpec, Update};
+///
+/// struct Shout(ToolSpec);
+///
+/// impl ToolHandler for Shout {
+///     fn spec(&self) -> &ToolSpec {
+///         &self.0
+///     }
+///
+///     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
+///         let args: serde_json::Value =
+///             serde_json::from_str(arguments).map_err(|error| error.to_string())?;
+///         let text = args["text"].as_str().ok_or("missing `text`")?.to_uppercase();
+///         Ok(PreparedCall::new(|_cx| stream::iter([Update::output(text)]).boxed()))
+///     }
+/// }
+///
+/// let spec = ToolSpec {
+///     name: "shout".into(),
+///     description: "Says it louder".into(),
+///     parameters: serde_json::json!({ "type": "object", "required": ["text"] }),
+/// };
+/// assert_eq!(Tool::from_handler(Shout(spec)).name(), "shout");
+/// ```
+pub trait ToolHandler: Send + Sync {
+    /// What the model is told.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Reads the arguments once, and gives the call that begins with them, without running anything:
+    /// that they fit is known before anybody is asked to approve the call. A call that may not run is
+    /// dropped.
+    ///
+    /// `arguments` is a JSON object; empty ones are `{}`. Other arguments for the same call, of a
+    /// [repair](crate::tool::Gate::repair) or a [rule](crate::tool::Permit::arguments), are prepared
+    /// anew.
+    ///
+    /// # Errors
+    ///
+    /// Why the arguments do not fit, in words for the model and with the path. Then nothing runs.
+    fn prepare(&self, arguments: &str) -> Result<PreparedCall, String>;
+}
+
+/// A call whose arguments were read, and which has not begun. Dropping it runs nothing.
+pub struct PreparedCall(Option<Begin>);
+
+type Begin = Box<dyn FnOnce(ToolContext) -> Updates + Send>;
+
+impl PreparedCall {
+    /// Makes a call that gives what runs when it begins. That runs only while it is polled and is
+    /// dropped when the run is: nothing may go on after it.
+    pub fn new(begin: impl FnOnce(ToolContext) -> Updates + Send + 'static) -> Self {
+        Self(Some(Box::new(begin)))
+    }
+
+    /// Begins it. The error is the text of a panic.
+    pub(super) fn begin(mut self, cx: ToolContext) -> Result<Updates, String> {
+        let begin = self.0.take().expect("a call begins once, by value");
+        catch_panic(|| begin(cx))
+    }
+}
+
+/// A panic in the `Drop` of arguments stays inside.
+impl Drop for PreparedCall {
+    fn drop(&mut self) {
+        let begin = self.0.take();
+        let _ = catch_panic(|| drop(begin));
+    }
+}
+
+impl fmt::Debug for PreparedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedCall").finish_non_exhaustive()
+    }
+}
+
+/// A handler made of its spec and of a function that prepares its calls.
+pub(super) struct Prepares<F> {
+    pub(super) spec: ToolSpec,
+    pub(super) prepare: F,
+}
+
+impl<F> ToolHandler for Prepares<F>
+where
+    F: Fn(&ToolSpec, &str) -> Result<PreparedCall, String> + Send + Sync,
+{
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
+        (self.prepare)(&self.spec, arguments)
+    }
+}
