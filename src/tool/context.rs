@@ -22,9 +22,9 @@ pub struct ToolContext {
     call_id: String,
     turn: Arc<Turn>,
     idempotency_key: String,
-    dry_run: bool,
-    extension: Option<Arc<dyn Any + Send + Sync>>,
-    data: RunData,
+    pub(super) dry_run: bool,
+    pub(super) extension: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) data: RunData,
     record: Arc<Record>,
 }
 
@@ -39,21 +39,6 @@ impl ToolContext {
             data: RunData::new(),
             record: Arc::default(),
         }
-    }
-
-    pub(super) fn in_dry_run(mut self, dry_run: bool) -> Self {
-        self.dry_run = dry_run;
-        self
-    }
-
-    pub(super) fn with_extension(mut self, extension: Option<Arc<dyn Any + Send + Sync>>) -> Self {
-        self.extension = extension;
-        self
-    }
-
-    pub(super) fn with_data(mut self, data: RunData) -> Self {
-        self.data = data;
-        self
     }
 
     pub(super) fn record(&self) -> Arc<Record> {
@@ -173,7 +158,8 @@ mod tests {
         let Some(TurnEvent::TurnComplete { turn }) = builder.next_event() else {
             panic!("no turn")
         };
-        let context = ToolContext::new("c", "h", turn).with_extension(Some(Arc::new(7_u8)));
+        let extension: Option<Arc<dyn Any + Send + Sync>> = Some(Arc::new(7_u8));
+        let context = ToolContext { extension, ..ToolContext::new("c", "h", turn) };
         assert_eq!(context.extension::<u8>().as_deref(), Some(&7));
         assert_eq!(context.extension::<u16>(), None);
     }

@@ -1,6 +1,7 @@
 //! Tools that somebody outside runs.
 
 use crate::error::Error;
+use crate::tool::settings::Mark;
 use crate::tool::{Tool, ToolOutput, ToolSpec};
 
 impl Tool {
@@ -26,8 +27,7 @@ impl Tool {
     /// As [`Tool::raw`].
     pub fn external(spec: ToolSpec) -> Result<Self, Error> {
         // No call of it begins here.
-        let mut tool = Self::raw(spec, |_, _| async { ToolOutput::error("It runs elsewhere.") })?;
-        tool.settings.external = true;
-        Ok(tool)
+        let tool = Self::raw(spec, |_, _| async { ToolOutput::error("It runs elsewhere.") })?;
+        Ok(tool.marked(Mark::External))
     }
 }

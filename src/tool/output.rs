@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use crate::error::{Error, ErrorKind, chain};
 use crate::event::Event;
-use crate::item::{self, Content, Part};
+use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
 use crate::tool::Suspension;
 
 /// What a running tool streams: any number of `Progress` and `Nested`, then one `Output`, or one
@@ -53,6 +53,16 @@ impl ToolOutput {
             Error::new(ErrorKind::Other, "the result is not JSON").with_source(error)
         })?;
         Ok(Self::ok(text))
+    }
+
+    pub(super) fn into_kind(self) -> (ResultKind, Content) {
+        let kind = if self.failed { ResultKind::Error } else { ResultKind::Ok };
+        (kind, self.content)
+    }
+
+    pub(crate) fn answering(self, call: &ToolCall) -> ToolResult {
+        let (kind, content) = self.into_kind();
+        ToolResult::answering(call, kind, content)
     }
 }
 

@@ -10,49 +10,34 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 /// What is known of a tool besides its handler.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settings {
-    pub(super) class: Class,
     pub(super) timeout: Option<Duration>,
-    pub(super) needs_approval: bool,
-    pub(super) knows_dry_runs: bool,
-    pub(super) external: bool,
-    pub(super) inside: Inside,
-    pub(super) rerun: Rerun,
-    pub(super) repeats: Repeats,
+    /// Those that are set, by their numbers.
+    marks: [bool; 7],
 }
 
-/// What a call runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Inside {
-    /// Work of its own.
-    #[default]
-    Work,
-    /// Agents, whose requests and calls count in its place.
-    Agents,
-}
-
-/// What may run beside a call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Others of this class.
-    #[default]
-    Safe,
-    /// Nothing.
+/// What a tool says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mark {
+    /// Nothing runs beside a call.
     Exclusive,
+    NeedsApproval,
+    KnowsDryRuns,
+    /// Somebody outside runs it.
+    External,
+    /// A call runs agents, whose requests and calls count in its place.
+    RunsAgents,
+    /// A call that was broken off may run again.
+    Idempotent,
+    /// The same call with the same result, again and again, does not say that a run gets nowhere.
+    Pollable,
 }
 
-/// Whether a call that was broken off may run again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Rerun {
-    #[default]
-    Never,
-    Allowed,
-}
+impl Settings {
+    pub(super) fn set(&mut self, mark: Mark) {
+        self.marks[mark as usize] = true;
+    }
 
-/// Whether the same call with the same result, again and again, says that a run gets nowhere.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Repeats {
-    #[default]
-    Count,
-    /// It is a poll.
-    Expected,
+    pub(super) fn has(&self, mark: Mark) -> bool {
+        self.marks[mark as usize]
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::request::ToolSpec;
 use crate::tool::handler::Prepares;
-use crate::tool::settings::{Class, Inside, Repeats, Rerun, Settings};
+use crate::tool::settings::{Mark, Settings};
 use crate::tool::{PreparedCall, ToolContext, ToolHandler, Updates};
 
 /// A tool: what the model is told of it, and what runs when it is called. Cheap to clone.
@@ -70,9 +70,8 @@ impl Tool {
     /// Calls that stand before it in the turn end first, and those behind it begin when it has
     /// ended. Any other tool is safe beside others, up to
     /// [`Toolkit::at_once`](crate::Toolkit::at_once) of them.
-    pub fn exclusive(mut self) -> Self {
-        self.settings.class = Class::Exclusive;
-        self
+    pub fn exclusive(self) -> Self {
+        self.marked(Mark::Exclusive)
     }
 
     /// Drops a call that takes longer than `limit`; [`DEFAULT_TIMEOUT`](crate::tool::DEFAULT_TIMEOUT), 10 minutes, unless this or
@@ -98,25 +97,22 @@ impl Tool {
     }
 
     /// Lets no call run before somebody has approved it; see [`Gate`](crate::tool::Gate).
-    pub fn needs_approval(mut self) -> Self {
-        self.settings.needs_approval = true;
-        self
+    pub fn needs_approval(self) -> Self {
+        self.marked(Mark::NeedsApproval)
     }
 
     /// Says that each call runs agents of its own. Such a call takes none of the slots that its tree
     /// of agents [shares](crate::agent::Pool::with_max_concurrency): what it runs takes them, and would
     /// wait for it for ever. The default time limit of tools does not hold for it. A tool that
     /// [`Agent::as_tool`](crate::Agent::as_tool) makes is one.
-    pub fn running_agents(mut self) -> Self {
-        self.settings.inside = Inside::Agents;
-        self
+    pub fn running_agents(self) -> Self {
+        self.marked(Mark::RunsAgents)
     }
 
     /// Lets calls run in a [dry run](crate::Toolkit::dry_run), too: the tool looks at
     /// [`is_dry_run`](crate::tool::ToolContext::is_dry_run) itself, or changes nothing ever.
-    pub fn knows_dry_runs(mut self) -> Self {
-        self.settings.knows_dry_runs = true;
-        self
+    pub fn knows_dry_runs(self) -> Self {
+        self.marked(Mark::KnowsDryRuns)
     }
 
     /// Lets a call that was broken off by a crash run again: done twice with the same arguments and
@@ -144,9 +140,8 @@ impl Tool {
     /// assert!(pay.is_idempotent());
     /// # Ok::<(), turnstream::Error>(())
     /// ```
-    pub fn idempotent(mut self) -> Self {
-        self.settings.rerun = Rerun::Allowed;
-        self
+    pub fn idempotent(self) -> Self {
+        self.marked(Mark::Idempotent)
     }
 
     /// Says that the model is meant to call it again and again, and that its result may stay the same
@@ -172,29 +167,28 @@ impl Tool {
     /// assert!(status.is_pollable());
     /// # Ok::<(), turnstream::Error>(())
     /// ```
-    pub fn pollable(mut self) -> Self {
-        self.settings.repeats = Repeats::Expected;
-        self
+    pub fn pollable(self) -> Self {
+        self.marked(Mark::Pollable)
     }
 
     /// Whether it may be called again and again.
     pub fn is_pollable(&self) -> bool {
-        self.settings.repeats == Repeats::Expected
+        self.settings.has(Mark::Pollable)
     }
 
     /// Whether a call that was broken off may run again.
     pub fn is_idempotent(&self) -> bool {
-        self.settings.rerun == Rerun::Allowed
+        self.settings.has(Mark::Idempotent)
     }
 
     /// Whether each call runs agents of its own.
     pub fn runs_agents(&self) -> bool {
-        self.settings.inside == Inside::Agents
+        self.settings.has(Mark::RunsAgents)
     }
 
     /// Whether nothing else runs beside it.
     pub fn is_exclusive(&self) -> bool {
-        self.settings.class == Class::Exclusive
+        self.settings.has(Mark::Exclusive)
     }
 
     /// The time limit of the tool's own, if it has one; see [`with_timeout`](Self::with_timeout).
@@ -204,17 +198,17 @@ impl Tool {
 
     /// Whether somebody has to approve each call.
     pub fn wants_approval(&self) -> bool {
-        self.settings.needs_approval
+        self.settings.has(Mark::NeedsApproval)
     }
 
     /// Whether it runs in a dry run.
     pub fn runs_dry(&self) -> bool {
-        self.settings.knows_dry_runs
+        self.settings.has(Mark::KnowsDryRuns)
     }
 
     /// Whether somebody outside runs it.
     pub fn is_external(&self) -> bool {
-        self.settings.external
+        self.settings.has(Mark::External)
     }
 
     /// Makes a tool of a function that prepares its calls.
@@ -246,8 +240,9 @@ impl Tool {
         Some(PreparedCall::new(move |cx| resume(cx)))
     }
 
-    pub(super) fn class(&self) -> Class {
-        self.settings.class
+    pub(super) fn marked(mut self, mark: Mark) -> Self {
+        self.settings.set(mark);
+        self
     }
 }
 

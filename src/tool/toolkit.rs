@@ -8,10 +8,9 @@ use std::time::Duration;
 use crate::env::TimeLimit;
 use crate::error::catch_panic;
 use crate::http::Timeouts;
-use crate::item::{History, ToolCall, ToolResult};
+use crate::item::{ToolCall, ToolResult};
 use crate::request::ToolSpec;
-use crate::tool::{DEFAULT_TIMEOUT, Tool, ToolRun};
-use crate::turn::Turn;
+use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
 /// At most so many calls of a turn run at once, unless told otherwise.
 const AT_ONCE: usize = 4;
@@ -196,19 +195,6 @@ impl Toolkit {
     /// What the model is told of the tools, in order.
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
-    }
-
-    /// Runs the calls of a turn that follows `history`.
-    ///
-    /// Every call gets exactly one result, whatever happens: what may not run is answered without
-    /// running. Only a [`Gate`](crate::tool::Gate) may leave some pending. Calls run at once as far
-    /// as the kit allows, and their events come as they happen; read the results back in call order
-    /// with [`ToolRun::then_next`].
-    ///
-    /// Nothing runs before the first poll, and dropping the run drops every tool that is running.
-    pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
-        let queue = turn.tool_calls().cloned().enumerate().collect();
-        ToolRun::new(self, history.clone(), Arc::clone(turn), queue)
     }
 
     pub(super) fn names(&self) -> String {

@@ -169,14 +169,8 @@ impl Tool {
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
         St: Stream<Item = Update> + Send + 'static,
     {
-        let run = Arc::new(run);
-        Ok(Self::preparing(checked_spec(spec)?, move |_, arguments| {
-            let args: A = json::read_arguments(arguments)?;
-            let run = Arc::clone(&run);
-            // What a closure does before it gives its stream is work of the tool, too.
-            let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
-            Ok(PreparedCall::new(begin))
-        }))
+        let spec = checked_spec(spec)?;
+        Ok(Self::reading(spec, |_, arguments| json::read_arguments(arguments), run))
     }
 
     /// Makes a tool of an async closure that takes its arguments as JSON.
@@ -196,14 +190,27 @@ impl Tool {
     {
         let spec = checked_spec(spec)?;
         let schema = check::Schema::new(&spec)?;
+        Ok(Self::reading(spec, move |spec, arguments| schema.read(spec, arguments), outputs(run)))
+    }
+
+    /// Makes a tool of how its arguments are read, and of a closure that streams.
+    fn reading<A, F, St>(
+        spec: ToolSpec,
+        read: impl Fn(&ToolSpec, &str) -> Result<A, String> + Send + Sync + 'static,
+        run: F,
+    ) -> Self
+    where
+        A: Send + 'static,
+        F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
+        St: Stream<Item = Update> + Send + 'static,
+    {
         let run = Arc::new(run);
-        Ok(Self::preparing(spec, move |spec, arguments| {
-            let args = schema.read(spec, arguments)?;
-            let run = Arc::clone(&run);
-            let begin =
-                move |cx| stream::once(async move { Update::output(run(args, cx).await) }).boxed();
+        Self::preparing(spec, move |spec, arguments| {
+            let (args, run) = (read(spec, arguments)?, Arc::clone(&run));
+            // What a closure does before it gives its stream is work of the tool, too.
+            let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
             Ok(PreparedCall::new(begin))
-        }))
+        })
     }
 }
 

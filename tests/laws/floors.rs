@@ -51,6 +51,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "stream",
     "task",
     "testing",
+    "tool",
     "usage",
     "world",
 ];

@@ -296,12 +296,10 @@ async fn a_tool_reads_each_set_of_arguments_once() {
         ("it is answered", FIVE, judged(Verdict::output("so")), [1, 1]),
     ];
     for (what, arguments, rules, counts) in cases {
-        let tool = Counting::new();
         for audited in [false, true] {
-            let (read, begun) = (&tool.read, &tool.begun);
-            (read.store(0, Ordering::Relaxed), begun.store(0, Ordering::Relaxed));
-            let tool_of_kit = Tool::from_handler(tool.clone());
-            let kit = Toolkit::new([if audited { tool_of_kit.audited() } else { tool_of_kit }]);
+            let tool = Counting::new();
+            let kit = Toolkit::new([Tool::from_handler(tool.clone())]);
+            let kit = if audited { kit.audited() } else { kit };
             let mut tools = run(&kit, &turn(raw("a", arguments)).await).gated(rules.clone());
             shapes(&mut tools).await;
             drop(tools);

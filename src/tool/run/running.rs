@@ -1,6 +1,5 @@
 //! One call while it runs.
 
-use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,14 +8,14 @@ use std::time::Duration;
 use futures::Stream;
 use futures::stream::StreamExt;
 
-use crate::env::{Ring, TimeLimit};
+use crate::env::{Alarm, Ring, TimeLimit};
 use crate::error::catch_panic;
 use crate::event::ToolEvent;
 use crate::item::{Content, ResultKind, ToolCall, ToolResult};
-use crate::tool::begin::Candidate;
 use crate::tool::context::Record;
-use crate::tool::timer::Timer;
-use crate::tool::{Suspension, ToolContext, ToolOutput, Update, Updates};
+use crate::tool::run::calls::{Candidate, Ended, panicked};
+use crate::tool::run::guarded_gate::Slot;
+use crate::tool::{Suspension, ToolContext, Update, Updates};
 
 /// One call while it runs: any progress, then its end.
 pub(super) struct Running {
@@ -25,20 +24,25 @@ pub(super) struct Running {
     /// `None` once the result is there; dropped before it is given out.
     updates: Option<Updates>,
     record: Arc<Record>,
-    timer: Option<Timer>,
+    limit: Option<TimeLimit>,
+    /// Rings when it has taken too long; pauses of the consumer do not count. `None` until it is first
+    /// polled.
+    alarm: Option<Alarm>,
+    /// Whether its time was over when it last had something to tell.
+    late: bool,
     /// Its place among the calls that share a limit with it. `None` once it ended.
-    slot: Option<Box<dyn Any + Send>>,
+    slot: Option<Slot>,
 }
 
 /// What a call that runs has to say.
 pub(super) enum Said {
     Event(ToolEvent),
-    Ended { at: usize, call: ToolCall, result: ToolResult },
+    Ended(Box<Ended>),
     Suspended { at: usize, call: ToolCall, suspension: Box<Suspension> },
 }
 
 impl Running {
-    /// Begins a call. Nothing of the tool runs before the first poll.
+    /// Begins a call, which keeps its slot until it ends. Nothing of the tool runs before the first poll.
     ///
     /// # Errors
     ///
@@ -47,58 +51,52 @@ impl Running {
         candidate: Candidate,
         limit: Option<TimeLimit>,
         context: ToolContext,
-    ) -> Result<Self, Box<(ToolCall, ToolResult)>> {
+        slot: Option<Slot>,
+    ) -> Result<Self, Box<Ended>> {
         let Candidate { at, call, prepared, .. } = candidate;
         let record = context.record();
         match prepared.begin(context) {
             Ok(updates) => {
-                let timer = limit.map(Timer::new);
-                Ok(Self { at, call, updates: Some(updates), record, timer, slot: None })
+                let updates = Some(updates);
+                Ok(Self { at, call, updates, record, limit, alarm: None, late: false, slot })
             }
             Err(message) => {
                 record.cancel();
-                let result = ToolResult::answering(&call, ResultKind::Panic, panicked(&message));
-                Err(Box::new((call, result.with_report(record.take()))))
+                let mut ended = Ended::refused(at, call, (ResultKind::Panic, panicked(&message)));
+                ended.result = ended.result.with_report(record.take());
+                Err(Box::new(ended))
             }
         }
     }
 
-    /// Keeps its place until it ends.
-    pub(super) fn holding(mut self, slot: Option<Box<dyn Any + Send>>) -> Self {
-        self.slot = slot;
-        self
-    }
-
     pub(super) fn started(&self) -> ToolEvent {
-        let (call_id, name) = (self.call.call_id.clone(), self.call.name.clone());
+        let (call_id, name) = ids(&self.call);
         ToolEvent::Started { call_id, name }
     }
 
     /// Does not count a pause of the consumer.
     pub(super) fn shift(&mut self, pause: Duration) {
-        if let Some(timer) = &mut self.timer {
-            timer.shift(pause);
+        if let Some(alarm) = &mut self.alarm {
+            alarm.shift(pause);
         }
     }
 
     fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Option<Said>> {
         let Some(updates) = &mut self.updates else { return Poll::Ready(None) };
-        if let Some(timer) = &mut self.timer {
-            timer.arm();
+        if self.alarm.is_none() {
+            self.alarm = self.limit.map(Alarm::new);
         }
-        let (call_id, name) = (&self.call.call_id, &self.call.name);
-        let polled = match &self.timer {
-            // It had more to tell when its time was over, and that was given out.
-            Some(timer) if timer.has_rung() => return Poll::Ready(Some(self.time_out())),
-            _ => catch_panic(|| updates.poll_next_unpin(cx)),
-        };
-        if let (Some(timer), Ok(Poll::Ready(_))) = (&mut self.timer, &polled) {
-            timer.look();
+        if self.late {
+            return Poll::Ready(Some(self.time_out()));
+        }
+        let polled = catch_panic(|| updates.poll_next_unpin(cx));
+        if let Ok(Poll::Ready(_)) = polled {
+            self.late = self.alarm.as_ref().is_some_and(Alarm::is_over);
         }
         let (kind, content) = match polled {
             Ok(Poll::Pending) => {
-                let Some(timer) = &mut self.timer else { return Poll::Pending };
-                return timer.poll(cx).map(|ring| {
+                let Some(alarm) = &mut self.alarm else { return Poll::Pending };
+                return alarm.poll(cx).map(|ring| {
                     Some(match ring {
                         Ring::TimeUp => self.time_out(),
                         Ring::NoTimer => self.no_timer(),
@@ -106,12 +104,12 @@ impl Running {
                 });
             }
             Ok(Poll::Ready(Some(Update::Progress(data)))) => {
-                let (call_id, name) = (call_id.clone(), name.clone());
+                let (call_id, name) = ids(&self.call);
                 let event = ToolEvent::Progress { call_id, name, data };
                 return Poll::Ready(Some(Said::Event(event)));
             }
             Ok(Poll::Ready(Some(Update::Nested(event)))) => {
-                let (call_id, name) = (call_id.clone(), name.clone());
+                let (call_id, name) = ids(&self.call);
                 let event = ToolEvent::Nested { call_id, name, event };
                 return Poll::Ready(Some(Said::Event(event)));
             }
@@ -130,7 +128,7 @@ impl Running {
     }
 
     fn time_out(&mut self) -> Said {
-        let limit = self.timer.as_ref().map_or(Duration::ZERO, Timer::limit);
+        let limit = self.limit.map_or(Duration::ZERO, TimeLimit::duration);
         let text = format!(
             "Timed out after {limit:?}. What it began may have been done in part: look before you \
              call it again."
@@ -149,7 +147,7 @@ impl Running {
         self.drop_updates();
         let result = ToolResult::answering(&self.call, kind, content);
         let result = result.with_report(self.record.take());
-        Said::Ended { at: self.at, call: self.call.clone(), result }
+        Said::Ended(Box::new(Ended { at: self.at, call: self.call.clone(), result }))
     }
 
     /// Drops what ran. A panic in its `Drop` is no reason to lose the result that is there, or to
@@ -178,26 +176,6 @@ impl Drop for Running {
     }
 }
 
-impl ToolOutput {
-    pub(super) fn into_kind(self) -> (ResultKind, Content) {
-        let kind = if self.failed { ResultKind::Error } else { ResultKind::Ok };
-        (kind, self.content)
-    }
-
-    pub(crate) fn answering(self, call: &ToolCall) -> ToolResult {
-        let (kind, content) = self.into_kind();
-        ToolResult::answering(call, kind, content)
-    }
-}
-
-/// What the model is told of arguments that do not fit.
-pub(super) fn unfit(call: &ToolCall, why: &str) -> String {
-    format!(
-        "The arguments of `{}` do not fit: {why}. Call it again with arguments that fit its schema.",
-        call.name
-    )
-}
-
-pub(super) fn panicked(message: &str) -> String {
-    format!("Error: the tool panicked: {message}")
+fn ids(call: &ToolCall) -> (String, String) {
+    (call.call_id.clone(), call.name.clone())
 }

@@ -1,6 +1,6 @@
 //! How many calls may run beside each other.
 
-use crate::tool::settings::Class;
+use crate::tool::Tool;
 
 /// The places of the calls that run.
 #[derive(Clone, Copy, Debug)]
@@ -16,17 +16,17 @@ impl Places {
         Self { limit, taken: 0, alone: false }
     }
 
-    /// Whether there is a place for a call of this class.
-    pub(super) fn are_left(&self, class: Class) -> bool {
-        match class {
-            Class::Safe => !self.alone && self.taken < self.limit,
-            Class::Exclusive => self.taken == 0,
+    /// Whether there is a place for a call of this tool; of one that does not exist, as for any.
+    pub(super) fn are_left(&self, tool: Option<&Tool>) -> bool {
+        match tool.is_some_and(Tool::is_exclusive) {
+            true => self.taken == 0,
+            false => !self.alone && self.taken < self.limit,
         }
     }
 
-    pub(super) fn take(&mut self, class: Class) {
+    pub(super) fn take(&mut self, tool: &Tool) {
         self.taken += 1;
-        self.alone = class == Class::Exclusive;
+        self.alone = tool.is_exclusive();
     }
 
     pub(super) fn give_back(&mut self) {

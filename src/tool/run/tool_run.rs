@@ -1,0 +1,437 @@
+//! The calls of one turn while they run.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::stream::{FusedStream, StreamExt};
+
+use crate::error::{Error, ErrorKind};
+use crate::event::{Event, ToolEvent};
+use crate::item::{History, PendingCall, ResultKind, ToolCall, ToolResult};
+use crate::request::check_names;
+use crate::stream::{Step, Steps};
+use crate::tool::run::admission::{Admission, Admitted};
+use crate::tool::run::calls::{Calls, Ended};
+use crate::tool::run::execution::Execution;
+use crate::tool::run::guarded_gate::GuardedGate;
+use crate::tool::run::kept::{Keeper, KeptCalls, Played};
+use crate::tool::run::results::{Answered, Results};
+use crate::tool::run::running::Said;
+use crate::tool::{Gate, RunData, Toolkit};
+use crate::turn::Turn;
+
+/// Reads the history that the events so far tell.
+type Told = Box<dyn FnOnce() -> History + Send>;
+
+/// The calls of one turn while they run: a stream of their events, one output a call.
+///
+/// Made by [`Toolkit::run`] and [`Toolkit::resume`]. Dropping it drops every tool that is running.
+///
+/// Tools advance only while it is polled: a consumer that pauses pauses its tools. Their
+/// [timeouts](crate::Tool::with_timeout) do not count from an event to the next poll. Only a thread
+/// that a tool has started goes on by itself; it can look at
+/// [`is_cancelled`](ToolContext::is_cancelled).
+///
+/// It ends when nothing runs and nobody is waited for. With a [`Gate`] some calls may be without a
+/// result then: they are [`pending`](crate::tool::Answered::pending).
+#[must_use = "streams do nothing unless polled"]
+pub struct ToolRun {
+    calls: Calls,
+    /// Which of them may run.
+    admission: Admission,
+    /// Those that do.
+    execution: Execution,
+    /// What they came to.
+    results: Results,
+    /// What it gives out instead of running anything, and the calls that stay pending.
+    played: Option<Box<Played>>,
+    /// Reads the history where its events were written into.
+    told: Option<Told>,
+    /// Takes what the calls come to.
+    keeper: Option<Box<Keeper>>,
+    over: bool,
+}
+
+impl Toolkit {
+    /// Runs the calls of a turn that follows `history`.
+    ///
+    /// Every call gets exactly one result, whatever happens: what may not run is answered without
+    /// running. Only a [`Gate`](crate::tool::Gate) may leave some pending. Calls run at once as far
+    /// as the kit allows, and their events come as they happen; read the results back in call order
+    /// with [`ToolRun::then_next`].
+    ///
+    /// Nothing runs before the first poll, and dropping the run drops every tool that is running.
+    pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
+        let queue = turn.tool_calls().cloned().enumerate().collect();
+        ToolRun::new(Calls::new(self, history, Arc::clone(turn)), queue)
+    }
+
+    /// Runs the calls of the last turn of `history` that have no result, and no others.
+    ///
+    /// They are checked again, as by [`run`](Self::run): their ids are used once, their tools are
+    /// there, and their arguments fit. The [`Answered::history`](crate::tool::Answered::history) is
+    /// `history` with their results.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if two tools have one name, if no call is open, if something else than
+    /// results follows the turn of the open ones, if that turn is not known to be complete (its last
+    /// item carries a [`TurnInfo`](crate::item::TurnInfo)), or does not allow calls to run. The message
+    /// says which.
+    pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
+        check_names(&self.specs())?;
+        let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
+        let mut open = history.unanswered_calls();
+        if open.is_empty() {
+            return Err(refuse("no call is open"));
+        }
+        let turn = Turn::resumed(history).map_err(refuse)?;
+        if turn.calls().veto().is_some() {
+            let why = format!(
+                "the turn of the open calls does not allow them to run: it stopped as `{}`",
+                turn.stop_reason().as_str()
+            );
+            return Err(refuse(&why));
+        }
+        let mut queue = VecDeque::new();
+        for (at, call) in turn.tool_calls().enumerate() {
+            if let Some(found) = open.iter().position(|open| open == call) {
+                queue.push_back((at, open.remove(found)));
+            }
+        }
+        if !open.is_empty() {
+            return Err(refuse(
+                "a call of an earlier turn is open: of the items of a turn only the last one carries \
+                 a `TurnInfo`",
+            ));
+        }
+        let calls = Calls::new(self, history, Arc::new(turn));
+        Ok(ToolRun::new(Calls { resumed: true, ..calls }, queue))
+    }
+}
+
+impl ToolRun {
+    fn new(calls: Calls, queue: VecDeque<(usize, ToolCall)>) -> Self {
+        Self {
+            admission: Admission::new(queue),
+            execution: Execution::new(calls.kit.limit()),
+            calls,
+            results: Results::default(),
+            played: None,
+            told: None,
+            keeper: None,
+            over: false,
+        }
+    }
+
+    /// Puts a gate between the calls and their tools.
+    ///
+    /// Without one, a call that needs an approval is denied, since nobody can be asked, and an
+    /// [external](crate::Tool::external) one is skipped: every call gets its result.
+    ///
+    /// If the gate gives an error or panics, everything that runs is dropped and the stream ends;
+    /// [`finish`](Self::finish) gives the error. Results that were given out stay with the consumer.
+    pub fn gated(mut self, gate: impl Gate + 'static) -> Self {
+        self.calls.gate = GuardedGate::new(gate);
+        self
+    }
+
+    /// Hands data to the tools, as [`Run::with_data`](crate::Run::with_data) does.
+    pub fn with_data(mut self, data: RunData) -> Self {
+        self.calls.data = data;
+        self
+    }
+
+    /// Runs no call: each is answered so. A veto of the turn keeps its own answer.
+    pub fn refused(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
+        self.calls.refusal = Some((kind, why.into()));
+        self
+    }
+
+    /// Lets the first `calls` begin that may, in call order, and answers the others so. A call that
+    /// is denied or cannot run does not count, nor does an [external](crate::Tool::external) one.
+    pub fn limited(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
+        self.admission.limit(calls, (kind, why.into()));
+        self
+    }
+
+    /// Denies calls of tools that [run agents](Tool::runs_agents).
+    pub(crate) fn refusing_agents(mut self) -> Self {
+        self.calls.refuses_agents = true;
+        self
+    }
+
+    /// Reads the history that it ends with from where its events are written, such as a journal.
+    pub(crate) fn told_by(mut self, history: impl FnOnce() -> History + Send + 'static) -> Self {
+        self.told = Some(Box::new(history));
+        self
+    }
+
+    /// The calls that it was given, in their order.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.calls.turn.tool_calls()
+    }
+
+    /// Runs no tool and asks nobody: gives what the same calls came to before.
+    pub fn kept(mut self, kept: KeptCalls) -> Self {
+        self.played = Some(Box::new(kept.into()));
+        self
+    }
+
+    /// Runs no tool and asks nobody: its events are these, and those of `pending`
+    /// that are its own are left without a result at their end.
+    pub(crate) fn played(
+        mut self,
+        events: impl Stream<Item = ToolEvent> + Send + 'static,
+        mut pending: Vec<PendingCall>,
+    ) -> Self {
+        pending.retain(|it| self.calls().any(|call| call.call_id == it.own_call_id()));
+        let end = KeptCalls { pending, ..KeptCalls::default() };
+        self.played = Some(Box::new(Played { end, ..Played::new(events) }));
+        self
+    }
+
+    /// Hands on what the calls came to, in the poll in which the last of them ends. If it is dropped
+    /// before, nothing is handed on.
+    pub fn keeping(mut self, keep: impl FnOnce(KeptCalls) + Send + 'static) -> Self {
+        self.keeper = Some(Box::new(Keeper { kept: KeptCalls::default(), keep: Box::new(keep) }));
+        self
+    }
+
+    /// Forwards the events of the tools, and goes on with the state that `next` makes of the
+    /// history: by then it holds the turn and every result, in call order.
+    ///
+    /// Dropping the steps drops every tool that is running. If a [`Gate`](crate::tool::Gate) ends
+    /// the run with an error, that is the last step; calls that it leaves pending are without a
+    /// result in the history ([`finish`](Self::finish) tells which they are).
+    ///
+    /// ```
+    /// # use turnstream::{History, Item, tool::Toolkit};
+    /// # fn body(kit: &Toolkit, history: &History, turn: &std::sync::Arc<turnstream::Turn>) {
+    /// let steps = kit.run(history, turn).then_next(|history| history);
+    /// # drop(steps);
+    /// # }
+    /// ```
+    pub fn then_next<S, F>(self, next: F) -> Steps<'static, S>
+    where
+        S: Send + 'static,
+        F: FnOnce(History) -> S + Send + 'static,
+    {
+        self.then_steps(|history, _| Steps::next(next(history)))
+    }
+
+    /// Forwards the events of the tools, and goes on with the steps that `then` gives: it gets the
+    /// history, which holds the turn and every result in call order, and the results themselves.
+    ///
+    /// Like [`then_next`](Self::then_next), for those who may also stop.
+    pub fn then_steps<S, F>(self, then: F) -> Steps<'static, S>
+    where
+        S: Send + 'static,
+        F: FnOnce(History, &[ToolResult]) -> Steps<'static, S> + Send + 'static,
+    {
+        Steps::new(async_stream::stream! {
+            let mut tools = self;
+            while let Some(event) = tools.next().await {
+                yield Ok(Step::Value(Event::from(event)));
+            }
+            match tools.finish() {
+                Ok(answered) => {
+                    let mut steps = then(answered.history, &answered.results);
+                    while let Some(step) = steps.next().await {
+                        yield step;
+                    }
+                }
+                Err(error) => yield Err(error),
+            }
+        })
+    }
+
+    /// What the calls came to, after the stream has ended.
+    ///
+    /// If it has not, everything that runs is dropped, and what has no result is not there.
+    ///
+    /// ```
+    /// # use futures::StreamExt;
+    /// # use turnstream::{Error, History, Toolkit, Turn};
+    /// # async fn f(kit: &Toolkit, history: &History, turn: &std::sync::Arc<Turn>) -> Result<(), Error> {
+    /// let mut tools = kit.run(history, turn);
+    /// while let Some(event) = tools.next().await {
+    ///     println!("{}", event.call_id());
+    /// }
+    /// let answered = tools.finish()?;
+    /// assert!(answered.history.is_lawful() && answered.pending.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What the [`Gate`](crate::tool::Gate) ended it with.
+    pub fn finish(self) -> Result<Answered, Error> {
+        let (pending, limited) = (self.pending(), self.limited_calls());
+        self.results.finish(self.calls, self.told, pending, limited)
+    }
+
+    /// The calls that stay open, in call order.
+    fn pending(&self) -> Vec<PendingCall> {
+        let Some(played) = &self.played else {
+            return self.results.pending(self.admission.waiting());
+        };
+        let is_open = |call: &&PendingCall| !self.results.has(call.own_call_id());
+        played.end.pending.iter().filter(is_open).cloned().collect()
+    }
+
+    /// How many calls were answered since they were beyond the limit.
+    fn limited_calls(&self) -> usize {
+        self.played.as_ref().map_or_else(|| self.admission.limited(), |played| played.end.limited)
+    }
+
+    fn try_poll(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<ToolEvent>>, Error> {
+        for judged in self.admission.judge(&mut self.calls)? {
+            if let Some(event) = self.admit(judged) {
+                return Ok(Poll::Ready(Some(event)));
+            }
+        }
+        loop {
+            // One a poll, so that nothing of a tool runs before its `Started` is given out.
+            if let Some(event) = self.start_next(cx)? {
+                return Ok(Poll::Ready(Some(event)));
+            }
+            let places = self.execution.places();
+            match self.admission.next(&mut self.calls, places, cx)? {
+                Admitted::Nothing => break,
+                admitted => {
+                    if let Some(event) = self.admit(admitted) {
+                        return Ok(Poll::Ready(Some(event)));
+                    }
+                }
+            }
+        }
+        Ok(match self.execution.poll(cx) {
+            Poll::Ready(Some(said)) => Poll::Ready(Some(self.tell(said))),
+            Poll::Pending => Poll::Pending,
+            // One that is allowed and has not begun waits for a slot.
+            Poll::Ready(None) if self.execution.places().is_none() => Poll::Pending,
+            Poll::Ready(None) if self.admission.is_waited_for(&mut self.calls)? => Poll::Pending,
+            Poll::Ready(None) if self.admission.lets_go() => return self.try_poll(cx),
+            Poll::Ready(None) => Poll::Ready(None),
+        })
+    }
+
+    /// Goes on with what became of a call that was looked at.
+    fn admit(&mut self, admitted: Admitted) -> Option<ToolEvent> {
+        match admitted {
+            Admitted::Allowed(candidate) => {
+                self.execution.allow(candidate);
+                None
+            }
+            Admitted::Ended(ended) => Some(self.results.give_out(&mut self.calls, ended)),
+            Admitted::Asked(event) => Some(event),
+            Admitted::Further | Admitted::Nothing => None,
+        }
+    }
+
+    /// Starts the first of those that may, if there is room.
+    fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
+        let counts = self.execution.next().is_some_and(|next| !next.continues);
+        if counts && self.admission.is_used_up() {
+            let refusal = self.admission.beyond_limit();
+            let Some(next) = self.execution.take_next() else { return Ok(None) };
+            let ended = Ended::refused(next.at, next.call, refusal);
+            return Ok(Some(self.results.give_out(&mut self.calls, ended)));
+        }
+        let said = self.execution.start(&mut self.calls, cx)?;
+        if let Some(Said::Event(_)) = said
+            && counts
+        {
+            self.admission.count();
+        }
+        Ok(said.map(|said| self.tell(said)))
+    }
+
+    /// Gives out what a call that runs has to say.
+    fn tell(&mut self, said: Said) -> ToolEvent {
+        match said {
+            Said::Event(event) => self.results.redact(&mut self.calls, event),
+            Said::Ended(ended) => self.results.give_out(&mut self.calls, *ended),
+            Said::Suspended { at, call, suspension } => self.results.suspend(at, call, *suspension),
+        }
+    }
+
+    /// Gives the next of the events that are known.
+    fn play(&mut self, event: Option<ToolEvent>) -> Option<ToolEvent> {
+        let Some(event) = event else {
+            let error = self.played.as_mut().and_then(|played| played.end.error.take());
+            self.results.note_error(error.map_or(Ok(()), Err));
+            self.over = true;
+            return None;
+        };
+        let at = self.calls().position(|call| call.call_id == event.call_id());
+        self.results.keep(at.unwrap_or(usize::MAX), &event);
+        Some(event)
+    }
+
+    /// Takes an item for the keeper, if there is one.
+    fn note(&mut self, event: Option<&ToolEvent>) {
+        match (event, &mut self.keeper) {
+            (_, None) | (Some(ToolEvent::Progress { .. } | ToolEvent::Nested { .. }), _) => {}
+            (Some(event), Some(keeper)) => keeper.kept.events.push(event.clone().into()),
+            (None, keeper) => {
+                let Some(Keeper { kept, keep }) = keeper.take().map(|it| *it) else { return };
+                let (pending, limited) = (self.pending(), self.limited_calls());
+                keep(KeptCalls { pending, limited, error: self.results.error().cloned(), ..kept });
+            }
+        }
+    }
+}
+
+impl Stream for ToolRun {
+    type Item = ToolEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
+        let this = &mut *self;
+        if this.over {
+            return Poll::Ready(None);
+        }
+        if let Some(played) = &mut this.played {
+            let event = ready!(played.events.poll_next_unpin(cx));
+            return Poll::Ready(this.play(event));
+        }
+        this.execution.resume();
+        let item = this.try_poll(cx).unwrap_or_else(|error| {
+            this.results.note_error(Err(error));
+            Poll::Ready(None)
+        });
+        let item = ready!(item);
+        this.execution.pause();
+        let has_failed = this.results.error().is_some();
+        if has_failed {
+            // Everything that runs is dropped.
+            this.admission.clear();
+            this.execution.clear();
+        }
+        this.over = has_failed || item.is_none();
+        this.note(item.as_ref());
+        Poll::Ready(item)
+    }
+}
+
+impl FusedStream for ToolRun {
+    fn is_terminated(&self) -> bool {
+        self.over
+    }
+}
+
+impl fmt::Debug for ToolRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolRun")
+            .field("calls", &self.calls().count())
+            .field("waiting", &self.admission.waiting().count())
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
