@@ -34,7 +34,7 @@ type Told = Box<dyn FnOnce() -> History + Send>;
 /// Tools advance only while it is polled: a consumer that pauses pauses its tools. Their
 /// [timeouts](crate::Tool::with_timeout) do not count from an event to the next poll. Only a thread
 /// that a tool has started goes on by itself; it can look at
-/// [`is_cancelled`](ToolContext::is_cancelled).
+/// [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
 ///
 /// It ends when nothing runs and nobody is waited for. With a [`Gate`] some calls may be without a
 /// result then: they are [`pending`](crate::tool::Answered::pending).
