@@ -13,7 +13,7 @@ use crate::item::PendingCall;
 /// What the calls of a turn came to, to be kept: their results, the calls that stay open, and why they
 /// were ended, without their progress and the events of sub-agents.
 ///
-/// [`ToolRun::keeping`] makes it, and [`ToolRun::kept`] answers with it.
+/// [`ToolRun::keeping`](crate::tool::ToolRun::keeping) makes it, and [`ToolRun::kept`](crate::tool::ToolRun::kept) answers with it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KeptCalls {
