@@ -1,7 +1,7 @@
 //! How many tokens a history or a request has.
 
 use crate::context::CountTokens;
-use crate::context::note::fresh_turns;
+use crate::context::record::fresh_turns;
 use crate::item::{Content, History, Item, ItemKind, Part};
 use crate::request::Request;
 

@@ -12,13 +12,14 @@
 //! spawned.
 
 mod ageing;
-mod compact;
+mod compaction;
+mod compactor;
 mod count;
 mod estimate;
 mod failure;
 mod narrow;
 mod note;
-mod or;
+mod record;
 mod shorten;
 mod summarize;
 mod transcript;
@@ -26,14 +27,15 @@ mod turns;
 mod window;
 
 pub use ageing::Ageing;
-pub use compact::{CompactWith, Compaction, Compactor, compact_with};
+pub use compaction::Compaction;
+pub use compactor::{CompactWith, Compactor, Or, compact_with};
 pub use count::{CountTokens, QuarterOfBytes};
 pub use estimate::{estimate, estimate_request, guess, guess_request};
 pub use failure::CompactionFailure;
 pub use narrow::{Candidate, Chosen, LeftOut, Narrow, Narrowed, Selection};
 pub(crate) use note::keeping_note;
-pub use note::{reactive, recorded, was_compacted};
-pub use or::Or;
+pub use note::{reactive, recorded};
+pub use record::was_compacted;
 pub use shorten::Shorten;
 pub use summarize::Summarize;
 pub use window::Window;

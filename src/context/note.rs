@@ -1,21 +1,13 @@
-//! What a compaction leaves in a history: that there was one, and whose usage is stale since.
-
-use std::sync::Arc;
-
-use serde_json::json;
+//! The same compaction with what it leaves in a history.
 
 use crate::context::Compaction;
-use crate::item::{History, Item, ItemKind, Mark, ProviderData};
+use crate::context::record::{
+    REACTIVE, RECORDED, can_carry, data, is_reactive, turns, was_compacted,
+};
+use crate::item::{History, Item, ItemKind, Mark};
 
 /// What stands behind what was replaced, where nothing else can carry the record.
 const NOTE: &str = "The conversation up to here was shortened to fit the context window.";
-/// Whose data the record is: no wire's, so that none of it is sent.
-const PROVIDER: &str = "turnstream";
-/// What a note is called that a request which did not fit has left.
-const REACTIVE: &str = "reactive";
-/// What any other record is called.
-const RECORDED: &str = "recorded";
-
 /// The same compaction with a note behind what it replaces, by which [`was_compacted`] knows that
 /// this history was compacted because it did not fit. The note is also a [record](recorded).
 ///
@@ -58,30 +50,6 @@ pub(crate) fn keeping_note(compaction: Compaction, history: &History) -> Compact
     }
 }
 
-/// Whether the history holds the note of a [reactive] compaction.
-pub fn was_compacted(history: &History) -> bool {
-    history.holds_compacted() && history.newest_first().any(is_reactive)
-}
-
-/// How many of the newest completed turns came behind every compaction. Only their usage counts what
-/// the history has.
-///
-/// In a history that was made shorter without a record nobody knows, and it is none.
-pub(super) fn fresh_turns(history: &History) -> usize {
-    if !history.holds_compacted() {
-        return history.completed_turns();
-    }
-    let (mut behind, mut fresh) = (0_usize, None);
-    for item in history.newest_first() {
-        if let Some(stale) = stale_turns(item) {
-            let since = behind.saturating_sub(stale);
-            fresh = Some(fresh.map_or(since, |fresh: usize| fresh.min(since)));
-        }
-        behind += usize::from(item.turn.is_some());
-    }
-    fresh.unwrap_or(0)
-}
-
 fn with_note(mut compaction: Compaction, history: &History, word: &str) -> Compaction {
     let items: Vec<&Item> = history.iter().collect();
     let live = |item: &&Item| !item.tombstone;
@@ -120,47 +88,4 @@ fn loses_note(compaction: &Compaction, history: &History) -> bool {
 /// How many completed turns stand behind what is replaced.
 fn turns_behind(compaction: &Compaction, history: &History) -> usize {
     turns(history.iter().skip(compaction.to))
-}
-
-fn turns<'a>(items: impl Iterator<Item = &'a Item>) -> usize {
-    items.filter(|item| item.turn.is_some()).count()
-}
-
-/// Whether there is room for a record on it: what a provider keeps there must stay.
-fn can_carry(item: &Item) -> bool {
-    let is_own = |data: &Arc<ProviderData>| data.provider == PROVIDER;
-    let is_free = item.provider_data.as_ref().is_none_or(is_own) && !is_reactive(item);
-    let may = match item.kind {
-        ItemKind::User { .. }
-        | ItemKind::Reasoning { .. }
-        | ItemKind::ToolCall(_)
-        | ItemKind::ToolResult(_) => true,
-        ItemKind::System { .. } | ItemKind::Text { .. } | ItemKind::Other => false,
-    };
-    item.compacted && !item.tombstone && is_free && may
-}
-
-fn data(word: &str, stale_turns: usize) -> Arc<ProviderData> {
-    Arc::new(ProviderData {
-        provider: PROVIDER.to_owned(),
-        model: String::new(),
-        value: json!({ "compaction": word, "stale_turns": stale_turns }).into(),
-    })
-}
-
-/// How many completed turns stood behind it when it came, where it carries a record. A note without
-/// a number says that of all.
-fn stale_turns(item: &Item) -> Option<usize> {
-    let data = item.provider_data.as_ref().filter(|data| data.provider == PROVIDER)?;
-    let value = data.value.to_value();
-    if !item.compacted || value["compaction"].is_null() {
-        return None;
-    }
-    let stale = value["stale_turns"].as_u64().and_then(|turns| usize::try_from(turns).ok());
-    Some(stale.unwrap_or(usize::MAX))
-}
-
-fn is_reactive(item: &Item) -> bool {
-    let Some(data) = &item.provider_data else { return false };
-    item.compacted && data.provider == PROVIDER && data.value.to_value()["compaction"] == REACTIVE
 }

@@ -8,7 +8,6 @@ use crate::event::{
     Undelivered,
 };
 use crate::item::{History, Item, Json, OpenCalls, Report, ResultKind, ToolCall, ToolResult};
-use crate::story::nested::Nested;
 use crate::story::open_call::{Cut, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
@@ -29,7 +28,6 @@ pub(super) struct Fold {
     phase: Phase,
     /// What the results in the history have put on record, also those that were rewritten since.
     evidence: Vec<Json>,
-    nested: Nested,
     /// Of completed turns, of void attempts, and of what was rewritten.
     spent: Usage,
     requests: u32,
@@ -60,7 +58,6 @@ impl Fold {
             phase: if calls.is_answered() { Phase::Streaming } else { Phase::Tools },
             calls,
             evidence: Vec::new(),
-            nested: Nested::default(),
             spent: Usage::default(),
             requests: 0,
             turns: 0,
@@ -83,11 +80,6 @@ impl Fold {
                 self.with_call(call_id, |call| call.suspended.clone_from(pending));
                 self.history.set_nested(call_id, (**nested).clone());
                 self.report(call_id, self.history.nested_report(call_id));
-            }
-            // A child's story is its own: nothing of it changes ours.
-            Event::Tool(ToolEvent::Nested { call_id, event, .. })
-            | Event::Nested { call_id, event, .. } => {
-                self.nested.observe(&self.history, call_id, event);
             }
             Event::Appended { why, items, .. } => {
                 self.flush();
@@ -121,8 +113,11 @@ impl Fold {
                 self.begun_text = if continues { last } else { String::new() };
             }
             Event::Finished(_) => self.flush(),
-            // Nobody folds what nobody knows.
-            Event::Tool(ToolEvent::Progress { .. }) | Event::Continued { .. } | Event::Unknown => {}
+            // A child's story is its own: nothing of it changes ours.
+            Event::Tool(ToolEvent::Nested { .. } | ToolEvent::Progress { .. })
+            | Event::Nested { .. }
+            | Event::Continued { .. }
+            | Event::Unknown => {}
         }
     }
 
@@ -192,12 +187,12 @@ impl Fold {
         }
     }
 
-    pub(super) fn history(&self) -> History {
+    /// The history as it is now, with those of suspended sub-agents that have continued since.
+    pub(super) fn history(&self, continued: impl Fn(&str) -> Option<History>) -> History {
         let mut history = self.history.clone();
         for call_id in self.history.suspended_calls() {
-            // It may have continued since.
-            if let Some(child) = self.nested.find(call_id) {
-                history.set_nested(call_id, child.history());
+            if let Some(nested) = continued(call_id) {
+                history.set_nested(call_id, nested);
             }
         }
         history.extend(self.calls.held().cloned().map(Item::tool_result));
@@ -205,9 +200,9 @@ impl Fold {
         history
     }
 
-    /// How many entries of the history have their final position.
-    pub(super) fn complete(&self) -> usize {
-        self.history.len()
+    /// What of the history has its final position.
+    pub(super) fn complete(&self) -> &History {
+        &self.history
     }
 
     pub(super) fn usage(&self) -> Usage {
@@ -215,7 +210,7 @@ impl Fold {
     }
 
     pub(super) fn new_items(&self) -> Vec<Item> {
-        let history = self.history();
+        let history = self.history(|_| None);
         let since = history.behind(self.base).map(|(_, item)| item);
         self.earlier.iter().chain(since).cloned().collect()
     }
@@ -230,10 +225,6 @@ impl Fold {
 
     pub(super) fn is_open(&self) -> bool {
         !self.open.is_empty()
-    }
-
-    pub(super) fn nested(&self) -> &Nested {
-        &self.nested
     }
 
     /// A result for the next call that has none.
@@ -261,8 +252,11 @@ impl Fold {
         self.requests
     }
 
+    /// How it would end now with this history, which is as [`history`](Self::history) gives it.
     pub(super) fn outcome(
         &self,
+        history: History,
+        nested_usage: Usage,
         reason: Reason,
         error: Option<Error>,
         budget: Option<Exceeded>,
@@ -281,9 +275,9 @@ impl Fold {
             text,
             turns: self.requests.max(self.turns + open),
             usage: self.usage(),
-            nested_usage: self.nested.usage(),
+            nested_usage,
             cost: None,
-            history: self.history(),
+            history,
             new_items: self.new_items(),
             error,
             pending: match reason == Reason::Pending {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::error::Error;
-use crate::event::{Event, Exceeded, Outcome, Phase, Reason, Undelivered};
+use crate::event::{Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Undelivered};
 use crate::item::{History, Item, Report, ToolCall};
 use crate::lock::lock;
 use crate::story::fold::Fold;
@@ -31,49 +31,58 @@ use crate::usage::Usage;
 /// assert_eq!(journal.history().len(), 1);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Journal(Arc<Mutex<Fold>>);
+pub struct Journal(Arc<Mutex<Book>>);
+
+/// The story of a run, and those of its sub-agents.
+#[derive(Debug)]
+struct Book {
+    fold: Fold,
+    /// One journal a call that a sub-agent ran as, in the order of their first events. A child's lock
+    /// is taken below its parent's and never the other way.
+    nested: Vec<(String, Journal)>,
+}
 
 impl Journal {
     /// Begins with what is there.
     pub fn new(history: History) -> Self {
-        Self(Arc::new(Mutex::new(Fold::new(history))))
+        Self(Arc::new(Mutex::new(Book { fold: Fold::new(history), nested: Vec::new() })))
     }
 
     /// Takes the next event. Taps do this; call it for events that pass no tap.
     pub fn observe(&self, event: &Event) {
-        self.with(|fold| fold.observe(event));
+        self.with(|book| book.observe(event));
     }
 
     /// The history as it is now.
     pub fn history(&self) -> History {
-        self.with(|fold| fold.history())
+        self.with(|book| book.history())
     }
 
     /// The items that were appended since the beginning, in order, as they were appended: see
     /// [`Outcome::new_items`](crate::Outcome::new_items).
     pub fn new_items(&self) -> Vec<Item> {
-        self.with(|fold| fold.new_items())
+        self.with(|book| book.fold.new_items())
     }
 
     /// The tokens of all requests so far, void and unfinished attempts included, those of sub-agents
     /// not.
     pub fn usage(&self) -> Usage {
-        self.with(|fold| fold.usage())
+        self.with(|book| book.fold.usage())
     }
 
     /// Where an interrupt would find the run; see [`Phase`].
     pub fn phase(&self) -> Phase {
-        self.with(|fold| fold.phase())
+        self.with(|book| book.fold.phase())
     }
 
     /// Whether every call of a completed turn has its result.
     pub fn is_answered(&self) -> bool {
-        self.with(|fold| fold.is_answered())
+        self.with(|book| book.fold.is_answered())
     }
 
     /// Whether a turn has begun and is not complete.
     pub fn is_open(&self) -> bool {
-        self.with(|fold| fold.is_open())
+        self.with(|book| book.fold.is_open())
     }
 
     /// The journal of the sub-agent that runs, or ran, as the call `call_id`; `None` before its
@@ -103,48 +112,48 @@ impl Journal {
     /// assert_eq!((reader.id(), reader.len()), ("h/c1", 1));
     /// ```
     pub fn nested(&self, call_id: &str) -> Option<Journal> {
-        self.with(|fold| fold.nested().find(call_id).cloned())
+        self.with(|book| book.nested(call_id).cloned())
     }
 
     /// The calls that sub-agents ran as, in the order of their first events.
     pub fn nested_ids(&self) -> Vec<String> {
-        self.with(|fold| fold.nested().ids())
+        self.with(|book| book.nested.iter().map(|(id, _)| id.clone()).collect())
     }
 
     /// The tokens of the sub-agents so far, with those of their own sub-agents and so on.
     pub fn nested_usage(&self) -> Usage {
-        self.with(|fold| fold.nested().usage())
+        self.with(|book| book.nested_usage())
     }
 
     /// The history, and how many of its entries have their final position: the turn that is open and
     /// the results that wait for those of other calls are not among them.
     pub(crate) fn complete(&self) -> (History, usize) {
-        self.with(|fold| (fold.history(), fold.complete()))
+        self.with(|book| (book.history(), book.fold.complete().len()))
     }
 
     /// Notes with what arguments calls are pending.
     pub(crate) fn ask(&self, calls: impl IntoIterator<Item = ToolCall>) {
-        self.with(|fold| calls.into_iter().for_each(|call| fold.ask(call)));
+        self.with(|book| calls.into_iter().for_each(|call| book.fold.ask(call)));
     }
 
     /// Notes what a call put on record that may end without a result of its own.
     pub(crate) fn report(&self, call_id: &str, report: Report) {
-        self.with(|fold| fold.report(call_id, report));
+        self.with(|book| book.fold.report(call_id, report));
     }
 
     /// A result for the next call that has none, already observed: the calls were dropped, and the
     /// run continues.
     pub(crate) fn answer_missing(&self, cut: Cut) -> Option<Event> {
-        self.with(|fold| {
-            let event = Event::Tool(fold.missing_output(cut)?);
-            fold.observe(&event);
+        self.with(|book| {
+            let event = Event::Tool(book.fold.missing_output(cut)?);
+            book.observe(&event);
             Some(event)
         })
     }
 
     /// How many requests were begun.
     pub(crate) fn requests(&self) -> u32 {
-        self.with(|fold| fold.requests())
+        self.with(|book| book.fold.requests())
     }
 
     /// The next event of an ending, already observed: a made-up result for each call that has
@@ -156,27 +165,95 @@ impl Journal {
         budget: Option<Exceeded>,
         undelivered: impl FnOnce() -> Vec<Undelivered>,
     ) -> Event {
-        self.with(|fold| {
-            let event = match fold.missing_output_of(reason, budget) {
+        self.with(|book| {
+            let event = match book.fold.missing_output_of(reason, budget) {
                 Some(output) => Event::Tool(output),
                 None => {
-                    let outcome = fold.outcome(reason, error.cloned(), budget, undelivered());
+                    let outcome = book.outcome(reason, error.cloned(), budget, undelivered());
                     Event::Finished(Box::new(outcome))
                 }
             };
-            fold.observe(&event);
+            book.observe(&event);
             event
         })
     }
 
     /// How it would end now. Open calls are shown where the reason is `Pending`.
     pub fn outcome(&self, reason: Reason, error: Option<Error>) -> Outcome {
-        self.with(|fold| fold.outcome(reason, error, None, Vec::new()))
+        self.with(|book| book.outcome(reason, error, None, Vec::new()))
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut Fold) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut Book) -> T) -> T {
         // Nothing of a user runs while the lock is held, and below it only those of children are
         // taken.
         f(&mut lock(&self.0))
+    }
+}
+
+impl Book {
+    fn observe(&mut self, event: &Event) {
+        match event {
+            Event::Tool(ToolEvent::Nested { call_id, event, .. })
+            | Event::Nested { call_id, event, .. } => self.observe_nested(call_id, event),
+            event => self.fold.observe(event),
+        }
+    }
+
+    /// Takes the next event of the sub-agent that runs as `call_id`. One that was suspended continues
+    /// with its history.
+    fn observe_nested(&mut self, call_id: &str, event: &Event) {
+        if says_nothing(event) {
+            return;
+        }
+        if let Some(child) = self.nested(call_id) {
+            return child.observe(event);
+        }
+        let parent = self.fold.complete();
+        let begins = || History::with_id(format!("{}/{call_id}", parent.id()));
+        let child = Journal::new(parent.nested(call_id).cloned().unwrap_or_else(begins));
+        child.observe(event);
+        self.nested.push((call_id.to_owned(), child));
+    }
+
+    /// The newest is looked at first: it is the one that runs.
+    fn nested(&self, call_id: &str) -> Option<&Journal> {
+        self.nested.iter().rev().find(|(id, _)| id == call_id).map(|(_, child)| child)
+    }
+
+    /// Of all levels.
+    fn nested_usage(&self) -> Usage {
+        self.nested.iter().map(|(_, child)| child.usage() + child.nested_usage()).sum()
+    }
+
+    fn history(&self) -> History {
+        self.fold.history(|call_id| self.nested(call_id).map(Journal::history))
+    }
+
+    fn outcome(
+        &self,
+        reason: Reason,
+        error: Option<Error>,
+        budget: Option<Exceeded>,
+        undelivered: Vec<Undelivered>,
+    ) -> Outcome {
+        let (history, usage) = (self.history(), self.nested_usage());
+        self.fold.outcome(history, usage, reason, error, budget, undelivered)
+    }
+}
+
+/// Whether it is an event that nobody knows, in however many wrappings: a store does not keep it.
+fn says_nothing(event: &Event) -> bool {
+    match event {
+        Event::Unknown => true,
+        Event::Nested { event, .. } | Event::Tool(ToolEvent::Nested { event, .. }) => {
+            says_nothing(event)
+        }
+        Event::Appended { .. }
+        | Event::Rewritten { .. }
+        | Event::TurnStarted { .. }
+        | Event::Turn(_)
+        | Event::Tool(_)
+        | Event::Continued { .. }
+        | Event::Finished(_) => false,
     }
 }

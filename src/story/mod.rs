@@ -4,7 +4,6 @@ mod finish_with;
 mod fold;
 mod journal;
 mod journaled;
-mod nested;
 mod open_call;
 pub mod trace;
 

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::item::history::nested::Nested;
 use crate::item::known_ids::KnownIds;
 
 /// The ids of the calls of a history.
@@ -15,7 +14,6 @@ pub(super) struct CallIds {
     pub(super) known: KnownIds,
     /// Those without a result; empty where they were not asked for.
     pub(super) open: HashSet<String>,
-    pub(super) nested: Nested,
 }
 
 /// Call ids that were rewritten away, newest first.
@@ -46,4 +44,14 @@ impl CallIds {
         std::iter::successors(self.retired.as_deref(), |retired| retired.parent.as_deref())
             .map(|retired| retired.call_id.as_str())
     }
+}
+
+/// What an entry that is appended is compared with, to find an id that a call has already.
+pub(super) enum Seen {
+    /// Nothing was collected yet.
+    Unasked,
+    /// The ids of all calls that count.
+    Collected(HashSet<String>),
+    /// It is known that no two are the same.
+    Distinct,
 }

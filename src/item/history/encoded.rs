@@ -3,8 +3,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::item::Item;
-use crate::item::history::{History, Node};
+use crate::item::history::node::Node;
 use crate::lock::lock;
 
 /// How many lines are remembered: those of a model, of its fallback, and of what parted from them.
@@ -47,6 +46,18 @@ impl Drop for Piece {
 }
 
 impl Piece {
+    pub(super) fn new(
+        node: &Arc<Node>,
+        older: Option<&Arc<Self>>,
+        len: usize,
+        bytes: Vec<u8>,
+        state: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        let size = older.map_or(0, |older| older.size) + bytes.len();
+        let (node, older) = (Arc::downgrade(node), older.map(Arc::clone));
+        Self { node, len, bytes: bytes.into_boxed_slice(), size, state, older }
+    }
+
     /// How many entries are written.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -78,28 +89,19 @@ impl Encoded {
         Self(Mutex::new(self.lines(|lines| lines.clone())))
     }
 
-    fn lines<T>(&self, f: impl FnOnce(&mut Vec<Line>) -> T) -> T {
-        // Nothing of a user runs while the lock is held.
-        f(&mut lock(&self.0))
-    }
-}
-
-impl Line {
-    fn is_of<K: PartialEq + Any>(&self, key: &K) -> bool {
-        self.key.downcast_ref::<K>() == Some(key)
-    }
-}
-
-impl History {
-    /// The newest piece that is of entries of this history, by an encoder with this key.
-    pub(crate) fn encoded<K: PartialEq + Any>(&self, key: &K) -> Option<Arc<Piece>> {
-        let lines: Vec<Arc<Piece>> = self.encoded.lines(|lines| {
+    /// The newest piece of an encoder with this key that is of entries up to `tip`.
+    pub(super) fn newest<K: PartialEq + Any>(
+        &self,
+        key: &K,
+        tip: Option<&Arc<Node>>,
+    ) -> Option<Arc<Piece>> {
+        let lines: Vec<Arc<Piece>> = self.lines(|lines| {
             let mine = lines.iter().rev().filter(|line| line.is_of(key));
             mine.map(|line| Arc::clone(&line.newest)).collect()
         });
         let mut best: Option<Arc<Piece>> = None;
         for newest in lines {
-            let Some(piece) = self.newest_of(&newest) else { continue };
+            let Some(piece) = newest_of(&newest, tip) else { continue };
             let is_newest = Arc::ptr_eq(&piece, &newest);
             if best.as_ref().is_none_or(|best| best.len < piece.len) {
                 best = Some(piece);
@@ -111,43 +113,15 @@ impl History {
         best
     }
 
-    /// The newest piece of a line that is of entries of this history.
-    fn newest_of(&self, newest: &Arc<Piece>) -> Option<Arc<Piece>> {
-        let mut piece = Some(newest);
-        let mut node = self.tip.as_ref();
-        while let (Some(written), Some(here)) = (piece, node) {
-            if here.len > written.len {
-                node = here.parent.as_ref();
-            } else if std::ptr::eq(Arc::as_ptr(here), written.node.as_ptr()) {
-                return Some(Arc::clone(written));
-            } else {
-                piece = written.older.as_ref();
-            }
-        }
-        None
-    }
-
-    /// Remembers what an encoder wrote of the first `len` entries, behind an older piece.
-    pub(crate) fn remember<K: PartialEq + Any + Send + Sync>(
+    /// Remembers a piece that follows an older one.
+    pub(super) fn remember<K: PartialEq + Any + Send + Sync>(
         &self,
         key: K,
         older: Option<&Arc<Piece>>,
-        len: usize,
-        bytes: Vec<u8>,
-        state: impl Any + Send + Sync,
+        newest: Piece,
     ) {
-        let mut nodes = std::iter::successors(self.tip.as_ref(), |node| node.parent.as_ref());
-        let Some(node) = nodes.find(|node| node.len <= len) else { return };
-        let size = older.map_or(0, |older| older.size) + bytes.len();
-        let newest = Arc::new(Piece {
-            node: Arc::downgrade(node),
-            len,
-            bytes: bytes.into_boxed_slice(),
-            size,
-            state: Box::new(state),
-            older: older.map(Arc::clone),
-        });
-        let forgotten = self.encoded.lines(|lines| {
+        let newest = Arc::new(newest);
+        let forgotten = self.lines(|lines| {
             let goes_on = |line: &Line| {
                 line.is_of(&key)
                     && (older.is_some_and(|older| Arc::ptr_eq(older, &line.newest))
@@ -169,16 +143,17 @@ impl History {
         drop(forgotten);
     }
 
-    /// The entries behind the first `len`, each with its place: how many there are up to it.
-    pub(crate) fn behind(&self, len: usize) -> impl Iterator<Item = (usize, &Item)> {
-        let nodes = std::iter::successors(self.tip.as_deref(), |node| node.parent.as_deref());
-        let mut entries = Vec::with_capacity(self.len().saturating_sub(len));
-        entries.extend(nodes.take_while(|node| node.len > len).map(|node| (node.len, &node.item)));
-        entries.into_iter().rev()
+    fn lines<T>(&self, f: impl FnOnce(&mut Vec<Line>) -> T) -> T {
+        // Nothing of a user runs while the lock is held.
+        f(&mut lock(&self.0))
     }
 }
 
 impl Line {
+    fn is_of<K: PartialEq + Any>(&self, key: &K) -> bool {
+        self.key.downcast_ref::<K>() == Some(key)
+    }
+
     /// Leaves the pieces out whose entries are gone. Whether any is left.
     fn shorten(&mut self) -> bool {
         while self.newest.node.strong_count() == 0 {
@@ -187,4 +162,19 @@ impl Line {
         }
         true
     }
+}
+
+/// The newest piece of a line that is of entries up to `tip`.
+fn newest_of(newest: &Arc<Piece>, tip: Option<&Arc<Node>>) -> Option<Arc<Piece>> {
+    let (mut piece, mut node) = (Some(newest), tip);
+    while let (Some(written), Some(here)) = (piece, node) {
+        if here.len > written.len {
+            node = here.parent.as_ref();
+        } else if std::ptr::eq(Arc::as_ptr(here), written.node.as_ptr()) {
+            return Some(Arc::clone(written));
+        } else {
+            piece = written.older.as_ref();
+        }
+    }
+    None
 }

@@ -1,25 +1,16 @@
 //! The iterator over the entries.
 
 use crate::item::Item;
-use crate::item::history::History;
 
-impl<'a> IntoIterator for &'a History {
-    type Item = &'a Item;
-    type IntoIter = Items<'a>;
-
-    fn into_iter(self) -> Items<'a> {
-        self.iter()
-    }
-}
-
-/// Iterator for the [`iter`](History::iter) method of [`History`].
+/// Iterator for the [`iter`](crate::History::iter) method of [`History`](crate::History).
 #[derive(Clone, Debug)]
 pub struct Items<'a>(std::iter::Rev<std::vec::IntoIter<&'a Item>>);
 
 impl<'a> Items<'a> {
-    pub(super) fn of(history: &'a History) -> Self {
-        let mut items = Vec::with_capacity(history.len());
-        items.extend(history.newest_first());
+    /// Those of an iterator of `len`, the last first.
+    pub(super) fn reversed(newest_first: impl Iterator<Item = &'a Item>, len: usize) -> Self {
+        let mut items = Vec::with_capacity(len);
+        items.extend(newest_first);
         Self(items.into_iter().rev())
     }
 }

@@ -3,37 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::item::history::{History, Node};
+use crate::item::history::History;
+use crate::item::history::call_ids::Seen;
+use crate::item::history::node::{Law, Node, chain};
 use crate::item::settle::{Before, ends_batch};
 use crate::item::{Item, ItemKind};
-
-/// What is known of an entry and all before it, by the law of [`settle`](crate::item::settle).
-#[derive(Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and they are small")]
-pub(super) struct Law {
-    /// No entry that follows can make it lawful.
-    pub(super) broken: bool,
-    /// A call has no result yet.
-    pub(super) open: bool,
-    answering: bool,
-    turn_ended: bool,
-}
-
-impl Law {
-    pub(super) fn is_kept(self) -> bool {
-        !self.broken && !self.open
-    }
-}
-
-/// What an entry that is appended is compared with, to find an id that a call has already.
-pub(super) enum Seen {
-    /// Nothing was collected yet.
-    Unasked,
-    /// The ids of all calls that count.
-    Collected(HashSet<String>),
-    /// It is known that no two are the same.
-    Distinct,
-}
 
 impl History {
     pub(super) fn law(&self) -> Law {
@@ -84,8 +58,8 @@ impl History {
     /// The ids of the calls without a result.
     fn open_calls(&mut self) -> &mut HashSet<String> {
         let is_open = self.law().open;
-        let tip = self.tip.as_deref();
-        let open = &mut Arc::make_mut(&mut self.ids).open;
+        let tip = self.tip.as_ref();
+        let open = &mut Arc::make_mut(&mut self.beside).ids.open;
         match (is_open, open.is_empty()) {
             (true, true) => *open = opened(tip),
             (false, false) => open.clear(),
@@ -96,8 +70,8 @@ impl History {
 
     /// Entries were taken away: which calls are open is to be looked up.
     pub(super) fn forget_open(&mut self) {
-        if !self.ids.open.is_empty() {
-            Arc::make_mut(&mut self.ids).open = HashSet::new();
+        if !self.beside.ids.open.is_empty() {
+            self.beside_mut().ids.open = HashSet::new();
         }
     }
 
@@ -105,7 +79,7 @@ impl History {
         match seen {
             Seen::Distinct => true,
             Seen::Collected(ids) => ids.insert(call_id.to_owned()),
-            Seen::Unasked if !self.ids.known.may_hold(call_id) => true,
+            Seen::Unasked if !self.beside.ids.known.may_hold(call_id) => true,
             Seen::Unasked => {
                 let mut ids: HashSet<String> = self.live_ids().map(str::to_owned).collect();
                 let is_first = ids.insert(call_id.to_owned());
@@ -131,18 +105,17 @@ impl History {
 
     /// Up to where the law is kept and nothing is open.
     pub(super) fn lawful_part(&self) -> Self {
-        let lawful = |node: &&Arc<Node>| node.law.is_kept();
-        let mut nodes = std::iter::successors(self.tip.as_ref(), |node| node.parent.as_ref());
-        let mut part = Self { tip: nodes.find(lawful).cloned(), ..self.clone() };
+        let tip = self.nodes().find(|node| node.law.is_kept()).cloned();
+        let mut part = Self { tip, ..self.clone() };
         part.forget_open();
         part
     }
 }
 
 /// The calls that no result answers, behind the newest entry where none was open.
-fn opened(tip: Option<&Node>) -> HashSet<String> {
-    let nodes = std::iter::successors(tip, |node| node.parent.as_deref());
-    let items: Vec<&Item> = nodes.take_while(|node| node.law.open).map(|node| &node.item).collect();
+fn opened(tip: Option<&Arc<Node>>) -> HashSet<String> {
+    let items = chain(tip).take_while(|node| node.law.open).map(|node| &node.item);
+    let items: Vec<&Item> = items.collect();
     // No two have the same id, or the law would be broken.
     let mut open = HashSet::new();
     for item in items.into_iter().rev().filter(|item| !item.tombstone) {

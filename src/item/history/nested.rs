@@ -6,16 +6,6 @@ use std::sync::Arc;
 use crate::item::history::History;
 use crate::item::{Item, ItemKind, PendingCall, Report, ToolCall};
 
-/// By call id.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Nested(BTreeMap<String, History>);
-
-impl Nested {
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &History)> {
-        self.0.iter().map(|(call_id, history)| (&**call_id, history))
-    }
-}
-
 impl History {
     /// The history of the sub-agent that runs as the call `call_id`, if the sub-agent was suspended
     /// because calls of its own wait. Its id is the id of this history, a slash and the call id.
@@ -23,7 +13,7 @@ impl History {
     /// This history keeps it until the call has its result, and is written with it, as `nested`. It is
     /// never sent to the model of this history.
     pub fn nested(&self, call_id: &str) -> Option<&Self> {
-        self.ids.nested.0.get(call_id)
+        self.beside.nested.get(call_id)
     }
 
     /// The calls that wait for a verdict or a result from outside: those of completed turns that no
@@ -54,12 +44,12 @@ impl History {
             return;
         }
         let nested = nested.renamed(format!("{}/{call_id}", self.id).into());
-        self.ids_mut().nested.0.insert(call_id.to_owned(), nested);
+        self.beside_mut().nested.insert(call_id.to_owned(), nested);
     }
 
     /// The calls that a suspended sub-agent runs as.
     pub(crate) fn suspended_calls(&self) -> impl Iterator<Item = &str> {
-        self.ids.nested.iter().map(|(call_id, _)| call_id)
+        self.beside.nested.keys().map(String::as_str)
     }
 
     /// What the sub-agent that was suspended as a call has changed until here.
@@ -76,12 +66,12 @@ impl History {
         for told in results.filter_map(|result| result.report.as_deref()) {
             report.side_effects.extend(told.side_effects.iter().cloned());
         }
-        self.ids.nested.iter().for_each(|(_, nested)| nested.add_changes(report));
+        self.beside.nested.values().for_each(|nested| nested.add_changes(report));
     }
 
     /// Puts on record what the sub-agents of open calls had changed, as these are answered.
     pub(super) fn put_on_record(&self, items: &mut [Item]) {
-        if self.ids.nested.0.is_empty() {
+        if self.beside.nested.is_empty() {
             return;
         }
         for item in items {
@@ -96,26 +86,26 @@ impl History {
 
     /// Drops the history of the sub-agent that was suspended as a call.
     pub(super) fn forget_nested(&mut self, call_id: &str) {
-        if self.ids.nested.0.contains_key(call_id) {
-            self.ids_mut().nested.0.remove(call_id);
+        if self.beside.nested.contains_key(call_id) {
+            self.beside_mut().nested.remove(call_id);
         }
     }
 
     /// Puts back those of these histories whose calls are still open.
-    pub(super) fn restore_nested(&mut self, nested: Nested) {
-        if nested.0.is_empty() {
+    pub(super) fn restore_nested(&mut self, nested: BTreeMap<String, Self>) {
+        if nested.is_empty() {
             return;
         }
         let open = self.unanswered_calls();
         let is_open = |call_id: &str| open.iter().any(|call| call.call_id == call_id);
-        let nested = nested.0.into_iter().filter(|(call_id, _)| is_open(call_id)).collect();
-        self.ids_mut().nested = Nested(nested);
+        let nested = nested.into_iter().filter(|(call_id, _)| is_open(call_id)).collect();
+        self.beside_mut().nested = nested;
     }
 
     /// The same under another id, which the ids of nested histories begin with.
     pub(super) fn renamed(mut self, id: Arc<str>) -> Self {
-        if !self.ids.nested.0.is_empty() {
-            for (call_id, history) in &mut self.ids_mut().nested.0 {
+        if !self.beside.nested.is_empty() {
+            for (call_id, history) in &mut self.beside_mut().nested {
                 *history = history.clone().renamed(format!("{id}/{call_id}").into());
             }
         }

@@ -1,9 +1,8 @@
 //! What two histories have in common. It costs as much as what they do not share.
 
-use std::iter::successors;
 use std::sync::Arc;
 
-use super::{History, Node};
+use crate::item::history::History;
 
 impl History {
     /// The same entries, without what is remembered beside them.
@@ -25,10 +24,6 @@ impl History {
         let mut both = self.behind(shared).zip(other.behind(shared));
         let differ = both.position(|((_, ours), (_, theirs))| ours != theirs);
         shared + differ.unwrap_or((self.len() - shared).min(other.len() - shared))
-    }
-
-    fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
-        successors(self.tip.as_ref(), |node| node.parent.as_ref())
     }
 }
 

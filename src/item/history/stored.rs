@@ -15,7 +15,7 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     retired_call_ids: Vec<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    nested: BTreeMap<&'a str, &'a History>,
+    nested: &'a BTreeMap<String, History>,
 }
 
 #[derive(Deserialize)]
@@ -34,8 +34,8 @@ impl Serialize for History {
         Written {
             id: &self.id,
             items: self.iter().collect(),
-            retired_call_ids: self.ids.retired().collect(),
-            nested: self.ids.nested.iter().collect(),
+            retired_call_ids: self.beside.ids.retired().collect(),
+            nested: &self.beside.nested,
         }
         .serialize(serializer)
     }

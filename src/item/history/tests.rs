@@ -1,7 +1,8 @@
-use super::*;
+use std::sync::Arc;
+
 use crate::env::draw::Draw;
 use crate::item::settle::Before;
-use crate::item::{Mark, ResultKind, StopReason, ToolResult, TurnInfo};
+use crate::item::{History, Item, Mark, ResultKind, StopReason, ToolResult, TurnInfo, settle};
 use crate::usage::Usage;
 
 fn history(texts: &[&str]) -> History {
@@ -113,7 +114,7 @@ fn what_is_known_entry_by_entry_is_what_a_look_at_all_of_them_tells() {
         assert_eq!(history.is_lawful(), is_lawful, "seed {seed}");
         let unanswered = settle::unanswered(&all, &Before::default());
         assert_eq!(history.unanswered_calls(), unanswered, "seed {seed}");
-        let before = Before { taken: history.ids.retired().collect(), ..Before::default() };
+        let before = Before { taken: history.beside.ids.retired().collect(), ..Before::default() };
         let expected = match is_lawful {
             true => all.into_iter().cloned().collect(),
             false => settle::settle(&all, &before),

@@ -1,17 +1,15 @@
 //! One step of a run, as data.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::item::{Evidence, Json, SideEffect};
-use crate::story::trace::{BudgetsLeft, NormalizedError, ToolExit, Yaml};
+use crate::story::trace::{BudgetsLeft, NormalizedError, ToolExit};
 use crate::tool::Why;
 
 /// One step of a run: a call and its result, something said that was no end, or the end.
 ///
 /// Its JSON is one flat object a line; what is not known is left out, and readers pass over fields
-/// that they do not know. Shown as text it is [`Yaml`].
+/// that they do not know. Shown as text it is [`Yaml`](crate::story::trace::Yaml).
 ///
 /// ```
 /// use turnstream::story::trace::TraceEvent;
@@ -130,19 +128,6 @@ pub struct TraceResult {
     /// What a stop hook said that ended the run for another reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-}
-
-impl TraceEvent {
-    /// The event for people; see [`Yaml`].
-    pub fn yaml(&self) -> Yaml<'_> {
-        Yaml::new(self)
-    }
-}
-
-impl fmt::Display for TraceEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.yaml().fmt(f)
-    }
 }
 
 impl TraceResult {

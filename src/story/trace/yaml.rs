@@ -23,15 +23,24 @@ pub struct Yaml<'a> {
     whole: bool,
 }
 
-impl<'a> Yaml<'a> {
-    pub(super) fn new(event: &'a TraceEvent) -> Self {
-        Self { event, whole: false }
-    }
-
+impl Yaml<'_> {
     /// The same with all that there is.
     pub fn whole(mut self) -> Self {
         self.whole = true;
         self
+    }
+}
+
+impl TraceEvent {
+    /// The event for people; see [`Yaml`].
+    pub fn yaml(&self) -> Yaml<'_> {
+        Yaml { event: self, whole: false }
+    }
+}
+
+impl fmt::Display for TraceEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.yaml().fmt(f)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::calls::with_wire_id;
-use super::{Excess, TurnBuilder};
 use crate::item::{Item, ItemKind, ToolCall};
+use crate::turn::builder::builder::{Excess, TurnBuilder};
+use crate::turn::builder::calls::with_wire_id;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
 impl TurnBuilder {

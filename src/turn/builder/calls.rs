@@ -2,33 +2,11 @@
 
 use std::sync::Arc;
 
-use super::TurnBuilder;
 use crate::item::{History, ItemKind, Json, ProviderData, ToolCall};
+use crate::turn::builder::TurnBuilder;
+use crate::turn::builder::call_state::{CallState, Held};
 use crate::turn::partial::Block;
 use crate::turn::{Text, TurnEvent};
-
-/// A call of this turn, as the wire names it and as it is known here.
-#[derive(Debug)]
-pub(super) struct CallState {
-    pub(super) key: u32,
-    pub(super) wire_id: String,
-    pub(super) call_id: String,
-    /// Set while a doubled id is held back: nothing of it was emitted yet.
-    pub(super) held: Option<Held>,
-    pub(super) ended: bool,
-    pub(super) dropped: bool,
-    /// Where it stands among the items, once it is emitted.
-    pub(super) block: Option<usize>,
-    /// Matched with a call of a turn that came ready-made.
-    pub(super) matched: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) name: String,
-    pub(super) arguments: String,
-    pub(super) data: Option<ProviderData>,
-}
 
 impl TurnBuilder {
     /// A call begins. `key` is the wire's own way to tell the calls of a turn apart.

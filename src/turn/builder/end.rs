@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::places::Places;
-use super::{Excess, MOST_ITEMS, TurnBuilder};
 use crate::error::{Error, ErrorKind};
 use crate::item::{StopReason, check_json};
+use crate::turn::builder::builder::{Excess, MOST_ITEMS, TurnBuilder};
+use crate::turn::builder::places::Places;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::*;
 use crate::error::{Error, ErrorKind};
-use crate::item::History;
-use crate::turn::Turn;
+use crate::item::{History, ProviderData, StopReason};
+use crate::turn::builder::MOST_ITEMS;
+use crate::turn::{PartialTurn, ReasoningKind, Turn, TurnBuilder, TurnEvent};
+use crate::usage::Usage;
 
 fn drain(turn: &mut TurnBuilder) -> Vec<TurnEvent> {
     std::iter::from_fn(|| turn.next_event()).collect()

@@ -2,108 +2,14 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
-
-use futures::future::{BoxFuture, FutureExt, ready};
 
 use serde::{Deserialize, Serialize};
 
-use crate::context::{Or, was_compacted};
+use crate::context::was_compacted;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, Item};
 use crate::turn::Turn;
 use crate::usage::Usage;
-
-/// Says what to replace so that a history gets shorter.
-///
-/// An agent asks it before a request that nears the [window](crate::context::Window), as often as
-/// that happens, and when a request did not fit, once in the life of a history.
-pub trait Compactor: Send + Sync {
-    /// What to replace, or `None` if nothing gets shorter.
-    ///
-    /// The history is cheap to clone into the future, which owns what it needs. Dropping the
-    /// future, as an interrupt does, must cancel what it does. An agent drops it when it takes longer
-    /// than [`with_compactor_timeout`](crate::Agent::with_compactor_timeout) says.
-    fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>>;
-
-    /// Asks another where this one has nothing to replace, or fails.
-    ///
-    /// Before a request an agent asks again as long as the history is too long and gets shorter, so that
-    /// `Shorten::new().or(summarize)` summarises only where shortening was not enough.
-    ///
-    /// ```
-    /// use futures::executor::block_on;
-    /// use turnstream::context::{Compactor, Shorten, Summarize};
-    /// use turnstream::provider::Scripted;
-    /// use turnstream::{History, Item};
-    ///
-    /// let model = Scripted::new(["They say hello a lot."]);
-    /// let compactor = Shorten::new().or(Summarize::new(model).keep_turns(1));
-    /// let words = [Item::user("hello"), Item::text("hello"), Item::user("bye"), Item::text("bye")];
-    /// let mut history = History::from_items("h", words);
-    /// let compaction = block_on(compactor.compact(&history))?.unwrap();
-    /// compaction.apply(&mut history);
-    /// assert_eq!(history.len(), 3);
-    /// # Ok::<(), turnstream::Error>(())
-    /// ```
-    fn or<C: Compactor + 'static>(self, second: C) -> Or<Self, C>
-    where
-        Self: Sized,
-    {
-        Or::new(self, second)
-    }
-}
-
-impl<C: Compactor + ?Sized> Compactor for Arc<C> {
-    fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-        (**self).compact(history)
-    }
-}
-
-/// Makes a compactor of a function that needs not wait.
-///
-/// ```
-/// use futures::executor::block_on;
-/// use turnstream::context::{Compaction, Compactor, compact_with};
-/// use turnstream::{History, Item};
-///
-/// // Forgets all but the newest entry.
-/// let forget = compact_with(|history: &History| {
-///     let to = history.len().saturating_sub(1);
-///     Ok((to > 0).then(|| Compaction::new(0, to, Vec::new())))
-/// });
-/// let mut history = History::from_items("h", ["one", "two", "three"].map(Item::user));
-/// let compaction = block_on(forget.compact(&history))?.unwrap();
-/// compaction.check(&history)?;
-/// compaction.apply(&mut history);
-/// assert_eq!(history.len(), 1);
-/// # Ok::<(), turnstream::Error>(())
-/// ```
-pub fn compact_with<F>(f: F) -> CompactWith<F>
-where
-    F: Fn(&History) -> Result<Option<Compaction>, Error> + Send + Sync,
-{
-    CompactWith(f)
-}
-
-/// Compactor for the [`compact_with`] function.
-#[derive(Clone, Copy)]
-pub struct CompactWith<F>(F);
-
-impl<F> fmt::Debug for CompactWith<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompactWith").finish_non_exhaustive()
-    }
-}
-
-impl<F> Compactor for CompactWith<F>
-where
-    F: Fn(&History) -> Result<Option<Compaction>, Error> + Send + Sync,
-{
-    fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-        ready((self.0)(history)).boxed()
-    }
-}
 
 /// A part of a history, and what stands in for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

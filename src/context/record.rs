@@ -1,0 +1,84 @@
+//! The record of a compaction in a history: that there was one, and whose usage is stale since.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::item::{History, Item, ItemKind, ProviderData};
+
+/// Whose data the record is: no wire's, so that none of it is sent.
+const PROVIDER: &str = "turnstream";
+/// What a note is called that a request which did not fit has left.
+pub(super) const REACTIVE: &str = "reactive";
+/// What any other record is called.
+pub(super) const RECORDED: &str = "recorded";
+
+/// Whether the history holds the note of a [reactive](crate::context::reactive) compaction.
+pub fn was_compacted(history: &History) -> bool {
+    history.holds_compacted() && history.newest_first().any(is_reactive)
+}
+
+/// How many of the newest completed turns came behind every compaction. Only their usage counts what
+/// the history has.
+///
+/// In a history that was made shorter without a record nobody knows, and it is none.
+pub(super) fn fresh_turns(history: &History) -> usize {
+    if !history.holds_compacted() {
+        return history.completed_turns();
+    }
+    let (mut behind, mut fresh) = (0_usize, None);
+    for item in history.newest_first() {
+        if let Some(stale) = stale_turns(item) {
+            let since = behind.saturating_sub(stale);
+            fresh = Some(fresh.map_or(since, |fresh: usize| fresh.min(since)));
+        }
+        behind += usize::from(item.turn.is_some());
+    }
+    fresh.unwrap_or(0)
+}
+
+/// How many of the items end a completed turn.
+pub(super) fn turns<'a>(items: impl Iterator<Item = &'a Item>) -> usize {
+    items.filter(|item| item.turn.is_some()).count()
+}
+
+/// Whether there is room for a record on it: what a provider keeps there must stay.
+pub(super) fn can_carry(item: &Item) -> bool {
+    let is_own = |data: &Arc<ProviderData>| data.provider == PROVIDER;
+    let is_free = item.provider_data.as_ref().is_none_or(is_own) && !is_reactive(item);
+    let may = match item.kind {
+        ItemKind::User { .. }
+        | ItemKind::Reasoning { .. }
+        | ItemKind::ToolCall(_)
+        | ItemKind::ToolResult(_) => true,
+        ItemKind::System { .. } | ItemKind::Text { .. } | ItemKind::Other => false,
+    };
+    item.compacted && !item.tombstone && is_free && may
+}
+
+/// A record, as an item carries it.
+pub(super) fn data(word: &str, stale_turns: usize) -> Arc<ProviderData> {
+    Arc::new(ProviderData {
+        provider: PROVIDER.to_owned(),
+        model: String::new(),
+        value: json!({ "compaction": word, "stale_turns": stale_turns }).into(),
+    })
+}
+
+/// How many completed turns stood behind it when it came, where it carries a record. A note without
+/// a number says that of all.
+fn stale_turns(item: &Item) -> Option<usize> {
+    let data = item.provider_data.as_ref().filter(|data| data.provider == PROVIDER)?;
+    let value = data.value.to_value();
+    if !item.compacted || value["compaction"].is_null() {
+        return None;
+    }
+    let stale = value["stale_turns"].as_u64().and_then(|turns| usize::try_from(turns).ok());
+    Some(stale.unwrap_or(usize::MAX))
+}
+
+/// Whether it is the note of a reactive compaction.
+pub(super) fn is_reactive(item: &Item) -> bool {
+    let Some(data) = &item.provider_data else { return false };
+    item.compacted && data.provider == PROVIDER && data.value.to_value()["compaction"] == REACTIVE
+}

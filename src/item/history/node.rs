@@ -1,0 +1,52 @@
+//! An entry in the chain of them.
+
+use std::iter::successors;
+use std::sync::Arc;
+
+use crate::item::Item;
+
+/// An entry and all before it.
+pub(super) struct Node {
+    pub(super) item: Item,
+    pub(super) parent: Option<Arc<Node>>,
+    pub(super) len: usize,
+    /// How many completed turns are here and before.
+    pub(super) turns: usize,
+    /// Whether an entry here or before is marked as compacted.
+    pub(super) compacted: bool,
+    /// Whether all up to here is lawful.
+    pub(super) law: Law,
+}
+
+// Dropping a long chain by recursion would overflow the stack.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(mut node) = parent.and_then(Arc::into_inner) {
+            parent = node.parent.take();
+        }
+    }
+}
+
+/// What is known of an entry and all before it, by the law of [`settle`](crate::item::settle).
+#[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and they are small")]
+pub(super) struct Law {
+    /// No entry that follows can make it lawful.
+    pub(super) broken: bool,
+    /// A call has no result yet.
+    pub(super) open: bool,
+    pub(super) answering: bool,
+    pub(super) turn_ended: bool,
+}
+
+impl Law {
+    pub(super) fn is_kept(self) -> bool {
+        !self.broken && !self.open
+    }
+}
+
+/// The entries of a chain, newest first.
+pub(super) fn chain(tip: Option<&Arc<Node>>) -> impl Iterator<Item = &Arc<Node>> {
+    successors(tip, |node| node.parent.as_ref())
+}
