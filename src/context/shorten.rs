@@ -7,6 +7,7 @@ use std::fmt::Write;
 use futures::future::{BoxFuture, FutureExt, ready};
 use serde_json::value::RawValue;
 
+use crate::context::transcript::words;
 use crate::context::{Compaction, Compactor};
 use crate::error::Error;
 use crate::item::{
@@ -172,22 +173,25 @@ impl Shorten {
     }
 
     fn in_new(&self, item: &Item) -> Change {
-        match &item.kind {
-            ItemKind::ToolResult(result) => self.clipped(item, result, NEWEST),
-            ItemKind::System { .. }
-            | ItemKind::User { .. }
-            | ItemKind::Text { .. }
-            | ItemKind::Reasoning { .. }
-            | ItemKind::ToolCall(_)
-            | ItemKind::Other => Change::None,
-        }
+        let clipped = |result| self.clipped(item, result, NEWEST);
+        item.as_tool_result().map_or(Change::None, clipped)
     }
 
     fn clipped(&self, item: &Item, result: &ToolResult, times: usize) -> Change {
-        match self.max_result_bytes {
-            Some(max) => clipped(item, result, max.saturating_mul(times)),
-            None => Change::None,
+        let Some(max) = self.max_result_bytes.map(|max| max.saturating_mul(times)) else {
+            return Change::None;
+        };
+        if size(&result.content) <= max {
+            return Change::None;
         }
+        let words = Content::Text(words(&result.content, " left out"));
+        let content = words.clipped(max, None).unwrap_or(words);
+        // What says how much is missing may be longer than what is.
+        if content.text_len() >= size(&result.content) {
+            return Change::None;
+        }
+        let kind = ItemKind::ToolResult(ToolResult { content, ..result.clone() });
+        Change::To(Item { kind, ..item.clone() })
     }
 
     fn reasoning(&self, item: &Item, text: &str) -> Change {
@@ -328,23 +332,6 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-fn clipped(item: &Item, result: &ToolResult, max: usize) -> Change {
-    if size(&result.content) <= max {
-        return Change::None;
-    }
-    let words = match &result.content {
-        Content::Text(text) => Content::Text(text.clone()),
-        Content::Parts(parts) => Content::Text(parts.iter().map(part_words).collect()),
-    };
-    let content = words.clipped(max, None).unwrap_or(words);
-    // What says how much is missing may be longer than what is.
-    if content.text_len() >= size(&result.content) {
-        return Change::None;
-    }
-    let kind = ItemKind::ToolResult(ToolResult { content, ..result.clone() });
-    Change::To(Item { kind, ..item.clone() })
-}
-
 /// The bytes of a content, those of images and files included.
 fn size(content: &Content) -> usize {
     match content {
@@ -359,14 +346,5 @@ fn part_size(part: &Part) -> usize {
         Part::Image(Media { source, .. }) | Part::File(Media { source, .. }) => match source {
             MediaSource::Data(text) | MediaSource::Url(text) => text.len(),
         },
-    }
-}
-
-fn part_words(part: &Part) -> Cow<'_, str> {
-    match part {
-        Part::Text { text } => text.into(),
-        Part::Image(media) | Part::File(media) => {
-            format!("\n[{} left out]\n", media.media_type).into()
-        }
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn transcript<'a>(
     for item in items.into_iter().filter(|item| !item.tombstone) {
         match &item.kind {
             ItemKind::System { text: words } => push(&mut text, "instruction", words),
-            ItemKind::User { content } => push(&mut text, "user", &words(content)),
+            ItemKind::User { content } => push(&mut text, "user", &words(content, "")),
             ItemKind::Text { text: words } => push(&mut text, "assistant", words),
             ItemKind::ToolCall(call) => {
                 let arguments = clipped(call.arguments_or_empty().into(), max_bytes);
@@ -22,7 +22,7 @@ pub(super) fn transcript<'a>(
             }
             ItemKind::ToolResult(result) => {
                 let head = format!("result of {}, {}", result.name, result.kind);
-                push(&mut text, &head, &clipped(words(&result.content), max_bytes));
+                push(&mut text, &head, &clipped(words(&result.content, ""), max_bytes));
             }
             ItemKind::Reasoning { .. } | ItemKind::Other => {}
         }
@@ -49,16 +49,14 @@ fn push(text: &mut String, who: &str, words: &str) {
     let _ = write!(text, "[{who}]\n{words}\n\n");
 }
 
-fn words(content: &Content) -> String {
+/// The words of a content, with a note for each of its media.
+pub(super) fn words(content: &Content, left_out: &str) -> String {
+    let part_words = |part: &Part| match part {
+        Part::Text { text } => text.clone(),
+        Part::Image(media) | Part::File(media) => format!("\n[{}{left_out}]\n", media.media_type),
+    };
     match content {
         Content::Text(text) => text.clone(),
         Content::Parts(parts) => parts.iter().map(part_words).collect(),
-    }
-}
-
-fn part_words(part: &Part) -> String {
-    match part {
-        Part::Text { text } => text.clone(),
-        Part::Image(media) | Part::File(media) => format!("\n[{}]\n", media.media_type),
     }
 }

@@ -23,17 +23,17 @@ pub(super) fn newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize
     }
     starts.into_iter().rev().map(|start| {
         let before = items.iter().take(start).rev().enumerate();
-        let said = before.take_while(|(_, item)| item.tombstone || is_prompt(item));
-        let first = said.filter(|(_, item)| is_prompt(item)).last();
+        let said = before.take_while(|(_, item)| item.tombstone || item.is_prompt());
+        let first = said.filter(|(_, item)| item.is_prompt()).last();
         first.map_or(start, |(n, _)| start - n - 1)
     })
 }
 
 /// The user's newest words: several in a row count as one. Summaries and notes are not the user's.
 pub(super) fn prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
-    let Some(end) = items.iter().rposition(|item| is_prompt(item)) else { return Vec::new() };
+    let Some(end) = items.iter().rposition(|item| item.is_prompt()) else { return Vec::new() };
     let live = items.iter().take(end + 1).rev().copied().filter(|item| !item.tombstone);
-    let mut prompt: Vec<&Item> = live.take_while(|item| is_prompt(item)).collect();
+    let mut prompt: Vec<&Item> = live.take_while(|item| item.is_prompt()).collect();
     prompt.reverse();
     prompt
 }
@@ -55,16 +55,12 @@ impl Kept {
         let (old, new) = items.split_at(cut.min(items.len()));
         let owned = |items: Vec<&Item>| items.into_iter().cloned().collect();
         let is_live_system = |item: &&Item| is_system(item) && !item.tombstone;
-        let asked = new.iter().any(|item| is_prompt(item));
+        let asked = new.iter().any(|item| item.is_prompt());
         Self {
             instructions: old.iter().copied().filter(is_live_system).cloned().collect(),
             prompt: if asked { Vec::new() } else { owned(prompt(old)) },
         }
     }
-}
-
-fn is_prompt(item: &Item) -> bool {
-    item.as_user().is_some() && !item.compacted && !item.tombstone
 }
 
 #[cfg(test)]
