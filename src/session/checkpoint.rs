@@ -88,7 +88,7 @@ impl Session {
     async fn rewrite(
         &self,
         version: u64,
-        mut restored: Restored,
+        restored: Restored,
         compaction: Compaction,
     ) -> Result<(), Error> {
         let history = restored.history();
@@ -101,9 +101,7 @@ impl Session {
         let Compaction { from, to, items, .. } = compaction;
         let why = RewrittenWhy::Compacted;
         let entry = Entry::Rewritten { why, from, to, items };
-        restored.push(entry.clone());
-        self.append(version, vec![entry], restored).await?;
-        Ok(())
+        self.write(version, restored, vec![entry]).await.map(drop)
     }
 
     /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
@@ -141,16 +139,11 @@ impl Session {
     /// [`Conflict`](crate::ErrorKind::Conflict) if it cannot be written. The history stays as it is then.
     pub async fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
-        let (version, mut restored) = self.current().await?;
+        let (version, restored) = self.current().await?;
         let made = restored.history().tombstones(positions)?;
         let why = RewrittenWhy::Tombstoned;
         let entry = |Tombstones { from, to, items }| Entry::Rewritten { why, from, to, items };
-        let entries: Vec<Entry> = made.into_iter().map(entry).collect();
-        if !entries.is_empty() {
-            restored.extend(entries.iter().cloned());
-            self.append(version, entries, restored).await?;
-        }
-        Ok(())
+        self.write(version, restored, made.into_iter().map(entry).collect()).await.map(drop)
     }
 
     /// Makes another session of the first `at` entries of this one; [`version`](Self::version) is
@@ -174,12 +167,9 @@ impl Session {
             false => Self::open(self.store().clone(), id).await?,
         };
         if matches!(fork.state(), SessionState::Unfinished { .. }) {
-            let (version, mut restored) = fork.known();
+            let (version, restored) = fork.known();
             let Settling { entries, .. } = Settling::of(&restored.history());
-            if !entries.is_empty() {
-                restored.extend(entries.iter().cloned());
-                fork.append(version, entries, restored).await?;
-            }
+            fork.write(version, restored, entries).await?;
         }
         Ok(fork)
     }

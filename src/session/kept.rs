@@ -196,6 +196,21 @@ impl Session {
         guarded(async { self.store.load(&self.id, from).await }).await
     }
 
+    /// Writes entries after those that made `restored`, if there are any. Gives what is known then.
+    pub(super) async fn write(
+        &self,
+        version: u64,
+        mut restored: Restored,
+        entries: Vec<Entry>,
+    ) -> Result<(u64, Restored), Error> {
+        if entries.is_empty() {
+            return Ok((version, restored));
+        }
+        restored.extend(entries.iter().cloned());
+        let version = self.append(version, entries, restored.clone()).await?;
+        Ok((version, restored))
+    }
+
     /// Writes entries behind the `expected` ones, which make `restored` of the history. If nobody
     /// waits for the end of it, it is not known whether they are there.
     pub(super) fn append(

@@ -119,7 +119,7 @@ impl Session {
         &self,
         agent: &Agent,
         version: u64,
-        mut restored: Restored,
+        restored: Restored,
         reruns: HashMap<String, (ToolCall, Option<Verdict>)>,
         input: Input,
     ) -> Result<SessionRun, Error> {
@@ -131,11 +131,7 @@ impl Session {
                 Settling::interrupting(&restored.history(), dead)
             }
         };
-        let mut version = version;
-        if !entries.is_empty() {
-            restored.extend(entries.iter().cloned());
-            version = self.append(version, entries, restored.clone()).await?;
-        }
+        let (version, restored) = self.write(version, restored, entries).await?;
         let history = restored.history();
         let run = match reruns.is_empty() {
             true => agent.run_from(history, input),
