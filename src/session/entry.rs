@@ -1,8 +1,6 @@
 //! One entry of a session.
 
-use std::borrow::Cow;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::event::RewrittenWhy;
 use crate::item::{History, Item, Json, PendingCall};
@@ -22,11 +20,9 @@ use crate::item::{History, Item, Json, PendingCall};
 /// assert_eq!(serde_json::from_str::<Entry>(&line)?, entry);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum Entry {
-    /// Something was said, or a call has its result. Results of one turn stand in the order in which
-    /// they came, and are read back in the order of their calls.
-    Item(Item),
     /// Entries `from..to` of the history were replaced. They stay in the store.
     Rewritten {
         /// What for.
@@ -57,35 +53,20 @@ pub enum Entry {
     /// What comes for them from here on is read back behind the results that came before, whatever
     /// the order of the calls. So it also stands between results of calls that just go on.
     Resumed,
+    /// Something was said, or a call has its result. Results of one turn stand in the order in which
+    /// they came, and are read back in the order of their calls.
+    #[serde(untagged)]
+    Item(Item),
 }
 
-/// The entries that are no items.
-#[derive(Serialize, Deserialize)]
+/// The entries that are no items, read.
+#[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Written<'a> {
-    Rewritten { why: RewrittenWhy, from: usize, to: usize, items: Cow<'a, [Item]> },
-    Pending { calls: Cow<'a, [PendingCall]> },
-    Nested { call_id: Cow<'a, str>, history: Cow<'a, History> },
+enum Read {
+    Rewritten { why: RewrittenWhy, from: usize, to: usize, items: Vec<Item> },
+    Pending { calls: Vec<PendingCall> },
+    Nested { call_id: String, history: History },
     Resumed,
-}
-
-impl Serialize for Entry {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let written = match self {
-            Self::Item(item) => return item.serialize(serializer),
-            Self::Rewritten { why, from, to, items } => {
-                let items = Cow::Borrowed(items.as_slice());
-                Written::Rewritten { why: *why, from: *from, to: *to, items }
-            }
-            Self::Pending { calls } => Written::Pending { calls: Cow::Borrowed(calls) },
-            Self::Nested { call_id, history } => {
-                let (call_id, history) = (Cow::Borrowed(&**call_id), Cow::Borrowed(history));
-                Written::Nested { call_id, history }
-            }
-            Self::Resumed => Written::Resumed,
-        };
-        written.serialize(serializer)
-    }
 }
 
 impl<'de> Deserialize<'de> for Entry {
@@ -100,19 +81,14 @@ impl<'de> Deserialize<'de> for Entry {
         let json = Json::deserialize(deserializer)?;
         let Tag { r#type } = json.get().map_err(D::Error::custom)?;
         let entry = match r#type.as_str() {
-            "rewritten" | "pending" | "nested" | "resumed" => {
-                json.get().map(|written| match written {
-                    Written::Rewritten { why, from, to, items } => {
-                        Self::Rewritten { why, from, to, items: items.into_owned() }
-                    }
-                    Written::Pending { calls } => Self::Pending { calls: calls.into_owned() },
-                    Written::Nested { call_id, history } => {
-                        let (call_id, history) = (call_id.into_owned(), history.into_owned());
-                        Self::Nested { call_id, history }
-                    }
-                    Written::Resumed => Self::Resumed,
-                })
-            }
+            "rewritten" | "pending" | "nested" | "resumed" => json.get().map(|read| match read {
+                Read::Rewritten { why, from, to, items } => {
+                    Self::Rewritten { why, from, to, items }
+                }
+                Read::Pending { calls } => Self::Pending { calls },
+                Read::Nested { call_id, history } => Self::Nested { call_id, history },
+                Read::Resumed => Self::Resumed,
+            }),
             _ => json.get().map(Self::Item),
         };
         entry.map_err(D::Error::custom)
