@@ -107,6 +107,13 @@ pub async fn check<S: Store + 'static>(make: impl Fn() -> S) {
     session_suite! { @claims run make }
 }
 
+/// A store whose session `s` has so many entries.
+async fn with_entries<S: Store>(make: impl Fn() -> S, entries: u64) -> S {
+    let store = make();
+    store.append("s", 0, numbered(0..entries)).await.unwrap();
+    store
+}
+
 async fn all(store: &dyn Store, id: &str) -> Vec<Entry> {
     store.load(id, 0).await.unwrap().unwrap()
 }
@@ -144,8 +151,7 @@ pub async fn an_append_returns_the_version_and_load_the_entries<S: Store>(make: 
 
 /// `load` returns the entries from the number given, none if it is beyond the last.
 pub async fn load_begins_at_the_number_given<S: Store>(make: impl Fn() -> S) {
-    let store = make();
-    store.append("s", 0, numbered(0..3)).await.unwrap();
+    let store = with_entries(make, 3).await;
     for from in 0..3 {
         assert_eq!(store.load("s", from).await.unwrap(), Some(numbered(from..3)));
     }
@@ -191,8 +197,7 @@ pub async fn the_second_of_two_that_follow_one_version_gets_a_conflict<S: Store>
 
 /// A fork has the first entries of its origin; what either gets afterwards is its own.
 pub async fn a_fork_has_the_first_entries_and_then_its_own<S: Store>(make: impl Fn() -> S) {
-    let store = make();
-    store.append("s", 0, numbered(0..4)).await.unwrap();
+    let store = with_entries(make, 4).await;
     store.fork("s", 2, "f").await.unwrap();
     assert_eq!(all(&store, "f").await, numbered(0..2));
 
@@ -229,8 +234,7 @@ pub async fn a_fork_of_a_fork_reads_through_both<S: Store>(make: impl Fn() -> S)
 
 /// A fork may take no entries, or all.
 pub async fn a_fork_may_take_nothing_or_all<S: Store>(make: impl Fn() -> S) {
-    let store = make();
-    store.append("s", 0, numbered(0..2)).await.unwrap();
+    let store = with_entries(make, 2).await;
     store.fork("s", 0, "nothing").await.unwrap();
     assert_eq!(all(&store, "nothing").await, []);
     store.fork("nothing", 0, "nothing of nothing").await.unwrap();
@@ -259,8 +263,7 @@ pub async fn a_fork_of_what_is_not_there_is_refused<S: Store>(make: impl Fn() ->
 
 /// A fork does not replace a session.
 pub async fn a_fork_onto_a_session_that_is_there_is_a_conflict<S: Store>(make: impl Fn() -> S) {
-    let store = make();
-    store.append("s", 0, numbered(0..2)).await.unwrap();
+    let store = with_entries(make, 2).await;
     store.append("t", 0, numbered(5..6)).await.unwrap();
     conflicts(store.fork("s", 1, "t").await, "t", 0, 1);
     conflicts(store.fork("s", 1, "s").await, "s", 0, 2);
@@ -474,8 +477,7 @@ fn supported<T>(result: Result<T, Error>) -> Option<T> {
 
 /// A session that was deleted is not there, and another one may get its id.
 pub async fn a_deleted_session_is_gone_and_its_id_is_free<S: Store>(make: impl Fn() -> S) {
-    let store = make();
-    store.append("s", 0, numbered(0..3)).await.unwrap();
+    let store = with_entries(make, 3).await;
     store.append("t", 0, numbered(5..6)).await.unwrap();
     let Some(was_there) = supported(store.delete("s").await) else { return };
     assert!(was_there);
@@ -492,8 +494,7 @@ pub async fn a_deleted_session_is_gone_and_its_id_is_free<S: Store>(make: impl F
 
 /// Those who have a session open when it is deleted get a [`Conflict`] with their next append.
 pub async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl Fn() -> S) {
-    let store = make();
-    store.append("s", 0, numbered(0..3)).await.unwrap();
+    let store = with_entries(make, 3).await;
     if supported(store.delete("s").await).is_none() {
         return;
     }
@@ -504,8 +505,7 @@ pub async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl F
 
 /// A session is not deleted before those that were forked from it.
 pub async fn a_session_that_another_was_forked_from_is_not_deleted<S: Store>(make: impl Fn() -> S) {
-    let store = make();
-    store.append("s", 0, numbered(0..3)).await.unwrap();
+    let store = with_entries(make, 3).await;
     store.fork("s", 2, "f").await.unwrap();
     store.fork("f", 0, "g").await.unwrap();
     if store.delete("s").await.is_err_and(|error| error.kind() == ErrorKind::Unsupported) {
@@ -543,8 +543,7 @@ pub async fn prune_removes_what_was_written_last_before_a_time<S: Store>(make: i
 
 /// `prune` keeps an old session that a session which stays was forked from.
 pub async fn prune_keeps_what_a_remaining_session_was_forked_from<S: Store>(make: impl Fn() -> S) {
-    let store = make();
-    store.append("s", 0, numbered(0..2)).await.unwrap();
+    let store = with_entries(make, 2).await;
     store.append("other", 0, numbered(0..1)).await.unwrap();
     store.fork("s", 2, "f").await.unwrap();
     store.fork("f", 2, "g").await.unwrap();
