@@ -5,23 +5,30 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use futures::future::{BoxFuture, FutureExt, ready};
+use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
 use crate::lock::lock;
+use crate::session::jobs::{Sessions, store_of_jobs};
 use crate::session::prune::prunable;
 use crate::session::refusal::{
     refuse_beyond, refuse_empty, refuse_forked, refuse_other, refuse_there,
 };
-use crate::session::{Entry, Fork, Listed, Store};
+use crate::session::{Entry, Fork, Listed};
 
 /// A store in memory, gone with its last clone. Clones share it.
 ///
 /// For tests, and for sessions that need not outlive the process.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct MemoryStore {
-    sessions: Arc<Mutex<HashMap<String, Kept>>>,
+    sessions: Shared,
+}
+
+#[derive(Clone)]
+struct Shared {
+    kept: Arc<Mutex<HashMap<String, Kept>>>,
+    /// Each clone may have its own.
     clock: Arc<dyn Clock>,
 }
 
@@ -32,9 +39,9 @@ struct Kept {
     updated: SystemTime,
 }
 
-impl Default for MemoryStore {
+impl Default for Shared {
     fn default() -> Self {
-        Self { sessions: Arc::default(), clock: Arc::new(SystemClock) }
+        Self { kept: Arc::default(), clock: Arc::new(SystemClock) }
     }
 }
 
@@ -46,18 +53,30 @@ impl MemoryStore {
 
     /// Sets the clock by which sessions are listed; the system's unless set.
     pub fn with_clock(mut self, clock: impl Clock + 'static) -> Self {
-        self.clock = Arc::new(clock);
+        self.sessions.clock = Arc::new(clock);
         self
     }
+}
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
-        lock(&self.sessions)
+impl Shared {
+    fn run<R>(
+        &self,
+        job: impl FnOnce(&mut Self) -> Result<R, Error>,
+    ) -> impl Future<Output = Result<R, Error>> {
+        let mut sessions = self.clone();
+        async move { job(&mut sessions) }
     }
 
-    fn append_now(&self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
+    fn kept(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
+        lock(&self.kept)
+    }
+}
+
+impl Sessions for Shared {
+    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
         refuse_empty(id)?;
         let updated = self.clock.now();
-        let mut sessions = self.sessions();
+        let mut sessions = self.kept();
         let found = sessions.get(id).map_or(0, Kept::version);
         refuse_other(id, expected, found)?;
         if entries.is_empty() {
@@ -69,13 +88,16 @@ impl MemoryStore {
         Ok(kept.version())
     }
 
-    fn load_now(&self, id: &str, from: u64) -> Option<Vec<Entry>> {
-        let sessions = self.sessions();
-        let mut next = Some((id, sessions.get(id)?.version()));
+    fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        let sessions = self.kept();
+        let mut next = sessions.get(id).map(|kept| (id, kept.version()));
+        if next.is_none() {
+            return Ok(None);
+        }
         // From the newest part to the one that the others came from.
         let mut parts = Vec::new();
         while let Some((id, until)) = next {
-            let kept = sessions.get(id)?;
+            let Some(kept) = sessions.get(id) else { return Ok(None) };
             let inherited = kept.inherited();
             let own = |number: u64| {
                 let at = usize::try_from(number.saturating_sub(inherited)).unwrap_or(usize::MAX);
@@ -85,25 +107,17 @@ impl MemoryStore {
             let parent = kept.fork.as_ref().filter(|_| from < inherited);
             next = parent.map(|fork| (fork.id.as_str(), fork.at.min(until)));
         }
-        Some(parts.into_iter().rev().flatten().cloned().collect())
+        Ok(Some(parts.into_iter().rev().flatten().cloned().collect()))
     }
 
-    fn list_now(sessions: &HashMap<String, Kept>) -> Vec<Listed> {
-        let listed = |(id, kept): (&String, &Kept)| Listed {
-            id: id.clone(),
-            version: kept.version(),
-            fork: kept.fork.clone(),
-            updated: kept.updated,
-        };
-        let mut listed: Vec<Listed> = sessions.iter().map(listed).collect();
-        listed.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
-        listed
+    fn list(&mut self) -> Result<Vec<Listed>, Error> {
+        Ok(listed(&self.kept()))
     }
 
-    fn fork_now(&self, id: &str, at: u64, new: &str) -> Result<(), Error> {
+    fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         refuse_empty(new)?;
         let updated = self.clock.now();
-        let mut sessions = self.sessions();
+        let mut sessions = self.kept();
         refuse_beyond(id, at, sessions.get(id).map(Kept::version))?;
         refuse_there(new, sessions.get(new).map(Kept::version))?;
         let fork = Some(Fork { id: id.to_owned(), at });
@@ -111,23 +125,35 @@ impl MemoryStore {
         Ok(())
     }
 
-    fn delete_now(&self, id: &str) -> Result<bool, Error> {
-        let mut sessions = self.sessions();
+    fn delete(&mut self, id: &str) -> Result<bool, Error> {
+        let mut sessions = self.kept();
         let is_fork = |kept: &Kept| kept.fork.as_ref().is_some_and(|fork| fork.id == id);
         refuse_forked(id, sessions.iter().find(|(_, kept)| is_fork(kept)).map(|(fork, _)| fork))?;
         Ok(sessions.remove(id).is_some())
     }
 
-    fn prune_now(&self, before: SystemTime) -> Vec<String> {
-        let mut sessions = self.sessions();
-        let listed = Self::list_now(&sessions);
+    fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
+        let mut sessions = self.kept();
+        let listed = listed(&sessions);
         let removed: Vec<String> =
             prunable(&listed, before).into_iter().map(String::from).collect();
         for id in &removed {
             sessions.remove(id);
         }
-        removed
+        Ok(removed)
     }
+}
+
+fn listed(sessions: &HashMap<String, Kept>) -> Vec<Listed> {
+    let listed = |(id, kept): (&String, &Kept)| Listed {
+        id: id.clone(),
+        version: kept.version(),
+        fork: kept.fork.clone(),
+        updated: kept.updated,
+    };
+    let mut listed: Vec<Listed> = sessions.iter().map(listed).collect();
+    listed.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
+    listed
 }
 
 impl Kept {
@@ -144,46 +170,12 @@ impl Kept {
     }
 }
 
-impl Store for MemoryStore {
-    fn append<'a>(
-        &'a self,
-        id: &'a str,
-        expected: u64,
-        entries: Vec<Entry>,
-    ) -> BoxFuture<'a, Result<u64, Error>> {
-        // Nothing is written before it is polled.
-        async move { self.append_now(id, expected, entries) }.boxed()
-    }
-
-    fn load<'a>(
-        &'a self,
-        id: &'a str,
-        from: u64,
-    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
-        ready(Ok(self.load_now(id, from))).boxed()
-    }
-
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        ready(Ok(Self::list_now(&self.sessions()))).boxed()
-    }
-
-    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        async move { self.fork_now(id, at, new) }.boxed()
-    }
-
-    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
-        async move { self.delete_now(id) }.boxed()
-    }
-
-    fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
-        async move { Ok(self.prune_now(before)) }.boxed()
-    }
-}
+store_of_jobs!(MemoryStore);
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
-            .field("sessions", &self.sessions().len())
+            .field("sessions", &self.sessions.kept().len())
             .finish_non_exhaustive()
     }
 }

@@ -12,6 +12,7 @@
 mod checkpoint;
 mod entry;
 mod files;
+mod jobs;
 mod json_lines;
 mod kept;
 mod line;

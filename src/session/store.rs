@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use futures::future::{BoxFuture, FutureExt, ready};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::session::Entry;
@@ -165,7 +166,7 @@ pub struct Listed {
 }
 
 /// Where a session came from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fork {
     /// The other session.
     pub id: String,

@@ -46,13 +46,7 @@ struct Header {
     version: u32,
     id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    fork: Option<ForkedFrom>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ForkedFrom {
-    id: String,
-    at: u64,
+    fork: Option<Fork>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -106,8 +100,8 @@ pub(super) struct Line {
 
 /// The header of a session.
 pub(super) fn header(id: &str, fork: Option<&Fork>) -> Result<Vec<u8>, Error> {
-    let fork = fork.map(|fork| ForkedFrom { id: fork.id.clone(), at: fork.at });
-    with_file_crc(Crc::default(), &Header { version: VERSION, id: id.to_owned(), fork })
+    let header = Header { version: VERSION, id: id.to_owned(), fork: fork.cloned() };
+    with_file_crc(Crc::default(), &header)
 }
 
 /// The lines of some entries.
@@ -231,7 +225,6 @@ pub(super) fn read_header(line: &[u8]) -> Result<Head, Error> {
         return Err(broken_line(1, "the checksum is wrong"));
     }
     let Header { id, fork, .. } = serde_json::from_slice(line).map_err(wrong)?;
-    let fork = fork.map(|ForkedFrom { id, at }| Fork { id, at });
     Ok(Head { id, fork, is_checked: checked.is_some() })
 }
 

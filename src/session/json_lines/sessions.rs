@@ -17,6 +17,7 @@ use super::origins::Origins;
 use super::salvage::{self, Found};
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::session::jobs;
 use crate::session::{Conflict, Entry, Fork, Listed, Salvaged};
 
 /// How many files are remembered.
@@ -55,19 +56,10 @@ struct Seen {
     crc: Crc,
 }
 
-impl Sessions {
-    pub(super) fn new(place: Place, clock: Arc<dyn Clock>) -> Self {
-        Self { place, clock, seen: HashMap::new() }
-    }
-
-    pub(super) fn append(
-        &mut self,
-        id: &str,
-        expected: u64,
-        entries: &[Entry],
-    ) -> Result<u64, Error> {
+impl jobs::Sessions for Sessions {
+    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
         let path = self.place.writable(id)?;
-        let text = lines::of_entries(entries)?;
+        let text = lines::of_entries(&entries)?;
         let what_for = match expected == 0 && !entries.is_empty() {
             true => For::Making,
             false => For::Writing,
@@ -97,14 +89,41 @@ impl Sessions {
         }
     }
 
-    /// The version of a session, 0 if it is not there.
-    fn version(&mut self, id: &str) -> Result<u64, Error> {
-        let path = self.place.writable(id)?;
-        let Some(mut file) = Locked::open(&path, For::Reading)? else { return Ok(0) };
-        Ok(self.there(&mut file, &path, id)?.version.unwrap_or(0))
+    fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        let Some(path) = self.place.path(id) else { return Ok(None) };
+        let Some((lines, text)) = read(&path, id)? else { return Ok(None) };
+        let Some(version) = lines.version() else { return Ok(None) };
+        // From the newest part to the one that the others came from.
+        let mut parts = vec![lines.entries(&text, from..version).map_err(within(&path))?];
+        let mut ids = vec![id.to_owned()];
+        let mut next = lines.head.and_then(|head| head.fork);
+        let mut until = version;
+        while let Some(fork) = next.filter(|fork| from < fork.at.min(until)) {
+            until = until.min(fork.at);
+            let path = self.place.parent(&fork.id);
+            let gone = || {
+                let (id, at) = (&fork.id, fork.at);
+                broken(format!("the first {at} entries of `{id}`, a fork's origin, are not there"))
+            };
+            if ids.contains(&fork.id) {
+                return Err(broken(format!("the session `{}` is a fork of itself", fork.id)));
+            }
+            let (lines, text) = read(&path, &fork.id)?.ok_or_else(gone)?;
+            if lines.version() < Some(fork.at) {
+                return Err(gone());
+            }
+            parts.push(lines.entries(&text, from..until).map_err(within(&path))?);
+            ids.push(fork.id);
+            next = lines.head.and_then(|head| head.fork);
+        }
+        Ok(Some(parts.into_iter().rev().flatten().collect()))
     }
 
-    pub(super) fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
+    fn list(&mut self) -> Result<Vec<Listed>, Error> {
+        self.listed(Err)
+    }
+
+    fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         let path = self.place.writable(new)?;
         let origin = self.place.path(id);
         // The lock keeps it from being removed meanwhile. A session cannot be forked from itself.
@@ -136,34 +155,64 @@ impl Sessions {
         }
     }
 
-    pub(super) fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
-        let Some(path) = self.place.path(id) else { return Ok(None) };
-        let Some((lines, text)) = read(&path, id)? else { return Ok(None) };
-        let Some(version) = lines.version() else { return Ok(None) };
-        // From the newest part to the one that the others came from.
-        let mut parts = vec![lines.entries(&text, from..version).map_err(within(&path))?];
-        let mut ids = vec![id.to_owned()];
-        let mut next = lines.head.and_then(|head| head.fork);
-        let mut until = version;
-        while let Some(fork) = next.filter(|fork| from < fork.at.min(until)) {
-            until = until.min(fork.at);
-            let path = self.place.parent(&fork.id);
-            let gone = || {
-                let (id, at) = (&fork.id, fork.at);
-                broken(format!("the first {at} entries of `{id}`, a fork's origin, are not there"))
-            };
-            if ids.contains(&fork.id) {
-                return Err(broken(format!("the session `{}` is a fork of itself", fork.id)));
+    fn delete(&mut self, id: &str) -> Result<bool, Error> {
+        let Some(path) = self.place.path(id) else { return Ok(false) };
+        // The lock keeps others from writing or forking it meanwhile.
+        let Some(file) = Locked::open(&path, For::Writing)? else { return Ok(false) };
+        let mut origins = Origins::default();
+        origins.find(folder_of(&path))?;
+        self.remove(file, &path, id, (&origins, &HashSet::new()), |_| true)
+    }
+
+    fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
+        let listed = self.listed(|_| Ok(()))?;
+        let with_path = |id| Some((id, self.place.path(id)?));
+        let files: Vec<_> = prunable(&listed, before).into_iter().filter_map(with_path).collect();
+        let mut origins = Origins::default();
+        let mut removed = Vec::new();
+        let mut left = &files[..];
+        while let Some((_, first)) = left.first() {
+            let mut locked = vec![Locked::open(first, For::Writing)?];
+            for (_, path) in left.iter().take(PRUNED_AT_ONCE).skip(1) {
+                // A store that waits must not hold a lock that another one waits for: a file that is
+                // locked elsewhere is the first of the next ones.
+                let Ok(file) = Locked::open_now(path, For::Writing) else { break };
+                locked.push(file);
             }
-            let (lines, text) = read(&path, &fork.id)?.ok_or_else(gone)?;
-            if lines.version() < Some(fork.at) {
-                return Err(gone());
+            // What is forked from them from here on is refused.
+            origins.find(folder_of(first))?;
+            let (these, rest) = left.split_at(locked.len());
+            let mut gone = HashSet::new();
+            for ((id, path), file) in these.iter().zip(locked) {
+                let Some(file) = file else { continue };
+                let may_go = |modified| modified < before;
+                match self.remove(file, path, id, (&origins, &gone), may_go) {
+                    Ok(true) => {
+                        removed.push((*id).to_owned());
+                        gone.insert(path.clone());
+                    }
+                    Ok(false) => {}
+                    // Of a fork that was made meanwhile, or cannot be read.
+                    Err(error) if error.kind() == ErrorKind::InvalidRequest => {}
+                    Err(error) => return Err(error),
+                }
             }
-            parts.push(lines.entries(&text, from..until).map_err(within(&path))?);
-            ids.push(fork.id);
-            next = lines.head.and_then(|head| head.fork);
+            left = rest;
         }
-        Ok(Some(parts.into_iter().rev().flatten().collect()))
+        Ok(removed)
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(place: Place, clock: Arc<dyn Clock>) -> Self {
+        Self { place, clock, seen: HashMap::new() }
+    }
+
+    /// The version of a session, 0 if it is not there.
+    fn version(&mut self, id: &str) -> Result<u64, Error> {
+        let path = self.place.writable(id)?;
+        let Some(mut file) = Locked::open(&path, For::Reading)? else { return Ok(0) };
+        Ok(self.there(&mut file, &path, id)?.version.unwrap_or(0))
     }
 
     pub(super) fn salvage(&mut self, id: &str) -> Result<Option<Salvaged>, Error> {
@@ -193,10 +242,6 @@ impl Sessions {
             found = Found { fork: origin.fork, own: Salvaged::default() };
         }
         Ok(Some(all))
-    }
-
-    pub(super) fn list(&mut self) -> Result<Vec<Listed>, Error> {
-        self.listed(Err)
     }
 
     /// All sessions; `damaged` decides about those that cannot be read.
@@ -234,53 +279,6 @@ impl Sessions {
         let listed =
             |version| Listed { id, version, fork: there.fork, updated: there.stamp.modified };
         Ok(there.version.map(listed))
-    }
-
-    pub(super) fn delete(&mut self, id: &str) -> Result<bool, Error> {
-        let Some(path) = self.place.path(id) else { return Ok(false) };
-        // The lock keeps others from writing or forking it meanwhile.
-        let Some(file) = Locked::open(&path, For::Writing)? else { return Ok(false) };
-        let mut origins = Origins::default();
-        origins.find(folder_of(&path))?;
-        self.remove(file, &path, id, (&origins, &HashSet::new()), |_| true)
-    }
-
-    pub(super) fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
-        let listed = self.listed(|_| Ok(()))?;
-        let with_path = |id| Some((id, self.place.path(id)?));
-        let files: Vec<_> = prunable(&listed, before).into_iter().filter_map(with_path).collect();
-        let mut origins = Origins::default();
-        let mut removed = Vec::new();
-        let mut left = &files[..];
-        while let Some((_, first)) = left.first() {
-            let mut locked = vec![Locked::open(first, For::Writing)?];
-            for (_, path) in left.iter().take(PRUNED_AT_ONCE).skip(1) {
-                // A store that waits must not hold a lock that another one waits for: a file that is
-                // locked elsewhere is the first of the next ones.
-                let Ok(file) = Locked::open_now(path, For::Writing) else { break };
-                locked.push(file);
-            }
-            // What is forked from them from here on is refused.
-            origins.find(folder_of(first))?;
-            let (these, rest) = left.split_at(locked.len());
-            let mut gone = HashSet::new();
-            for ((id, path), file) in these.iter().zip(locked) {
-                let Some(file) = file else { continue };
-                let may_go = |modified| modified < before;
-                match self.remove(file, path, id, (&origins, &gone), may_go) {
-                    Ok(true) => {
-                        removed.push((*id).to_owned());
-                        gone.insert(path.clone());
-                    }
-                    Ok(false) => {}
-                    // Of a fork that was made meanwhile, or cannot be read.
-                    Err(error) if error.kind() == ErrorKind::InvalidRequest => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            left = rest;
-        }
-        Ok(removed)
     }
 
     /// Removes the file of a session if it is one, was modified when it may, and no other session was

@@ -49,6 +49,37 @@ pub(super) enum Missing {
     IsMade,
 }
 
+/// Why something with a database came to nothing.
+pub(super) enum Failed {
+    Sqlite(Sqlite),
+    Told(Error),
+}
+
+impl Failed {
+    pub(super) fn cannot_read(self) -> Error {
+        self.told("cannot read the session")
+    }
+
+    fn told(self, what: &str) -> Error {
+        match self {
+            Self::Sqlite(error) => failed(what, error),
+            Self::Told(error) => error,
+        }
+    }
+}
+
+impl From<Sqlite> for Failed {
+    fn from(error: Sqlite) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
 impl Database {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         // An empty name is a temporary database to SQLite, and others begin with `:` or `file:`: an
@@ -89,22 +120,33 @@ impl Database {
         Ok(self.open.as_mut().map(|open| &mut open.connection))
     }
 
+    /// Reads the database that is at the path, in one view; `None` if none is.
+    pub(super) fn read<R>(
+        &mut self,
+        work: impl FnOnce(&Connection) -> Result<R, Failed>,
+    ) -> Result<Option<R>, Error> {
+        let Some(connection) = self.connection(Missing::StaysMissing)? else { return Ok(None) };
+        let read = || work(&*connection.transaction()?);
+        read().map(Some).map_err(Failed::cannot_read)
+    }
+
     /// Begins a write to the database that is at the path, and does it; `None` is handed in if none is.
     pub(super) fn write<R>(
         &mut self,
         missing: Missing,
-        work: impl FnOnce(Option<Transaction<'_>>) -> Result<R, Error>,
+        work: impl FnOnce(Option<Transaction<'_>>) -> Result<R, Failed>,
     ) -> Result<R, Error> {
+        let cannot_write = |failed: Failed| failed.told("cannot write the session");
         loop {
             let path = self.path.clone();
             self.connection(missing)?;
-            let Some(open) = &mut self.open else { return work(None) };
+            let Some(open) = &mut self.open else { return work(None).map_err(cannot_write) };
             let transaction =
                 open.connection.transaction_with_behavior(TransactionBehavior::Immediate);
-            let transaction = transaction.map_err(cannot_write)?;
+            let transaction = transaction.map_err(|error| cannot_write(error.into()))?;
             // While this waited for a lock, the file at the path may have been replaced or removed.
             if path.is_none_or(|path| Files::at(&path) == open.files) {
-                let worked = work(Some(transaction))?;
+                let worked = work(Some(transaction)).map_err(cannot_write)?;
                 self.checkpoint();
                 return Ok(worked);
             }
@@ -212,8 +254,4 @@ fn make_file(path: &Path) -> Result<(), Error> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(cannot(error)),
     }
-}
-
-pub(super) fn cannot_write(error: Sqlite) -> Error {
-    failed("cannot write the session", error)
 }

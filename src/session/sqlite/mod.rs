@@ -12,8 +12,9 @@ use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
+use crate::session::jobs::{Sessions as _, store_of_jobs};
 use crate::session::worker::Worker;
-use crate::session::{Entry, Listed, Salvaged, Store};
+use crate::session::{Entry, Listed, Salvaged};
 use database::Database;
 use sessions::Sessions;
 
@@ -123,41 +124,4 @@ impl SqliteStore {
     }
 }
 
-impl Store for SqliteStore {
-    fn append<'a>(
-        &'a self,
-        id: &'a str,
-        expected: u64,
-        entries: Vec<Entry>,
-    ) -> BoxFuture<'a, Result<u64, Error>> {
-        let id = id.to_owned();
-        self.sessions.run(move |sessions| sessions.append(&id, expected, &entries)).boxed()
-    }
-
-    fn load<'a>(
-        &'a self,
-        id: &'a str,
-        from: u64,
-    ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
-        let id = id.to_owned();
-        self.sessions.run(move |sessions| sessions.load(&id, from)).boxed()
-    }
-
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
-        self.sessions.run(Sessions::list).boxed()
-    }
-
-    fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        let (id, new) = (id.to_owned(), new.to_owned());
-        self.sessions.run(move |sessions| sessions.fork(&id, at, &new)).boxed()
-    }
-
-    fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
-        let id = id.to_owned();
-        self.sessions.run(move |sessions| sessions.delete(&id)).boxed()
-    }
-
-    fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
-        self.sessions.run(move |sessions| sessions.prune(before)).boxed()
-    }
-}
+store_of_jobs!(SqliteStore);

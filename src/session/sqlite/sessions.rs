@@ -11,9 +11,10 @@ use super::super::prune::prunable;
 use super::super::refusal::{
     broken, failed, refuse_beyond, refuse_empty, refuse_forked, refuse_other, refuse_there,
 };
-use super::database::{Database, Missing, cannot_write};
+use super::database::{Database, Failed, Missing};
 use crate::env::Clock;
 use crate::error::Error;
+use crate::session::jobs;
 use crate::session::{Conflict, Entry, Fork, Listed, Salvaged};
 
 /// A database and the clock.
@@ -32,13 +33,8 @@ struct Kept {
 
 const KEPT: &str = "SELECT key, version, parent, inherited FROM session";
 
-impl Sessions {
-    pub(super) fn append(
-        &mut self,
-        id: &str,
-        expected: u64,
-        entries: &[Entry],
-    ) -> Result<u64, Error> {
+impl jobs::Sessions for Sessions {
+    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
         refuse_empty(id)?;
         let lines = entries.iter().map(line::write).collect::<Result<Vec<String>, Error>>()?;
         let clock = &self.clock;
@@ -48,9 +44,9 @@ impl Sessions {
         };
         let version = self.database.write(missing, |transaction| {
             let Some(transaction) = transaction else {
-                return refuse_other(id, expected, 0).map(|()| 0);
+                return Ok(refuse_other(id, expected, 0).map(|()| 0)?);
             };
-            let kept = find(&transaction, id).map_err(cannot_write)?;
+            let kept = find(&transaction, id)?;
             let found = kept.as_ref().map_or(0, |kept| kept.version);
             refuse_other(id, expected, found)?;
             if lines.is_empty() {
@@ -58,23 +54,20 @@ impl Sessions {
             }
             let version = found + lines.len() as u64;
             let now = microseconds(clock.now());
-            let write = || -> Result<(), Sqlite> {
-                let key = match kept {
-                    Some(kept) => kept.key,
-                    None => insert(&transaction, id, None, 0, now)?,
-                };
-                let mut insert = transaction.prepare("INSERT INTO entry VALUES (?, ?, ?)")?;
-                for (number, json) in (found..).zip(&lines) {
-                    insert.execute(params![key, integer(number), json])?;
-                }
-                drop(insert);
-                transaction.execute(
-                    "UPDATE session SET version = ?, updated = ? WHERE key = ?",
-                    params![integer(version), now, key],
-                )?;
-                transaction.commit()
+            let key = match kept {
+                Some(kept) => kept.key,
+                None => insert(&transaction, id, None, 0, now)?,
             };
-            write().map_err(cannot_write)?;
+            let mut insert = transaction.prepare("INSERT INTO entry VALUES (?, ?, ?)")?;
+            for (number, json) in (found..).zip(&lines) {
+                insert.execute(params![key, integer(number), json])?;
+            }
+            drop(insert);
+            transaction.execute(
+                "UPDATE session SET version = ?, updated = ? WHERE key = ?",
+                params![integer(version), now, key],
+            )?;
+            transaction.commit()?;
             Ok(version)
         })?;
         // Otherwise the entries are in a file that was removed from its folder.
@@ -84,26 +77,33 @@ impl Sessions {
         }
     }
 
-    /// The version of a session, 0 if it is not there.
-    fn version(&mut self, id: &str) -> Result<u64, Error> {
-        let Some(database) = self.database.connection(Missing::StaysMissing)? else { return Ok(0) };
-        let kept = find(database, id).map_err(cannot_read)?;
-        Ok(kept.map_or(0, |kept| kept.version))
+    fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        let loaded = self.database.read(|database| {
+            let Some(kept) = find(database, id)? else { return Ok(None) };
+            let mut entries = Vec::new();
+            for (key, numbers) in parts(database, id, &kept, from)?.into_iter().rev() {
+                read(database, id, key, numbers, &mut entries)?;
+            }
+            Ok(Some(entries))
+        });
+        loaded.map(Option::flatten)
     }
 
-    pub(super) fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
+    fn list(&mut self) -> Result<Vec<Listed>, Error> {
+        self.database.read(|database| Ok(list(database)?)).map(Option::unwrap_or_default)
+    }
+
+    fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         refuse_empty(new)?;
         let clock = &self.clock;
         self.database.write(Missing::StaysMissing, |transaction| {
-            let Some(transaction) = transaction else { return refuse_beyond(id, at, None) };
-            let origin = find(&transaction, id).map_err(cannot_write)?;
+            let Some(transaction) = transaction else { return Ok(refuse_beyond(id, at, None)?) };
+            let origin = find(&transaction, id)?;
             refuse_beyond(id, at, origin.as_ref().map(|kept| kept.version))?;
-            let there = find(&transaction, new).map_err(cannot_write)?;
-            refuse_there(new, there.map(|kept| kept.version))?;
+            refuse_there(new, find(&transaction, new)?.map(|kept| kept.version))?;
             let now = microseconds(clock.now());
-            insert(&transaction, new, origin.map(|kept| kept.key), at, now)
-                .and_then(|_| transaction.commit())
-                .map_err(cannot_write)
+            insert(&transaction, new, origin.map(|kept| kept.key), at, now)?;
+            Ok(transaction.commit()?)
         })?;
         match self.database.is_there() {
             true => Ok(()),
@@ -111,86 +111,66 @@ impl Sessions {
         }
     }
 
-    pub(super) fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
-        let Some(database) = self.database.connection(Missing::StaysMissing)? else {
-            return Ok(None);
-        };
-        // One view of all that is read.
-        let transaction = database.transaction().map_err(cannot_read)?;
-        let Some(kept) = find(&transaction, id).map_err(cannot_read)? else { return Ok(None) };
-        let parts = parts(&transaction, id, &kept, from)?;
-        let mut entries = Vec::new();
-        for (key, numbers) in parts.into_iter().rev() {
-            read(&transaction, id, key, numbers, &mut entries)?;
-        }
-        Ok(Some(entries))
-    }
-
-    pub(super) fn salvage(&mut self, id: &str) -> Result<Option<Salvaged>, Error> {
-        let Some(database) = self.database.connection(Missing::StaysMissing)? else {
-            return Ok(None);
-        };
-        // One view of all that is read.
-        let transaction = database.transaction().map_err(cannot_read)?;
-        let Some(kept) = find(&transaction, id).map_err(cannot_read)? else { return Ok(None) };
-        let mut salvaged = Salvaged::default();
-        for (key, numbers) in parts(&transaction, id, &kept, 0)?.into_iter().rev() {
-            let there =
-                end(&transaction, key).unwrap_or(numbers.end).clamp(numbers.start, numbers.end);
-            for number in numbers.start..there {
-                // Each for itself: a page that is damaged has some of them.
-                match read(&transaction, id, key, number..number + 1, &mut salvaged.entries) {
-                    Ok(()) => {}
-                    Err(error) => {
-                        let place = format!("entry {number} of the session `{id}`");
-                        salvaged.note(place, error.message().to_owned(), Some(1));
-                    }
-                }
-            }
-            if there < numbers.end {
-                let place = format!("entries {there} to {} of the session `{id}`", numbers.end - 1);
-                salvaged.note(place, "they are not there".to_owned(), Some(numbers.end - there));
-            }
-        }
-        Ok(Some(salvaged))
-    }
-
-    pub(super) fn list(&mut self) -> Result<Vec<Listed>, Error> {
-        let Some(database) = self.database.connection(Missing::StaysMissing)? else {
-            return Ok(Vec::new());
-        };
-        list(database).map_err(cannot_read)
-    }
-
-    pub(super) fn delete(&mut self, id: &str) -> Result<bool, Error> {
+    fn delete(&mut self, id: &str) -> Result<bool, Error> {
         self.database.write(Missing::StaysMissing, |transaction| {
             let Some(transaction) = transaction else { return Ok(false) };
-            let Some(kept) = find(&transaction, id).map_err(cannot_write)? else {
-                return Ok(false);
-            };
+            let Some(kept) = find(&transaction, id)? else { return Ok(false) };
             let fork: Option<String> = transaction
                 .query_row("SELECT id FROM session WHERE parent = ?", [kept.key], |row| row.get(0))
-                .optional()
-                .map_err(cannot_write)?;
+                .optional()?;
             refuse_forked(id, fork)?;
-            delete(&transaction, id).and_then(|()| transaction.commit()).map_err(cannot_write)?;
+            delete(&transaction, id)?;
+            transaction.commit()?;
             Ok(true)
         })
     }
 
-    pub(super) fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
+    fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
         self.database.write(Missing::StaysMissing, |transaction| {
             let Some(transaction) = transaction else { return Ok(Vec::new()) };
-            let listed = list(&transaction).map_err(cannot_read)?;
-            let removed: Vec<String> =
-                prunable(&listed, before).into_iter().map(String::from).collect();
-            removed
-                .iter()
-                .try_for_each(|id| delete(&transaction, id))
-                .and_then(|()| transaction.commit())
-                .map_err(cannot_write)?;
-            Ok(removed)
+            let listed = list(&transaction)?;
+            let removed = prunable(&listed, before);
+            removed.iter().try_for_each(|id| delete(&transaction, id))?;
+            transaction.commit()?;
+            Ok(removed.into_iter().map(String::from).collect())
         })
+    }
+}
+
+impl Sessions {
+    /// The version of a session, 0 if it is not there.
+    fn version(&mut self, id: &str) -> Result<u64, Error> {
+        let kept = self.database.read(|database| Ok(find(database, id)?))?.flatten();
+        Ok(kept.map_or(0, |kept| kept.version))
+    }
+
+    pub(super) fn salvage(&mut self, id: &str) -> Result<Option<Salvaged>, Error> {
+        let salvaged = self.database.read(|database| {
+            let Some(kept) = find(database, id)? else { return Ok(None) };
+            let mut salvaged = Salvaged::default();
+            for (key, numbers) in parts(database, id, &kept, 0)?.into_iter().rev() {
+                let there = end(database, key).unwrap_or(numbers.end);
+                let there = there.clamp(numbers.start, numbers.end);
+                for number in numbers.start..there {
+                    // Each for itself: a page that is damaged has some of them.
+                    let entry = read(database, id, key, number..number + 1, &mut salvaged.entries);
+                    if let Err(failed) = entry {
+                        let place = format!("entry {number} of the session `{id}`");
+                        let reason = failed.cannot_read().message().to_owned();
+                        salvaged.note(place, reason, Some(1));
+                    }
+                }
+                if there < numbers.end {
+                    let lost = there..numbers.end;
+                    let place =
+                        format!("entries {there} to {} of the session `{id}`", lost.end - 1);
+                    let count = Some(lost.end - lost.start);
+                    salvaged.note(place, "they are not there".to_owned(), count);
+                }
+            }
+            Ok(Some(salvaged))
+        });
+        salvaged.map(Option::flatten)
     }
 }
 
@@ -276,18 +256,18 @@ fn parts(
     id: &str,
     kept: &Kept,
     from: u64,
-) -> Result<Vec<(i64, Range<u64>)>, Error> {
+) -> Result<Vec<(i64, Range<u64>)>, Failed> {
     let mut until = kept.version;
     let mut parts = vec![(kept.key, kept.inherited.max(from)..until)];
     let mut next = kept.parent.filter(|_| from < kept.inherited);
     until = until.min(kept.inherited);
     while let Some(key) = next {
-        let parent = find_key(database, key).map_err(cannot_read)?;
+        let parent = find_key(database, key)?;
         parts.push((parent.key, parent.inherited.max(from)..until));
         next = parent.parent.filter(|_| from < parent.inherited);
         until = until.min(parent.inherited);
         if next.is_some_and(|next| next >= key) {
-            return Err(broken(format!("the session `{id}` is a fork of a younger one")));
+            return Err(broken(format!("the session `{id}` is a fork of a younger one")).into());
         }
     }
     Ok(parts)
@@ -300,22 +280,19 @@ fn read(
     key: i64,
     numbers: Range<u64>,
     entries: &mut Vec<Entry>,
-) -> Result<(), Error> {
-    let mut select = database
-        .prepare(
-            "SELECT number, json FROM entry
-             WHERE session = ? AND number >= ? AND number < ? ORDER BY number",
-        )
-        .map_err(cannot_read)?;
-    let limits = params![key, integer(numbers.start), integer(numbers.end)];
-    let mut rows = select.query(limits).map_err(cannot_read)?;
+) -> Result<(), Failed> {
+    let mut select = database.prepare(
+        "SELECT number, json FROM entry
+         WHERE session = ? AND number >= ? AND number < ? ORDER BY number",
+    )?;
+    let mut rows = select.query(params![key, integer(numbers.start), integer(numbers.end)])?;
     for expected in numbers {
         let gone = || broken(format!("entry {expected} of the session `{id}` is not there"));
-        let row = rows.next().map_err(cannot_read)?.ok_or_else(gone)?;
-        if natural(row.get(0).map_err(cannot_read)?) != expected {
-            return Err(gone());
+        let row = rows.next()?.ok_or_else(gone)?;
+        if natural(row.get(0)?) != expected {
+            return Err(gone().into());
         }
-        let json = row.get_ref(1).and_then(|json| Ok(json.as_bytes()?)).map_err(cannot_read)?;
+        let json = row.get_ref(1)?.as_bytes().map_err(Sqlite::from)?;
         let entry = serde_json::from_slice(json);
         let what = || format!("entry {expected} of the session `{id}` cannot be read");
         entries.push(entry.map_err(|error| failed(what(), error))?);
@@ -331,8 +308,4 @@ fn integer(number: u64) -> i64 {
 /// A number that was written by [`integer`].
 fn natural(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
-}
-
-fn cannot_read(error: Sqlite) -> Error {
-    failed("cannot read the session", error)
 }

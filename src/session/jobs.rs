@@ -1,0 +1,68 @@
+//! Stores whose calls are jobs for a value that knows no futures.
+
+use std::time::SystemTime;
+
+use crate::error::Error;
+use crate::session::{Entry, Listed};
+
+/// What a store does with its sessions: [`Store`](crate::session::Store) without futures.
+pub(super) trait Sessions {
+    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error>;
+    fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error>;
+    fn list(&mut self) -> Result<Vec<Listed>, Error>;
+    fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error>;
+    fn delete(&mut self, id: &str) -> Result<bool, Error>;
+    fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error>;
+}
+
+/// Makes a type a store. Its field `sessions` has a method `run`, whose future hands a job to a
+/// [`Sessions`] when it is polled first.
+macro_rules! store_of_jobs {
+    ($store:ty) => {
+        impl $crate::session::Store for $store {
+            fn append<'a>(
+                &'a self,
+                id: &'a str,
+                expected: u64,
+                entries: Vec<Entry>,
+            ) -> BoxFuture<'a, Result<u64, Error>> {
+                let id = id.to_owned();
+                self.sessions.run(move |sessions| sessions.append(&id, expected, entries)).boxed()
+            }
+
+            fn load<'a>(
+                &'a self,
+                id: &'a str,
+                from: u64,
+            ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
+                let id = id.to_owned();
+                self.sessions.run(move |sessions| sessions.load(&id, from)).boxed()
+            }
+
+            fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+                self.sessions.run(|sessions| sessions.list()).boxed()
+            }
+
+            fn fork<'a>(
+                &'a self,
+                id: &'a str,
+                at: u64,
+                new: &'a str,
+            ) -> BoxFuture<'a, Result<(), Error>> {
+                let (id, new) = (id.to_owned(), new.to_owned());
+                self.sessions.run(move |sessions| sessions.fork(&id, at, &new)).boxed()
+            }
+
+            fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+                let id = id.to_owned();
+                self.sessions.run(move |sessions| sessions.delete(&id)).boxed()
+            }
+
+            fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+                self.sessions.run(move |sessions| sessions.prune(before)).boxed()
+            }
+        }
+    };
+}
+
+pub(super) use store_of_jobs;
