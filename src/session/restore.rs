@@ -68,13 +68,7 @@ impl Restored {
 
     /// The same under another id.
     pub(super) fn fork(&self, id: &str) -> Self {
-        struct Given<'a>(&'a str);
-        impl crate::env::Ids for Given<'_> {
-            fn draw(&self) -> String {
-                self.0.to_owned()
-            }
-        }
-        Self { history: self.history.fork(&Given(id)), ..self.clone() }
+        Self { history: self.history.fork_as(id), ..self.clone() }
     }
 
     pub(super) fn push(&mut self, entry: Entry) {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::item::history::node::drop_chain;
 use crate::item::known_ids::KnownIds;
 
 /// The ids of the calls of a history.
@@ -22,13 +23,9 @@ struct Retired {
     parent: Option<Arc<Retired>>,
 }
 
-// Dropping a long chain by recursion would overflow the stack.
 impl Drop for Retired {
     fn drop(&mut self) {
-        let mut parent = self.parent.take();
-        while let Some(mut node) = parent.and_then(Arc::into_inner) {
-            parent = node.parent.take();
-        }
+        drop_chain(self.parent.take(), |link| link.parent.take());
     }
 }
 

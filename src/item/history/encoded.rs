@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::item::history::node::Node;
+use crate::item::history::node::{Node, drop_chain};
 use crate::lock::lock;
 
 /// How many lines are remembered: those of a model, of its fallback, and of what parted from them.
@@ -35,13 +35,9 @@ pub(crate) struct Piece {
     older: Option<Arc<Piece>>,
 }
 
-// Dropping a long line by recursion would overflow the stack.
 impl Drop for Piece {
     fn drop(&mut self) {
-        let mut older = self.older.take();
-        while let Some(mut piece) = older.and_then(Arc::into_inner) {
-            older = piece.older.take();
-        }
+        drop_chain(self.older.take(), |link| link.older.take());
     }
 }
 

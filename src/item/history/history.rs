@@ -75,8 +75,13 @@ impl History {
 
     /// The same entries under a new id, so that what follows is told apart from the original's.
     pub fn fork(&self, ids: &(impl Ids + ?Sized)) -> Self {
+        self.fork_as(ids.draw())
+    }
+
+    /// The same under an id that is known.
+    pub(crate) fn fork_as(&self, id: impl Into<Arc<str>>) -> Self {
         let encoded = Arc::new(self.encoded.fork());
-        Self { encoded, ..self.clone() }.renamed(ids.draw().into())
+        Self { encoded, ..self.clone() }.renamed(id.into())
     }
 
     /// How many entries there are.

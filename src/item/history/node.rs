@@ -18,13 +18,9 @@ pub(super) struct Node {
     pub(super) law: Law,
 }
 
-// Dropping a long chain by recursion would overflow the stack.
 impl Drop for Node {
     fn drop(&mut self) {
-        let mut parent = self.parent.take();
-        while let Some(mut node) = parent.and_then(Arc::into_inner) {
-            parent = node.parent.take();
-        }
+        drop_chain(self.parent.take(), |link| link.parent.take());
     }
 }
 
@@ -49,4 +45,12 @@ impl Law {
 /// The entries of a chain, newest first.
 pub(super) fn chain(tip: Option<&Arc<Node>>) -> impl Iterator<Item = &Arc<Node>> {
     successors(tip, |node| node.parent.as_ref())
+}
+
+/// Drops a chain link by link: by recursion a long one would overflow the stack.
+pub(super) fn drop_chain<T>(first: Option<Arc<T>>, take_next: impl Fn(&mut T) -> Option<Arc<T>>) {
+    let mut next = first;
+    while let Some(mut link) = next.and_then(Arc::into_inner) {
+        next = take_next(&mut link);
+    }
 }
