@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use memchr::memmem;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use super::super::line;
@@ -319,7 +319,7 @@ impl Append {
     }
 
     fn read_checked(text: &[u8], first: &Line) -> Result<Option<Self>, Error> {
-        let AppendLine { entries, bytes, crc32 } = AppendLine::read(text, first)?;
+        let AppendLine { entries, bytes, crc32 } = first.append(text)?;
         let from = first.bytes.end + 1;
         let next = first.number + 1;
         let rest = &text[from..];
@@ -438,14 +438,6 @@ impl Unchecked {
     }
 }
 
-impl AppendLine {
-    pub(super) fn read(text: &[u8], line: &Line) -> Result<Self, Error> {
-        serde_json::from_slice(&text[line.bytes.clone()]).map_err(|error| {
-            failed(format!("line {} of the session is broken", line.number), error)
-        })
-    }
-}
-
 impl Lines {
     /// What was taken over from another session.
     pub(super) fn inherited(&self) -> u64 {
@@ -474,8 +466,16 @@ impl Lines {
 
 impl Line {
     pub(super) fn entry(&self, text: &[u8]) -> Result<Entry, Error> {
+        self.read(text, "no entry")
+    }
+
+    pub(super) fn append(&self, text: &[u8]) -> Result<AppendLine, Error> {
+        self.read(text, "broken")
+    }
+
+    fn read<T: DeserializeOwned>(&self, text: &[u8], otherwise: &str) -> Result<T, Error> {
         let number = self.number;
         serde_json::from_slice(&text[self.bytes.clone()])
-            .map_err(|error| failed(format!("line {number} of the session is no entry"), error))
+            .map_err(|error| failed(format!("line {number} of the session is {otherwise}"), error))
     }
 }

@@ -137,7 +137,7 @@ impl Reader<'_> {
     fn checked(&self, first: &Line) -> Option<Range<usize>> {
         let line = &self.text[first.bytes.clone()];
         lines::split_file_crc(line).filter(|_| lines::begin_with_append(line))?;
-        let AppendLine { bytes, crc32, .. } = AppendLine::read(self.text, first).ok()?;
+        let AppendLine { bytes, crc32, .. } = first.append(self.text).ok()?;
         let from = first.bytes.end + 1;
         let range = from..from.checked_add(bytes)?;
         let entries = self.text.get(range.clone())?;
@@ -196,7 +196,7 @@ impl Reader<'_> {
     fn declared(&self) -> Option<(u64, usize)> {
         let first = lines::next_line(self.text, self.at, self.number)?;
         let (before, file_crc) = lines::split_file_crc(&self.text[first.bytes.clone()])?;
-        let line = AppendLine::read(self.text, &first).ok()?;
+        let line = first.append(self.text).ok()?;
         let end = (first.bytes.end + 1).checked_add(line.bytes)?;
         self.crc.then(before).is_written(file_crc).then_some((line.entries as u64, end))
     }
