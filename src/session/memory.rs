@@ -90,10 +90,7 @@ impl Sessions for Shared {
 
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let sessions = self.kept();
-        let mut next = sessions.get(id).map(|kept| (id, kept.version()));
-        if next.is_none() {
-            return Ok(None);
-        }
+        let mut next = Some((id, u64::MAX));
         // From the newest part to the one that the others came from.
         let mut parts = Vec::new();
         while let Some((id, until)) = next {
