@@ -24,15 +24,16 @@ struct Objection {
     said: Option<Said>,
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    why: String,
-    /// In recordings from before there was `Prove`: it was one that sent the model back.
-    #[serde(skip_serializing)]
+    /// It is the one time that a claim is sent back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     sends_back: bool,
+    /// A claim that was sent back before still counts as such.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    keeps_sent_back: bool,
 }
 
 /// Who objects, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Said {
     Objection,
@@ -40,34 +41,35 @@ enum Said {
     Prevent,
     Blocked,
     Unproven,
-    Prove,
 }
 
 impl Objection {
     fn new(said: Said, text: String) -> Self {
-        Self { said: Some(said), text, ..Self::default() }
+        Self { said: Some(said), text, sends_back: false, keeps_sent_back: true }
     }
 
-    fn of(said: OnStop) -> Self {
+    /// What hooks have said. `may_prove` is whether a claim may be sent back for its proof.
+    fn of(said: OnStop, may_prove: bool) -> Self {
         match said {
             OnStop::LetGo => Self::default(),
             OnStop::Block(text) => Self::new(Said::Block, text),
             OnStop::Prevent(text) => Self::new(Said::Prevent, text),
             OnStop::Blocked(text) => Self::new(Said::Blocked, text),
-            OnStop::Unproven(text) => Self::new(Said::Unproven, text),
-            OnStop::Prove { text, why } => Self { why, ..Self::new(Said::Prove, text) },
+            OnStop::Prove { text, .. } if may_prove => {
+                Self { sends_back: true, ..Self::new(Said::Block, text) }
+            }
+            OnStop::Unproven(why) | OnStop::Prove { why, .. } => Self::new(Said::Unproven, why),
         }
     }
 
     fn at_stop(self) -> Option<AtStop> {
-        let Self { said, text, why, sends_back: _ } = self;
-        Some(AtStop::Hook(match said? {
+        let text = self.text;
+        Some(AtStop::Hook(match self.said? {
             Said::Objection => return Some(AtStop::Objection(text)),
             Said::Block => OnStop::Block(text),
             Said::Prevent => OnStop::Prevent(text),
             Said::Blocked => OnStop::Blocked(text),
             Said::Unproven => OnStop::Unproven(text),
-            Said::Prove => OnStop::Prove { text, why },
         }))
     }
 }
@@ -85,40 +87,46 @@ pub(super) async fn at_stop(
         return Ok((state, next));
     }
     let (asking, now, turn) = (run.clone(), state.clone(), Arc::clone(turn));
-    let ask = async move { objection(&asking, &now, &turn).await };
+    // Judged before anybody is asked: what comes up meanwhile ends the run for its own reason.
+    let may_prove = known.has_room(&state) && !state.claims.sent_back;
+    let ask = async move { objection(&asking, &now, &turn, may_prove).await };
     let objection: Objection = run.effects.perform(Kind::AtStop, ask).await?;
-    let is_fine = objection.said.is_none();
-    let sends_back = objection.sends_back || objection.said == Some(Said::Prove);
+    let (sends_back, keeps) = (objection.sends_back, objection.keeps_sent_back);
     let (state, said) = match objection.at_stop() {
         None => nudge(run, state),
         Some(said) => (state, said),
     };
     let why = match &said {
-        AtStop::Hook(said) => said.why().map(str::to_owned),
-        AtStop::Objection(_) | AtStop::Nudge(_) | AtStop::Fine => None,
+        AtStop::Hook(said @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_))) => {
+            said.why().map(str::to_owned)
+        }
+        AtStop::Hook(_) | AtStop::Objection(_) | AtStop::Nudge(_) | AtStop::Fine => None,
     };
     let (state, known) = facts(run, state);
     let next = agent::at_stop(&state, said, &known);
     let goes_back = matches!(next, Next::Say { transition: Transition::StopHookBlocking, .. });
     let state = state.with(|it| {
-        it.claims.sent_back &= !is_fine;
+        it.claims.sent_back &= keeps;
         it.claims.sent_back |= sends_back && goes_back;
-        if !goes_back && let Some(why) = why {
-            it.ending.why = Some(why);
-        }
+        it.ending.why = why.or(it.ending.why.take());
     });
     Ok((state, next))
 }
 
 /// What validations and stop hooks have to say.
-async fn objection(run: &Shared, state: &State, turn: &Turn) -> Result<Objection, Error> {
+async fn objection(
+    run: &Shared,
+    state: &State,
+    turn: &Turn,
+    may_prove: bool,
+) -> Result<Objection, Error> {
     // A model that gives up has no answer that could be checked.
     if run.hooks().gives_up(state, turn)?.is_none()
         && let Some(objection) = run.settings.checks.objection(turn)?
     {
         return Ok(Objection::new(Said::Objection, objection));
     }
-    Ok(Objection::of(run.hooks().stop(state, turn).await?))
+    Ok(Objection::of(run.hooks().stop(state, turn).await?, may_prove))
 }
 
 /// What the token target has to say.

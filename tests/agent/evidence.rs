@@ -480,6 +480,20 @@ async fn the_proof_is_in_the_outcome_also_where_nobody_asks_for_it() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_stopped_while_the_claim_is_judged_ends_as_stopped() {
+    let (agent, _) = agent([Reply::text("Done.")]);
+    let kept = std::sync::Arc::new(std::sync::OnceLock::<turnstream::RunHandle>::new());
+    let stops = std::sync::Arc::clone(&kept);
+    let agent = agent.with_hook(hook::stop(move |_, _| {
+        stops.get().unwrap().stop_after_turn();
+        async { OnStop::LetGo }
+    }));
+    let run = agent.run("go");
+    kept.set(run.handle()).ok().unwrap();
+    check(&run.outcome().await, Reason::Stopped, 1, None);
+}
+
+#[tokio::test]
 async fn a_hook_of_ones_own_asks_for_proof_gives_up_and_judges_as_the_policy_does() {
     let asks = || {
         hook::stop(|_, turn| async move {
