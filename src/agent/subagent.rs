@@ -15,7 +15,7 @@ use crate::event::{Event, Outcome, Reason, ToolEvent};
 use crate::http::Timeouts;
 use crate::item::{History, Item, SideEffect, ToolResult};
 use crate::tool::{
-    PreparedCall, Suspension, Tool, ToolContext, ToolOutput, ToolSpec, Update, Updates,
+    PreparedCall, Suspension, Tool, ToolContext, ToolOutput, ToolSpec, Update, Updates, Why,
     checked_spec,
 };
 
@@ -53,8 +53,12 @@ pub(super) fn tool(
         let agent = agent.clone();
         Ok(PreparedCall::new(move |cx| agent.run(prompt.into(), cx)))
     });
-    // One that continues has its prompt; a hook may have repaired the arguments at first.
-    let tool = tool.with_agent(own, move |cx| resumed.clone().run(Input::default(), cx));
+    // One that continues has its prompt, and a hook may have repaired the arguments at first: they are
+    // read only for one that begins anew, where the history of the run before is not known.
+    let tool = tool.with_agent(own, move |cx, arguments| {
+        let prompt = read(&Why::split(arguments).1).map(|Arguments { prompt }| prompt.into());
+        resumed.clone().run(prompt.unwrap_or_default(), cx)
+    });
     Ok(tool.running_agents().knows_dry_runs().with_timeout(Timeouts::NEVER))
 }
 

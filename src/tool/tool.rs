@@ -41,11 +41,14 @@ pub struct Tool {
     pub(super) agent: Option<OfAgent>,
 }
 
+/// How a call with these arguments continues.
+type Resume = dyn Fn(ToolContext, &str) -> Updates + Send + Sync;
+
 /// What a tool that was made of an agent has besides.
 #[derive(Clone)]
 pub(super) struct OfAgent {
     agent: Arc<dyn Any + Send + Sync>,
-    resume: Arc<dyn Fn(ToolContext) -> Updates + Send + Sync>,
+    resume: Arc<Resume>,
 }
 
 impl Tool {
@@ -219,12 +222,12 @@ impl Tool {
         Self::from_handler(Prepares { spec, prepare })
     }
 
-    /// Names the agent that its calls run, and how a call continues whose run was suspended, whatever
-    /// its arguments are.
+    /// Names the agent that its calls run, and how a call with these arguments continues whose run was
+    /// suspended.
     pub(crate) fn with_agent(
         self,
         agent: Arc<dyn Any + Send + Sync>,
-        resume: impl Fn(ToolContext) -> Updates + Send + Sync + 'static,
+        resume: impl Fn(ToolContext, &str) -> Updates + Send + Sync + 'static,
     ) -> Self {
         Self { agent: Some(OfAgent { agent, resume: Arc::new(resume) }), ..self }
     }
@@ -235,9 +238,10 @@ impl Tool {
     }
 
     /// A call that continues a run that was suspended, if it was made of an agent.
-    pub(super) fn continued(&self) -> Option<PreparedCall> {
+    pub(super) fn continued(&self, arguments: &str) -> Option<PreparedCall> {
         let resume = Arc::clone(&self.agent.as_ref()?.resume);
-        Some(PreparedCall::new(move |cx| resume(cx)))
+        let arguments = arguments.to_owned();
+        Some(PreparedCall::new(move |cx| resume(cx, &arguments)))
     }
 
     pub(super) fn marked(mut self, mark: Mark) -> Self {

@@ -1,5 +1,6 @@
 //! Calls of sub-agents that wait for a verdict: the run is suspended with them, and continues.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use turnstream::agent::{Budget, hook};
 use turnstream::event::{Reason, ToolEvent};
 use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, Verdict};
-use turnstream::{Agent, ErrorKind, Event, History, Item, Journal, Outcome, Run};
+use turnstream::tool::{Gate, Tool, Toolkit, Verdict};
+use turnstream::{Agent, ErrorKind, Event, History, Item, Journal, Outcome, Request, Run};
 
 use crate::support::items::session;
 use crate::support::replays;
@@ -122,6 +123,30 @@ async fn a_call_of_a_sub_agent_that_waits_suspends_the_run_with_the_path_to_it()
     assert!(!outcome.history.is_lawful(), "the call of the sub-agent is open");
     let json = serde_json::to_value(&outcome.history).unwrap();
     assert_eq!(json["nested"]["sub_1"]["id"], "h/sub_1");
+}
+
+#[tokio::test]
+async fn a_suspended_sub_agent_under_a_gate_that_knows_no_run_begins_anew_with_its_prompt() {
+    struct Foreign;
+    impl Gate for Foreign {
+        fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+            Some(Arc::new("of another kind"))
+        }
+    }
+    let ran = Ran::default();
+    let model = calling(&[("look_1", "look"), ("delete_1", "delete")]);
+    let tools = [ran.tool("look"), ran.tool("delete").needs_approval()];
+    let clean = sub("clean", &Agent::new(model.clone()).with_tools(tools));
+    let boss = Agent::new(calling(&[("sub_1", "clean")])).with_tools([clean.clone()]);
+    let outcome = suspended(&boss).await;
+
+    let mut calls = Toolkit::new([clean]).resume(&outcome.history).unwrap().gated(Foreign);
+    while calls.next().await.is_some() {}
+    assert_eq!(calls.finish().unwrap().results.len(), 1);
+    let [first, anew] = &model.requests()[..] else { panic!("{:?}", model.requests()) };
+    let prompt = |request: &Request| request.history.iter().find_map(Item::as_user).cloned();
+    assert_eq!(prompt(first).unwrap().text(), "go");
+    assert_eq!(prompt(anew), prompt(first));
 }
 
 #[tokio::test]

@@ -266,7 +266,7 @@ fn continued(calls: &mut Calls, call: &ToolCall) -> Result<Option<(Tool, Prepare
         return Ok(None);
     }
     let tool = calls.kit.get(&call.name);
-    Ok(tool.and_then(|tool| Some((tool.clone(), tool.continued()?))))
+    Ok(tool.and_then(|tool| Some((tool.clone(), tool.continued(&call.arguments)?))))
 }
 
 /// Finds the tool of a call that may run as far as the turn, the kit and the arguments go, and
