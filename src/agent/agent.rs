@@ -96,6 +96,11 @@ impl Agent {
     /// Runs on a history with a body of your own in the place of [`body()`]. All else stays: the
     /// journal, the holders' handle, the one ending.
     ///
+    /// The run must have each event before the body is polled again, as it has if the body's stream is
+    /// returned as it is. An adapter that polls ahead, such as `ready_chunks` or a channel, hands the body
+    /// a history that is out of date; a request without what it was told to say ends the run with
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
+    ///
     /// What a copy of [`body()`] needs besides this crate is `async-stream` and `futures`.
     ///
     /// A body that gives `Stop`, or no step at all, ends the run as `stopped`; `StopWith` ends it as

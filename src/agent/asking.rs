@@ -20,6 +20,11 @@ pub(super) async fn request(
     run: &Shared,
     state: State,
 ) -> Result<(State, Option<Box<Request>>), Error> {
+    if run.control().is_owed() {
+        let why = "a request was made before the run had an event that changes the history: the body did \
+                   not yield it, or is polled ahead of the run";
+        return Err(Error::new(ErrorKind::InvalidRequest, why));
+    }
     let counted = state.clone().with(|it| it.counts.model_calls += 1);
     run.control().set_broke_off(false);
     let request = prepared(run, &counted).await?;

@@ -15,7 +15,7 @@ use crate::agent::observers::Observers;
 use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::env::Ids;
 use crate::error::Error;
-use crate::event::Undelivered;
+use crate::event::{Event, Undelivered};
 use crate::item::ToolCall;
 use crate::lock::lock;
 use crate::story::Journal;
@@ -58,6 +58,8 @@ pub(super) struct Control {
     needs_no_last_turn: AtomicBool,
     admission: Admission,
     data: Mutex<RunData>,
+    /// How many changes of the history the body was handed which the run has not had yet.
+    owed: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -307,6 +309,32 @@ impl Control {
     /// No last turn follows what runs now, or it has begun.
     pub(super) fn give_all_of_the_time(&self) {
         self.needs_no_last_turn.store(true, Ordering::Release);
+    }
+
+    /// The body is handed an event. One that changes the history has to come to the run before the body
+    /// looks at the history again.
+    pub(super) fn hand_out(&self, event: &Event) {
+        if event.changes_items() {
+            self.owed.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// The run has an event.
+    pub(super) fn has_come(&self, event: &Event) {
+        if event.changes_items() {
+            let less = |owed: usize| owed.checked_sub(1);
+            let _ = self.owed.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        }
+    }
+
+    /// The body that was handed events is no more.
+    pub(super) fn nothing_is_owed(&self) {
+        self.owed.store(0, Ordering::Release);
+    }
+
+    /// Whether the history lacks a change that the body was handed.
+    pub(super) fn is_owed(&self) -> bool {
+        self.owed.load(Ordering::Acquire) > 0
     }
 
     /// What the run holds of its pool.

@@ -482,6 +482,7 @@ impl Run {
         let state = self.state.get();
         let state = state.cut_short(history, requests, &self.results, exceeded);
         self.results.clear();
+        self.shared.control().nothing_is_owed();
         self.begin_anew(state);
     }
 
@@ -594,6 +595,7 @@ impl Stream for Run {
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
                 this.shared.control().tombstones().observed(this.journal(), &event);
+                this.shared.control().has_come(&event);
                 this.give_out(&event);
                 if let Some(turn) = event.turn_complete() {
                     this.shared.turn_is_complete(turn);

@@ -129,7 +129,11 @@ impl RunContext {
     /// turn. Yield each event, and call it until it returns none: the state's history has all of them
     /// then.
     pub fn deliver(&self, state: State) -> (State, Option<Event>) {
-        deliver::deliver(&self.0, state)
+        if self.0.control().is_owed() {
+            return (state, None);
+        }
+        let (state, event) = deliver::deliver(&self.0, state);
+        (state, self.handed_out(event))
     }
 
     /// Makes the history shorter before a request: [old turns](crate::Agent::with_ageing), and then
@@ -141,7 +145,13 @@ impl RunContext {
     /// that came to nothing; it is tried again when the request has grown by a twentieth of the window.
     pub fn make_room(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
         // Boxed, as in `request`.
-        Box::pin(compaction::make_room(&self.0, state))
+        Box::pin(async move {
+            if self.0.control().is_owed() {
+                return (state, None);
+            }
+            let (state, event) = compaction::make_room(&self.0, state).await;
+            (state, self.handed_out(event))
+        })
     }
 
     /// Makes a history shorter that did not fit, which then [says so](crate::context::was_compacted). No
@@ -149,7 +159,13 @@ impl RunContext {
     /// why.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
         // Boxed, as in `request`.
-        Box::pin(compaction::compact(&self.0, state))
+        Box::pin(async move {
+            if self.0.control().is_owed() {
+                return (state, None);
+            }
+            let (state, event) = compaction::compact(&self.0, state).await;
+            (state, self.handed_out(event))
+        })
     }
 
     /// The request of the state, as hooks want it, once the [pool](crate::agent::Pool) of the run has
@@ -163,8 +179,9 @@ impl RunContext {
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a hook fails, and
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have one name, or money is
-    /// limited and the model has no price.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have one name, money is limited and
+    /// the model has no price, or an event of [`deliver`](Self::deliver), [`make_room`](Self::make_room) or
+    /// [`compact`](Self::compact) has not come to the run: the body did not yield it, or is polled ahead.
     pub fn request(
         &self,
         state: State,
@@ -172,6 +189,11 @@ impl RunContext {
         // Boxed, so that it takes no room in the body for all of the lap, nor on the stack of the runs
         // above a sub-agent.
         Box::pin(asking::request(&self.0, state))
+    }
+
+    /// The run has to have the event before the history is looked at again.
+    fn handed_out(&self, event: Option<Event>) -> Option<Event> {
+        event.inspect(|event| self.0.control().hand_out(event))
     }
 
     /// The event that tells of a request.

@@ -221,6 +221,11 @@ impl Event {
         matches!(self, Self::Rewritten { from, to, items, .. } if from < to || !items.is_empty())
     }
 
+    /// Whether items are put into the history that no turn and no tool gave, or replaced.
+    pub(crate) fn changes_items(&self) -> bool {
+        matches!(self, Self::Appended { .. } | Self::Rewritten { .. })
+    }
+
     /// The outcome, where this is the end of the run.
     pub fn finished(&self) -> Option<&Outcome> {
         match self {

@@ -202,6 +202,28 @@ fn an_ending_that_a_body_hands_on_is_not_the_runs_own() {
 }
 
 #[test]
+fn a_body_that_is_polled_ahead_of_its_run_ends_it_with_an_error_and_makes_no_wrong_request() {
+    let provider = Scripted::new(["never"]);
+    let requests = provider.clone();
+    let ahead = |cx: RunContext, state: State| {
+        let chunks = body(cx, state).ready_chunks(64);
+        chunks.flat_map(stream::iter)
+    };
+    let run = Agent::new(provider).run_by(ahead, History::with_id("h"), "go");
+    run.handle().steer("and mind the gap").unwrap();
+    let (_, outcome) = pull(run, |_, _| {});
+    let error = outcome.error.unwrap();
+    assert_eq!((outcome.reason, error.kind()), (Reason::ProviderError, ErrorKind::InvalidRequest));
+    assert!(error.to_string().contains("polled ahead"), "{error}");
+    assert!(requests.requests().is_empty());
+    assert!(serde_json::to_string(&outcome.history).unwrap().contains("mind the gap"));
+
+    let plain = Agent::new(Scripted::new(["heard"])).run_by(body, History::with_id("h"), "go");
+    plain.handle().steer("and mind the gap").unwrap();
+    assert_eq!(pull(plain, |_, _| {}).1.text, "heard");
+}
+
+#[test]
 fn what_came_of_a_turn_stays_where_no_other_attempt_is_made() {
     let reply = Reply::text("half an ").fail(too_long());
     let (events, outcome) = pull(Agent::new(Scripted::new([reply])).run("go"), |_, _| {});
