@@ -8,21 +8,15 @@
 //!
 //! The limits on size and nesting are left to the vendors: they were raised before.
 
-mod anthropic;
-mod gemini;
 mod join;
 mod narrow;
 mod node;
-mod ollama;
-mod openai;
 mod refs;
 mod subset;
+mod subsets;
 mod told;
 
-pub(super) use anthropic::anthropic_output;
-pub(super) use gemini::gemini;
-pub(super) use ollama::ollama_parameters;
-pub(super) use openai::openai_strict;
+pub(super) use subsets::{anthropic_output, gemini, ollama_parameters, openai_strict};
 
 #[cfg(test)]
 mod tests;
