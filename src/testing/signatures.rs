@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::fnv::fnv_64;
 use crate::provider::write::Issued;
 
 /// How every signature of ours begins: "scripted:" in base 64.
@@ -10,11 +11,8 @@ pub(super) const BEGINS: &str = "c2NyaXB0ZWQ6";
 /// A signature over what was said. It is lawful base 64, as the vendors' are, and the same for the
 /// same words, so that another server knows it as well.
 pub(super) fn sign(said: &str) -> String {
-    // FNV-1a, 64 bit; sixteen hexadecimal digits are base 64, too.
-    let hash = said.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{BEGINS}{hash:016x}")
+    // Sixteen hexadecimal digits are base 64, too.
+    format!("{BEGINS}{:016x}", fnv_64(said.bytes()))
 }
 
 /// What a server signed in the words of its script.
