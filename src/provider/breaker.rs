@@ -11,9 +11,10 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 use crate::provider::Provider;
+use crate::provider::first_poll::at_first_poll;
 use crate::provider::remedy::Choice;
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream};
 use crate::turn::{PartialTurn, TurnBuilder};
 
 /// A provider that is not asked for a while when it failed too often in a row.
@@ -208,8 +209,11 @@ impl Drop for Pass {
 
 impl Provider for CircuitBreaker {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let turn = TurnBuilder::from(&request);
-        seal(turn, Guarded::Unasked(self.clone(), Box::new(request)))
+        let breaker = self.clone();
+        at_first_poll(request, move |request, _| {
+            let pass = Some(breaker.enter()?);
+            Ok(Guarded { attempt: breaker.provider.stream_turn(request), pass })
+        })
     }
 
     fn model(&self) -> &str {
@@ -229,32 +233,21 @@ impl fmt::Debug for CircuitBreaker {
 }
 
 /// One turn behind a breaker.
-enum Guarded {
-    Unasked(CircuitBreaker, Box<Request>),
-    Asking(TurnStream, Pass),
-    Over,
+struct Guarded {
+    attempt: TurnStream,
+    /// `None` once the breaker was told how the turn ended.
+    pass: Option<Pass>,
 }
 
 impl TurnSource for Guarded {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
         let this = self.get_mut();
-        if let Self::Unasked(breaker, request) = this {
-            let pass = breaker.enter()?;
-            let attempt = breaker.provider.stream_turn((**request).clone());
-            *this = Self::Asking(attempt, pass);
-        }
-        let Self::Asking(attempt, _) = this else { return Poll::Ready(None) };
-        let pushed = ready!(Pin::new(attempt).poll_turn(cx, turn));
-        let over = match &pushed {
-            Some(Ok(())) => turn.is_complete(),
-            Some(Err(_)) | None => true,
-        };
-        if over && let Self::Asking(_, pass) = std::mem::replace(this, Self::Over) {
-            match &pushed {
-                Some(Ok(())) => pass.succeeded(),
-                Some(Err(error)) => pass.failed(error),
-                None => {}
-            }
+        let pushed = ready!(Pin::new(&mut this.attempt).poll_turn(cx, turn));
+        match (&pushed, &mut this.pass) {
+            (Some(Ok(())), _) if !turn.is_complete() => {}
+            (Some(Ok(())), pass) => pass.take().into_iter().for_each(Pass::succeeded),
+            (Some(Err(error)), pass) => pass.take().into_iter().for_each(|pass| pass.failed(error)),
+            (None, pass) => *pass = None,
         }
         Poll::Ready(pushed)
     }

@@ -10,6 +10,7 @@ use pin_project::pin_project;
 
 use crate::error::Error;
 use crate::provider::Provider;
+use crate::provider::first_poll::at_first_poll;
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
@@ -223,10 +224,11 @@ where
     P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> PollTurn + Send + 'static,
 {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let turn = TurnBuilder::from(&request);
         let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.ask));
-        let asked = request.model.clone().map_or(model, Arc::from);
-        seal(turn, Polled { ask: Some((ask, request)), model: asked, poll: None })
+        at_first_poll(request, move |request, turn| {
+            turn.model(request.model.as_deref().unwrap_or(&model));
+            Ok(Polled(Box::new(ask(request))))
+        })
     }
 
     fn model(&self) -> &str {
@@ -235,28 +237,11 @@ where
 }
 
 /// A turn that a function is polled for.
-struct Polled<F, P> {
-    /// `None` once the function was made.
-    ask: Option<(Arc<F>, Request)>,
-    model: Arc<str>,
-    poll: Option<Box<P>>,
-}
+struct Polled<P>(Box<P>);
 
-impl<F, P> TurnSource for Polled<F, P>
-where
-    F: Fn(Request) -> P,
-    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> PollTurn,
-{
+impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> PollTurn> TurnSource for Polled<P> {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
-        let this = self.get_mut();
-        if let Some((ask, request)) = this.ask.take() {
-            turn.model(&this.model);
-            this.poll = Some(Box::new(ask(request)));
-        }
-        match &mut this.poll {
-            Some(poll) => poll(cx, turn),
-            None => Poll::Ready(None),
-        }
+        (self.get_mut().0)(cx, turn)
     }
 }
 

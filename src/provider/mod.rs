@@ -49,6 +49,7 @@ pub(crate) mod delta;
 mod failure;
 mod fallback;
 mod fields;
+mod first_poll;
 #[cfg(feature = "http")]
 mod from_env;
 pub mod gemini;
@@ -95,7 +96,7 @@ pub use openai_responses::OpenAiResponses;
 pub use record::Record;
 pub(crate) use record::is_vetoed;
 pub(crate) use remedy::another_could;
-pub(crate) use replay::rebuild;
+pub(crate) use replay::{Played, PlayedEvent, with_partial};
 pub use replay::{Replay, RequestMismatch};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]

@@ -13,14 +13,15 @@ use crate::error::Error;
 use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, ToolEvent};
 use crate::item::{Json, Report};
 use crate::lock::lock;
+use crate::provider::{PlayedEvent, with_partial};
 use crate::replay::counts::Counts;
 use crate::replay::entry::{Entry, Read};
 use crate::replay::print::{Comparison, ReplayMismatch};
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::tool::ToolRun;
-use crate::turn::{TurnBuilder, TurnEvent};
-use crate::world::{Ask, Effect, Ending, Key, Kind, Value, World, absorb, with_partial};
+use crate::turn::TurnBuilder;
+use crate::world::{Ask, Effect, Ending, Key, Kind, Value, World};
 
 /// A recording that is played, and how far it is. Clones are the same replay.
 #[derive(Clone)]
@@ -318,7 +319,7 @@ struct PlayedTurn {
 }
 
 enum Heard {
-    Event(TurnEvent, bool),
+    Event(PlayedEvent),
     Failed(Error),
 }
 
@@ -331,14 +332,14 @@ impl TurnSource for PlayedTurn {
         let this = &mut *self;
         let heard = this.playing.poll_entry(&mut this.at, |entry| match entry {
             Entry::Event { event: Event::Turn(event), vetoed } => {
-                Some(Heard::Event(event.clone(), *vetoed))
+                Some(Heard::Event(PlayedEvent { event: event.clone(), vetoed: *vetoed }))
             }
             Entry::Failed(error) => Some(Heard::Failed(error.clone())),
             Entry::Event { .. } | Entry::Asked(_) | Entry::Value { .. } | Entry::Ended(_) => None,
         });
         heard.map(|heard| {
             Some(match heard? {
-                Heard::Event(event, vetoed) => absorb(turn, event, vetoed),
+                Heard::Event(event) => event.play(turn),
                 Heard::Failed(error) => Err(with_partial(turn, error)),
             })
         })

@@ -1,15 +1,12 @@
 //! The value of a turn, to be kept.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind};
-use crate::provider::{is_vetoed, rebuild};
+use crate::error::Error;
+use crate::provider::{Played, PlayedEvent, is_vetoed};
 use crate::request::Request;
-use crate::stream::{TurnSource, TurnStream, seal};
-use crate::turn::{TurnBuilder, TurnEvent};
+use crate::stream::{TurnStream, seal};
+use crate::turn::TurnEvent;
 
 /// What a request came to, to be kept: its turn, or what there was of it and why it failed.
 ///
@@ -50,50 +47,8 @@ impl KeptTurn {
 
     /// The turn again, as the answer to its request.
     pub fn into_stream(self, request: &Request) -> TurnStream {
-        seal(
-            request,
-            Kept { events: self.events.into_iter(), vetoed: self.vetoed, error: self.error },
-        )
-    }
-}
-
-struct Kept {
-    events: std::vec::IntoIter<TurnEvent>,
-    vetoed: bool,
-    error: Option<Error>,
-}
-
-impl TurnSource for Kept {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> Poll<Option<Result<(), Error>>> {
-        let vetoed = self.vetoed;
-        let item = match self.events.next() {
-            Some(event) => Some(absorb(turn, event, vetoed)),
-            None => self.error.take().map(|error| Err(with_partial(turn, error))),
-        };
-        Poll::Ready(item)
-    }
-}
-
-/// Takes an event that was kept as JSON, which does not tell whether the calls of a turn may run.
-pub(crate) fn absorb(turn: &mut TurnBuilder, event: TurnEvent, vetoed: bool) -> Result<(), Error> {
-    let event = match event {
-        TurnEvent::TurnComplete { turn } if !vetoed => {
-            TurnEvent::TurnComplete { turn: rebuild(&turn)? }
-        }
-        event => event,
-    };
-    turn.absorb(event);
-    Ok(())
-}
-
-/// The error of a turn that failed, with what there was of it.
-pub(crate) fn with_partial(turn: &mut TurnBuilder, error: Error) -> Error {
-    match error.kind() == ErrorKind::IncompleteTurn {
-        true => error.with_source(turn.incomplete(None)),
-        false => error,
+        let Self { events, vetoed, error } = self;
+        let events = events.into_iter().map(|event| PlayedEvent { event, vetoed });
+        seal(request, Played::new(events.collect(), error))
     }
 }

@@ -55,7 +55,6 @@ use serde::{Deserialize, Serialize};
 
 pub use effects::Effects;
 pub use kept::KeptTurn;
-pub(crate) use kept::{absorb, with_partial};
 pub use key::{Key, Kind};
 pub use live::Live;
 pub use value::Value;

@@ -18,8 +18,9 @@ use futures::Stream;
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::Provider;
+use crate::provider::first_poll::at_first_poll;
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream};
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
 use line::{Asked, Line};
 use mask::Masker;
@@ -116,8 +117,11 @@ impl Record {
 
 impl Provider for Record {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let turn = TurnBuilder::from(&request);
-        seal(turn, Recording::Unasked(self.clone(), Box::new(request)))
+        let record = self.clone();
+        at_first_poll(request, move |request, _| {
+            let writer = TurnWriter::begin(&record, &request)?;
+            Ok(Recording { events: record.provider.stream_turn(request), writer })
+        })
     }
 
     fn model(&self) -> &str {
@@ -137,21 +141,15 @@ impl fmt::Debug for Record {
 }
 
 /// One turn that is written down.
-enum Recording {
-    Unasked(Record, Box<Request>),
-    /// With the turn's writer, `None` if nothing is written any more.
-    Asking(TurnStream, Option<TurnWriter>),
+struct Recording {
+    events: TurnStream,
+    /// `None` if nothing is written any more.
+    writer: Option<TurnWriter>,
 }
 
 impl TurnSource for Recording {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
-        let this = self.get_mut();
-        if let Self::Unasked(record, request) = this {
-            let writer = TurnWriter::begin(record, request)?;
-            let events = record.provider.stream_turn((**request).clone());
-            *this = Self::Asking(events, writer);
-        }
-        let Self::Asking(events, writer) = this else { return Poll::Ready(None) };
+        let Self { events, writer } = self.get_mut();
         let event = ready!(Pin::new(events).poll_next(cx));
         if let Some(writer) = writer {
             match &event {

@@ -1,14 +1,13 @@
 //! A provider that plays a record.
 
 mod differ;
+mod played;
 mod read;
 mod rebuild;
 
 use std::fmt;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
 use serde_json::Value;
 
@@ -17,13 +16,14 @@ pub use differ::RequestMismatch;
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock;
 use crate::provider::Provider;
+use crate::provider::first_poll::at_first_poll;
 use crate::provider::record::line::Asked;
 use crate::provider::record::mask::Masker;
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
-use crate::turn::{TurnBuilder, TurnEvent};
-use read::{Ending, Recorded, Said};
-pub(crate) use rebuild::rebuild;
+use crate::stream::TurnStream;
+pub(crate) use played::{Played, PlayedEvent, with_partial};
+use read::Recorded;
+use rebuild::refusal;
 
 /// A provider that answers from a [`Record`](crate::provider::Record): the same events, and the
 /// same error, for the same request. No network, no waiting.
@@ -126,8 +126,8 @@ impl Replay {
     }
 
     /// Takes the turn that answers a request.
-    fn take(&self, request: &Request) -> Result<Recorded, Error> {
-        let unreadable = |error: serde_json::Error| read::refusal(&error.to_string());
+    fn take(&self, request: &Request) -> Result<Played, Error> {
+        let unreadable = |error: serde_json::Error| refusal(&error.to_string());
         let value = |told: String| serde_json::from_str::<Value>(&self.masker.json(told));
         let plain = |told: String| serde_json::from_str::<Value>(&told);
         let asked = Asked::of(request).told().and_then(value).map_err(unreadable)?;
@@ -136,7 +136,7 @@ impl Replay {
         for at in 0..turns.len() {
             let recorded = turns[at].asked.told().and_then(plain).map_err(unreadable)?;
             match differ::first(turns[at].turn, &recorded, &asked) {
-                None => return Ok(turns.remove(at)),
+                None => return Ok(turns.remove(at).played),
                 Some(differs) => drop(mismatch.get_or_insert(differs)),
             }
         }
@@ -155,8 +155,8 @@ impl Replay {
 
 impl Provider for Replay {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let turn = TurnBuilder::from(&request);
-        seal(turn, Playing::Unasked(self.clone(), Box::new(request)))
+        let replay = self.clone();
+        at_first_poll(request, move |request, _| replay.take(&request))
     }
 
     fn model(&self) -> &str {
@@ -170,53 +170,5 @@ impl fmt::Debug for Replay {
             .field("model", &self.model)
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
-    }
-}
-
-/// One turn that is played.
-enum Playing {
-    /// Nothing was taken yet.
-    Unasked(Replay, Box<Request>),
-    Events(std::vec::IntoIter<Said>, Ending),
-}
-
-impl TurnSource for Playing {
-    fn poll_turn(self: Pin<&mut Self>, _cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
-        let this = self.get_mut();
-        if let Self::Unasked(replay, request) = this {
-            let taken = replay.take(request)?;
-            *this = Self::Events(taken.events.into_iter(), taken.ending);
-        }
-        let Self::Events(events, ending) = this else { return Poll::Ready(None) };
-        Poll::Ready(match events.next() {
-            Some(said) => Some(said.play(turn)),
-            None => end(ending, turn).map(Err),
-        })
-    }
-}
-
-impl Said {
-    fn play(self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        turn.absorb(match self.event {
-            TurnEvent::TurnComplete { turn } if !self.vetoed => {
-                TurnEvent::TurnComplete { turn: rebuild(&turn)? }
-            }
-            event => event,
-        });
-        Ok(())
-    }
-}
-
-/// The error that a turn ends with, where the end alone does not say it.
-fn end(ending: &Ending, turn: &mut TurnBuilder) -> Option<Error> {
-    match ending {
-        Ending::Complete | Ending::Dropped => None,
-        Ending::Failed(error) if error.kind() == ErrorKind::IncompleteTurn => {
-            Some(error.clone().with_source(turn.incomplete(None)))
-        }
-        Ending::Failed(error) => Some(error.clone()),
-        Ending::Torn => {
-            Some(turn.incomplete(Some(read::refusal("its last line, of this turn, is cut off"))))
-        }
     }
 }

@@ -1,8 +1,12 @@
 //! From the lines of a record to its turns.
 
-use crate::error::{Error, ErrorKind};
+use std::collections::VecDeque;
+
+use crate::error::Error;
 use crate::json_lines::values;
 use crate::provider::record::line::{Asked, AskedOnWire, Line, OLDEST, VERSION};
+use crate::provider::replay::played::{Ending, Played, PlayedEvent};
+use crate::provider::replay::rebuild::refusal;
 use crate::turn::TurnEvent;
 
 /// A record, read.
@@ -17,25 +21,7 @@ pub(super) struct Tape {
 pub(super) struct Recorded {
     pub(super) turn: u32,
     pub(super) asked: Asked,
-    pub(super) events: Vec<Said>,
-    pub(super) ending: Ending,
-}
-
-pub(super) struct Said {
-    pub(super) event: TurnEvent,
-    /// The calls of the turn could not run when it was recorded.
-    pub(super) vetoed: bool,
-}
-
-pub(super) enum Ending {
-    /// `TurnComplete` is the last of the events.
-    Complete,
-    /// It failed.
-    Failed(Error),
-    /// It goes no further: it was dropped.
-    Dropped,
-    /// Its next line may be the one that is cut off.
-    Torn,
+    pub(super) played: Played,
 }
 
 /// Reads the lines. A last one that is cut off is passed over, and noted.
@@ -69,11 +55,11 @@ impl Tape {
             Line::Asked { turn, request } => self.begin(turn, *request)?,
             Line::Event { turn, vetoed, event } => {
                 let event = event.into_owned();
-                let recorded = self.open(turn)?;
+                let played = self.open(turn)?;
                 if matches!(event, TurnEvent::TurnComplete { .. }) {
-                    recorded.ending = Ending::Complete;
+                    played.ending = Ending::Complete;
                 }
-                recorded.events.push(Said { event, vetoed });
+                played.events.push_back(PlayedEvent { event, vetoed });
             }
             Line::Error { turn, error } => {
                 self.open(turn)?.ending = Ending::Failed(error.into_owned());
@@ -89,15 +75,16 @@ impl Tape {
         }
         let find = |turn| self.turns.iter().find(|it| it.turn == turn).map(|it| &it.asked);
         let asked = Asked::read(request, find)?;
-        self.turns.push(Recorded { turn, asked, events: Vec::new(), ending: Ending::Dropped });
+        let played = Played { events: VecDeque::new(), ending: Ending::Dropped };
+        self.turns.push(Recorded { turn, asked, played });
         Ok(())
     }
 
     /// The turn that a line goes on with.
-    fn open(&mut self, turn: u32) -> Result<&mut Recorded, String> {
+    fn open(&mut self, turn: u32) -> Result<&mut Played, String> {
         let recorded = self.turns.iter_mut().rfind(|recorded| recorded.turn == turn);
-        match recorded {
-            Some(recorded) if matches!(recorded.ending, Ending::Dropped) => Ok(recorded),
+        match recorded.map(|recorded| &mut recorded.played) {
+            Some(played) if matches!(played.ending, Ending::Dropped) => Ok(played),
             Some(_) => Err(format!("turn {turn} goes on behind its end")),
             None => Err(format!("turn {turn} was not asked for")),
         }
@@ -108,8 +95,8 @@ impl Tape {
         self.torn = true;
         for recorded in &mut self.turns {
             let concerned = turn.is_none_or(|turn| turn == recorded.turn);
-            if concerned && matches!(recorded.ending, Ending::Dropped) {
-                recorded.ending = Ending::Torn;
+            if concerned && matches!(recorded.played.ending, Ending::Dropped) {
+                recorded.played.ending = Ending::Torn;
             }
         }
     }
@@ -121,8 +108,4 @@ fn turn_of(line: &[u8]) -> Option<u32> {
     let (_, number) = line.split_once("\"turn\":")?;
     let (number, _) = number.split_once(',')?;
     number.parse().ok()
-}
-
-pub(super) fn refusal(why: &str) -> Error {
-    Error::new(ErrorKind::Store, format!("the record cannot be read: {why}"))
 }

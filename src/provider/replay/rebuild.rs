@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
-use crate::provider::replay::read::refusal;
 use crate::turn::{ReasoningKind, Turn, TurnBuilder, TurnEvent};
-
-use crate::error::Error;
 
 /// Puts a recorded turn together again, as a decoder does: its items are pushed one by one, and
 /// the recorded end is the terminal marker.
@@ -14,7 +12,7 @@ use crate::error::Error;
 /// # Errors
 ///
 /// If what comes out is not what was recorded.
-pub(crate) fn rebuild(recorded: &Turn) -> Result<Arc<Turn>, Error> {
+pub(super) fn rebuild(recorded: &Turn) -> Result<Arc<Turn>, Error> {
     let mut turn = TurnBuilder::new();
     turn.model(recorded.model().unwrap_or_default());
     turn.response_id(recorded.response_id().unwrap_or_default());
@@ -64,4 +62,9 @@ fn push(turn: &mut TurnBuilder, at: u32, item: &Item) {
         // No model says them; the comparison finds them missing.
         ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_) => {}
     }
+}
+
+/// A record that is not what it should be.
+pub(super) fn refusal(why: &str) -> Error {
+    Error::new(ErrorKind::Store, format!("the record cannot be read: {why}"))
 }

@@ -18,8 +18,9 @@ use crate::item::ProviderData;
 use crate::lock::lock;
 use crate::provider::Provider;
 use crate::provider::delta::{ContentDelta, Signed};
+use crate::provider::first_poll::at_first_poll;
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
+use crate::stream::{PollTurn, TurnSource, TurnStream};
 use crate::turn::TurnBuilder;
 
 /// The name of this provider in provider data.
@@ -102,7 +103,9 @@ impl Scripted {
         Self { script: Arc::new(script), seen: Arc::default(), model: "scripted".into() }
     }
 
-    fn ask(&self, request: &Request) -> Result<Playing, Error> {
+    fn ask(&self, request: &Request, turn: &mut TurnBuilder) -> Result<Playing, Error> {
+        let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
+        turn.model(&model);
         let at = {
             let mut requests = lock(&self.seen.requests);
             requests.push(request.clone());
@@ -115,15 +118,14 @@ impl Scripted {
         };
         let seen = Arc::clone(&self.seen);
         seen.in_flight.fetch_add(1, Ordering::Relaxed);
-        Ok(Playing { moves: reply.into_moves().into_iter(), sleep: None, seen })
+        Ok(Playing { model, moves: reply.into_moves().into_iter(), sleep: None, seen })
     }
 }
 
 impl Provider for Scripted {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let turn = TurnBuilder::from(&request);
-        let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
-        seal(turn, Turn { model, state: State::Unasked(self.clone(), Box::new(request)) })
+        let scripted = self.clone();
+        at_first_poll(request, move |request, turn| scripted.ask(&request, turn))
     }
 
     fn model(&self) -> &str {
@@ -142,18 +144,8 @@ impl fmt::Debug for Scripted {
 }
 
 /// One turn of the script.
-struct Turn {
-    model: String,
-    state: State,
-}
-
-enum State {
-    /// Nothing was sent yet.
-    Unasked(Scripted, Box<Request>),
-    Playing(Playing),
-}
-
 struct Playing {
+    model: String,
     moves: std::vec::IntoIter<Move>,
     sleep: Option<Pin<Box<Sleep>>>,
     seen: Arc<Seen>,
@@ -165,19 +157,14 @@ impl Drop for Playing {
     }
 }
 
-impl TurnSource for Turn {
+impl TurnSource for Playing {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
         let this = self.get_mut();
-        if let State::Unasked(scripted, request) = &this.state {
-            turn.model(&this.model);
-            this.state = State::Playing(scripted.ask(request)?);
-        }
-        let State::Playing(playing) = &mut this.state else { return Poll::Ready(None) };
-        if let Some(sleep) = &mut playing.sleep {
+        if let Some(sleep) = &mut this.sleep {
             ready!(sleep.as_mut().poll(cx));
-            playing.sleep = None;
+            this.sleep = None;
         }
-        let Some(next) = playing.moves.next() else { return Poll::Ready(None) };
+        let Some(next) = this.moves.next() else { return Poll::Ready(None) };
         match next {
             Move::Say(index, delta) => say(index, delta, &this.model, turn),
             Move::Usage(usage) => turn.usage(usage),
@@ -192,10 +179,10 @@ impl TurnSource for Turn {
             }
             Move::Error(error) => return Poll::Ready(Some(Err(error))),
             Move::Cut => return Poll::Ready(None),
-            Move::Delay(time) => playing.sleep = Some(Box::pin(tokio::time::sleep(time))),
+            Move::Delay(time) => this.sleep = Some(Box::pin(tokio::time::sleep(time))),
             Move::Hang => {
                 // Stays here until the stream is dropped.
-                playing.moves = vec![Move::Hang].into_iter();
+                this.moves = vec![Move::Hang].into_iter();
                 return Poll::Pending;
             }
         }

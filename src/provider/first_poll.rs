@@ -1,0 +1,40 @@
+//! A provider is asked when its turn is polled, and not before.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::error::Error;
+use crate::request::Request;
+use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
+use crate::turn::TurnBuilder;
+
+/// The turn that answers a request. `ask` is called at the first poll; its error ends the turn.
+pub(super) fn at_first_poll<T, F>(request: Request, ask: F) -> TurnStream
+where
+    T: TurnSource + Unpin + Send + 'static,
+    F: FnOnce(Request, &mut TurnBuilder) -> Result<T, Error> + Unpin + Send + 'static,
+{
+    let turn = TurnBuilder::from(&request);
+    seal(turn, Asking::<T, F>::Unasked(Some((Box::new(request), ask))))
+}
+
+enum Asking<T, F> {
+    Unasked(Option<(Box<Request>, F)>),
+    Asked(T),
+}
+
+impl<T, F> TurnSource for Asking<T, F>
+where
+    T: TurnSource + Unpin,
+    F: FnOnce(Request, &mut TurnBuilder) -> Result<T, Error> + Unpin,
+{
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
+        if let Self::Unasked(ask) = this {
+            let Some((request, ask)) = ask.take() else { return Poll::Ready(None) };
+            *this = Self::Asked(ask(*request, turn)?);
+        }
+        let Self::Asked(source) = this else { return Poll::Ready(None) };
+        Pin::new(source).poll_turn(cx, turn)
+    }
+}
