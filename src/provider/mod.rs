@@ -46,6 +46,7 @@ mod context;
 mod custom;
 mod decode;
 pub(crate) mod delta;
+mod effort_words;
 mod failure;
 mod fallback;
 mod fields;

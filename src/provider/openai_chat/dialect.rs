@@ -1,6 +1,7 @@
 //! How one server's Chat Completions differ from another's, as data.
 
 use crate::http::KeyHeader;
+use crate::provider::effort_words::EffortWords;
 
 /// How a server's Chat Completions differ from those of others: choices, and no code.
 ///
@@ -125,23 +126,6 @@ pub enum ReasoningSetting {
     Object(EffortWords),
     /// `"thinking": {"type": "enabled"}` or `"disabled"`, with `reasoning_effort` beside the former.
     Thinking(EffortWords),
-}
-
-/// The words that a server has for an effort; where it has fewer, the nearest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EffortWords {
-    /// For [`Reasoning::Off`](crate::request::Reasoning::Off).
-    pub off: &'static str,
-    /// For [`Effort::Minimal`](crate::request::Effort::Minimal).
-    pub minimal: &'static str,
-    /// For [`Effort::Low`](crate::request::Effort::Low).
-    pub low: &'static str,
-    /// For [`Effort::Medium`](crate::request::Effort::Medium).
-    pub medium: &'static str,
-    /// For [`Effort::High`](crate::request::Effort::High).
-    pub high: &'static str,
-    /// For [`Effort::Max`](crate::request::Effort::Max).
-    pub max: &'static str,
 }
 
 /// What a server knows of `response_format`.

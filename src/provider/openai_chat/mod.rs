@@ -13,9 +13,10 @@ mod wire;
 #[cfg(feature = "testing")]
 pub(crate) mod write;
 
+pub use crate::provider::effort_words::EffortWords;
 pub use decode::Decoder;
 pub use dialect::{
-    Dialect, EffortWords, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
+    Dialect, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
     ReasoningSetting, SeedField, SystemPlace, SystemRole, ThinkTags, ToolChoices, TurnEnd,
     UserField,
 };

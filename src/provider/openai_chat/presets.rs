@@ -1,25 +1,12 @@
 //! The dialects of known servers: data, and no code.
 
 use super::dialect::{
-    Dialect, EffortWords, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
+    Dialect, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
     ReasoningSetting, SeedField, SystemPlace, SystemRole, ThinkTags, ToolChoices, TurnEnd,
     UserField,
 };
 use crate::http::KeyHeader;
-
-impl EffortWords {
-    /// The vendor's own, from `none` to `xhigh`.
-    pub const OPENAI: Self = Self {
-        off: "none",
-        minimal: "minimal",
-        low: "low",
-        medium: "medium",
-        high: "high",
-        max: "xhigh",
-    };
-    /// `none`, `low`, `medium` and `high`.
-    pub const THREE: Self = Self { minimal: "low", max: "high", ..Self::OPENAI };
-}
+use crate::provider::effort_words::EffortWords;
 
 impl Dialect {
     /// What every server takes, for one that nothing is known of. What it may not know is refused
@@ -54,15 +41,21 @@ impl Dialect {
         text_calls: false,
     };
 
+    /// What a server takes that follows the vendor here: the usage at the end of a stream, a seed,
+    /// each `tool_choice`, and whether calls may be parallel.
+    const FAITHFUL: Self = Self {
+        stream_usage: true,
+        seed: SeedField::Seed,
+        tool_choice: ToolChoices::Named,
+        parallel_tool_calls: true,
+        ..Self::STRICT
+    };
+
     /// The vendor's own, <https://platform.openai.com/docs/api-reference/chat/create>.
     pub const OPENAI: Self = Self {
         name: "openai_chat",
         base_url: "https://api.openai.com/v1",
         limit: LimitField::MaxCompletionTokens,
-        stream_usage: true,
-        seed: SeedField::Seed,
-        tool_choice: ToolChoices::Named,
-        parallel_tool_calls: true,
         reasoning: ReasoningSetting::Effort(EffortWords::OPENAI),
         output: OutputForms::BothStrict,
         user: UserField::SafetyIdentifier,
@@ -70,7 +63,7 @@ impl Dialect {
         system_place: SystemPlace::Anywhere,
         media: MediaForms::FileBytes,
         empty_content: EmptyContent::Null,
-        ..Self::STRICT
+        ..Self::FAITHFUL
     };
 
     /// Azure OpenAI. The base URL is that of the resource, either
@@ -89,12 +82,7 @@ impl Dialect {
     pub const OPENROUTER: Self = Self {
         name: "openrouter",
         base_url: "https://openrouter.ai/api/v1",
-        limit: LimitField::MaxTokens,
-        stream_usage: true,
         top_k: true,
-        seed: SeedField::Seed,
-        tool_choice: ToolChoices::Named,
-        parallel_tool_calls: true,
         reasoning: ReasoningSetting::Object(EffortWords::OPENAI),
         output: OutputForms::BothStrict,
         user: UserField::User,
@@ -102,7 +90,7 @@ impl Dialect {
         media: MediaForms::Files,
         empty_content: EmptyContent::Null,
         reasoning_echo: ReasoningEcho::AsItCame,
-        ..Self::STRICT
+        ..Self::FAITHFUL
     };
 
     /// A LiteLLM proxy, <https://docs.litellm.ai/docs/completion/input>. It has no usual address.
@@ -120,16 +108,12 @@ impl Dialect {
         name: "groq",
         base_url: "https://api.groq.com/openai/v1",
         limit: LimitField::MaxCompletionTokens,
-        stream_usage: true,
-        seed: SeedField::Seed,
-        tool_choice: ToolChoices::Named,
-        parallel_tool_calls: true,
         reasoning: ReasoningSetting::Effort(EffortWords::THREE),
         output: OutputForms::BothStrict,
         user: UserField::User,
         media: MediaForms::Images,
         empty_content: EmptyContent::Null,
-        ..Self::STRICT
+        ..Self::FAITHFUL
     };
 
     /// DeepSeek, <https://api-docs.deepseek.com/api/create-chat-completion>.
@@ -171,14 +155,12 @@ impl Dialect {
     pub const TOGETHER: Self = Self {
         name: "together",
         base_url: "https://api.together.xyz/v1",
-        stream_usage: true,
         top_k: true,
-        seed: SeedField::Seed,
-        tool_choice: ToolChoices::Named,
+        parallel_tool_calls: false,
         reasoning: ReasoningSetting::Effort(EffortWords::THREE),
         output: OutputForms::Both,
         media: MediaForms::Images,
-        ..Self::STRICT
+        ..Self::FAITHFUL
     };
 
     /// Ollama, <https://github.com/ollama/ollama/blob/main/docs/openai.md>, which leaves
@@ -199,30 +181,23 @@ impl Dialect {
     pub const LLAMA_CPP: Self = Self {
         name: "llama_cpp",
         base_url: "http://localhost:8080/v1",
-        stream_usage: true,
         top_k: true,
-        seed: SeedField::Seed,
         tool_choice: ToolChoices::Words,
-        parallel_tool_calls: true,
         output: OutputForms::Both,
         media: MediaForms::Images,
-        ..Self::STRICT
+        ..Self::FAITHFUL
     };
 
     /// vLLM, <https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html>.
     pub const VLLM: Self = Self {
         name: "vllm",
         base_url: "http://localhost:8000/v1",
-        stream_usage: true,
         top_k: true,
-        seed: SeedField::Seed,
-        tool_choice: ToolChoices::Named,
-        parallel_tool_calls: true,
         reasoning: ReasoningSetting::Effort(EffortWords::THREE),
         output: OutputForms::Both,
         user: UserField::User,
         media: MediaForms::Images,
-        ..Self::STRICT
+        ..Self::FAITHFUL
     };
 
     /// LM Studio, <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. It says

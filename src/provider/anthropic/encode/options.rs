@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::body::{Object, refuse_set, unsupported};
+use crate::provider::effort_words::EffortWords;
 use crate::provider::schema::anthropic_output;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
@@ -15,6 +16,9 @@ const MAX_TOKENS: u32 = 8192;
 const LEAST_BUDGET: u32 = 1024;
 
 const WIRE: &str = "Anthropic Messages";
+
+/// The words for an effort.
+const WORDS: EffortWords = EffortWords { max: "max", ..EffortWords::THREE };
 
 /// Whether a request offers tools that the server runs itself: each has a `type` of its own, or is
 /// on an MCP server.
@@ -85,7 +89,7 @@ impl Settings {
             Some(Reasoning::Effort(effort)) => {
                 let display = Some("summarized");
                 let thinking = Thinking::Adaptive { display, block_binding: None };
-                (Some(thinking), Some(word(effort)), asked)
+                (Some(thinking), Some(WORDS.of(effort)), asked)
             }
             // The limit counts thoughts, too: where the budget would leave nothing of it, it is
             // raised by the budget.
@@ -205,15 +209,5 @@ fn choice(options: &Options, has_tools: bool) -> Result<Object, Error> {
         }
         (false, "any" | "tool") => Err(refused("tool_choice", "there is no tool to call")),
         (false, _) => Ok(Object::default()),
-    }
-}
-
-fn word(effort: Effort) -> &'static str {
-    match effort {
-        // The least that the wire has.
-        Effort::Minimal | Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High => "high",
-        Effort::Max => "max",
     }
 }

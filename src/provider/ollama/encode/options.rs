@@ -2,8 +2,9 @@
 
 use crate::error::Error;
 use crate::provider::body::{Object, unsupported};
+use crate::provider::effort_words::EffortWords;
 use crate::provider::ollama::{Chat, Think};
-use crate::request::{Effort, Options, Output, Reasoning};
+use crate::request::{Options, Output, Reasoning};
 
 /// The name of this wire in errors.
 pub(super) const WIRE: &str = "Ollama";
@@ -28,7 +29,7 @@ pub(super) fn write(body: Object, options: &Options, chat: &Chat) -> Result<Obje
         Some(Reasoning::Off) => body.set("think", false),
         Some(Reasoning::Budget(_)) => return Err(unsupported(WIRE, "reasoning")),
         Some(Reasoning::Effort(effort)) => match chat.think() {
-            Think::Levels => body.set("think", level(effort)),
+            Think::Levels => body.set("think", EffortWords::THREE.of(effort)),
             Think::Switch => body.set("think", true),
         },
     };
@@ -43,12 +44,4 @@ pub(super) fn write(body: Object, options: &Options, chat: &Chat) -> Result<Obje
         .set_some("presence_penalty", options.presence_penalty)
         .set_list("stop", &options.stop_sequences);
     Ok(body.set_some("keep_alive", chat.keep_alive()).set_object("options", of_model))
-}
-
-fn level(effort: Effort) -> &'static str {
-    match effort {
-        Effort::Minimal | Effort::Low => "low",
-        Effort::Medium => "medium",
-        Effort::High | Effort::Max => "high",
-    }
 }

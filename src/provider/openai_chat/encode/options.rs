@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::provider::body::{Object, unsupported};
+use crate::provider::effort_words::EffortWords;
 use crate::provider::openai_chat::dialect::{
-    Dialect, EffortWords, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices,
-    UserField,
+    Dialect, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices, UserField,
 };
 use crate::provider::schema::openai_strict;
-use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
+use crate::request::{Options, Output, Reasoning, ToolChoice};
 
 /// The name of this wire in errors.
 const WIRE: &str = "Chat Completions";
@@ -104,7 +104,7 @@ fn set_reasoning(
     let Some(reasoning) = reasoning else { return Ok(body) };
     let told = |words: EffortWords| match reasoning {
         Reasoning::Off => Ok(words.off),
-        Reasoning::Effort(effort) => Ok(word(words, effort)),
+        Reasoning::Effort(effort) => Ok(words.of(effort)),
         Reasoning::Budget(_) => Err(unsupported(WIRE, "reasoning")),
     };
     Ok(match (dialect.reasoning, reasoning) {
@@ -123,16 +123,6 @@ fn set_reasoning(
             body.set("reasoning_effort", told(words)?).set("thinking", json!({ "type": "enabled" }))
         }
     })
-}
-
-fn word(words: EffortWords, effort: Effort) -> &'static str {
-    match effort {
-        Effort::Minimal => words.minimal,
-        Effort::Low => words.low,
-        Effort::Medium => words.medium,
-        Effort::High => words.high,
-        Effort::Max => words.max,
-    }
 }
 
 fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, Error> {

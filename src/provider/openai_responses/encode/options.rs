@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::provider::body::{refuse_set, unsupported};
+use crate::provider::effort_words::EffortWords;
 use crate::provider::schema::openai_strict;
-use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
+use crate::request::{Options, Output, Reasoning, ToolChoice};
 
 /// The name of this wire in errors.
 const WIRE: &str = "OpenAI Responses";
@@ -34,16 +35,13 @@ pub(super) fn may_reason(model: &str) -> bool {
 
 /// A summary is asked for: it is all of the thoughts that the vendor shows.
 pub(super) fn reasoning(reasoning: Reasoning) -> Result<Value, Error> {
-    let effort = match reasoning {
-        Reasoning::Off => return Ok(json!({ "effort": "none" })),
-        Reasoning::Budget(_) => return Err(unsupported(WIRE, "reasoning")),
-        Reasoning::Effort(Effort::Minimal) => "minimal",
-        Reasoning::Effort(Effort::Low) => "low",
-        Reasoning::Effort(Effort::Medium) => "medium",
-        Reasoning::Effort(Effort::High) => "high",
-        Reasoning::Effort(Effort::Max) => "xhigh",
-    };
-    Ok(json!({ "effort": effort, "summary": "auto" }))
+    match reasoning {
+        Reasoning::Off => Ok(json!({ "effort": EffortWords::OPENAI.off })),
+        Reasoning::Budget(_) => Err(unsupported(WIRE, "reasoning")),
+        Reasoning::Effort(effort) => {
+            Ok(json!({ "effort": EffortWords::OPENAI.of(effort), "summary": "auto" }))
+        }
+    }
 }
 
 pub(super) fn text(output: &Output) -> Result<Option<Value>, Error> {

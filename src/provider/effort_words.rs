@@ -1,0 +1,45 @@
+//! How an effort is told.
+
+use crate::request::Effort;
+
+/// The words that a server has for an effort; where it has fewer, the nearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EffortWords {
+    /// For [`Reasoning::Off`](crate::request::Reasoning::Off).
+    pub off: &'static str,
+    /// For [`Effort::Minimal`](Effort::Minimal).
+    pub minimal: &'static str,
+    /// For [`Effort::Low`](Effort::Low).
+    pub low: &'static str,
+    /// For [`Effort::Medium`](Effort::Medium).
+    pub medium: &'static str,
+    /// For [`Effort::High`](Effort::High).
+    pub high: &'static str,
+    /// For [`Effort::Max`](Effort::Max).
+    pub max: &'static str,
+}
+
+impl EffortWords {
+    /// OpenAI's own, from `none` to `xhigh`.
+    pub const OPENAI: Self = Self {
+        off: "none",
+        minimal: "minimal",
+        low: "low",
+        medium: "medium",
+        high: "high",
+        max: "xhigh",
+    };
+    /// `none`, `low`, `medium` and `high`.
+    pub const THREE: Self = Self { minimal: "low", max: "high", ..Self::OPENAI };
+
+    /// The word for an effort.
+    pub fn of(self, effort: Effort) -> &'static str {
+        match effort {
+            Effort::Minimal => self.minimal,
+            Effort::Low => self.low,
+            Effort::Medium => self.medium,
+            Effort::High => self.high,
+            Effort::Max => self.max,
+        }
+    }
+}
