@@ -82,88 +82,6 @@ impl ModelServer {
         Self::open(None, move |asked| script(asked).into()).await
     }
 
-    /// Starts a server that speaks Anthropic Messages. The function gets the body of each request
-    /// and how many came before.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    pub async fn anthropic<A: Into<Answer>>(
-        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
-    ) -> std::io::Result<Self> {
-        Self::open(Some(Wire::Anthropic), move |asked| script(&asked.body, asked.n).into()).await
-    }
-
-    /// Starts a server that speaks Chat Completions. The function gets the body of each request
-    /// and how many came before.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    pub async fn openai_chat<A: Into<Answer>>(
-        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
-    ) -> std::io::Result<Self> {
-        Self::open(Some(Wire::OpenAiChat), move |asked| script(&asked.body, asked.n).into()).await
-    }
-
-    /// Starts a server that speaks Responses. The function gets the body of each request and how
-    /// many came before.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    pub async fn openai_responses<A: Into<Answer>>(
-        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
-    ) -> std::io::Result<Self> {
-        Self::open(Some(Wire::OpenAiResponses), move |asked| script(&asked.body, asked.n).into())
-            .await
-    }
-
-    /// Starts a server that speaks Gemini. The function gets the body of each request and how many
-    /// came before. A model whose name holds `gemini-3` gives its calls ids and signs them, and
-    /// wants the signatures back.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    pub async fn gemini<A: Into<Answer>>(
-        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
-    ) -> std::io::Result<Self> {
-        Self::open(Some(Wire::Gemini), move |asked| script(&asked.body, asked.n).into()).await
-    }
-
-    /// Starts a server that speaks Ollama's own wire. The function gets the body of each request and
-    /// how many came before. A call has an id only if the function gives it one.
-    ///
-    /// # Errors
-    ///
-    /// As [`start`](Self::start).
-    ///
-    /// # Panics
-    ///
-    /// As [`start`](Self::start).
-    pub async fn ollama<A: Into<Answer>>(
-        script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
-    ) -> std::io::Result<Self> {
-        Self::open(Some(Wire::Ollama), move |asked| script(&asked.body, asked.n).into()).await
-    }
-
     /// Takes any request whose body is a JSON object.
     pub fn lenient(self) -> Self {
         self.house.lenient.store(true, Ordering::Relaxed);
@@ -210,6 +128,39 @@ impl ModelServer {
         let handler = move |request: HttpRequest| served.answer(only, request, &script);
         Ok(Self { server: LoopbackServer::start(handler).await?, house })
     }
+}
+
+macro_rules! servers_of_one_wire {
+    ($($name:ident: $wire:ident, $what:literal;)*) => {
+        impl ModelServer {$(
+            #[doc = concat!("Starts a server that speaks ", $what)]
+            ///
+            /// The function gets the body of each request and how many came before.
+            ///
+            /// # Errors
+            ///
+            /// As [`start`](Self::start).
+            ///
+            /// # Panics
+            ///
+            /// As [`start`](Self::start).
+            pub async fn $name<A: Into<Answer>>(
+                script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
+            ) -> std::io::Result<Self> {
+                let script = move |asked: &Asked| script(&asked.body, asked.n).into();
+                Self::open(Some(Wire::$wire), script).await
+            }
+        )*}
+    };
+}
+
+servers_of_one_wire! {
+    anthropic: Anthropic, "Anthropic Messages.";
+    openai_chat: OpenAiChat, "Chat Completions.";
+    openai_responses: OpenAiResponses, "Responses.";
+    gemini: Gemini, "Gemini. A model whose name holds `gemini-3` gives its calls ids and signs them, \
+                     and wants the signatures back.";
+    ollama: Ollama, "Ollama's own wire. A call has an id only if the function gives it one.";
 }
 
 impl House {
