@@ -2,6 +2,7 @@
 //! is encoded already.
 
 use std::any::Any;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -12,14 +13,18 @@ use crate::provider::body::{Object, not_json};
 use crate::request::Request;
 
 /// All that an item's encoded form depends on beside the items before it.
-pub(super) trait Key: Clone + PartialEq + Any + Send + Sync {
-    /// What the encoder knows of the items before.
-    type State: Any + Send + Sync;
+#[derive(Clone, PartialEq)]
+struct Key<E> {
+    wire: &'static str,
+    /// Whose own data goes back.
+    model: String,
+    extra: E,
 }
 
-/// The settled context of a request, its leading instructions joined to the stable zone.
-pub(super) struct Context<K> {
-    key: K,
+/// The settled context of a request, its leading instructions joined to the stable zone. `S` is what
+/// the encoder knows of the items before, `E` what an item depends on beside wire and model.
+pub(super) struct Context<S, E = ()> {
+    key: Key<E>,
     settled: History,
     stable: String,
     volatile: String,
@@ -29,6 +34,7 @@ pub(super) struct Context<K> {
     begun: usize,
     /// What is encoded.
     piece: Option<Arc<Piece>>,
+    state: PhantomData<S>,
 }
 
 /// What a piece remembers.
@@ -65,11 +71,16 @@ pub(super) struct Array<S> {
     pub(super) mark: Option<(usize, Vec<u8>)>,
 }
 
-impl<K: Key> Context<K> {
-    pub(super) fn of(request: &Request, key: K) -> Self {
+impl<S, E> Context<S, E>
+where
+    S: Any + Send + Sync,
+    E: Clone + PartialEq + Any + Send + Sync,
+{
+    pub(super) fn of(request: &Request, wire: &'static str, model: &str, extra: E) -> Self {
+        let key = Key { wire, model: model.to_owned(), extra };
         let settled = request.context.settled();
         let piece = settled.encoded(&key);
-        let known = piece.as_ref().and_then(|piece| piece.state::<Remembered<K::State>>());
+        let known = piece.as_ref().and_then(|piece| piece.state::<Remembered<S>>());
         let (leading, begun) = match (known, &piece) {
             (Some(known), Some(piece)) => (Arc::clone(&known.leading), piece.len()),
             (_, _) => leading(&settled),
@@ -82,7 +93,8 @@ impl<K: Key> Context<K> {
             stable.push_str(text);
         }
         let volatile = request.system.volatile.clone();
-        Self { key, settled, stable, volatile, leading, begun, piece }
+        let state = PhantomData;
+        Self { key, settled, stable, volatile, leading, begun, piece, state }
     }
 
     /// Begins with the first item, whatever is encoded.
@@ -100,8 +112,8 @@ impl<K: Key> Context<K> {
     }
 
     /// What the encoder knows of the items that are encoded, if any is.
-    pub(super) fn state(&self) -> Option<&K::State> {
-        let known = self.piece.as_ref()?.state::<Remembered<K::State>>()?;
+    pub(super) fn state(&self) -> Option<&S> {
+        let known = self.piece.as_ref()?.state::<Remembered<S>>()?;
         Some(&known.state)
     }
 
@@ -151,7 +163,7 @@ impl<K: Key> Context<K> {
     pub(super) fn write(
         &self,
         body: Object,
-        array: Array<K::State>,
+        array: Array<S>,
         extra: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<Vec<u8>, Error> {
         let closed = array.closed.as_ref().map_or(0, |closed| closed.elements.0.len());

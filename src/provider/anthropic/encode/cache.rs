@@ -4,16 +4,8 @@ use super::blocks::{Block, Message};
 use super::content::text_block;
 use crate::error::Error;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::context::{Array, Key};
+use crate::provider::context::Array;
 use crate::provider::portable::NOT_SHOWN;
-
-/// The model, on which depends what goes back.
-#[derive(Clone, PartialEq)]
-pub(super) struct CacheKey(pub(super) String);
-
-impl Key for CacheKey {
-    type State = EncodedPrefix;
-}
 
 /// What is known of the messages that are encoded, the last of which is of the assistant.
 #[derive(Clone, Default)]

@@ -13,10 +13,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use self::blocks::Block;
-use self::cache::CacheKey;
+use self::cache::EncodedPrefix;
 use self::messages::{Messages, opens_user};
 use self::options::{Settings, offers_native};
 use crate::error::Error;
+use crate::provider::anthropic::passthrough::NAME;
 use crate::provider::body::Object;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::context::Context;
@@ -94,7 +95,7 @@ pub(super) fn encode_with(
     changed_prefix: ChangedPrefix,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
     request.check()?;
-    let mut context = Context::of(request, CacheKey(model.to_owned()));
+    let mut context = Context::<EncodedPrefix>::of(request, NAME, model, ());
     if !context.peek().next().is_some_and(opens_user) {
         // What is encoded ends with an assistant, to whose message this may belong.
         context = context.anew();

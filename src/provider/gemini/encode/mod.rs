@@ -1,7 +1,6 @@
 //! From a request to a body.
 
 mod blocks;
-mod cache;
 mod generation;
 mod messages;
 mod options;
@@ -11,13 +10,13 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::cache::CacheKey;
 use self::generation::Generation;
 use self::messages::{Contents, opens_model};
 use self::options::{generation_config, tool_config};
 use crate::error::Error;
 use crate::provider::body::Object;
 use crate::provider::context::Context;
+use crate::provider::gemini::passthrough::NAME;
 use crate::provider::schema;
 use crate::request::{Request, ToolSpec};
 
@@ -36,7 +35,8 @@ use crate::request::{Request, ToolSpec};
 /// and a `seed` beyond 31 bits.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.check()?;
-    let mut context = Context::of(request, CacheKey(model.to_owned()));
+    // Where the model begins to speak, all before is closed, and nothing of it has to be known.
+    let mut context = Context::<()>::of(request, NAME, model, ());
     if !opens_model(context.peek()) {
         // What is encoded ends with the user, to whose content this may belong.
         context = context.anew();

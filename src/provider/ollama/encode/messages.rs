@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::options::WIRE;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResult};
-use crate::provider::context::{Array, Context, Key};
+use crate::provider::context::{Array, Context};
 use crate::provider::handoff;
 use crate::provider::ollama::NAME;
 use crate::provider::portable::{object_or_wrapped, wire_name};
@@ -42,15 +42,6 @@ struct Function<'a> {
     arguments: Option<Box<RawValue>>,
 }
 
-/// The model, on which depends which thoughts go back.
-#[derive(Clone, PartialEq)]
-pub(super) struct ToModel(pub(super) String);
-
-/// Where no turn is open all before is closed, and nothing of it has to be known.
-impl Key for ToModel {
-    type State = ();
-}
-
 /// The messages so far. Nothing that was closed is looked at again.
 pub(super) struct Messages<'a> {
     model: &'a str,
@@ -72,7 +63,7 @@ impl<'a> Messages<'a> {
     }
 
     /// The messages of a context, the system prompt in front.
-    pub(super) fn write(mut self, context: &'a Context<ToModel>) -> Result<Array<()>, Error> {
+    pub(super) fn write(mut self, context: &'a Context<()>) -> Result<Array<()>, Error> {
         for (at, item) in context.items() {
             self.push(item)?;
             if self.turn.is_none() && self.open_calls == 0 {

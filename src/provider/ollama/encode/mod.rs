@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::messages::{Messages, ToModel};
+use self::messages::Messages;
 use self::options::WIRE;
-use super::Chat;
+use super::{Chat, NAME};
 use crate::error::Error;
 use crate::provider::body::{Object, refuse_set, unsupported};
 use crate::provider::context::Context;
@@ -46,7 +46,8 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
             ("parallel_tool_calls", one_at_most),
         ],
     )?;
-    let context = Context::of(request, ToModel(model.to_owned()));
+    // Where no turn is open all before is closed, and nothing of it has to be known.
+    let context = Context::of(request, NAME, model, ());
     let messages = Messages::new(model).write(&context)?;
     context.check_not_empty(messages.is_empty(), "message")?;
     let body = Object::default().set("model", model).set("stream", true);

@@ -5,21 +5,11 @@ use super::ids::Given;
 use crate::error::Error;
 use crate::provider::body::not_json;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::context::{Array, Closed, Elements, Key};
+use crate::provider::context::{Array, Closed, Elements};
 use crate::provider::openai_chat::dialect::Dialect;
 
-/// All that a message depends on beside the items.
-#[derive(Clone, PartialEq)]
-pub(super) struct CacheKey {
-    pub(super) dialect: Dialect,
-    pub(super) model: String,
-    /// Texts are parts.
-    pub(super) in_parts: bool,
-}
-
-impl Key for CacheKey {
-    type State = EncodedPrefix;
-}
+/// What a message depends on beside the items: the dialect, and whether texts are parts.
+pub(super) type Form = (Dialect, bool);
 
 /// What is known of the messages that are encoded.
 #[derive(Clone, Default)]

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::mem::take;
 
 use super::blocks::{Call, CallFunction, Content, Message, Part, media_part};
-use super::cache::{Cursor, NewMessages};
+use super::cache::{Cursor, EncodedPrefix, Form, NewMessages};
 use super::ids::Ids;
 use crate::error::Error;
 use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::{Context, Key};
+use crate::provider::context::Context;
 use crate::provider::fields::Fields;
 use crate::provider::handoff;
 use crate::provider::openai_chat::dialect::{
@@ -71,9 +71,9 @@ impl<'a> Messages<'a> {
     }
 
     /// The messages of a context, the zones of the system prompt where the dialect has them.
-    pub(super) fn write<K: Key>(
+    pub(super) fn write(
         mut self,
-        context: &'a Context<K>,
+        context: &'a Context<EncodedPrefix, Form>,
     ) -> Result<NewMessages<'a>, Error> {
         let (stable, volatile) = (context.stable(), context.volatile());
         let (front, back) = match self.dialect.system_place {

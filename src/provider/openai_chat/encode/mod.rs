@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::blocks::Message;
-use self::cache::{CacheKey, NewMessages};
+use self::cache::{EncodedPrefix, NewMessages};
 use self::messages::Messages;
 use self::options::{set_options, set_tools};
 use crate::error::Error;
@@ -37,8 +37,8 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     let options = &request.options;
     let mark = CacheControl::of(options.cache).filter(|_| dialect.cache_marks);
     let in_parts = mark.is_some();
-    let key = CacheKey { dialect: *dialect, model: model.to_owned(), in_parts };
-    let mut context = Context::of(request, key);
+    let mut context: Context<EncodedPrefix, _> =
+        Context::of(request, "openai_chat", model, (*dialect, in_parts));
     if in_parts && !context.stable().is_empty() && context.stable().trim().is_empty() {
         // Without words in the stable zone its mark may stand on an item.
         context = context.anew();

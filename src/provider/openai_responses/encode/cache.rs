@@ -1,14 +1,4 @@
-//! What the encoded items depend on beside themselves, and what is known after them.
-
-use crate::provider::context::Key;
-
-/// The model, on which depends what goes back.
-#[derive(Clone, PartialEq)]
-pub(super) struct CacheKey(pub(super) String);
-
-impl Key for CacheKey {
-    type State = EncodedPrefix;
-}
+//! What is known after the encoded items.
 
 /// What is known where nothing waits.
 #[derive(Clone, Default)]

@@ -8,12 +8,13 @@ mod options;
 use serde::Serialize;
 use serde_json::Value;
 
-use self::cache::CacheKey;
+use self::cache::EncodedPrefix;
 use self::messages::Input;
 use self::options::{may_reason, reasoning, refuse_unsupported, text, tool_choice};
 use crate::error::Error;
 use crate::provider::body::Object;
 use crate::provider::context::Context;
+use crate::provider::openai_responses::passthrough::NAME;
 use crate::request::Request;
 
 /// Writes the body of a request to the Responses wire.
@@ -40,7 +41,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.check()?;
     let options = &request.options;
     refuse_unsupported(options)?;
-    let context = Context::of(request, CacheKey(model.to_owned()));
+    let context = Context::<EncodedPrefix>::of(request, NAME, model, ());
     let mut input = Input::new(context.state());
     for (at, item) in context.items() {
         input.push(item, at, model)?;
