@@ -53,6 +53,7 @@ mod fields;
 mod first_poll;
 #[cfg(feature = "http")]
 mod from_env;
+mod function_tool;
 pub mod gemini;
 mod handoff;
 #[cfg(feature = "http")]

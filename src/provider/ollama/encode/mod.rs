@@ -3,17 +3,13 @@
 mod messages;
 mod options;
 
-use std::borrow::Cow;
-
-use serde::Serialize;
-use serde_json::Value;
-
 use self::messages::Messages;
 use self::options::WIRE;
 use super::{Chat, NAME};
 use crate::error::Error;
 use crate::provider::body::{Object, refuse_set, unsupported};
 use crate::provider::context::Context;
+use crate::provider::function_tool::FunctionTool;
 use crate::provider::schema;
 use crate::request::{Request, ToolChoice, ToolSpec};
 
@@ -55,20 +51,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
     context.write(body, messages, &options.extra)
 }
 
-#[derive(Serialize)]
-struct Tool<'a> {
-    r#type: &'static str,
-    function: Function<'a>,
-}
-
-#[derive(Serialize)]
-struct Function<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: Cow<'a, Value>,
-}
-
-fn tools(request: &Request) -> Result<Vec<Tool<'_>>, Error> {
+fn tools(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> {
     match request.options.tool_choice {
         ToolChoice::Auto => request.tools.iter().map(tool).collect(),
         // The wire has no word that forbids them.
@@ -77,8 +60,6 @@ fn tools(request: &Request) -> Result<Vec<Tool<'_>>, Error> {
     }
 }
 
-fn tool(tool: &ToolSpec) -> Result<Tool<'_>, Error> {
-    let parameters = schema::ollama_parameters(&tool.parameters)?;
-    let function = Function { name: &tool.name, description: &tool.description, parameters };
-    Ok(Tool { r#type: "function", function })
+fn tool(tool: &ToolSpec) -> Result<FunctionTool<'_>, Error> {
+    Ok(FunctionTool::new(tool, schema::ollama_parameters(&tool.parameters)?))
 }

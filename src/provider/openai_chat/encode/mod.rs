@@ -6,8 +6,9 @@ mod ids;
 mod messages;
 mod options;
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use std::borrow::Cow;
+
+use serde_json::json;
 
 use self::blocks::Message;
 use self::cache::{EncodedPrefix, NewMessages};
@@ -17,6 +18,7 @@ use crate::error::Error;
 use crate::provider::body::Object;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::context::Context;
+use crate::provider::function_tool::FunctionTool;
 use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
 use crate::request::{Request, ToolChoice};
 
@@ -64,44 +66,22 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     context.write(body, array, &options.extra)
 }
 
-#[derive(Serialize)]
-struct Tool<'a> {
-    r#type: &'static str,
-    function: Function<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<CacheControl>,
-}
-
-#[derive(Serialize)]
-struct Function<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters: &'a Value,
-}
-
 /// The tools that are declared; an empty list is refused by most servers.
-fn tools<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<Tool<'a>>> {
+fn tools<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool<'a>>> {
     let choice = &request.options.tool_choice;
     let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;
     if request.tools.is_empty() || left_out {
         return None;
     }
-    let tools = request.tools.iter().map(|tool| Tool {
-        r#type: "function",
-        function: Function {
-            name: &tool.name,
-            description: &tool.description,
-            parameters: &tool.parameters,
-        },
-        cache_control: None,
-    });
+    let tools = request.tools.iter();
+    let tools = tools.map(|tool| FunctionTool::new(tool, Cow::Borrowed(&tool.parameters)));
     Some(tools.collect())
 }
 
 /// Marks the tools and the stable zone; where the zone has no message, the first that there is.
 fn put_marks(
     mark: CacheControl,
-    tools: &mut Option<Vec<Tool<'_>>>,
+    tools: &mut Option<Vec<FunctionTool<'_>>>,
     written: &mut NewMessages<'_>,
     has_stable_zone: bool,
 ) {

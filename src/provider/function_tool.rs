@@ -1,0 +1,32 @@
+//! A tool as Chat Completions and Ollama declare it.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::provider::cache_control::CacheControl;
+use crate::request::ToolSpec;
+
+#[derive(Serialize)]
+pub(super) struct FunctionTool<'a> {
+    r#type: &'static str,
+    function: Function<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: Cow<'a, Value>,
+}
+
+impl<'a> FunctionTool<'a> {
+    /// With its parameters as the wire takes them.
+    pub(super) fn new(tool: &'a ToolSpec, parameters: Cow<'a, Value>) -> Self {
+        let function = Function { name: &tool.name, description: &tool.description, parameters };
+        Self { r#type: "function", function, cache_control: None }
+    }
+}
