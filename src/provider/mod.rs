@@ -98,7 +98,7 @@ pub use openai_responses::OpenAiResponses;
 pub use record::Record;
 pub(crate) use record::is_vetoed;
 pub(crate) use remedy::another_could;
-pub(crate) use replay::{Played, PlayedEvent, with_partial};
+pub(crate) use replay::{Played, PlayedEvent, play};
 pub use replay::{Replay, RequestMismatch};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]

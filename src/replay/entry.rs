@@ -41,6 +41,22 @@ impl Entry {
             Self::Asked(_) | Self::Value { .. } | Self::Failed(_) | Self::Ended(_) => None,
         }
     }
+
+    /// What a request was.
+    pub(super) fn asked(&self) -> Option<&Print> {
+        match self {
+            Self::Asked(print) => Some(print),
+            Self::Event { .. } | Self::Value { .. } | Self::Failed(_) | Self::Ended(_) => None,
+        }
+    }
+
+    /// How the agent ended the run.
+    pub(super) fn ended(&self) -> Option<&Ending> {
+        match self {
+            Self::Ended(ending) => Some(ending),
+            Self::Event { .. } | Self::Asked(_) | Self::Value { .. } | Self::Failed(_) => None,
+        }
+    }
 }
 
 /// Whether an event is the end of a step.

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, ToolEvent};
 use crate::item::{Json, Report};
 use crate::lock::lock;
-use crate::provider::{PlayedEvent, with_partial};
+use crate::provider::{PlayedEvent, play};
 use crate::replay::counts::Counts;
 use crate::replay::entry::{Entry, Read};
 use crate::replay::print::{Comparison, ReplayMismatch};
@@ -60,7 +60,7 @@ impl Playing {
             return;
         }
         let mut state = self.lock();
-        if self.find(&state, |it| matches!(it, Entry::Asked(_)).then_some(())).is_some() {
+        if self.find(&state, Entry::asked).is_some() {
             state.differ("request", &true, &());
         }
         let next = self.next_event(state.at);
@@ -97,10 +97,7 @@ impl Playing {
     /// Checks a request.
     fn asked(&self, request: &Request) -> Result<(), Error> {
         let state = &mut *self.lock();
-        let found = self.find(state, |entry| match entry {
-            Entry::Asked(print) => Some(print),
-            _ => None,
-        });
+        let found = self.find(state, Entry::asked);
         let mismatch = match found {
             Some((at, print)) => match state.asked.differ(print, request, state.events) {
                 None => {
@@ -203,14 +200,13 @@ impl Playing {
     /// Whether nothing is left to play.
     pub(super) fn is_over(&self) -> bool {
         let state = self.lock();
-        self.next_event(state.at).is_none()
-            && self.find(&state, |it| matches!(it, Entry::Ended(_)).then_some(())).is_none()
+        self.next_event(state.at).is_none() && self.find(&state, Entry::ended).is_none()
     }
 
     /// Whether a request is left that was made behind the last event.
     pub(super) fn is_asked(&self) -> bool {
         let state = self.lock();
-        self.find(&state, |entry| matches!(entry, Entry::Asked(_)).then_some(())).is_some()
+        self.find(&state, Entry::asked).is_some()
     }
 
     /// What the replay did otherwise.
@@ -298,17 +294,13 @@ impl World for Playing {
 
     fn ending(&self) -> Option<Ending> {
         let state = self.lock();
-        let ending = self.find(&state, |entry| match entry {
-            Entry::Ended(ending) => Some(ending.clone()),
-            _ => None,
-        });
-        ending.map(|(_, ending)| ending)
+        self.find(&state, Entry::ended).map(|(_, ending)| ending.clone())
     }
 
     fn ended(&self, _ending: &Ending) {
         let mut state = self.lock();
-        let ended = self.find(&state, |it| matches!(it, Entry::Ended(_)).then_some(()));
-        state.taken.extend(ended.map(|(at, ())| at));
+        let ended = self.find(&state, Entry::ended).map(|(at, _)| at);
+        state.taken.extend(ended);
     }
 }
 
@@ -316,11 +308,6 @@ impl World for Playing {
 struct PlayedTurn {
     playing: Playing,
     at: usize,
-}
-
-enum Heard {
-    Event(PlayedEvent),
-    Failed(Error),
 }
 
 impl TurnSource for PlayedTurn {
@@ -332,17 +319,12 @@ impl TurnSource for PlayedTurn {
         let this = &mut *self;
         let heard = this.playing.poll_entry(&mut this.at, |entry| match entry {
             Entry::Event { event: Event::Turn(event), vetoed } => {
-                Some(Heard::Event(PlayedEvent { event: event.clone(), vetoed: *vetoed }))
+                Some(Ok(PlayedEvent { event: event.clone(), vetoed: *vetoed }))
             }
-            Entry::Failed(error) => Some(Heard::Failed(error.clone())),
+            Entry::Failed(error) => Some(Err(error.clone())),
             Entry::Event { .. } | Entry::Asked(_) | Entry::Value { .. } | Entry::Ended(_) => None,
         });
-        heard.map(|heard| {
-            Some(match heard? {
-                Heard::Event(event) => event.play(turn),
-                Heard::Failed(error) => Err(with_partial(turn, error)),
-            })
-        })
+        heard.map(|heard| heard.map(|item| play(item, turn)))
     }
 }
 

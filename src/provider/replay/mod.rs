@@ -21,7 +21,7 @@ use crate::provider::record::line::Asked;
 use crate::provider::record::mask::Masker;
 use crate::request::Request;
 use crate::stream::TurnStream;
-pub(crate) use played::{Played, PlayedEvent, with_partial};
+pub(crate) use played::{Played, PlayedEvent, play};
 use read::Recorded;
 use rebuild::refusal;
 

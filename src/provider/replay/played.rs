@@ -33,27 +33,6 @@ pub(super) enum Ending {
     Torn,
 }
 
-impl PlayedEvent {
-    /// Gives the event again. Its JSON does not tell whether the calls of a turn may run.
-    pub(crate) fn play(self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        turn.absorb(match self.event {
-            TurnEvent::TurnComplete { turn } if !self.vetoed => {
-                TurnEvent::TurnComplete { turn: rebuild(&turn)? }
-            }
-            event => event,
-        });
-        Ok(())
-    }
-}
-
-/// The error of a turn that failed, with what there was of it.
-pub(crate) fn with_partial(turn: &mut TurnBuilder, error: Error) -> Error {
-    match error.kind() == ErrorKind::IncompleteTurn {
-        true => error.with_source(turn.incomplete(None)),
-        false => error,
-    }
-}
-
 impl Played {
     /// A turn that failed with this error, if with any.
     pub(crate) fn new(events: VecDeque<PlayedEvent>, error: Option<Error>) -> Self {
@@ -61,13 +40,29 @@ impl Played {
     }
 }
 
+/// Gives an event again, or the error that the turn failed with, with what there was of it.
+pub(crate) fn play(item: Result<PlayedEvent, Error>, turn: &mut TurnBuilder) -> Result<(), Error> {
+    turn.absorb(match item {
+        // The JSON of a turn does not tell whether its calls may run.
+        Ok(PlayedEvent { event: TurnEvent::TurnComplete { turn }, vetoed: false }) => {
+            TurnEvent::TurnComplete { turn: rebuild(&turn)? }
+        }
+        Ok(PlayedEvent { event, .. }) => event,
+        Err(error) if error.kind() == ErrorKind::IncompleteTurn => {
+            return Err(error.with_source(turn.incomplete(None)));
+        }
+        Err(error) => return Err(error),
+    });
+    Ok(())
+}
+
 impl TurnSource for Played {
     fn poll_turn(self: Pin<&mut Self>, _cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
         let Self { events, ending } = self.get_mut();
         Poll::Ready(match (events.pop_front(), ending) {
-            (Some(event), _) => Some(event.play(turn)),
+            (Some(event), _) => Some(play(Ok(event), turn)),
             (None, Ending::Complete | Ending::Dropped) => None,
-            (None, Ending::Failed(error)) => Some(Err(with_partial(turn, error.clone()))),
+            (None, Ending::Failed(error)) => Some(play(Err(error.clone()), turn)),
             (None, Ending::Torn) => {
                 let cause = refusal("its last line, of this turn, is cut off");
                 Some(Err(turn.incomplete(Some(cause))))

@@ -32,33 +32,23 @@ pub(super) fn rebuild(recorded: &Turn) -> Result<Arc<Turn>, Error> {
 }
 
 fn push(turn: &mut TurnBuilder, at: u32, item: &Item) {
-    let data = item.provider_data.as_deref().cloned();
+    let data = item.provider_data.as_deref().cloned().into_iter();
     match &item.kind {
         ItemKind::Text { text } => {
             turn.text(at, text);
-            if let Some(data) = data {
-                turn.text_data(at, data);
-            }
+            data.for_each(|data| turn.text_data(at, data));
         }
         ItemKind::Reasoning { text } => {
             turn.reasoning(at, text, ReasoningKind::Trace);
-            if let Some(data) = data {
-                turn.reasoning_data(at, data);
-            }
+            data.for_each(|data| turn.reasoning_data(at, data));
         }
         ItemKind::ToolCall(call) => {
             turn.tool_call_start(at, &call.call_id, &call.name);
             turn.tool_call_args(at, &call.arguments);
-            if let Some(data) = data {
-                turn.tool_call_data(at, data);
-            }
+            data.for_each(|data| turn.tool_call_data(at, data));
             turn.tool_call_end(at);
         }
-        ItemKind::Other => {
-            if let Some(data) = data {
-                turn.other(data);
-            }
-        }
+        ItemKind::Other => data.for_each(|data| turn.other(data)),
         // No model says them; the comparison finds them missing.
         ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_) => {}
     }
