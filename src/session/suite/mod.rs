@@ -1,7 +1,7 @@
 //! What holds for every [`Store`], as tests for those who write one.
 //!
-//! Each claim is a function that is given a way to make an empty store, and panics if it does not hold.
-//! [`check`] runs all of them, and [`session_suite!`](crate::session_suite) makes a test of each.
+//! [`check`] runs all claims on stores that a function makes, empty each time, and panics if one does not hold;
+//! [`session_suite!`](crate::session_suite) makes a test of each, named after what it claims.
 //!
 //! ```
 //! use turnstream::session::{MemoryStore, suite};
@@ -88,13 +88,19 @@ macro_rules! session_suite {
             $(
                 #[tokio::test]
                 async fn $claim() {
-                    $crate::session::suite::$claim($make).await;
+                    let name = ::core::stringify!($claim);
+                    $crate::session::suite::check_claim($make, name).await;
                 }
             )*
         }
     };
-    (@run [$($claim:ident)*] $make:ident) => {
-        $( $claim(&$make).await; )*
+    (@run [$($claim:ident)*] $make:ident, $chosen:ident, $found:ident) => {
+        $(
+            if $chosen.is_none_or(|chosen| chosen == ::core::stringify!($claim)) {
+                $found = true;
+                $claim(&$make).await;
+            }
+        )*
     };
 }
 
@@ -104,7 +110,23 @@ macro_rules! session_suite {
 ///
 /// If one does not hold; the message tells where.
 pub async fn check<S: Store + 'static>(make: impl Fn() -> S) {
-    session_suite! { @claims run make }
+    checked(make, None).await;
+}
+
+/// Runs one claim, by the name of its test.
+///
+/// # Panics
+///
+/// If it does not hold, or no claim has that name.
+pub async fn check_claim<S: Store + 'static>(make: impl Fn() -> S, claim: &str) {
+    assert!(checked(make, Some(claim)).await, "the suite has no claim `{claim}`");
+}
+
+/// Tells whether any claim was chosen.
+async fn checked<S: Store + 'static>(make: impl Fn() -> S, chosen: Option<&str>) -> bool {
+    let mut found = false;
+    session_suite! { @claims run make, chosen, found }
+    found
 }
 
 /// A store whose session `s` has so many entries.
@@ -132,7 +154,7 @@ fn conflicts<T: Debug>(result: Result<T, Error>, id: &str, expected: u64, found:
 }
 
 /// `load` returns `None` for a session that was never written, and `list` does not list it.
-pub async fn a_session_that_was_never_written_is_not_there<S: Store>(make: impl Fn() -> S) {
+async fn a_session_that_was_never_written_is_not_there<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.load("s", 0).await.unwrap(), None);
     assert_eq!(store.load("", 0).await.unwrap(), None);
@@ -140,7 +162,7 @@ pub async fn a_session_that_was_never_written_is_not_there<S: Store>(make: impl 
 }
 
 /// `append` returns the version afterwards, and `load` what was appended, in order.
-pub async fn an_append_returns_the_version_and_load_the_entries<S: Store>(make: impl Fn() -> S) {
+async fn an_append_returns_the_version_and_load_the_entries<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.append("s", 0, numbered(0..1)).await.unwrap(), 1);
     assert_eq!(store.append("s", 1, numbered(1..4)).await.unwrap(), 4);
@@ -150,7 +172,7 @@ pub async fn an_append_returns_the_version_and_load_the_entries<S: Store>(make: 
 }
 
 /// `load` returns the entries from the number given, none if it is beyond the last.
-pub async fn load_begins_at_the_number_given<S: Store>(make: impl Fn() -> S) {
+async fn load_begins_at_the_number_given<S: Store>(make: impl Fn() -> S) {
     let store = with_entries(make, 3).await;
     for from in 0..3 {
         assert_eq!(store.load("s", from).await.unwrap(), Some(numbered(from..3)));
@@ -161,7 +183,7 @@ pub async fn load_begins_at_the_number_given<S: Store>(make: impl Fn() -> S) {
 }
 
 /// An append of no entries makes no session; its version is checked all the same.
-pub async fn an_append_of_no_entries_writes_nothing<S: Store>(make: impl Fn() -> S) {
+async fn an_append_of_no_entries_writes_nothing<S: Store>(make: impl Fn() -> S) {
     let store = make();
     assert_eq!(store.append("s", 0, Vec::new()).await.unwrap(), 0);
     assert_eq!(store.load("s", 0).await.unwrap(), None);
@@ -172,7 +194,7 @@ pub async fn an_append_of_no_entries_writes_nothing<S: Store>(make: impl Fn() ->
 }
 
 /// An empty id is refused.
-pub async fn a_session_needs_an_id<S: Store>(make: impl Fn() -> S) {
+async fn a_session_needs_an_id<S: Store>(make: impl Fn() -> S) {
     let store = make();
     refused(store.append("", 0, numbered(0..1)).await, ErrorKind::InvalidRequest);
     store.append("s", 0, numbered(0..1)).await.unwrap();
@@ -181,9 +203,7 @@ pub async fn a_session_needs_an_id<S: Store>(make: impl Fn() -> S) {
 }
 
 /// An append that follows another version than the one that is there gets a [`Conflict`] and writes nothing.
-pub async fn the_second_of_two_that_follow_one_version_gets_a_conflict<S: Store>(
-    make: impl Fn() -> S,
-) {
+async fn the_second_of_two_that_follow_one_version_gets_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = make();
     conflicts(store.append("s", 2, numbered(0..1)).await, "s", 2, 0);
     assert_eq!(store.load("s", 0).await.unwrap(), None);
@@ -196,7 +216,7 @@ pub async fn the_second_of_two_that_follow_one_version_gets_a_conflict<S: Store>
 }
 
 /// A fork has the first entries of its origin; what either gets afterwards is its own.
-pub async fn a_fork_has_the_first_entries_and_then_its_own<S: Store>(make: impl Fn() -> S) {
+async fn a_fork_has_the_first_entries_and_then_its_own<S: Store>(make: impl Fn() -> S) {
     let store = with_entries(make, 4).await;
     store.fork("s", 2, "f").await.unwrap();
     assert_eq!(all(&store, "f").await, numbered(0..2));
@@ -214,7 +234,7 @@ pub async fn a_fork_has_the_first_entries_and_then_its_own<S: Store>(make: impl 
 }
 
 /// A fork of a fork has the entries of both.
-pub async fn a_fork_of_a_fork_reads_through_both<S: Store>(make: impl Fn() -> S) {
+async fn a_fork_of_a_fork_reads_through_both<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("a", 0, numbered(0..5)).await.unwrap();
     store.fork("a", 3, "b").await.unwrap();
@@ -233,7 +253,7 @@ pub async fn a_fork_of_a_fork_reads_through_both<S: Store>(make: impl Fn() -> S)
 }
 
 /// A fork may take no entries, or all.
-pub async fn a_fork_may_take_nothing_or_all<S: Store>(make: impl Fn() -> S) {
+async fn a_fork_may_take_nothing_or_all<S: Store>(make: impl Fn() -> S) {
     let store = with_entries(make, 2).await;
     store.fork("s", 0, "nothing").await.unwrap();
     assert_eq!(all(&store, "nothing").await, []);
@@ -250,7 +270,7 @@ pub async fn a_fork_may_take_nothing_or_all<S: Store>(make: impl Fn() -> S) {
 }
 
 /// A fork of a session that is not there, or of more entries than it has, is refused.
-pub async fn a_fork_of_what_is_not_there_is_refused<S: Store>(make: impl Fn() -> S) {
+async fn a_fork_of_what_is_not_there_is_refused<S: Store>(make: impl Fn() -> S) {
     let store = make();
     refused(store.fork("s", 0, "f").await, ErrorKind::InvalidRequest);
     store.append("s", 0, numbered(0..2)).await.unwrap();
@@ -262,7 +282,7 @@ pub async fn a_fork_of_what_is_not_there_is_refused<S: Store>(make: impl Fn() ->
 }
 
 /// A fork does not replace a session.
-pub async fn a_fork_onto_a_session_that_is_there_is_a_conflict<S: Store>(make: impl Fn() -> S) {
+async fn a_fork_onto_a_session_that_is_there_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = with_entries(make, 2).await;
     store.append("t", 0, numbered(5..6)).await.unwrap();
     conflicts(store.fork("s", 1, "t").await, "t", 0, 1);
@@ -274,7 +294,7 @@ pub async fn a_fork_onto_a_session_that_is_there_is_a_conflict<S: Store>(make: i
 }
 
 /// `list` has every session with its version and origin, the one that was written last first.
-pub async fn sessions_are_listed_by_their_last_write<S: Store>(make: impl Fn() -> S) {
+async fn sessions_are_listed_by_their_last_write<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("a", 0, numbered(0..2)).await.unwrap();
     store.append("b", 0, numbered(0..1)).await.unwrap();
@@ -290,7 +310,7 @@ pub async fn sessions_are_listed_by_their_last_write<S: Store>(make: impl Fn() -
 }
 
 /// An id may be any text, also a path, and two ids are never one session.
-pub async fn an_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
+async fn an_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let long = "x".repeat(300);
     let longer = "x".repeat(301);
@@ -346,14 +366,14 @@ pub async fn an_id_may_be_any_text<S: Store>(make: impl Fn() -> S) {
 }
 
 /// Every kind of entry comes back as it was.
-pub async fn every_kind_of_entry_comes_back_as_it_was<S: Store>(make: impl Fn() -> S) {
+async fn every_kind_of_entry_comes_back_as_it_was<S: Store>(make: impl Fn() -> S) {
     let store = make();
     store.append("s", 0, every_kind()).await.unwrap();
     assert_eq!(all(&store, "s").await, every_kind());
 }
 
 /// Text comes back as it was, control characters included.
-pub async fn text_comes_back_as_it_was<S: Store>(make: impl Fn() -> S) {
+async fn text_comes_back_as_it_was<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let texts =
         ["", "\n", "\r\n", "a\u{2028}b\u{2029}\u{85}", "\0", "😀\u{feff}", "\\n\"", "\u{7f}\u{1b}"];
@@ -363,7 +383,7 @@ pub async fn text_comes_back_as_it_was<S: Store>(make: impl Fn() -> S) {
 }
 
 /// Entries of megabytes come back.
-pub async fn a_huge_item_comes_back<S: Store>(make: impl Fn() -> S) {
+async fn a_huge_item_comes_back<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let entries =
         vec![text_entry(&"ü\n".repeat(700_000)), Item::text("x".repeat(2_000_000)).into()];
@@ -373,7 +393,7 @@ pub async fn a_huge_item_comes_back<S: Store>(make: impl Fn() -> S) {
 }
 
 /// An entry that is nested too deeply to be read again is refused rather than lost.
-pub async fn what_is_too_deep_to_be_read_again_is_refused<S: Store>(make: impl Fn() -> S) {
+async fn what_is_too_deep_to_be_read_again_is_refused<S: Store>(make: impl Fn() -> S) {
     let store = make();
     let mut kept = numbered(0..1);
     store.append("s", 0, kept.clone()).await.unwrap();
@@ -394,7 +414,7 @@ pub async fn what_is_too_deep_to_be_read_again_is_refused<S: Store>(make: impl F
 }
 
 /// Of many appends at once that follow one version one is written.
-pub async fn of_many_at_once_one_wins_each_version<S: Store + 'static>(make: impl Fn() -> S) {
+async fn of_many_at_once_one_wins_each_version<S: Store + 'static>(make: impl Fn() -> S) {
     const WRITERS: usize = 8;
     const EACH: u64 = 5;
 
@@ -425,7 +445,7 @@ pub async fn of_many_at_once_one_wins_each_version<S: Store + 'static>(make: imp
 }
 
 /// An append whose future is dropped is written whole or not at all, and not if it was never polled.
-pub async fn a_dropped_append_is_written_whole_or_not_at_all<S: Store>(make: impl Fn() -> S) {
+async fn a_dropped_append_is_written_whole_or_not_at_all<S: Store>(make: impl Fn() -> S) {
     let store = make();
     // Nothing was handed over.
     drop(store.append("s", 0, numbered(0..3)));
@@ -445,9 +465,7 @@ pub async fn a_dropped_append_is_written_whole_or_not_at_all<S: Store>(make: imp
 }
 
 /// A store in an `Arc` works from any thread.
-pub async fn clones_of_a_shared_store_work_from_any_thread<S: Store + 'static>(
-    make: impl Fn() -> S,
-) {
+async fn clones_of_a_shared_store_work_from_any_thread<S: Store + 'static>(make: impl Fn() -> S) {
     let store: Arc<dyn Store> = Arc::new(make());
     let other = Arc::clone(&store);
     let runtime = Handle::try_current();
@@ -476,7 +494,7 @@ fn supported<T>(result: Result<T, Error>) -> Option<T> {
 }
 
 /// A session that was deleted is not there, and another one may get its id.
-pub async fn a_deleted_session_is_gone_and_its_id_is_free<S: Store>(make: impl Fn() -> S) {
+async fn a_deleted_session_is_gone_and_its_id_is_free<S: Store>(make: impl Fn() -> S) {
     let store = with_entries(make, 3).await;
     store.append("t", 0, numbered(5..6)).await.unwrap();
     let Some(was_there) = supported(store.delete("s").await) else { return };
@@ -493,7 +511,7 @@ pub async fn a_deleted_session_is_gone_and_its_id_is_free<S: Store>(make: impl F
 }
 
 /// Those who have a session open when it is deleted get a [`Conflict`] with their next append.
-pub async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl Fn() -> S) {
+async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl Fn() -> S) {
     let store = with_entries(make, 3).await;
     if supported(store.delete("s").await).is_none() {
         return;
@@ -504,7 +522,7 @@ pub async fn an_append_to_a_deleted_session_is_a_conflict<S: Store>(make: impl F
 }
 
 /// A session is not deleted before those that were forked from it.
-pub async fn a_session_that_another_was_forked_from_is_not_deleted<S: Store>(make: impl Fn() -> S) {
+async fn a_session_that_another_was_forked_from_is_not_deleted<S: Store>(make: impl Fn() -> S) {
     let store = with_entries(make, 3).await;
     store.fork("s", 2, "f").await.unwrap();
     store.fork("f", 0, "g").await.unwrap();
@@ -522,7 +540,7 @@ pub async fn a_session_that_another_was_forked_from_is_not_deleted<S: Store>(mak
 }
 
 /// `prune` removes the sessions whose last write was before the time given, and no other.
-pub async fn prune_removes_what_was_written_last_before_a_time<S: Store>(make: impl Fn() -> S) {
+async fn prune_removes_what_was_written_last_before_a_time<S: Store>(make: impl Fn() -> S) {
     let store = make();
     for id in ["a", "b", "c", "d"] {
         store.append(id, 0, numbered(0..2)).await.unwrap();
@@ -542,7 +560,7 @@ pub async fn prune_removes_what_was_written_last_before_a_time<S: Store>(make: i
 }
 
 /// `prune` keeps an old session that a session which stays was forked from.
-pub async fn prune_keeps_what_a_remaining_session_was_forked_from<S: Store>(make: impl Fn() -> S) {
+async fn prune_keeps_what_a_remaining_session_was_forked_from<S: Store>(make: impl Fn() -> S) {
     let store = with_entries(make, 2).await;
     store.append("other", 0, numbered(0..1)).await.unwrap();
     store.fork("s", 2, "f").await.unwrap();

@@ -10,7 +10,9 @@ use crate::testing::provider_suite::subject::Subject;
 
 /// An agent runs the tool that the model calls once, with its arguments, and the next request has the
 /// result; the answer to it ends the run.
-pub async fn a_tool_loop_runs_through_an_agent<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn a_tool_loop_runs_through_an_agent<S: Subject>(
+    subject: &S,
+) -> Result<(), Unmet> {
     let calling = calling_answer(subject)?;
     let end = answer(subject, "text", &[text("It is "), text("done."), stop()])?;
     let server = Server::in_turn(vec![calling, end]).await?;

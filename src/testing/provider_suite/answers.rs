@@ -49,14 +49,16 @@ fn kinds(items: &[Item]) -> Vec<&ItemKind> {
 }
 
 /// An answer that ends as it should is a turn with one `TurnComplete`, and nothing comes after it.
-pub async fn a_whole_answer_is_one_complete_turn<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
+    subject: &S,
+) -> Result<(), Unmet> {
     let words = [text("Hello "), text("there."), stop()];
     let turn = turn_of(subject, "text", &words).await?.turn()?;
     ensure(turn.text() == "Hello there.", || format!("the text is {:?}", turn.text()))
 }
 
 /// A piece of text comes before the server has sent the rest.
-pub async fn text_arrives_while_the_server_still_sends<S: Subject>(
+pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let begun = said(subject, "text", &[text("Hello "), text("there.")])?;
@@ -75,7 +77,7 @@ pub async fn text_arrives_while_the_server_still_sends<S: Subject>(
 }
 
 /// The events of a turn, folded, are its items and its usage, up to provider data.
-pub async fn a_turn_is_the_sum_of_its_events<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(subject: &S) -> Result<(), Unmet> {
     let body = rich_answer(subject)?;
     let read = ask(subject, stream(subject, vec![bytes(&body)])).await?;
     let mut sum = PartialTurn::default();
@@ -91,7 +93,9 @@ pub async fn a_turn_is_the_sum_of_its_events<S: Subject>(subject: &S) -> Result<
 }
 
 /// Text comes as it was sent, whatever characters it has.
-pub async fn text_comes_as_the_server_wrote_it<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
+    subject: &S,
+) -> Result<(), Unmet> {
     let mut pieces: Vec<Piece> = CAREFUL.iter().map(|piece| text(piece)).collect();
     pieces.push(stop());
     let read = turn_of(subject, "text", &pieces).await?;
@@ -104,7 +108,7 @@ pub async fn text_comes_as_the_server_wrote_it<S: Subject>(subject: &S) -> Resul
 }
 
 /// Reasoning comes as reasoning, and text as text.
-pub async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(), Unmet> {
     let pieces = [Piece::Reasoning("Let me think.".to_owned()), text("Done."), stop()];
     let turn = turn_of(subject, "reasoning", &pieces).await?.turn()?;
     let reasoning: String = turn
@@ -121,7 +125,7 @@ pub async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(), Unmet>
 
 /// The turn is the same when its bytes come one by one, in small pieces, and in two parts that are
 /// cut at any of many places.
-pub async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
+pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     /// The size of the largest of the small pieces.
@@ -145,7 +149,7 @@ pub async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
 }
 
 /// A call has the id that the server gave it, if the wire has ids, and its name and arguments.
-pub async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Unmet> {
     let body = said(subject, "calls", &[call(CALL_ID, ARGUMENT), tool_calls()])?;
     let has_ids = String::from_utf8_lossy(&body).contains(CALL_ID);
     let turn = ask(subject, stream(subject, vec![bytes(&body)])).await?.turn()?;
@@ -163,7 +167,7 @@ pub async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Unmet> {
 }
 
 /// Two calls of one turn are two calls with two ids, also if the server gives both the same.
-pub async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
+pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let doubled = [call(CALL_ID, "one"), call(CALL_ID, "two"), tool_calls()];
@@ -187,7 +191,7 @@ pub async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
 }
 
 /// A call has another id than every call of the history, also if the server gives it the same.
-pub async fn no_call_has_an_id_of_the_history<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(subject: &S) -> Result<(), Unmet> {
     let server = Server::always(calling_answer(subject)?).await?;
     let provider = server.provider(subject);
     let mut history = history();
@@ -207,7 +211,9 @@ pub async fn no_call_has_an_id_of_the_history<S: Subject>(subject: &S) -> Result
 }
 
 /// The turn has the stop reason that the server gave.
-pub async fn the_stop_reason_is_what_the_server_said<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
+    subject: &S,
+) -> Result<(), Unmet> {
     use StopReason::{ContentFilter, MaxTokens, Refusal, Stop};
     let mut checked = 0;
     for reason in [Stop, MaxTokens, ContentFilter, Refusal] {
@@ -227,7 +233,9 @@ pub async fn the_stop_reason_is_what_the_server_said<S: Subject>(subject: &S) ->
 }
 
 /// The turn has the tokens that the server counted.
-pub async fn the_usage_is_what_the_server_counted<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn the_usage_is_what_the_server_counted<S: Subject>(
+    subject: &S,
+) -> Result<(), Unmet> {
     let counted = Usage { input_tokens: 11, output_tokens: 7, ..Usage::default() };
     let pieces = [text("Hello."), Piece::Usage(counted), stop()];
     let found = turn_of(subject, "usage", &pieces).await?.turn()?.usage();

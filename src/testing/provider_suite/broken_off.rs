@@ -14,7 +14,7 @@ use crate::turn::PartialTurn;
 /// An answer that breaks off before its end, at any of many places and whether or not the connection
 /// is closed as it should be, is an [`IncompleteTurn`](ErrorKind::IncompleteTurn) with a [`PartialTurn`]
 /// of what was said. One that was cut off after its end is complete.
-pub async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject>(
+pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let words = [text("Hello "), text("there.")];
@@ -59,7 +59,7 @@ fn check(read: Read, is_open: bool) -> Result<(), Unmet> {
 }
 
 /// No call of an answer that broke off after it runs.
-pub async fn a_call_of_an_answer_that_breaks_off_does_not_run<S: Subject>(
+pub(super) async fn a_call_of_an_answer_that_breaks_off_does_not_run<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let body = said(subject, "calls", &[call(CALL_ID, ARGUMENT)])?;

@@ -19,7 +19,7 @@ use crate::turn::{PartialTurn, TurnEvent};
 /// An answer with the status of an error is an error with that status. 401 is of kind
 /// [`Auth`](ErrorKind::Auth) and 429 of kind [`RateLimited`](ErrorKind::RateLimited); 429, 500 and 503
 /// may be sent again, 400, 401 and 404 may not.
-pub async fn an_error_status_is_an_error_of_that_status<S: Subject>(
+pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     for status in [400, 401, 404, 429, 500, 503] {
@@ -45,7 +45,7 @@ pub async fn an_error_status_is_an_error_of_that_status<S: Subject>(
 }
 
 /// The seconds of a `retry-after` are in the error, and a provider that retries waits as long.
-pub async fn the_time_to_wait_is_the_servers<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(subject: &S) -> Result<(), Unmet> {
     let wait = Duration::from_secs(7);
     let mut response = refusal(subject, 429, "not now");
     response.headers.push(("retry-after".to_owned(), "7".to_owned()));
@@ -70,7 +70,7 @@ pub async fn the_time_to_wait_is_the_servers<S: Subject>(subject: &S) -> Result<
 }
 
 /// A request whose [`retries`](crate::Request::retries) forbid it is not sent a second time.
-pub async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
+pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let answers = vec![refusal(subject, 503, "not now"), plain_answer(subject)?];
@@ -83,7 +83,9 @@ pub async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
 
 /// An error that the server reports in the middle of its answer is an error, not the end of a turn,
 /// and has what was said before as its [`PartialTurn`].
-pub async fn an_error_within_the_stream_is_an_error<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
+    subject: &S,
+) -> Result<(), Unmet> {
     let mut body = said(subject, "text", &[text("Hello "), text("there.")])?;
     let error = subject.error_in_stream("something broke here");
     body.extend(error.ok_or_else(|| Unmet::Skipped("the wire reports none".to_owned()))?);
@@ -100,7 +102,7 @@ pub async fn an_error_within_the_stream_is_an_error<S: Subject>(subject: &S) -> 
 }
 
 /// The key is neither in the provider's debug output nor in an error, also if the server repeats it.
-pub async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
+pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let words = format!("the key {KEY} is wrong");

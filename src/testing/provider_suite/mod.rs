@@ -1,9 +1,9 @@
 //! What holds for every provider that speaks to a server, as tests for those who write one: a
 //! [`Provider`](crate::provider::Provider), or a [wire](crate::provider::HttpProvider) of their own.
 //!
-//! A [`Subject`] makes the provider and writes what its server answers. Each claim is a function that
-//! starts such a server on the loopback device; [`check`] runs all of them, and
-//! [`provider_suite!`](crate::provider_suite) makes a test of each.
+//! A [`Subject`] makes the provider and writes what its server answers. Each claim starts such a server on
+//! the loopback device; [`check`] checks all of them, and
+//! [`provider_suite!`](crate::provider_suite) makes a test of each, named after what it claims.
 //!
 //! ```
 //! # #[cfg(feature = "http")] {
@@ -66,13 +66,14 @@ mod sending;
 #[cfg(all(test, feature = "http"))]
 mod tests;
 
-pub use agent::*;
-pub use answers::*;
-pub use broken_off::*;
-pub use errors::*;
 pub use report::{Report, Unmet};
-pub use sending::*;
 pub use subject::Subject;
+
+#[cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "the macro has the list of all claims")
+)]
+use self::{agent::*, answers::*, broken_off::*, errors::*, sending::*};
 
 /// Makes a module of tests, one for each claim of the [suite](crate::testing::provider_suite) of
 /// providers.
@@ -152,7 +153,7 @@ pub async fn check<S: Subject>(subject: &S) -> Report {
     checked(subject, None).await
 }
 
-/// Checks one claim, by the name of its function. A name that no claim has fails.
+/// Checks one claim, by the name of its test. A name that no claim has fails.
 pub async fn check_claim<S: Subject>(subject: &S, claim: &str) -> Report {
     let mut report = checked(subject, Some(claim)).await;
     if report.is_empty() {

@@ -21,7 +21,9 @@ use crate::testing::provider_suite::server::{Server, bytes, stream, within};
 use crate::testing::provider_suite::subject::Subject;
 
 /// A turn that is made and not polled sends nothing.
-pub async fn nothing_is_sent_before_the_first_poll<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
+    subject: &S,
+) -> Result<(), Unmet> {
     let server = Server::always(plain_answer(subject)?).await?;
     let provider = server.provider(subject);
     let turn = provider.stream_turn(about(history()));
@@ -34,7 +36,7 @@ pub async fn nothing_is_sent_before_the_first_poll<S: Subject>(subject: &S) -> R
 }
 
 /// The same request, sent twice, has the same body.
-pub async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
+pub(super) async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let server = Server::always(plain_answer(subject)?).await?;
@@ -59,7 +61,7 @@ async fn called<S: Subject>(subject: &S) -> Result<(Server, S::Provider, History
 /// The request after a tool call has all of the request before, then the call and its result.
 ///
 /// Bodies that are JSON are compared value by value: arrays may only have grown at their end.
-pub async fn the_next_request_begins_with_the_one_before<S: Subject>(
+pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let (server, provider, mut history) = called(subject).await?;
@@ -102,7 +104,7 @@ fn grown(before: &Value, after: &Value, place: &str) -> Result<(), String> {
 }
 
 /// A call without a result is answered as interrupted when the history is sent.
-pub async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
+pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let (server, provider, mut history) = called(subject).await?;
@@ -116,7 +118,9 @@ pub async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
 }
 
 /// A request that names a model asks that one, and not the provider's own.
-pub async fn the_model_that_a_request_names_is_asked<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
+    subject: &S,
+) -> Result<(), Unmet> {
     const MODEL: &str = "suite-model-7";
     let server = Server::always(plain_answer(subject)?).await?;
     let request = Request { model: Some(MODEL.to_owned()), ..about(history()) };
@@ -130,7 +134,9 @@ pub async fn the_model_that_a_request_names_is_asked<S: Subject>(subject: &S) ->
 
 /// A turn that is dropped, after any number of polls, closes its connection, and nothing is sent
 /// afterwards.
-pub async fn a_dropped_turn_closes_its_connection<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
+    subject: &S,
+) -> Result<(), Unmet> {
     /// More polls than any turn of two words takes.
     const MAX_POLLS: usize = 1_000;
     let begun = said(subject, "text", &[text("Hello "), text("there.")])?;
