@@ -19,8 +19,8 @@ use crate::http::runtime::{self, ConnectionRuntime};
 use crate::http::{Body, Endpoint, Header, Secret, is_secret, masked};
 use crate::lock::lock;
 
-/// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(10);
+/// The time limit for a connection, unless the [`Timeouts`](crate::http::Timeouts) of a request have one.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends requests and keeps the connections. Cheap to clone; clones share the connections.
 ///
@@ -36,7 +36,6 @@ pub struct HttpClient {
 /// that has ended, or that nobody runs at the moment, would leave a shared connection silent.
 struct Clients {
     customize: Option<Box<Customize>>,
-    connect_timeout: Duration,
     uses_proxies: bool,
     made: Mutex<Vec<(Purpose, Made)>>,
 }
@@ -76,7 +75,7 @@ impl Clients {
         connection: Connection,
         to_loopback: bool,
     ) -> Made {
-        let connect_timeout = connect_timeout.unwrap_or(self.connect_timeout);
+        let connect_timeout = connect_timeout.unwrap_or(CONNECT_TIMEOUT);
         let purpose = Purpose { runtime, connect_timeout, connection, to_loopback };
         let mut made = lock(&self.made);
         if let Some((_, client)) = made.iter().find(|(known, _)| *known == purpose) {
@@ -135,7 +134,7 @@ impl HttpClient {
     /// The client that all providers of this process share unless told otherwise.
     pub fn shared() -> Self {
         static SHARED: OnceLock<HttpClient> = OnceLock::new();
-        SHARED.get_or_init(|| Self::of(None, CONNECT, true)).clone()
+        SHARED.get_or_init(|| Self::of(None, true)).clone()
     }
 
     /// A client of its own whose settings you change: certificates, proxies, name resolution, a local
@@ -171,27 +170,18 @@ impl HttpClient {
     pub fn customized(
         customize: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Self {
-        Self::of(Some(Box::new(customize)), CONNECT, true)
+        Self::of(Some(Box::new(customize)), true)
     }
 
     /// A client of its own that goes straight to its servers, whatever proxy the environment names.
     pub fn without_proxy() -> Self {
-        Self::of(None, CONNECT, false)
-    }
-
-    /// A client of its own that gives up on a connection after `timeout`; 10 seconds is usual.
-    pub fn with_connect_timeout(timeout: Duration) -> Self {
-        Self::of(None, timeout, true)
+        Self::of(None, false)
     }
 
     /// What goes wrong in making one, for example no certificates, is told by the first request.
-    fn of(
-        customize: Option<Box<Customize>>,
-        connect_timeout: Duration,
-        uses_proxies: bool,
-    ) -> Self {
+    fn of(customize: Option<Box<Customize>>, uses_proxies: bool) -> Self {
         let made = Mutex::default();
-        let clients = Arc::new(Clients { customize, connect_timeout, uses_proxies, made });
+        let clients = Arc::new(Clients { customize, uses_proxies, made });
         Self { clients, clock: Arc::new(SystemClock), hook: None }
     }
 

@@ -31,8 +31,7 @@ pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 /// tokio's clock, which a test can pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until there is a connection; that of the
-    /// [`HttpClient`](crate::http::HttpClient::with_connect_timeout), 10 seconds, unless set.
+    /// Until there is a connection: 10 seconds unless set.
     /// Providers with the same client and limit share their connections.
     pub connect: Option<Duration>,
     /// From sending the request to the first byte of the answer's body; 5 minutes unless set. A
