@@ -317,9 +317,11 @@ impl Agent {
         self.set(|it| it.prompt.system.volatile = volatile.into())
     }
 
-    /// Sets how the model is asked: limits, sampling, reasoning, the form of the answer.
+    /// Sets how the model is asked: limits, sampling, reasoning, the form of the answer. Options that were
+    /// set before, for example by [`with_output`](Self::with_output), stay where these have
+    /// [none](Options::or).
     pub fn with_options(self, options: Options) -> Self {
-        self.set(|it| it.prompt.options = options)
+        self.set(|it| it.prompt.options = options.or(std::mem::take(&mut it.prompt.options)))
     }
 
     /// Sets how many tokens an answer may have.

@@ -89,9 +89,10 @@ impl Request {
         self
     }
 
-    /// Sets how the model is asked.
+    /// Sets how the model is asked. Options that were set before stay where these have
+    /// [none](Options::or).
     pub fn with_options(mut self, options: Options) -> Self {
-        self.options = options;
+        self.options = options.or(self.options);
         self
     }
 

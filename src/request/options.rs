@@ -82,6 +82,46 @@ fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
 }
 
 impl Options {
+    /// These options, with those of `defaults` where they have none: a field that has its default value
+    /// counts as not set. Of `metadata` and `extra` both are kept, and of two with one key that of
+    /// these options.
+    ///
+    /// ```
+    /// use turnstream::request::Options;
+    ///
+    /// let defaults = Options { temperature: Some(0.5), seed: Some(1), ..Options::default() };
+    /// let options = Options { temperature: Some(0.0), ..Options::default() }.or(defaults);
+    /// assert_eq!((options.temperature, options.seed), (Some(0.0), Some(1)));
+    /// ```
+    #[must_use]
+    pub fn or(self, defaults: Self) -> Self {
+        fn set<T: Default + PartialEq>(own: T, default: T) -> T {
+            if own == T::default() { default } else { own }
+        }
+        // Every field is named, so that a new one is not forgotten.
+        let Self { mut metadata, mut extra, .. } = defaults;
+        metadata.extend(self.metadata);
+        extra.extend(self.extra);
+        Self {
+            max_output_tokens: self.max_output_tokens.or(defaults.max_output_tokens),
+            temperature: self.temperature.or(defaults.temperature),
+            top_p: self.top_p.or(defaults.top_p),
+            top_k: self.top_k.or(defaults.top_k),
+            seed: self.seed.or(defaults.seed),
+            frequency_penalty: self.frequency_penalty.or(defaults.frequency_penalty),
+            presence_penalty: self.presence_penalty.or(defaults.presence_penalty),
+            stop_sequences: set(self.stop_sequences, defaults.stop_sequences),
+            tool_choice: set(self.tool_choice, defaults.tool_choice),
+            parallel_tool_calls: self.parallel_tool_calls.or(defaults.parallel_tool_calls),
+            reasoning: self.reasoning.or(defaults.reasoning),
+            output: set(self.output, defaults.output),
+            cache: set(self.cache, defaults.cache),
+            user: self.user.or(defaults.user),
+            metadata,
+            extra,
+        }
+    }
+
     /// Refuses every option that is set, except those in `known`, the names of fields such as
     /// `temperature`: for an encoder, whose wire cannot express the others.
     ///

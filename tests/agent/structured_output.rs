@@ -9,7 +9,7 @@ use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Reason, Transition};
 use turnstream::provider::{Provider, Reply, Scripted};
 #[cfg(feature = "schemars")]
-use turnstream::request::Output;
+use turnstream::request::{Cache, Options, Output};
 use turnstream::stream::{JsonLine, LineError};
 use turnstream::testing::Wire;
 use turnstream::turn::{ParseError, StopReason};
@@ -40,6 +40,40 @@ async fn turn(reply: impl Into<Reply>) -> std::sync::Arc<Turn> {
     let model = Scripted::new([reply.into()]);
     let events = model.stream_turn(Request::new(History::with_id("h")));
     events.into_turn().await.unwrap()
+}
+
+#[cfg(feature = "schemars")]
+#[tokio::test]
+async fn later_options_keep_the_output_schema_and_all_options_that_they_do_not_set() {
+    #[derive(Deserialize, schemars::JsonSchema)]
+    struct Answer {
+        #[serde(rename = "answer")]
+        _answer: u8,
+    }
+    let model = Scripted::new([r#"{"answer":4}"#]);
+    let first = Options {
+        seed: Some(1),
+        stop_sequences: vec!["END".into()],
+        metadata: [("a".into(), "1".into()), ("b".into(), "1".into())].into(),
+        ..Options::default()
+    };
+    let second = Options {
+        seed: Some(2),
+        cache: Cache::Off,
+        metadata: [("b".into(), "2".into())].into(),
+        ..Options::default()
+    };
+    let agent = Agent::new(model.clone()).with_output::<Answer>().with_options(first.clone());
+    agent.with_temperature(0.5).with_options(second.clone()).run("go").outcome().await;
+    let asked = model.requests().remove(0).options;
+    assert_eq!(asked.output, Output::of::<Answer>());
+    assert_eq!((asked.temperature, asked.seed, asked.cache), (Some(0.5), Some(2), Cache::Off));
+    assert_eq!(asked.stop_sequences, first.stop_sequences);
+    let metadata: Vec<_> = asked.metadata.iter().map(|(k, v)| (&**k, &**v)).collect();
+    assert_eq!(metadata, [("a", "1"), ("b", "2")]);
+
+    let request = Request::new(History::with_id("h")).with_options(first).with_options(second);
+    assert_eq!((request.options.seed, request.options.stop_sequences.len()), (Some(2), 1));
 }
 
 #[track_caller]
