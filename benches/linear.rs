@@ -185,7 +185,7 @@ fn gemini_tail() -> String {
 }
 
 fn turn(wire: Wire, body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static) -> TurnStream {
-    let history = History::with_id("bench");
+    let history = History::from_id("bench");
     match wire {
         Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new("any"))),
         Wire::OpenAiChat => {

@@ -39,11 +39,7 @@ fn entries() -> Vec<Entry> {
                 name: "read_file".into(),
                 arguments: String::new(),
             };
-            Item::tool_result(ToolResult::answering(
-                &call,
-                ResultKind::Ok,
-                "fn f() {}\n".repeat(40),
-            ))
+            Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, "fn f() {}\n".repeat(40)))
         }
     };
     (0..ITEMS).map(item).map(Entry::from).collect()

@@ -71,10 +71,11 @@ async fn suspended(agent: Agent, store: &Path) -> Result<Outcome> {
 
     // From here on nothing is known but what stands in the file.
     let history: History = serde_json::from_str(&fs::read_to_string(store)?)?;
-    let verdicts = history.pending_calls().into_iter().map(|call| match is_allowed(&call.call()) {
-        true => (call, Verdict::Approve),
-        false => (call, Verdict::Deny("the user wants to keep it".into())),
-    });
+    let verdicts =
+        history.pending_calls().into_iter().map(|call| match is_allowed(&call.to_tool_call()) {
+            true => (call, Verdict::Approve),
+            false => (call, Verdict::Deny("the user wants to keep it".into())),
+        });
     Ok(agent.resume(history, verdicts)?.outcome().await.into_result()?)
 }
 

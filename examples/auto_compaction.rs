@@ -7,7 +7,7 @@
 
 use futures::TryStreamExt;
 use serde_json::json;
-use turnstream::context::{Compactor, QuarterOfBytes, Shorten, Summarize, Window, estimate};
+use turnstream::context::{BytesDiv4, Compactor, Summarizer, Truncator, Window, estimate_tokens};
 use turnstream::event::ToolEvent;
 use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
@@ -31,7 +31,7 @@ fn reader() -> Scripted {
             _ if n < 8 => Reply::text("One more page.").call("read", json!({ "number": n })),
             _ => Reply::text("That was the whole book."),
         };
-        let input_tokens = window().guess(request);
+        let input_tokens = window().count_request(request);
         reply.usage(Usage { input_tokens, output_tokens: 10, ..Usage::default() })
     })
 }
@@ -56,7 +56,7 @@ fn summarizer() -> Scripted {
         let facts = text.iter().flat_map(|text| text.lines()).filter(|it| it.contains(FACT));
         let facts: Vec<_> = facts.collect();
         let summary = format!("The user said: {} Some pages were read.", facts.join(" "));
-        let usage = Usage { input_tokens: window().guess(request), ..Usage::default() };
+        let usage = Usage { input_tokens: window().count_request(request), ..Usage::default() };
         Reply::text(&summary).usage(usage)
     });
     model.with_model("summarizer")
@@ -74,13 +74,14 @@ async fn main() -> Result<(), Error> {
         lines.collect::<Vec<_>>().join("\n")
     });
     // By rule first; a model is asked only where that is not enough.
-    let compactor =
-        Shorten::new().max_result_bytes(512).or(Summarize::new(summarizer()).keep_turns(2));
+    let compactor = Truncator::new()
+        .with_max_result_bytes(512)
+        .or_else(Summarizer::new(summarizer()).with_keep_turns(2));
     let agent =
         Agent::new(reader()).with_tools([read]).with_window(window()).with_compactor(compactor);
     println!(
         "The window has {WINDOW} tokens and is nearly full at {}.",
-        window().limit(&<_>::default())
+        window().threshold(&<_>::default())
     );
 
     let mut history = turnstream::History::new(&turnstream::env::SystemIds);
@@ -88,7 +89,7 @@ async fn main() -> Result<(), Error> {
         println!("\n> {said}");
         let mut run = agent.run_from(history.clone(), said);
         while let Some(event) = run.try_next().await? {
-            let about = || estimate(&run.history(), &QuarterOfBytes);
+            let about = || estimate_tokens(&run.history(), &BytesDiv4);
             match event {
                 Event::Turn(TurnEvent::TurnComplete { .. }) => {
                     println!("  {} tokens counted", about());
@@ -114,6 +115,6 @@ async fn main() -> Result<(), Error> {
             }
         }
     }
-    println!("{} items are kept, lawful: {}", history.len(), history.is_lawful());
+    println!("{} items are kept, lawful: {}", history.len(), history.is_settled());
     Ok(())
 }

@@ -170,6 +170,6 @@ async fn main() -> Result<(), Error> {
     };
     let (history, ()) = tokio::join!(chat(&agent, heard), speaker);
     let history = history?;
-    println!("{} items are kept, lawful: {}", history.len(), history.is_lawful());
+    println!("{} items are kept, lawful: {}", history.len(), history.is_settled());
     Ok(())
 }

@@ -46,7 +46,7 @@ fn show(history: &History) {
     let history = history.settled();
     let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();
     let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
-    println!("{calls} call, {results} result, lawful: {}", history.is_lawful());
+    println!("{calls} call, {results} result, lawful: {}", history.is_settled());
 }
 
 /// A server that is in the middle of an answer, and a run against it.

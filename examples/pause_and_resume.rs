@@ -90,11 +90,11 @@ async fn drop_it() -> Result<(), Box<dyn Error>> {
     println!(
         "dropped: {} call is open, lawful: {}",
         left.unanswered_calls().len(),
-        left.is_lawful()
+        left.is_settled()
     );
     let settled = left.settled();
     let result = settled.last().and_then(Item::as_tool_result).ok_or("no result")?;
-    println!("settled: `{}`, lawful: {}", result.content.text(), settled.is_lawful());
+    println!("settled: `{}`, lawful: {}", result.content.text(), settled.is_settled());
     // `run_from` settles by itself.
     let agent = Agent::new(model()).with_tools([count()]);
     let outcome = agent.run_from(left, "Never mind, go on").outcome().await.into_result()?;

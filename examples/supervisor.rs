@@ -47,7 +47,7 @@ async fn main() -> Result<(), Error> {
             Event::Finished(outcome) => {
                 println!("{} after {} turns, {spent} tokens", outcome.reason, outcome.turns);
                 let history = run.history().settled();
-                println!("what is kept can be sent again: {}", history.is_lawful());
+                println!("what is kept can be sent again: {}", history.is_settled());
             }
             _ => {}
         }

@@ -2,14 +2,14 @@
 //! are stored rest on it.
 
 /// The hash of 64 bits.
-pub(crate) fn fnv_64(bytes: impl Iterator<Item = u8>) -> u64 {
+pub(crate) fn fnv1a_64(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
 /// The hash of 128 bits.
-pub(crate) fn fnv_128(bytes: impl Iterator<Item = u8>) -> u128 {
+pub(crate) fn fnv1a_128(bytes: impl Iterator<Item = u8>) -> u128 {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     bytes.fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
@@ -21,10 +21,10 @@ mod tests {
 
     #[test]
     fn the_hashes_are_those_of_the_published_test_vectors() {
-        assert_eq!(fnv_64("".bytes()), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv_64("a".bytes()), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(fnv_64("foobar".bytes()), 0x8594_4171_f739_67e8);
-        assert_eq!(fnv_128("".bytes()), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
-        assert_eq!(fnv_128("a".bytes()), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
+        assert_eq!(fnv1a_64("".bytes()), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a_64("a".bytes()), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a_64("foobar".bytes()), 0x8594_4171_f739_67e8);
+        assert_eq!(fnv1a_128("".bytes()), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+        assert_eq!(fnv1a_128("a".bytes()), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks, also after a panic while it was locked: nothing here is left half done across code that may
 /// panic.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock_ignoring_poison<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -21,7 +21,7 @@ mod tests {
             panic!("while it is held");
         }));
         assert!(panicked.is_err() && mutex.is_poisoned());
-        *lock(&mutex) += 1;
-        assert_eq!(*lock(&mutex), 2);
+        *lock_ignoring_poison(&mutex) += 1;
+        assert_eq!(*lock_ignoring_poison(&mutex), 2);
     }
 }

@@ -105,7 +105,7 @@ fn run(turns: usize) -> (Run, Arc<Stack>) {
         .with_tools(tool)
         .with_limits(Limits { max_turns: u32::MAX, ..Limits::default() })
         .with_ids(CountingIds::new("id"));
-    (agent.run_from(History::with_id("h"), "go"), seen)
+    (agent.run_from(History::from_id("h"), "go"), seen)
 }
 
 /// Runs on a thread with a stack of 256 KiB, without a runtime: nothing here waits. `at_turn` is

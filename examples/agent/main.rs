@@ -175,7 +175,7 @@ async fn take_up(
     match &state {
         SessionState::Idle => {}
         SessionState::Pending { calls } => {
-            user.screen.expect(calls.iter().map(PendingCall::call).collect());
+            user.screen.expect(calls.iter().map(PendingCall::to_tool_call).collect());
         }
         SessionState::Unfinished { open } => user.screen.expect(open.clone()),
     }
@@ -190,9 +190,9 @@ async fn take_up(
             for call in &calls {
                 let approved =
                     |(_, verdict): &&(PendingCall, Verdict)| *verdict == Verdict::Approve;
-                let allowed = verdicts.iter().filter(approved).map(|(call, _)| call.call());
+                let allowed = verdicts.iter().filter(approved).map(|(call, _)| call.to_tool_call());
                 let allowed: Vec<ToolCall> = allowed.collect();
-                let shown = tools::describe(&user.root, &call.call(), &allowed);
+                let shown = tools::describe(&user.root, &call.to_tool_call(), &allowed);
                 let verdict = tokio::select! {
                     biased;
                     () = user.ctrl_c.pressed() => {

@@ -220,7 +220,7 @@ impl Human {
             outcome.turns
         );
         for call in &outcome.pending {
-            summary.extend(["\n   waiting: ", &shown(&call.call())]);
+            summary.extend(["\n   waiting: ", &shown(&call.to_tool_call())]);
         }
         summary
     }
@@ -357,7 +357,7 @@ pub(crate) fn interrupted(history: &History) {
     let history = history.settled();
     let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();
     let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
-    let paired = match calls == results && history.is_lawful() {
+    let paired = match calls == results && history.is_settled() {
         true => "the history can be sent again",
         false => "the history cannot be sent again",
     };

@@ -38,7 +38,7 @@ pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
         }
         return Session::open(turnstream::session::SqliteStore::open(file)?, "agent").await;
     }
-    let (store, id) = JsonLinesStore::file(file)?;
+    let (store, id) = JsonLinesStore::open_file(file)?;
     Session::open(store, id).await
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn left(state: &SessionState) -> Option<String> {
 
 /// A failure of the store, for a person.
 pub(crate) fn shown(error: &Error) -> String {
-    match Conflict::of(error) {
+    match Conflict::from_error(error) {
         Some(_) => {
             "another program has written to the session; start again to go on from there".to_owned()
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::json;
-use turnstream::context::{Compaction, compact_with};
+use turnstream::context::{Compaction, compactor_fn};
 use turnstream::event::ToolEvent;
 use turnstream::item::{Mark, PendingCall};
 use turnstream::provider::{Reply, Scripted};
@@ -43,7 +43,7 @@ pub(crate) async fn run(place: Place, seed: u64) -> Result<Infallible, Error> {
         };
         tell(run).await?;
         if session.history().len() > LONGEST {
-            session.compact(&compact_with(shorter)).await?;
+            session.compact(&compactor_fn(shorter)).await?;
         }
     }
 }
@@ -144,7 +144,7 @@ fn reply(number: u64) -> Reply {
 fn shorter(history: &History) -> Result<Option<Compaction>, Error> {
     let mut half = history.iter().take(history.len() / 2);
     let to = half.rposition(|item| item.as_user().is_some());
-    let items = || vec![Item::user("Much was done.").marked(Mark::Compacted)];
+    let items = || vec![Item::user("Much was done.").with_mark(Mark::Compacted)];
     Ok(to.filter(|to| *to > 0).map(|to| Compaction {
         from: 0,
         to,

@@ -165,7 +165,7 @@ async fn look(place: &Place, told: &[String], report: &mut Report) -> Result<(),
     }
     let history = restore(SESSION, entries);
     report.unfinished += u32::from(!history.unanswered_calls().is_empty());
-    report.unlawful += usize::from(!history.settled().is_lawful());
+    report.unlawful += usize::from(!history.settled().is_settled());
     Ok(())
 }
 

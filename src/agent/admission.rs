@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use crate::agent::budget::{Reservation, Slot};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 /// What a run holds of its pool for the request that is due or open.
 #[derive(Debug, Default)]
@@ -41,6 +41,6 @@ impl Admission {
 
     fn lock(&self) -> MutexGuard<'_, Waited> {
         // Nothing of a user runs while the lock is held.
-        lock(&self.0)
+        lock_ignoring_poison(&self.0)
     }
 }

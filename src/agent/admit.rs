@@ -7,7 +7,7 @@ use crate::agent::admission::Held;
 use crate::agent::control::When;
 use crate::agent::shared::Shared;
 use crate::agent::within::{COUNTER, caught};
-use crate::context::{QuarterOfBytes, estimate_request};
+use crate::context::{BytesDiv4, estimate_request_tokens};
 use crate::error::Error;
 use crate::request::Request;
 use crate::world::Kind;
@@ -70,8 +70,9 @@ fn has_news(run: &Shared, state: &State) -> bool {
 /// How many tokens a request is estimated at. A counter that panics is replaced.
 fn estimate(run: &Shared, request: &Request) -> u64 {
     let window = run.settings.memory.window.as_ref();
-    let counted = window.and_then(|window| caught(COUNTER, || window.estimate(request)).ok());
-    counted.unwrap_or_else(|| estimate_request(request, &QuarterOfBytes))
+    let counted =
+        window.and_then(|window| caught(COUNTER, || window.estimate_request(request)).ok());
+    counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
 }
 
 /// Waits for a future, and notes whether it was not ready at once.

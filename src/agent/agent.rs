@@ -169,7 +169,7 @@ impl Agent {
     ///
     /// A call whose sub-agent was suspended takes no verdict itself. The verdicts are those on the calls
     /// that the sub-agent waits for, in any order, each with the path to it. The sub-agent continues with
-    /// the history that `history` [keeps](History::nested) beside the call, and no hook or limit is asked
+    /// the history that `history` [keeps](History::nested_history) beside the call, and no hook or limit is asked
     /// about the call again. The sub-agent's counters and budgets begin anew, as the run's own do.
     ///
     /// Whoever keeps histories resumes each of them once: doing it twice runs the calls twice, under
@@ -507,13 +507,13 @@ impl Agent {
     /// is, and it is tried again when the request has grown by a twentieth of the window.
     ///
     /// ```
-    /// use turnstream::context::{Compactor, Shorten, Summarize, Window};
+    /// use turnstream::context::{Compactor, Truncator, Summarize, Window};
     /// use turnstream::{Agent, provider::Scripted};
     ///
     /// let (model, cheaper) = (Scripted::new(["Done."]), Scripted::new(["They talked."]));
     /// let agent = Agent::new(model)
     ///     .with_window(Window::new(200_000))
-    ///     .with_compactor(Shorten::new().or(Summarize::new(cheaper)));
+    ///     .with_compactor(Truncator::new().or(Summarize::new(cheaper)));
     /// # drop(agent);
     /// ```
     pub fn with_window(self, window: Window) -> Self {
@@ -521,7 +521,7 @@ impl Agent {
     }
 
     /// Sets how a history is made shorter that nears the [window](Self::with_window), or that did not
-    /// fit the model; [`Shorten`](crate::context::Shorten) unless set. The latter happens at most once
+    /// fit the model; [`Truncator`](crate::context::Truncator) unless set. The latter happens at most once
     /// in a history.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
         self.set(|it| it.memory.compactor = Some(Arc::new(compactor)))
@@ -725,7 +725,7 @@ impl Agent {
     ///     "edited"
     /// })?;
     /// let test = Tool::raw(spec("test"), |_, cx: ToolContext| async move {
-    ///     cx.evidence(Evidence::of_command("cargo test", 0));
+    ///     cx.evidence(Evidence::from_command("cargo test", 0));
     ///     "12 passed"
     /// })?;
     /// let model = Scripted::new([
@@ -739,7 +739,7 @@ impl Agent {
     ///
     /// let outcome = agent.run("Mend the parser").outcome().await;
     /// assert_eq!(outcome.reason, Reason::Completed);
-    /// assert_eq!(outcome.proof.as_deref(), Some(&Evidence::of_command("cargo test", 0)));
+    /// assert_eq!(outcome.proof.as_deref(), Some(&Evidence::from_command("cargo test", 0)));
     /// # Ok(())
     /// # }
     /// ```

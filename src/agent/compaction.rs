@@ -57,12 +57,13 @@ pub(super) async fn make_room(run: &Shared, state: State) -> (State, Option<Even
         return (state, None);
     };
     let request = settings.request(&state.history);
-    let limit = window.limit(&request.options);
+    let limit = window.threshold(&request.options);
     let room = state.room;
     let near = caught(COUNTER, || {
-        let counted = window.counted(&request).filter(|_| room.is_fresh(&state.history));
-        let now = counted.unwrap_or_else(|| room.corrected(window.guess(&request)));
-        (now > room.limit(limit)).then(|| (counted, now, window.guess(&request)))
+        let counted =
+            window.estimate_from_usage(&request).filter(|_| room.is_fresh(&state.history));
+        let now = counted.unwrap_or_else(|| room.corrected(window.count_request(&request)));
+        (now > room.limit(limit)).then(|| (counted, now, window.count_request(&request)))
     });
     let (counted, now, guess) = match near {
         Ok(Some(near)) => near,
@@ -74,11 +75,11 @@ pub(super) async fn make_room(run: &Shared, state: State) -> (State, Option<Even
     };
     // Boxed, so that it takes no room in the body for all of the lap.
     let made = Box::pin(made(run, &state, move |settings, compaction, history| {
-        let compaction = context::recorded(compaction, history);
+        let compaction = context::record_stale_usage(compaction, history);
         let mut shorter = history.clone();
         compaction.apply(&mut shorter);
         let window = settings.memory.window.as_ref();
-        match window.is_none_or(|it| it.guess(&settings.request(&shorter)) < guess) {
+        match window.is_none_or(|it| it.count_request(&settings.request(&shorter)) < guess) {
             true => Ok(compaction),
             false => Err(unusable("the history would not get shorter")),
         }
@@ -100,8 +101,8 @@ pub(super) async fn make_room(run: &Shared, state: State) -> (State, Option<Even
 
 /// What is to be replaced since turns have become old.
 fn aged(settings: &Settings, history: &History) -> Option<Compaction> {
-    let compaction = settings.memory.ageing?.shorten(history)?;
-    let compaction = context::recorded(compaction, history);
+    let compaction = settings.memory.ageing?.compaction(history)?;
+    let compaction = context::record_stale_usage(compaction, history);
     compaction.check(history).is_ok().then_some(compaction)
 }
 
@@ -111,7 +112,7 @@ pub(super) async fn compact(run: &Shared, state: State) -> (State, Option<Event>
         return (state, None);
     }
     let made = Box::pin(made(run, &state, |_, compaction, history| {
-        Ok(context::reactive(compaction, history))
+        Ok(context::mark_reactive(compaction, history))
     }));
     let Some(made) = made.await else { return (state, None) };
     let room = match &made {
@@ -148,7 +149,7 @@ async fn made(
     match run.effects.perform(Kind::Compacted, compact).await {
         Ok(Compacted { is_too_late: true, .. }) => None,
         Ok(Compacted { error: Some(error), usage, .. }) => {
-            Some(Err(CompactionFailure::wrap(error, usage)))
+            Some(Err(CompactionFailure::attach_usage(error, usage)))
         }
         Ok(Compacted { compaction, .. }) => Some(Ok(compaction)),
         Err(error) => Some(Err(error)),
@@ -177,7 +178,7 @@ async fn asked(
         compaction.check(history)?;
         Ok(Some(compaction))
     });
-    finished.map_err(|error| CompactionFailure::wrap(error, usage))
+    finished.map_err(|error| CompactionFailure::attach_usage(error, usage))
 }
 
 /// Tells what came of a compaction.

@@ -17,7 +17,7 @@ use crate::env::Ids;
 use crate::error::Error;
 use crate::event::{Event, Undelivered};
 use crate::item::ToolCall;
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::story::Journal;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
@@ -132,7 +132,7 @@ impl Control {
     }
 
     pub(super) fn say(&self, when: When, input: Undelivered) -> Result<(), Undelivered> {
-        let mut said = lock(&self.said);
+        let mut said = lock_ignoring_poison(&self.said);
         if said.over {
             return Err(input);
         }
@@ -143,29 +143,29 @@ impl Control {
     }
 
     pub(super) fn is_waiting(&self, when: When) -> bool {
-        !lock(&self.said).queue(when).is_empty()
+        !lock_ignoring_poison(&self.said).queue(when).is_empty()
     }
 
     /// What is said next, as the `turn`th request is made.
     pub(super) fn take(&self, when: When, turn: u32) -> Option<Undelivered> {
-        let mut said = lock(&self.said);
+        let mut said = lock_ignoring_poison(&self.said);
         let input = said.queue(when).pop_front()?;
         said.delivered.insert(input.id.clone(), turn);
         Some(input)
     }
 
     pub(super) fn delivered(&self, id: &str) -> Option<u32> {
-        lock(&self.said).delivered.get(id).copied()
+        lock_ignoring_poison(&self.said).delivered.get(id).copied()
     }
 
     pub(super) fn ask(&self, call: &ToolCall, external: bool) {
         let asked = Asked { call: call.clone(), external, verdict: None };
-        lock(&self.asked).insert(call.call_id.clone(), asked);
+        lock_ignoring_poison(&self.asked).insert(call.call_id.clone(), asked);
     }
 
     /// Takes a verdict, if exactly this call waits for one.
     pub(super) fn decide(&self, call: &ToolCall, verdict: Verdict) -> bool {
-        let mut asked = lock(&self.asked);
+        let mut asked = lock_ignoring_poison(&self.asked);
         let waiting = asked.get_mut(&call.call_id);
         let Some(waiting) = waiting.filter(|it| it.call == *call && it.verdict.is_none()) else {
             return false;
@@ -180,7 +180,7 @@ impl Control {
     }
 
     pub(super) fn verdict(&self, call: &ToolCall) -> Option<Verdict> {
-        let mut asked = lock(&self.asked);
+        let mut asked = lock_ignoring_poison(&self.asked);
         let verdict = asked.get(&call.call_id)?.verdict.clone()?;
         asked.remove(&call.call_id);
         Some(verdict)
@@ -189,7 +189,7 @@ impl Control {
     /// No verdict counts any more, unless one is there that nobody has looked at. Tells whether
     /// that is so.
     pub(super) fn holds_verdict_or_closes(&self) -> bool {
-        let mut asked = lock(&self.asked);
+        let mut asked = lock_ignoring_poison(&self.asked);
         let holds = asked.values().any(|it| it.verdict.is_some());
         if !holds {
             asked.clear();
@@ -199,26 +199,26 @@ impl Control {
 
     /// No verdict counts any more.
     pub(super) fn close_verdicts(&self) {
-        lock(&self.asked).clear();
+        lock_ignoring_poison(&self.asked).clear();
     }
 
     /// Sets what is paid for what comes from here on.
     pub(super) fn set_price(&self, price: Option<Price>) {
-        lock(&self.charged).price = price;
+        lock_ignoring_poison(&self.charged).price = price;
     }
 
     pub(super) fn start(&self, context: &ToolContext) {
-        lock(&self.started_calls).push(context.clone());
+        lock_ignoring_poison(&self.started_calls).push(context.clone());
     }
 
     /// The contexts of the calls that have started since this was last asked for.
     pub(super) fn take_started(&self) -> Vec<ToolContext> {
-        std::mem::take(&mut *lock(&self.started_calls))
+        std::mem::take(&mut *lock_ignoring_poison(&self.started_calls))
     }
 
     /// Counts what came on top since the last time, and gives all of it.
     pub(super) fn charge(&self, usage: Usage, drain: impl FnOnce(Usage)) -> Charged {
-        let mut charged = lock(&self.charged);
+        let mut charged = lock_ignoring_poison(&self.charged);
         let more = usage.since(charged.usage);
         if more != Usage::default() {
             drain(more);
@@ -231,7 +231,7 @@ impl Control {
 
     /// What the run will have spent once `usage` is counted.
     pub(super) fn would_have_spent(&self, usage: Usage, tool_calls: u32) -> Spent {
-        let charged = *lock(&self.charged);
+        let charged = *lock_ignoring_poison(&self.charged);
         let more = charged.price.map_or(0, |price| price.cost(&usage.since(charged.usage)));
         let (cost, elapsed) = (charged.cost.saturating_add(more), self.started().elapsed());
         Spent { usage, cost, elapsed, tool_calls }
@@ -258,23 +258,23 @@ impl Control {
 
     /// Hooks are told that a request has failed.
     pub(super) fn request_has_failed(&self, error: &Error) {
-        let before = lock(&self.last_failure).replace(error.clone());
+        let before = lock_ignoring_poison(&self.last_failure).replace(error.clone());
         drop(before);
     }
 
     /// How the last request failed that did.
     pub(super) fn last_failure(&self) -> Option<Error> {
-        lock(&self.last_failure).clone()
+        lock_ignoring_poison(&self.last_failure).clone()
     }
 
     /// Changes what the tools of the run are handed.
     pub(super) fn change_data(&self, change: impl FnOnce(RunData) -> RunData) {
         let data = self.data();
-        *lock(&self.data) = change(data);
+        *lock_ignoring_poison(&self.data) = change(data);
     }
 
     pub(super) fn data(&self) -> RunData {
-        lock(&self.data).clone()
+        lock_ignoring_poison(&self.data).clone()
     }
 
     /// A request is handed to a provider.
@@ -346,22 +346,22 @@ impl Control {
     pub(super) fn adopt(self: &Arc<Self>, call_id: &str, child: Child) {
         child.control.set_unattended();
         let _ = child.control.parent.set(Arc::downgrade(self));
-        let before = lock(&self.children).insert(call_id.to_owned(), child);
+        let before = lock_ignoring_poison(&self.children).insert(call_id.to_owned(), child);
         drop(before);
     }
 
     pub(super) fn child(&self, call_id: &str) -> Option<Child> {
-        lock(&self.children).get(call_id).cloned()
+        lock_ignoring_poison(&self.children).get(call_id).cloned()
     }
 
     pub(super) fn keep_verdicts(&self, verdicts: Verdicts) {
-        let before = std::mem::replace(&mut *lock(&self.verdicts), verdicts);
+        let before = std::mem::replace(&mut *lock_ignoring_poison(&self.verdicts), verdicts);
         drop(before);
     }
 
     /// The verdicts on the calls of a sub-agent that was suspended.
     pub(super) fn verdicts_in(&self, call_id: &str) -> Verdicts {
-        lock(&self.verdicts).nested(call_id).cloned().unwrap_or_default()
+        lock_ignoring_poison(&self.verdicts).nested(call_id).cloned().unwrap_or_default()
     }
 
     pub(super) fn handle_is_made(&self) {
@@ -390,7 +390,7 @@ impl Control {
     /// Wakes the run and those of its sub-agents.
     fn wake(&self) {
         self.waker.wake();
-        let children: Vec<_> = lock(&self.children).values().cloned().collect();
+        let children: Vec<_> = lock_ignoring_poison(&self.children).values().cloned().collect();
         for child in children {
             child.control.wake();
         }
@@ -403,7 +403,7 @@ impl Control {
         drop(self.take_started());
         self.change_data(|_| RunData::new());
         self.tombstones.close();
-        let mut said = lock(&self.said);
+        let mut said = lock_ignoring_poison(&self.said);
         said.over = true;
         let steered = std::mem::take(&mut said.steered);
         steered.into_iter().chain(std::mem::take(&mut said.follow_ups)).collect()

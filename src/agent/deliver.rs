@@ -5,7 +5,7 @@ use crate::agent::control::When;
 use crate::agent::shared::Shared;
 use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::event::{AppendedWhy, Event, RewrittenWhy};
-use crate::item::Tombstones;
+use crate::item::TombstoneEdit;
 use crate::usage::Usage;
 use crate::world::Kind;
 
@@ -65,10 +65,10 @@ pub(super) fn void_at_end(run: &Shared) -> Option<Event> {
 /// The next range that becomes void, as an event.
 fn next_voided(
     run: &Shared,
-    next: impl FnOnce(&TombstoneQueue) -> Option<Tombstones>,
+    next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,
 ) -> Option<Event> {
     run.effects.draw(Kind::Tombstones, || {
-        let Tombstones { from, to, items } = next(run.control().tombstones())?;
+        let TombstoneEdit { from, to, items } = next(run.control().tombstones())?;
         let (why, usage) = (RewrittenWhy::Tombstoned, Usage::default());
         Some(Event::Rewritten { why, from, to, items, usage })
     })

@@ -57,7 +57,7 @@ pub(super) fn facts(run: &Shared, state: State) -> (State, Facts) {
         stopping: outside.stopping,
         exceeded: outside.exceeded,
         too_many_calls: outside.too_many_calls,
-        can_compact: has_compactor && !context::was_compacted(&state.history),
+        can_compact: has_compactor && !context::was_reactively_compacted(&state.history),
         fallbacks: run.settings.models.fallbacks.len(),
         broke_off: outside.broke_off,
         nothing_left: outside.nothing_left,

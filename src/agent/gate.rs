@@ -10,7 +10,7 @@ use crate::agent::hook::Permitted;
 use crate::agent::shared::Shared;
 use crate::agent::{RunHandle, State};
 use crate::error::Error;
-use crate::item::{Json, Report, ToolCall, ToolResult};
+use crate::item::{EffectReport, Json, ToolCall, ToolResult};
 use crate::tool::{Answer, Gate, Permit, Tool, ToolContext, Verdict, redact_all};
 
 /// The gate of one turn.
@@ -102,7 +102,7 @@ impl Gate for RunGate {
 }
 
 /// What a call that was dropped had put on record, as hooks let it be seen.
-pub(super) fn redacted(run: &Shared, state: &State, context: &ToolContext) -> Report {
+pub(super) fn redacted(run: &Shared, state: &State, context: &ToolContext) -> EffectReport {
     let mut report = context.report();
     let call = context.turn().tool_calls().find(|call| call.call_id == context.call_id());
     if let Some(call) = call {

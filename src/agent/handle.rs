@@ -165,7 +165,7 @@ impl RunHandle {
     /// in it, marked as [tombstones](crate::Item::tombstone), and are not sent any more.
     ///
     /// It is done before the next request, after all results; if there is none, before the run ends.
-    /// Each range is an event `rewritten` with the reason `tombstoned`. [`History::tombstones`] lists what
+    /// Each range is an event `rewritten` with the reason `tombstoned`. [`History::tombstone_edits`] lists what
     /// becomes void together. Items that are void already, or asked for twice, change nothing.
     /// If the history is compacted first, the items are followed to their new positions; those that a
     /// summary replaces are gone already, and the summary stays. Of equal items, the newest count as
@@ -197,7 +197,7 @@ impl RunHandle {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the run is over, or as
-    /// [`History::tombstones`]: a position that is not one of a completed item, which those of a turn that
+    /// [`History::tombstone_edits`]: a position that is not one of a completed item, which those of a turn that
     /// streams are not, or a call that would become void and has no result yet. Nothing is done then.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
@@ -235,8 +235,8 @@ impl RunHandle {
     /// As [`approve`](Self::approve).
     pub fn decide(&self, call: impl Into<PendingCall>, verdict: Verdict) -> Result<(), Error> {
         let call = call.into();
-        let decided = match call.split() {
-            None => self.control.decide(&call.call(), verdict),
+        let decided = match call.split_root() {
+            None => self.control.decide(&call.to_tool_call(), verdict),
             Some((parent, inner)) => {
                 let child = self.control.child(parent);
                 child.is_some_and(|child| Self::inside(child).decide(inner, verdict).is_ok())

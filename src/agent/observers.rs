@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::agent::hook::{Hooks, Observer};
 use crate::item::Item;
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 /// What observing hooks have begun, and what they want said. Its lock is never held across a poll:
 /// a poll takes them out and puts them back.
@@ -142,7 +142,7 @@ impl Observers {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing of a user runs while the lock is held.
-        lock(&self.0)
+        lock_ignoring_poison(&self.0)
     }
 }
 

@@ -19,11 +19,11 @@ pub(super) fn judged(
     let mut own: HashMap<String, (ToolCall, Verdict)> = HashMap::new();
     let mut inner: HashMap<String, Vec<(PendingCall, Verdict)>> = HashMap::new();
     for (call, verdict) in verdicts {
-        if let Some((parent, call)) = call.split() {
+        if let Some((parent, call)) = call.split_root() {
             inner.entry(parent.to_owned()).or_default().push((call, verdict));
             continue;
         }
-        let call = call.call();
+        let call = call.to_tool_call();
         let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
         if is_external && verdict == Verdict::Approve {
             return refused("an external tool cannot run here: its result is needed", &call);
@@ -35,7 +35,7 @@ pub(super) fn judged(
     let open = history.unanswered_calls();
     let mut nested = HashMap::new();
     for call in &open {
-        if let Some(child) = history.nested(&call.call_id) {
+        if let Some(child) = history.nested_history(&call.call_id) {
             if own.contains_key(&call.call_id) {
                 let why = "a sub-agent runs as this call: the verdicts are on its own calls";
                 return refused(why, call);
@@ -77,7 +77,7 @@ pub(super) fn judged(
     let is_closed = |call: &&ToolCall| open.iter().all(|it| it.call_id != call.call_id);
     let of_own = own.values().map(|(call, _)| call).filter(is_closed);
     let first = of_own.min_by(|a, b| a.call_id.cmp(&b.call_id)).cloned();
-    let of_inner = inner.into_values().flatten().map(|(call, _)| call.call());
+    let of_inner = inner.into_values().flatten().map(|(call, _)| call.to_tool_call());
     if let Some(call) = first.or(of_inner.min_by(|a, b| a.call_id.cmp(&b.call_id))) {
         return refused("a verdict is for a call that is not open", &call);
     }

@@ -56,7 +56,7 @@ pub(super) struct Begin {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let mut run = Agent::new(Scripted::new(["Hello there!"])).run("Hi");
+/// let mut run = Agent::new(Scripted::new(["Hello load_cached!"])).run("Hi");
 /// while let Some(Ok(event)) = run.next().await {
 ///     if let Some(text) = event.text_delta() {
 ///         print!("{text}");
@@ -336,7 +336,7 @@ impl Run {
             let state = self.state.get();
             let pending = &state.approvals.pending;
             let own = pending.iter().filter(|call| call.path.is_empty());
-            self.shared.handle.journal.ask(own.map(PendingCall::call));
+            self.shared.handle.journal.ask(own.map(PendingCall::to_tool_call));
         }
         if error.is_some() || time_up.is_some() || matches!(reason, Reason::Interrupted(_)) {
             self.tell_ended(error.clone(), time_up.map(TimeUp::End));

@@ -154,7 +154,7 @@ impl RunContext {
         })
     }
 
-    /// Makes a history shorter that did not fit, which then [says so](crate::context::was_compacted). No
+    /// Makes a history shorter that did not fit, which then [says so](crate::context::was_reactively_compacted). No
     /// event, or one that [replaces nothing](Event::replaces_items), says that it cannot be; hooks are told
     /// why.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::agent::checks::Checks;
 use crate::agent::hook::Hooks;
 use crate::agent::{Budget, Limits, RunStart};
-use crate::context::{Ageing, Compactor, Shorten, Window};
+use crate::context::{Ageing, Compactor, Truncator, Window};
 use crate::env::{Ids, SystemIds, TimeLimit};
 use crate::item::History;
 use crate::provider::Provider;
@@ -95,7 +95,7 @@ impl Settings {
             checks: Checks::default(),
             memory: Memory {
                 ageing: None,
-                compactor: Some(Arc::new(Shorten::new())),
+                compactor: Some(Arc::new(Truncator::new())),
                 compactor_timeout: TimeLimit::Default(COMPACTOR_TIMEOUT),
                 window: None,
             },

@@ -21,7 +21,7 @@ use crate::turn::Turn;
 /// use turnstream::History;
 /// use turnstream::agent::State;
 ///
-/// let state = State::new(History::with_id("h"));
+/// let state = State::new(History::from_id("h"));
 /// let later = state.clone().with(|fields| fields.counts.model_calls = 3);
 /// assert_eq!((state.counts.model_calls, later.counts.model_calls), (0, 3));
 /// ```
@@ -182,7 +182,7 @@ impl State {
         // A reply without calls is judged by what comes of it.
         let malformed = match results.is_empty() {
             true => self.streaks.malformed,
-            false if kinds.all(ResultKind::is_models_fault) => self.streaks.malformed + 1,
+            false if kinds.all(ResultKind::is_model_error) => self.streaks.malformed + 1,
             false => 0,
         };
         self.with(|it| {
@@ -238,7 +238,8 @@ impl State {
             }
             // After its own words, which were cut off, the model is asked to go on.
             Next::Compact => {
-                let speaks = self.history.newest_live().next().is_some_and(Item::is_models_words);
+                let speaks =
+                    self.history.live_newest_first().next().is_some_and(Item::is_model_output);
                 let said = speaks.then(|| (AppendedWhy::Continuation, words::CUT_OFF.into()));
                 (Transition::ReactiveCompactRetry, said)
             }
@@ -269,7 +270,7 @@ impl State {
 impl Counts {
     /// With the calls that have these results.
     fn and_ran(self, results: &[ToolResult]) -> Self {
-        let ran = results.iter().filter(|result| result.kind.has_run()).count();
+        let ran = results.iter().filter(|result| result.kind.has_executed()).count();
         let ran = u32::try_from(ran).unwrap_or(u32::MAX);
         Self { tool_calls: self.tool_calls.saturating_add(ran), ..self }
     }
@@ -332,7 +333,7 @@ mod tests {
     }
 
     fn after(next: Next) -> State {
-        let state = State::new(History::with_id("h")).with(|it| {
+        let state = State::new(History::from_id("h")).with(|it| {
             it.counts.turn_count = 7;
             it.streaks.recovery_count = 2;
             it.streaks.cut_calls = 1;
@@ -375,7 +376,7 @@ mod tests {
 
     #[test]
     fn what_is_said_is_told_before_the_run_goes_on() {
-        let state = State::new(History::with_id("h"));
+        let state = State::new(History::from_id("h"));
         let (events, step) = state.then(said(Transition::StopHookBlocking), || "id".to_owned());
         assert!(matches!(step, Step::Next(_)), "it ended");
         assert!(matches!(&events[..], [
@@ -390,7 +391,7 @@ mod tests {
         let says = |item| State::new(history(item)).then(Next::Compact, String::new).0.len();
         assert_eq!(says(Item::text("half a")), 2);
         assert_eq!(says(Item::user("go")), 1);
-        assert_eq!(says(Item::text("half a").marked(Mark::Tombstone)), 1);
+        assert_eq!(says(Item::text("half a").with_mark(Mark::Tombstone)), 1);
     }
 
     #[test]

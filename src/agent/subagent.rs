@@ -89,7 +89,8 @@ impl SubAgent {
         let harmless = Arc::clone(&settings.tools.harmless);
         let parent = cx.extension::<RunHandle>();
         settings.label = below(parent.as_deref(), &settings.label, &self.name);
-        let suspended = parent.as_ref().and_then(|it| it.history().nested(cx.call_id()).cloned());
+        let suspended =
+            parent.as_ref().and_then(|it| it.history().nested_history(cx.call_id()).cloned());
         let (history, input, resuming) = match (suspended, &parent) {
             (Some(history), Some(parent)) => {
                 // The record of a call that was suspended went with it.
@@ -106,7 +107,7 @@ impl SubAgent {
                 }
             }
             // The same call has the same history, and its calls the same keys.
-            _ => (History::with_id(cx.idempotency_key()), input, None),
+            _ => (History::from_id(cx.idempotency_key()), input, None),
         };
         let run = Run::new(Arc::new(settings), Begin { history, input, resuming }, body);
         let mut run = run.inheriting(cx.run_data().clone());

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewrittenWhy};
-use crate::item::{History, Item, ItemKind, Tombstones, no_item};
-use crate::lock::lock;
+use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range};
+use crate::lock::lock_ignoring_poison;
 use crate::story::Journal;
 
 /// The items that are to become void at the next boundary of turns. Its lock is taken before the
@@ -31,9 +31,9 @@ impl TombstoneQueue {
         }
         let (history, complete) = journal.complete();
         if let Some(at) = positions.iter().find(|at| **at >= complete) {
-            return Err(no_item(*at, complete));
+            return Err(position_out_of_range(*at, complete));
         }
-        history.tombstones(positions.iter().copied())?;
+        history.tombstone_edits(positions.iter().copied())?;
         waiting.positions.extend(positions);
         Ok(())
     }
@@ -43,12 +43,12 @@ impl TombstoneQueue {
     }
 
     /// The next range of this history with items that are to become void.
-    pub(super) fn next(&self, history: &History) -> Option<Tombstones> {
+    pub(super) fn next(&self, history: &History) -> Option<TombstoneEdit> {
         self.lock().next(history)
     }
 
     /// The same at the end of the run: if nothing waits, no position is taken any more.
-    pub(super) fn next_or_close(&self, history: &History) -> Option<Tombstones> {
+    pub(super) fn next_or_close(&self, history: &History) -> Option<TombstoneEdit> {
         let mut waiting = self.lock();
         let next = waiting.next(history);
         waiting.over |= next.is_none();
@@ -76,19 +76,19 @@ impl TombstoneQueue {
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // Nothing of a user runs while the lock is held.
-        lock(&self.0)
+        lock_ignoring_poison(&self.0)
     }
 }
 
 impl Waiting {
-    fn next(&mut self, history: &History) -> Option<Tombstones> {
+    fn next(&mut self, history: &History) -> Option<TombstoneEdit> {
         // Most often nothing waits, and the history is not looked at.
         if self.positions.is_empty() {
             return None;
         }
         let positions = std::mem::take(&mut self.positions);
         // Invariant: they were checked, and every call that had its result then has it now.
-        let mut made = history.tombstones(positions.iter().copied()).ok()?.into_iter();
+        let mut made = history.tombstone_edits(positions.iter().copied()).ok()?.into_iter();
         let first = made.next()?;
         if made.next().is_some() {
             let is_left = |at: &usize| !(first.from..first.to).contains(at);

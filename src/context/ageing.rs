@@ -2,7 +2,7 @@
 
 use futures::future::{BoxFuture, FutureExt, ready};
 
-use crate::context::{Compaction, Compactor, Shorten};
+use crate::context::{Compaction, Compactor, Truncator};
 use crate::error::Error;
 use crate::item::History;
 
@@ -10,7 +10,7 @@ use crate::item::History;
 /// much room the window has: [`Agent::with_ageing`](crate::Agent::with_ageing).
 ///
 /// A turn is old when a number of completed turns have come after it. What happens to it then is
-/// what [`Shorten`] does: the words of the user and of the assistant stay, and so do results.
+/// what [`Truncator`] does: the words of the user and of the assistant stay, and so do results.
 ///
 /// Each change invalidates what a provider has cached of a request from there on. So turns are not
 /// shortened one by one, but several at once: a run announces one `rewritten` event every few turns,
@@ -29,7 +29,7 @@ use crate::item::History;
 ///     let said = Item::text(format!("Answer {n}."));
 ///     [thought, said.with_turn_info(TurnInfo::new(StopReason::Stop))]
 /// };
-/// let ageing = Ageing::after_turns(2).every(3);
+/// let ageing = Ageing::after_turns(2).with_interval(3);
 /// let changed = |turns: usize| {
 ///     let history = History::from_items("h", (0..turns).flat_map(turn));
 ///     let compaction = ageing.shorten(&history)?;
@@ -47,7 +47,7 @@ use crate::item::History;
 pub struct Ageing {
     turns: usize,
     every: usize,
-    shorten: Shorten,
+    shorten: Truncator,
 }
 
 impl Ageing {
@@ -55,36 +55,36 @@ impl Ageing {
     /// latest after twice the number; at least 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
-        Self { turns, every: turns, shorten: Shorten::new() }
+        Self { turns, every: turns, shorten: Truncator::new() }
     }
 
     /// Sets how many turns are shortened at once, at least 1: the cached beginning of the requests
     /// changes once in this number of turns. The number of [`after_turns`](Self::after_turns) unless set.
-    pub fn every(mut self, turns: usize) -> Self {
+    pub fn with_interval(mut self, turns: usize) -> Self {
         self.every = turns.max(1);
         self
     }
 
-    /// Sets what stays of an old turn; [`Shorten::new`] unless set. Its
-    /// [`keep_turns`](Shorten::keep_turns) does not count here.
-    pub fn with_shorten(mut self, shorten: Shorten) -> Self {
+    /// Sets what stays of an old turn; [`Truncator::new`] unless set. Its
+    /// [`with_max_turns`](Truncator::with_max_turns) does not count here.
+    pub fn with_shorten(mut self, shorten: Truncator) -> Self {
         self.shorten = shorten;
         self
     }
 
     /// What to replace, or `None` if nothing that is old gets shorter.
-    pub fn shorten(&self, history: &History) -> Option<Compaction> {
+    pub fn compaction(&self, history: &History) -> Option<Compaction> {
         let turns = history.completed_turns();
         let old = turns.checked_sub(self.turns)? / self.every * self.every;
         if old == 0 {
             return None;
         }
-        self.shorten.keep_turns(turns - old).shorten(history)
+        self.shorten.with_keep_turns(turns - old).compaction(history)
     }
 }
 
 impl Compactor for Ageing {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-        ready(Ok(self.shorten(history))).boxed()
+        ready(Ok(self.compaction(history))).boxed()
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::context::was_compacted;
+use crate::context::was_reactively_compacted;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, Item};
 use crate::turn::Turn;
@@ -45,17 +45,17 @@ impl Compaction {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest), and the history is to be left as it is, when
     ///
     /// - the range is not one of the history's,
-    /// - a lawful history would not be [lawful](History::is_lawful) any more, for example because
+    /// - a lawful history would not be [lawful](History::is_settled) any more, for example because
     ///   a call goes and its result stays,
     /// - calls wait for their results and could not be [resumed](crate::Agent::resume) any more, for
     ///   example because the end of their turn goes,
     /// - a call comes in under an id that the history knows from elsewhere,
-    /// - the note that a [reactive](crate::context::reactive) compaction left would go: without it the history
+    /// - the note that a [reactive](crate::context::mark_reactive) compaction left would go: without it the history
     ///   would be compacted again and again.
     pub fn check(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {
             let (from, to, len) = (self.from, self.to, history.len());
-            return Err(refused(format!("{from}..{to} is no range of {len} entries")));
+            return Err(invalid_request(format!("{from}..{to} is no range of {len} entries")));
         }
         let replaced: HashSet<&str> = (history.iter().take(self.to).skip(self.from))
             .filter_map(Item::as_tool_call)
@@ -63,28 +63,28 @@ impl Compaction {
             .collect();
         let mut calls = self.items.iter().filter_map(Item::as_tool_call);
         let stolen = calls.find(|call| {
-            !replaced.contains(&*call.call_id) && history.holds_call_id(&call.call_id)
+            !replaced.contains(&*call.call_id) && history.has_used_call_id(&call.call_id)
         });
         if let Some(call) = stolen {
-            return Err(refused(format!("the call id `{}` is taken", call.call_id)));
+            return Err(invalid_request(format!("the call id `{}` is taken", call.call_id)));
         }
         let mut rewritten = history.clone();
         self.apply(&mut rewritten);
-        if history.is_lawful() && !rewritten.is_lawful() {
-            return Err(refused("a call and its result would be parted"));
+        if history.is_settled() && !rewritten.is_settled() {
+            return Err(invalid_request("a call and its result would be parted"));
         }
         let can_resume = |history: &History| Turn::resumed(history).is_ok();
-        let waits = !history.is_lawful() && !history.unanswered_calls().is_empty();
+        let waits = !history.is_settled() && !history.unanswered_calls().is_empty();
         if waits && can_resume(history) && !can_resume(&rewritten) {
-            return Err(refused("the calls that wait could not be resumed"));
+            return Err(invalid_request("the calls that wait could not be resumed"));
         }
-        if was_compacted(history) && !was_compacted(&rewritten) {
-            return Err(refused("the note of an earlier compaction would be lost"));
+        if was_reactively_compacted(history) && !was_reactively_compacted(&rewritten) {
+            return Err(invalid_request("the note of an earlier compaction would be lost"));
         }
         Ok(())
     }
 }
 
-fn refused(what: impl fmt::Display) -> Error {
+fn invalid_request(what: impl fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidRequest, format!("the compaction cannot be used: {what}"))
 }

@@ -25,16 +25,16 @@ pub trait Compactor: Send + Sync {
     /// Asks another where this one has nothing to replace, or fails.
     ///
     /// Before a request an agent asks again as long as the history is too long and gets shorter, so that
-    /// `Shorten::new().or(summarize)` summarises only where shortening was not enough.
+    /// `Truncator::new().or(summarize)` summarises only where shortening was not enough.
     ///
     /// ```
     /// use futures::executor::block_on;
-    /// use turnstream::context::{Compactor, Shorten, Summarize};
+    /// use turnstream::context::{Compactor, Truncator, Summarize};
     /// use turnstream::provider::Scripted;
     /// use turnstream::{History, Item};
     ///
     /// let model = Scripted::new(["They say hello a lot."]);
-    /// let compactor = Shorten::new().or(Summarize::new(model).keep_turns(1));
+    /// let compactor = Truncator::new().or(Summarize::new(model).with_max_turns(1));
     /// let words = [Item::user("hello"), Item::text("hello"), Item::user("bye"), Item::text("bye")];
     /// let mut history = History::from_items("h", words);
     /// let compaction = block_on(compactor.compact(&history))?.unwrap();
@@ -42,11 +42,11 @@ pub trait Compactor: Send + Sync {
     /// assert_eq!(history.len(), 3);
     /// # Ok::<(), turnstream::Error>(())
     /// ```
-    fn or<C: Compactor + 'static>(self, second: C) -> Or<Self, C>
+    fn or_else<C: Compactor + 'static>(self, second: C) -> OrElse<Self, C>
     where
         Self: Sized,
     {
-        Or { first: self, second: Arc::new(second) }
+        OrElse { first: self, second: Arc::new(second) }
     }
 }
 
@@ -60,11 +60,11 @@ impl<C: Compactor + ?Sized> Compactor for Arc<C> {
 ///
 /// ```
 /// use futures::executor::block_on;
-/// use turnstream::context::{Compaction, Compactor, compact_with};
+/// use turnstream::context::{Compaction, Compactor, compactor_fn};
 /// use turnstream::{History, Item};
 ///
 /// // Forgets all but the newest entry.
-/// let forget = compact_with(|history: &History| {
+/// let forget = compactor_fn(|history: &History| {
 ///     let to = history.len().saturating_sub(1);
 ///     Ok((to > 0).then(|| Compaction::new(0, to, Vec::new())))
 /// });
@@ -75,24 +75,24 @@ impl<C: Compactor + ?Sized> Compactor for Arc<C> {
 /// assert_eq!(history.len(), 1);
 /// # Ok::<(), turnstream::Error>(())
 /// ```
-pub fn compact_with<F>(f: F) -> CompactWith<F>
+pub fn compactor_fn<F>(f: F) -> CompactorFn<F>
 where
     F: Fn(&History) -> Result<Option<Compaction>, Error> + Send + Sync,
 {
-    CompactWith(f)
+    CompactorFn(f)
 }
 
-/// Compactor for the [`compact_with`] function.
+/// Compactor for the [`compactor_fn`] function.
 #[derive(Clone, Copy)]
-pub struct CompactWith<F>(F);
+pub struct CompactorFn<F>(F);
 
-impl<F> fmt::Debug for CompactWith<F> {
+impl<F> fmt::Debug for CompactorFn<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CompactWith").finish_non_exhaustive()
     }
 }
 
-impl<F> Compactor for CompactWith<F>
+impl<F> Compactor for CompactorFn<F>
 where
     F: Fn(&History) -> Result<Option<Compaction>, Error> + Send + Sync,
 {
@@ -101,17 +101,17 @@ where
     }
 }
 
-/// Compactor for the [`or`](Compactor::or) method.
+/// Compactor for the [`or`](Compactor::or_else) method.
 ///
 /// The second is asked when the first has given `None` or failed. What the first has used then counts
 /// with what the second gives; its error is told where the second gives nothing.
 #[derive(Clone, Debug)]
-pub struct Or<A, B> {
+pub struct OrElse<A, B> {
     first: A,
     second: Arc<B>,
 }
 
-impl<A: Compactor, B: Compactor + 'static> Compactor for Or<A, B> {
+impl<A: Compactor, B: Compactor + 'static> Compactor for OrElse<A, B> {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
         let first = self.first.compact(history);
         let (second, history) = (Arc::clone(&self.second), history.clone());
@@ -130,7 +130,7 @@ impl<A: Compactor, B: Compactor + 'static> Compactor for Or<A, B> {
                 (Ok(None), Some(error)) => Err(error),
                 (Err(error), _) => {
                     let usage = CompactionFailure::usage_of(&error) + used;
-                    Err(CompactionFailure::wrap(error, usage))
+                    Err(CompactionFailure::attach_usage(error, usage))
                 }
             }
         }

@@ -6,11 +6,11 @@
 /// must be quick.
 ///
 /// ```
-/// use turnstream::context::{CountTokens, QuarterOfBytes};
+/// use turnstream::context::{CountTokens, BytesDiv4};
 ///
 /// let words = |text: &str| text.split_whitespace().count() as u64;
 /// assert_eq!(words.count("to be or not"), 4);
-/// assert_eq!(QuarterOfBytes.count("to be or not"), 3);
+/// assert_eq!(BytesDiv4.count("to be or not"), 3);
 /// ```
 pub trait CountTokens: Send + Sync {
     /// How many tokens the text has.
@@ -29,9 +29,9 @@ impl<F: Fn(&str) -> u64 + Send + Sync> CountTokens for F {
 /// <https://help.openai.com/en/articles/4936856>), some tens of percent too low for code and JSON, and
 /// counts a character of Chinese or Japanese, which has three bytes, as three quarters of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QuarterOfBytes;
+pub struct BytesDiv4;
 
-impl CountTokens for QuarterOfBytes {
+impl CountTokens for BytesDiv4 {
     fn count(&self, text: &str) -> u64 {
         u64::try_from(text.len().div_ceil(4)).unwrap_or(u64::MAX)
     }

@@ -1,16 +1,16 @@
 //! How many tokens a history or a request has.
 
 use crate::context::CountTokens;
-use crate::context::record::fresh_turns;
+use crate::context::record::turns_since_compaction;
 use crate::item::{Content, History, Item, ItemKind, Part};
 use crate::request::Request;
 
 /// What an image or a file is guessed at: what Anthropic counts for an image that it has not made
 /// smaller ("tokens = (width px * height px)/750", at most some 1.15 megapixels,
 /// <https://docs.anthropic.com/en/docs/build-with-claude/vision>). A long PDF has more.
-const MEDIA: u64 = 1_600;
+const TOKENS_PER_MEDIA: u64 = 1_600;
 /// What stands around an item: its role, its ids, the marks of the wire.
-const AROUND: u64 = 4;
+const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 
 /// Estimates the tokens of a history: what the provider has counted in the newest completed turn, and
 /// a guess for what came since.
@@ -23,11 +23,11 @@ const AROUND: u64 = 4;
 /// - In a history that was made shorter without a record, all usage is stale.
 ///
 /// Both are known from the items alone, so that a history which was read back has the same estimate.
-/// Where no usage counts, it is the [`guess`] for everything, without the system prompt and the
+/// Where no usage counts, it is the [`count_request`] for everything, without the system prompt and the
 /// tools: [`estimate_request`] has these.
 ///
 /// ```
-/// use turnstream::context::{QuarterOfBytes, estimate};
+/// use turnstream::context::{BytesDiv4, estimate};
 /// use turnstream::{Agent, Usage};
 /// use turnstream::provider::{Reply, Scripted};
 ///
@@ -36,19 +36,20 @@ const AROUND: u64 = 4;
 /// let usage = Usage { input_tokens: 900, output_tokens: 20, ..Usage::default() };
 /// let agent = Agent::new(Scripted::new([Reply::text("Hello!").usage(usage)]));
 /// let mut history = agent.run("Hi").outcome().await.history;
-/// assert_eq!(estimate(&history, &QuarterOfBytes), 920);
+/// assert_eq!(estimate(&history, &BytesDiv4), 920);
 /// history.push("How are you doing?".into());
-/// assert_eq!(estimate(&history, &QuarterOfBytes), 920 + 5 + 4);
+/// assert_eq!(estimate(&history, &BytesDiv4), 920 + 5 + 4);
 /// # }
 /// ```
-pub fn estimate(history: &History, counter: &dyn CountTokens) -> u64 {
-    counted(history, counter).unwrap_or_else(|| guess(history, counter))
+pub fn estimate_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
+    estimate_from_usage(history, counter).unwrap_or_else(|| count_tokens(history, counter))
 }
 
 /// Estimates the tokens of a request as [`estimate`] does, of its context. Where no usage counts, the
 /// guess includes the system prompt and the tools.
-pub fn estimate_request(request: &Request, counter: &dyn CountTokens) -> u64 {
-    counted(&request.context, counter).unwrap_or_else(|| guess_request(request, counter))
+pub fn estimate_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
+    estimate_from_usage(&request.context, counter)
+        .unwrap_or_else(|| count_request_tokens(request, counter))
 }
 
 /// Guesses the tokens of all items, whatever a provider has counted.
@@ -56,23 +57,24 @@ pub fn estimate_request(request: &Request, counter: &dyn CountTokens) -> u64 {
 /// Each is its text as `counter` has it, and 4 for what stands around it; an image or a file is
 /// 1,600. What is void counts nothing. Signatures of providers are left out; their own items are
 /// counted as their JSON.
-pub fn guess(history: &History, counter: &dyn CountTokens) -> u64 {
-    sum(history.newest_first().map(|item| guess_item(item, counter)))
+pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
+    saturating_sum(history.newest_first().map(|item| count_item(item, counter)))
 }
 
 /// Guesses the tokens of a request: its context, its system prompt, its tools.
-pub fn guess_request(request: &Request, counter: &dyn CountTokens) -> u64 {
+pub fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     let system = [&request.system.stable, &request.system.volatile];
     let tools = request.tools.iter().map(|tool| {
         let schema = tool.parameters.to_string();
-        sum([&tool.name, &tool.description, &schema].map(|text| counter.count(text))) + AROUND
+        saturating_sum([&tool.name, &tool.description, &schema].map(|text| counter.count(text)))
+            + TOKENS_PER_ITEM_OVERHEAD
     });
-    sum(system.map(|text| counter.count(text)))
-        .saturating_add(sum(tools))
-        .saturating_add(guess(&request.context, counter))
+    saturating_sum(system.map(|text| counter.count(text)))
+        .saturating_add(saturating_sum(tools))
+        .saturating_add(count_tokens(&request.context, counter))
 }
 
-pub(super) fn guess_item(item: &Item, counter: &dyn CountTokens) -> u64 {
+pub(super) fn count_item(item: &Item, counter: &dyn CountTokens) -> u64 {
     if item.tombstone {
         return 0;
     }
@@ -80,31 +82,31 @@ pub(super) fn guess_item(item: &Item, counter: &dyn CountTokens) -> u64 {
         ItemKind::System { text } | ItemKind::Text { text } | ItemKind::Reasoning { text } => {
             counter.count(text)
         }
-        ItemKind::User { content } => guess_content(content, counter),
+        ItemKind::User { content } => count_content(content, counter),
         ItemKind::ToolCall(call) => {
             counter.count(&call.name).saturating_add(counter.count(&call.arguments))
         }
-        ItemKind::ToolResult(result) => guess_content(&result.content, counter),
+        ItemKind::ToolResult(result) => count_content(&result.content, counter),
         ItemKind::Other => {
             item.provider_data.as_ref().map_or(0, |data| counter.count(data.value.as_str()))
         }
     };
-    inside.saturating_add(AROUND)
+    inside.saturating_add(TOKENS_PER_ITEM_OVERHEAD)
 }
 
-fn guess_content(content: &Content, counter: &dyn CountTokens) -> u64 {
+fn count_content(content: &Content, counter: &dyn CountTokens) -> u64 {
     match content {
         Content::Text(text) => counter.count(text),
-        Content::Parts(parts) => sum(parts.iter().map(|part| match part {
+        Content::Parts(parts) => saturating_sum(parts.iter().map(|part| match part {
             Part::Text { text } => counter.count(text),
-            Part::Image(_) | Part::File(_) => MEDIA,
+            Part::Image(_) | Part::File(_) => TOKENS_PER_MEDIA,
         })),
     }
 }
 
 /// The newest usage that counts, and a guess for what is behind it.
-pub(super) fn counted(history: &History, counter: &dyn CountTokens) -> Option<u64> {
-    let mut fresh = fresh_turns(history);
+pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) -> Option<u64> {
+    let mut fresh = turns_since_compaction(history);
     let mut since = 0_u64;
     for item in history.newest_first() {
         if let Some(turn) = &item.turn {
@@ -114,12 +116,12 @@ pub(super) fn counted(history: &History, counter: &dyn CountTokens) -> Option<u6
                 return Some(turn.usage.total().saturating_add(since));
             }
         }
-        since = since.saturating_add(guess_item(item, counter));
+        since = since.saturating_add(count_item(item, counter));
     }
     None
 }
 
 // A counter may say anything.
-fn sum(counts: impl IntoIterator<Item = u64>) -> u64 {
+fn saturating_sum(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }

@@ -16,7 +16,7 @@ use crate::usage::Usage;
 /// use turnstream::{Error, ErrorKind, Usage};
 ///
 /// let usage = Usage { output_tokens: 7, ..Usage::default() };
-/// let error = CompactionFailure::wrap(Error::new(ErrorKind::Filtered, "no"), usage);
+/// let error = CompactionFailure::attach_usage(Error::new(ErrorKind::Filtered, "no"), usage);
 /// assert_eq!(error.kind(), ErrorKind::Filtered);
 /// assert_eq!(CompactionFailure::usage_of(&error), usage);
 /// ```
@@ -28,7 +28,7 @@ pub struct CompactionFailure {
 
 impl CompactionFailure {
     /// The same error with what was used; as it is if that is nothing.
-    pub fn wrap(error: Error, usage: Usage) -> Error {
+    pub fn attach_usage(error: Error, usage: Usage) -> Error {
         match usage == Usage::default() {
             true => error,
             false => error.clone().with_source(Self { usage, error }),

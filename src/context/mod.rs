@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`estimate`], [`estimate_request`] | how many tokens there are: the last usage, and a guess for what came since |
 //! | [`Window`] | how many the model takes, and when that is near |
-//! | [`Compactor`] | says what to replace in the ledger: [`Shorten`] by rule, [`Summarize`] by a model |
+//! | [`Compactor`] | says what to replace in the ledger: [`Truncator`] by rule, [`Summarize`] by a model |
 //! | [`Ageing`] | shortens old thoughts and inputs as a conversation goes on, whatever room is left |
 //! | [`Narrow`] | chooses what one request is told besides, up to a cap, and says why; the ledger stays |
 //!
@@ -28,14 +28,16 @@ mod window;
 
 pub use ageing::Ageing;
 pub use compaction::Compaction;
-pub use compactor::{CompactWith, Compactor, Or, compact_with};
-pub use count::{CountTokens, QuarterOfBytes};
-pub use estimate::{estimate, estimate_request, guess, guess_request};
+pub use compactor::{Compactor, CompactorFn, OrElse, compactor_fn};
+pub use count::{BytesDiv4, CountTokens};
+pub use estimate::{count_request_tokens, count_tokens, estimate_request_tokens, estimate_tokens};
 pub use failure::CompactionFailure;
-pub use narrow::{Candidate, Chosen, LeftOut, Narrow, Narrowed, Selection};
-pub(crate) use note::keeping_note;
-pub use note::{reactive, recorded};
-pub use record::was_compacted;
-pub use shorten::Shorten;
-pub use summarize::Summarize;
+pub use narrow::{
+    ContextCandidate, ContextInjector, ContextSelection, InjectedContext, Rejected, Selected,
+};
+pub(crate) use note::preserve_reactive_note;
+pub use note::{mark_reactive, record_stale_usage};
+pub use record::was_reactively_compacted;
+pub use shorten::Truncator;
+pub use summarize::Summarizer;
 pub use window::Window;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::context::transcript::steps;
-use crate::context::turns::{self, Kept};
-use crate::context::{CountTokens, QuarterOfBytes};
+use crate::context::transcript::call_summary;
+use crate::context::turns::{self, KeptItems};
+use crate::context::{BytesDiv4, CountTokens};
 use crate::item::{History, Item};
 
 /// Something that a request could be told: a piece of a file, a note, a result of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Candidate {
+pub struct ContextCandidate {
     /// Where it is from, for example `src/lib.rs:1-40`.
     pub source: String,
     /// What the model reads.
@@ -23,11 +23,11 @@ pub struct Candidate {
 
 /// What was chosen for one request, what was not, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Selection {
+pub struct ContextSelection {
     /// In the order in which the model reads it.
-    pub chosen: Vec<Chosen>,
+    pub chosen: Vec<Selected>,
     /// In the order of the candidates.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<Rejected>,
     /// The tokens of all that was added, constraints and earlier steps included: never more than
     /// `cap`.
     pub tokens: u64,
@@ -37,7 +37,7 @@ pub struct Selection {
 
 /// Something that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chosen {
+pub struct Selected {
     /// The candidate's source.
     pub source: String,
     /// The candidate's reason.
@@ -48,8 +48,8 @@ pub struct Chosen {
 
 /// Something that was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
-    /// The candidate's source; `constraints` or `steps` where those did not fit.
+pub struct Rejected {
+    /// The candidate's source; `with_constraints` or `steps` where those did not fit.
     pub source: String,
     /// Why not.
     pub why: String,
@@ -57,11 +57,11 @@ pub struct LeftOut {
 
 /// What a history is narrowed to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Narrowed {
+pub struct InjectedContext {
     /// What is sent.
     pub context: History,
     /// The record of it.
-    pub selection: Selection,
+    pub selection: ContextSelection,
 }
 
 /// Chooses what a request is told besides the conversation, up to a hard cap.
@@ -86,7 +86,7 @@ pub struct Narrowed {
 ///     },
 ///     Candidate { source: "notes.md".into(), text: "Buy milk.".into(), why: String::new() },
 /// ])
-/// .constraints("Change no public names.")
+/// .with_constraints("Change no public names.")
 /// .on_selection(|selection| {
 ///     assert_eq!(selection.chosen[0].source, "src/lib.rs:1-2");
 ///     assert_eq!(selection.left_out[0].why, "no reason was given");
@@ -96,26 +96,26 @@ pub struct Narrowed {
 /// # drop(agent);
 /// ```
 #[derive(Clone)]
-pub struct Narrow {
+pub struct ContextInjector {
     cap: u64,
-    candidates: Arc<Of<Vec<Candidate>>>,
+    candidates: Arc<HistoryFn<Vec<ContextCandidate>>>,
     constraints: String,
     /// `None` is one line a call.
-    steps: Option<Arc<Of<String>>>,
+    steps: Option<Arc<HistoryFn<String>>>,
     keep_turns: Option<usize>,
     counter: Arc<dyn CountTokens>,
-    told: Option<Arc<Told>>,
+    on_selection: Option<Arc<OnSelection>>,
 }
 
 /// What is made of a history.
-type Of<T> = dyn Fn(&History) -> T + Send + Sync;
-type Told = dyn Fn(&Selection) + Send + Sync;
+type HistoryFn<T> = dyn Fn(&History) -> T + Send + Sync;
+type OnSelection = dyn Fn(&ContextSelection) + Send + Sync;
 
-impl Narrow {
+impl ContextInjector {
     /// Makes one that adds at most `cap` tokens, chosen from what `candidates` makes of the history.
     pub fn new(
         cap: u64,
-        candidates: impl Fn(&History) -> Vec<Candidate> + Send + Sync + 'static,
+        candidates: impl Fn(&History) -> Vec<ContextCandidate> + Send + Sync + 'static,
     ) -> Self {
         Self {
             cap,
@@ -123,13 +123,13 @@ impl Narrow {
             constraints: String::new(),
             steps: None,
             keep_turns: None,
-            counter: Arc::new(QuarterOfBytes),
-            told: None,
+            counter: Arc::new(BytesDiv4),
+            on_selection: None,
         }
     }
 
     /// Sets what holds whatever is done. It comes first.
-    pub fn constraints(mut self, text: impl Into<String>) -> Self {
+    pub fn with_constraints(mut self, text: impl Into<String>) -> Self {
         self.constraints = text.into();
         self
     }
@@ -137,67 +137,70 @@ impl Narrow {
     /// Sends only so many of the newest turns, and at least one, beside all instructions and the
     /// user's newest words. In the place of the others comes what was done in them; all turns are
     /// sent unless set.
-    pub fn keep_turns(mut self, turns: usize) -> Self {
+    pub fn with_max_turns(mut self, turns: usize) -> Self {
         self.keep_turns = Some(turns.max(1));
         self
     }
 
     /// Sets how the turns that are not sent are told, from the entries that are left out. Unless
     /// set it is one line for each call: its name, its arguments, how it ended.
-    pub fn steps(mut self, f: impl Fn(&History) -> String + Send + Sync + 'static) -> Self {
+    pub fn with_step_summary(
+        mut self,
+        f: impl Fn(&History) -> String + Send + Sync + 'static,
+    ) -> Self {
         self.steps = Some(Arc::new(f));
         self
     }
 
-    /// Sets how tokens are counted; [`QuarterOfBytes`] unless set.
-    pub fn counting(mut self, counter: impl CountTokens + 'static) -> Self {
+    /// Sets how tokens are counted; [`BytesDiv4`] unless set.
+    pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
     }
 
     /// Hands each record to whoever keeps it, before the request is sent. It must be quick.
-    pub fn on_selection(mut self, f: impl Fn(&Selection) + Send + Sync + 'static) -> Self {
-        self.told = Some(Arc::new(f));
+    pub fn on_selection(mut self, f: impl Fn(&ContextSelection) + Send + Sync + 'static) -> Self {
+        self.on_selection = Some(Arc::new(f));
         self
     }
 
     /// What is sent of a history, and the record. It does not call [`on_selection`](Self::on_selection).
-    pub fn narrowed(&self, history: &History) -> Narrowed {
+    pub fn inject(&self, history: &History) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
         if let Some(turns) = self.keep_turns {
             let items: Vec<&Item> = history.iter().collect();
-            let cut = turns::newest(&items, turns);
-            let kept = Kept::of(&items, cut);
+            let cut = turns::start_of_newest(&items, turns);
+            let kept = KeptItems::new(&items, cut);
             earlier = match &self.steps {
                 Some(f) => f(&history.truncated(cut)),
-                None => steps(items.get(..cut).unwrap_or_default()),
+                None => call_summary(items.get(..cut).unwrap_or_default()),
             };
             context.rewrite(0..cut, kept.instructions.into_iter().chain(kept.prompt));
         }
-        let mut choice = Choice::new(self.cap, &*self.counter);
-        choice.offer_part("constraints", "Constraints:", &self.constraints);
-        choice.offer_part("steps", "Done so far:", &earlier);
+        let mut choice = SelectionBuilder::new(self.cap, &*self.counter);
+        choice.add_section("constraints", "Constraints:", &self.constraints);
+        choice.add_section("steps", "Done so far:", &earlier);
         for candidate in (self.candidates)(history) {
-            choice.offer(candidate);
+            choice.add_candidate(candidate);
         }
         if !choice.text.is_empty() {
             context.push(Item::user(choice.text));
         }
-        Narrowed { context, selection: choice.selection }
+        InjectedContext { context, selection: choice.selection }
     }
 
     /// Narrows, and hands the record on.
     pub(crate) fn apply(&self, history: &History) -> History {
-        let Narrowed { context, selection } = self.narrowed(history);
-        if let Some(told) = &self.told {
+        let InjectedContext { context, selection } = self.inject(history);
+        if let Some(told) = &self.on_selection {
             told(&selection);
         }
         context
     }
 }
 
-impl fmt::Debug for Narrow {
+impl fmt::Debug for ContextInjector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Narrow")
             .field("cap", &self.cap)
@@ -207,40 +210,40 @@ impl fmt::Debug for Narrow {
 }
 
 /// What was chosen so far.
-struct Choice<'a> {
+struct SelectionBuilder<'a> {
     text: String,
-    selection: Selection,
+    selection: ContextSelection,
     counter: &'a dyn CountTokens,
 }
 
-impl<'a> Choice<'a> {
+impl<'a> SelectionBuilder<'a> {
     fn new(cap: u64, counter: &'a dyn CountTokens) -> Self {
-        let selection = Selection { cap, ..Selection::default() };
+        let selection = ContextSelection { cap, ..ContextSelection::default() };
         Self { text: String::new(), selection, counter }
     }
 
-    fn offer(&mut self, candidate: Candidate) {
-        let Candidate { source, text, why } = candidate;
+    fn add_candidate(&mut self, candidate: ContextCandidate) {
+        let ContextCandidate { source, text, why } = candidate;
         if why.trim().is_empty() {
-            return self.leave_out(source, "no reason was given".to_owned());
+            return self.reject(source, "no reason was given".to_owned());
         }
-        match self.add(&format!("# {source}\n({why})\n{text}")) {
-            Ok(tokens) => self.selection.chosen.push(Chosen { source, why, tokens }),
-            Err(why) => self.leave_out(source, why),
+        match self.try_append(&format!("# {source}\n({why})\n{text}")) {
+            Ok(tokens) => self.selection.chosen.push(Selected { source, why, tokens }),
+            Err(why) => self.reject(source, why),
         }
     }
 
-    fn offer_part(&mut self, name: &str, head: &str, text: &str) {
+    fn add_section(&mut self, name: &str, head: &str, text: &str) {
         if text.trim().is_empty() {
             return;
         }
-        if let Err(why) = self.add(&format!("{head}\n{}", text.trim_end())) {
-            self.leave_out(name.to_owned(), why);
+        if let Err(why) = self.try_append(&format!("{head}\n{}", text.trim_end())) {
+            self.reject(name.to_owned(), why);
         }
     }
 
     /// Adds a block and gives its tokens, or why it cannot.
-    fn add(&mut self, block: &str) -> Result<u64, String> {
+    fn try_append(&mut self, block: &str) -> Result<u64, String> {
         let gap = if self.text.is_empty() { "" } else { "\n\n" };
         let longer = [&self.text, gap, block].concat();
         // All of it is counted: how a tokenizer cuts depends on what stands around.
@@ -254,7 +257,7 @@ impl<'a> Choice<'a> {
         Ok(tokens)
     }
 
-    fn leave_out(&mut self, source: String, why: String) {
-        self.selection.left_out.push(LeftOut { source, why });
+    fn reject(&mut self, source: String, why: String) {
+        self.selection.left_out.push(Rejected { source, why });
     }
 }

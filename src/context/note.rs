@@ -2,19 +2,20 @@
 
 use crate::context::Compaction;
 use crate::context::record::{
-    REACTIVE, RECORDED, can_carry, data, is_reactive, turns, was_compacted,
+    REACTIVE, STALE_USAGE, can_carry_record, completed_turns, is_reactive_note, record_data,
+    was_reactively_compacted,
 };
 use crate::item::{History, Item, ItemKind, Mark};
 
 /// What stands behind what was replaced, where nothing else can carry the record.
-const NOTE: &str = "The conversation up to here was shortened to fit the context window.";
-/// The same compaction with a note behind what it replaces, by which [`was_compacted`] knows that
+const NOTE_TEXT: &str = "The conversation up to here was shortened to fit the context window.";
+/// The same compaction with a note behind what it replaces, by which [`was_reactively_compacted`] knows that
 /// this history was compacted because it did not fit. The note is also a [record](recorded).
 ///
 /// The note is a user's item, which every wire takes between any two turns. It never stands inside
 /// a turn or between a call and its result: the range is widened to the next place where it may.
-pub fn reactive(compaction: Compaction, history: &History) -> Compaction {
-    with_note(compaction, history, REACTIVE)
+pub fn mark_reactive(compaction: Compaction, history: &History) -> Compaction {
+    append_note(compaction, history, REACTIVE)
 }
 
 /// The same compaction with a record of how many completed turns stand behind what it replaces: what
@@ -24,53 +25,54 @@ pub fn reactive(compaction: Compaction, history: &History) -> Compaction {
 /// [`estimate`]: crate::context::estimate()
 ///
 /// The record is carried by an item that comes in marked `compacted`, as a summary does or a clipped
-/// result; nothing of it is sent. Where no item can carry it, it is a note as [`reactive`] leaves
+/// result; nothing of it is sent. Where no item can carry it, it is a note as [`mark_reactive`] leaves
 /// one, which is not taken for one of these. The note of an earlier reactive compaction is never
 /// lost: where its place is replaced, it comes behind.
-pub fn recorded(mut compaction: Compaction, history: &History) -> Compaction {
-    if loses_note(&compaction, history) {
-        return keeping_note(compaction, history);
+pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Compaction {
+    if drops_reactive_note(&compaction, history) {
+        return preserve_reactive_note(compaction, history);
     }
-    let Some(at) = compaction.items.iter().rposition(can_carry) else {
-        return with_note(compaction, history, RECORDED);
+    let Some(at) = compaction.items.iter().rposition(can_carry_record) else {
+        return append_note(compaction, history, STALE_USAGE);
     };
-    let stale = turns(compaction.items.iter().skip(at + 1)) + turns_behind(&compaction, history);
+    let stale =
+        completed_turns(compaction.items.iter().skip(at + 1)) + turns_after(&compaction, history);
     if let Some(item) = compaction.items.get_mut(at) {
-        item.provider_data = Some(data(RECORDED, stale));
+        item.provider_data = Some(record_data(STALE_USAGE, stale));
     }
     compaction
 }
 
 /// The same compaction; if it replaces the note of an earlier [reactive] compaction, with that note
 /// after what it puts in its place. Without the note the history could be compacted reactively again.
-pub(crate) fn keeping_note(compaction: Compaction, history: &History) -> Compaction {
-    match loses_note(&compaction, history) {
-        true => with_note(compaction, history, REACTIVE),
+pub(crate) fn preserve_reactive_note(compaction: Compaction, history: &History) -> Compaction {
+    match drops_reactive_note(&compaction, history) {
+        true => append_note(compaction, history, REACTIVE),
         false => compaction,
     }
 }
 
-fn with_note(mut compaction: Compaction, history: &History, word: &str) -> Compaction {
+fn append_note(mut compaction: Compaction, history: &History, word: &str) -> Compaction {
     let items: Vec<&Item> = history.iter().collect();
     let live = |item: &&Item| !item.tombstone;
     loop {
         let kept = items.iter().copied().take(compaction.from);
         let before = kept.chain(&compaction.items).rfind(live);
         let behind = items.get(compaction.to..).unwrap_or_default();
-        if may_stand_between(before, behind.iter().copied().find(live)) {
+        if is_turn_boundary(before, behind.iter().copied().find(live)) {
             break;
         }
         compaction.items.extend(behind.first().map(|item| (*item).clone()));
         compaction.to += 1;
     }
-    let stale = turns_behind(&compaction, history);
-    let note = Item { provider_data: Some(data(word, stale)), ..Item::user(NOTE) };
-    compaction.items.push(note.marked(Mark::Compacted));
+    let stale = turns_after(&compaction, history);
+    let note = Item { provider_data: Some(record_data(word, stale)), ..Item::user(NOTE_TEXT) };
+    compaction.items.push(note.with_mark(Mark::Compacted));
     compaction
 }
 
 /// Whether what is between these two is a boundary of turns.
-fn may_stand_between(before: Option<&Item>, behind: Option<&Item>) -> bool {
+fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
     let (Some(before), Some(behind)) = (before, behind) else { return true };
     let is_outside =
         |item: &Item| matches!(item.kind, ItemKind::User { .. } | ItemKind::System { .. });
@@ -79,13 +81,14 @@ fn may_stand_between(before: Option<&Item>, behind: Option<&Item>) -> bool {
 }
 
 /// Whether notes are replaced, and none of them comes back or stays.
-fn loses_note(compaction: &Compaction, history: &History) -> bool {
+fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
     let is_replaced = |at: usize| (compaction.from..compaction.to).contains(&at);
     let kept = history.iter().enumerate().filter(|(at, _)| !is_replaced(*at));
-    was_compacted(history) && !kept.map(|(_, item)| item).chain(&compaction.items).any(is_reactive)
+    was_reactively_compacted(history)
+        && !kept.map(|(_, item)| item).chain(&compaction.items).any(is_reactive_note)
 }
 
 /// How many completed turns stand behind what is replaced.
-fn turns_behind(compaction: &Compaction, history: &History) -> usize {
-    turns(history.iter().skip(compaction.to))
+fn turns_after(compaction: &Compaction, history: &History) -> usize {
+    completed_turns(history.iter().skip(compaction.to))
 }

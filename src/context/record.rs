@@ -7,23 +7,23 @@ use serde_json::json;
 use crate::item::{History, Item, ItemKind, ProviderData};
 
 /// Whose data the record is: no wire's, so that none of it is sent.
-const PROVIDER: &str = "turnstream";
+const RECORD_PROVIDER: &str = "turnstream";
 /// What a note is called that a request which did not fit has left.
 pub(super) const REACTIVE: &str = "reactive";
 /// What any other record is called.
-pub(super) const RECORDED: &str = "recorded";
+pub(super) const STALE_USAGE: &str = "recorded";
 
-/// Whether the history holds the note of a [reactive](crate::context::reactive) compaction.
-pub fn was_compacted(history: &History) -> bool {
-    history.holds_compacted() && history.newest_first().any(is_reactive)
+/// Whether the history holds the note of a [reactive](crate::context::mark_reactive) compaction.
+pub fn was_reactively_compacted(history: &History) -> bool {
+    history.has_compacted_items() && history.newest_first().any(is_reactive_note)
 }
 
 /// How many of the newest completed turns came behind every compaction. Only their usage counts what
 /// the history has.
 ///
 /// In a history that was made shorter without a record nobody knows, and it is none.
-pub(super) fn fresh_turns(history: &History) -> usize {
-    if !history.holds_compacted() {
+pub(super) fn turns_since_compaction(history: &History) -> usize {
+    if !history.has_compacted_items() {
         return history.completed_turns();
     }
     let (mut behind, mut fresh) = (0_usize, None);
@@ -38,14 +38,14 @@ pub(super) fn fresh_turns(history: &History) -> usize {
 }
 
 /// How many of the items end a completed turn.
-pub(super) fn turns<'a>(items: impl Iterator<Item = &'a Item>) -> usize {
+pub(super) fn completed_turns<'a>(items: impl Iterator<Item = &'a Item>) -> usize {
     items.filter(|item| item.turn.is_some()).count()
 }
 
 /// Whether there is room for a record on it: what a provider keeps there must stay.
-pub(super) fn can_carry(item: &Item) -> bool {
-    let is_own = |data: &Arc<ProviderData>| data.provider == PROVIDER;
-    let is_free = item.provider_data.as_ref().is_none_or(is_own) && !is_reactive(item);
+pub(super) fn can_carry_record(item: &Item) -> bool {
+    let is_own = |data: &Arc<ProviderData>| data.provider == RECORD_PROVIDER;
+    let is_free = item.provider_data.as_ref().is_none_or(is_own) && !is_reactive_note(item);
     let may = match item.kind {
         ItemKind::User { .. }
         | ItemKind::Reasoning { .. }
@@ -57,9 +57,9 @@ pub(super) fn can_carry(item: &Item) -> bool {
 }
 
 /// A record, as an item carries it.
-pub(super) fn data(word: &str, stale_turns: usize) -> Arc<ProviderData> {
+pub(super) fn record_data(word: &str, stale_turns: usize) -> Arc<ProviderData> {
     Arc::new(ProviderData {
-        provider: PROVIDER.to_owned(),
+        provider: RECORD_PROVIDER.to_owned(),
         model: String::new(),
         value: json!({ "compaction": word, "stale_turns": stale_turns }).into(),
     })
@@ -68,7 +68,7 @@ pub(super) fn data(word: &str, stale_turns: usize) -> Arc<ProviderData> {
 /// How many completed turns stood behind it when it came, where it carries a record. A note without
 /// a number says that of all.
 fn stale_turns(item: &Item) -> Option<usize> {
-    let data = item.provider_data.as_ref().filter(|data| data.provider == PROVIDER)?;
+    let data = item.provider_data.as_ref().filter(|data| data.provider == RECORD_PROVIDER)?;
     let value = data.value.to_value();
     if !item.compacted || value["compaction"].is_null() {
         return None;
@@ -78,7 +78,9 @@ fn stale_turns(item: &Item) -> Option<usize> {
 }
 
 /// Whether it is the note of a reactive compaction.
-pub(super) fn is_reactive(item: &Item) -> bool {
+pub(super) fn is_reactive_note(item: &Item) -> bool {
     let Some(data) = &item.provider_data else { return false };
-    item.compacted && data.provider == PROVIDER && data.value.to_value()["compaction"] == REACTIVE
+    item.compacted
+        && data.provider == RECORD_PROVIDER
+        && data.value.to_value()["compaction"] == REACTIVE
 }

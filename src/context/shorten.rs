@@ -7,7 +7,7 @@ use std::fmt::Write;
 use futures::future::{BoxFuture, FutureExt, ready};
 use serde_json::value::RawValue;
 
-use crate::context::transcript::words;
+use crate::context::transcript::content_text;
 use crate::context::{Compaction, Compactor};
 use crate::error::Error;
 use crate::item::{
@@ -15,10 +15,10 @@ use crate::item::{
 };
 
 /// How much longer the results of the newest turns may be than those of old ones.
-const NEWEST: usize = 8;
+const NEW_RESULT_FACTOR: usize = 8;
 
 /// A prefix that is shorter than this says nothing.
-const MIN_PREFIX: usize = 16;
+const MIN_PREFIX_BYTES: usize = 16;
 
 /// Shortens a history by rule, without asking a model.
 ///
@@ -28,7 +28,7 @@ const MIN_PREFIX: usize = 16;
 /// - reasoning keeps its first 200 bytes; signed reasoning, which may not be changed, goes,
 /// - long arguments of calls keep their fields, with a prefix of each long text.
 ///
-/// Results stay whole. With [`max_result_bytes`](Self::max_result_bytes) they are clipped as well, to
+/// Results stay whole. With [`with_max_result_bytes`](Self::with_max_result_bytes) they are clipped as well, to
 /// their head and tail, and pictures and files in them go; then also in the newest turns, to eight times
 /// the length. What the provider itself ran in a turn is kept, and then the reasoning and the arguments
 /// of that turn too, since the one may be refused without the other.
@@ -39,14 +39,14 @@ const MIN_PREFIX: usize = 16;
 /// [`Ageing`]: crate::context::Ageing
 ///
 /// ```
-/// use turnstream::context::Shorten;
+/// use turnstream::context::Truncator;
 /// use turnstream::item::{StopReason, TurnInfo};
 /// use turnstream::{History, Item};
 ///
 /// let arguments = format!(r#"{{"path":"notes.md","text":"{}"}}"#, "x".repeat(9_000));
 /// let done = || TurnInfo::new(StopReason::Stop);
 /// let call = Item::tool_call("c1", "write", arguments).with_turn_info(done());
-/// let result = turnstream::item::ToolResult::answering(
+/// let result = turnstream::item::ToolResult::for_call(
 ///     call.as_tool_call().unwrap(),
 ///     turnstream::item::ResultKind::Ok,
 ///     "It is written.",
@@ -58,17 +58,17 @@ const MIN_PREFIX: usize = 16;
 ///     Item::text("Done.").with_turn_info(done()),
 /// ]);
 ///
-/// let shorten = Shorten::new().keep_turns(1);
+/// let shorten = Truncator::new().with_max_turns(1);
 /// let compaction = shorten.shorten(&history).unwrap();
 /// compaction.apply(&mut history);
-/// assert!(history.is_lawful());
+/// assert!(history.is_settled());
 /// let call = history.iter().find_map(Item::as_tool_call).unwrap();
 /// assert!(call.arguments.len() <= 1_024);
 /// assert!(call.arguments.starts_with(r#"{"path":"notes.md","text":"xxx"#));
 /// assert_eq!(shorten.shorten(&history), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shorten {
+pub struct Truncator {
     keep_turns: usize,
     /// `None` leaves results whole.
     max_result_bytes: Option<usize>,
@@ -76,7 +76,7 @@ pub struct Shorten {
     max_reasoning_bytes: usize,
 }
 
-impl Default for Shorten {
+impl Default for Truncator {
     fn default() -> Self {
         Self {
             keep_turns: 4,
@@ -87,7 +87,7 @@ impl Default for Shorten {
     }
 }
 
-impl Shorten {
+impl Truncator {
     /// Makes one with the numbers above, and 1,024 bytes for arguments.
     pub fn new() -> Self {
         Self::default()
@@ -95,7 +95,7 @@ impl Shorten {
 
     /// Sets how many of the newest completed turns count as new; 4 unless set, and at least 1: the
     /// reasoning of the newest turn goes with its calls.
-    pub fn keep_turns(mut self, turns: usize) -> Self {
+    pub fn with_keep_turns(mut self, turns: usize) -> Self {
         self.keep_turns = turns;
         self
     }
@@ -106,7 +106,7 @@ impl Shorten {
     /// One huge result is what most often fills a context window, and the newest one is what the model
     /// has asked for last: see [`Toolkit::clip_results`](crate::Toolkit::clip_results) for a limit
     /// before it enters the history.
-    pub fn max_result_bytes(mut self, bytes: usize) -> Self {
+    pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
         self.max_result_bytes = Some(bytes);
         self
     }
@@ -114,7 +114,7 @@ impl Shorten {
     /// Sets how many bytes the arguments of a call of an old turn may have; 1,024 unless set. Longer ones
     /// are replaced by an object: their own fields with a prefix of each long value, where that is short
     /// enough, else one that has their length and their beginning.
-    pub fn max_arguments_bytes(mut self, bytes: usize) -> Self {
+    pub fn with_max_arguments_bytes(mut self, bytes: usize) -> Self {
         self.max_arguments_bytes = bytes;
         self
     }
@@ -122,36 +122,36 @@ impl Shorten {
     /// Sets how many bytes the reasoning of an old turn may have; 200 unless set. Of longer reasoning a
     /// prefix stays, with 0 nothing. Signed reasoning goes whatever is set: providers refuse it when it
     /// was changed.
-    pub fn max_reasoning_bytes(mut self, bytes: usize) -> Self {
+    pub fn with_max_reasoning_bytes(mut self, bytes: usize) -> Self {
         self.max_reasoning_bytes = bytes;
         self
     }
 
     /// What to replace, or `None` if nothing gets shorter.
-    pub fn shorten(&self, history: &History) -> Option<Compaction> {
+    pub fn compaction(&self, history: &History) -> Option<Compaction> {
         let items: Vec<&Item> = history.iter().collect();
-        let old = self.old(&items);
+        let old = self.old_len(&items);
         let mut own = vec![false; old];
-        mark_own(&items[..old], &mut own);
+        mark_turns_with_provider_items(&items[..old], &mut own);
         let change = |(at, item): (usize, &&Item)| match item.tombstone || item.compacted {
-            true => Change::None,
-            false if at < old => self.in_old(item, own[at]),
-            false => self.in_new(item),
+            true => Change::Keep,
+            false if at < old => self.change_in_old_turn(item, own[at]),
+            false => self.change_in_new_turn(item),
         };
         let mut changes: Vec<Change> = items.iter().enumerate().map(change).collect();
         let from = changes.iter().position(Change::is_some)?;
         let to = changes.iter().rposition(Change::is_some)? + 1;
-        if !changes.iter().any(|change| matches!(change, Change::To(_))) {
+        if !changes.iter().any(|change| matches!(change, Change::Replace(_))) {
             // Something has to say that the history was shortened.
-            changes[to - 1] = Change::To(empty(items[to - 1]));
+            changes[to - 1] = Change::Replace(without_text(items[to - 1]));
         }
         let replaced = changes.into_iter().zip(&items).take(to).skip(from);
-        let items = replaced.filter_map(|(change, item)| change.made_of(item)).collect();
+        let items = replaced.filter_map(|(change, item)| change.apply_to(item)).collect();
         Some(Compaction::new(from, to, items))
     }
 
     /// How many entries belong to old turns: all up to the results of the newest old one.
-    fn old(&self, items: &[&Item]) -> usize {
+    fn old_len(&self, items: &[&Item]) -> usize {
         let mut ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
         let Some((end, _)) = ends.nth(self.keep_turns.max(1)) else { return 0 };
         let behind = items.iter().skip(end + 1);
@@ -159,95 +159,101 @@ impl Shorten {
             + behind.take_while(|item| item.tombstone || item.as_tool_result().is_some()).count()
     }
 
-    fn in_old(&self, item: &Item, beside_own: bool) -> Change {
+    fn change_in_old_turn(&self, item: &Item, beside_own: bool) -> Change {
         match &item.kind {
-            ItemKind::ToolResult(result) => self.clipped(item, result, 1),
-            ItemKind::Reasoning { .. } | ItemKind::ToolCall(_) if beside_own => Change::None,
-            ItemKind::Reasoning { text } => self.reasoning(item, text),
-            ItemKind::ToolCall(call) => self.call(item, call),
+            ItemKind::ToolResult(result) => self.truncate_result(item, result, 1),
+            ItemKind::Reasoning { .. } | ItemKind::ToolCall(_) if beside_own => Change::Keep,
+            ItemKind::Reasoning { text } => self.truncate_reasoning(item, text),
+            ItemKind::ToolCall(call) => self.truncate_arguments(item, call),
             ItemKind::System { .. }
             | ItemKind::User { .. }
             | ItemKind::Text { .. }
-            | ItemKind::Other => Change::None,
+            | ItemKind::Other => Change::Keep,
         }
     }
 
-    fn in_new(&self, item: &Item) -> Change {
-        let clipped = |result| self.clipped(item, result, NEWEST);
-        item.as_tool_result().map_or(Change::None, clipped)
+    fn change_in_new_turn(&self, item: &Item) -> Change {
+        let clipped = |result| self.truncate_result(item, result, NEW_RESULT_FACTOR);
+        item.as_tool_result().map_or(Change::Keep, clipped)
     }
 
-    fn clipped(&self, item: &Item, result: &ToolResult, times: usize) -> Change {
+    fn truncate_result(&self, item: &Item, result: &ToolResult, times: usize) -> Change {
         let Some(max) = self.max_result_bytes.map(|max| max.saturating_mul(times)) else {
-            return Change::None;
+            return Change::Keep;
         };
-        if size(&result.content) <= max {
-            return Change::None;
+        if content_bytes(&result.content) <= max {
+            return Change::Keep;
         }
-        let words = Content::Text(words(&result.content, " left out"));
-        let content = words.clipped(max, None).unwrap_or(words);
+        let words = Content::Text(content_text(&result.content, " left out"));
+        let content = words.truncate_middle(max, None).unwrap_or(words);
         // What says how much is missing may be longer than what is.
-        if content.text_len() >= size(&result.content) {
-            return Change::None;
+        if content.text_len() >= content_bytes(&result.content) {
+            return Change::Keep;
         }
         let kind = ItemKind::ToolResult(ToolResult { content, ..result.clone() });
-        Change::To(Item { kind, ..item.clone() })
+        Change::Replace(Item { kind, ..item.clone() })
     }
 
-    fn reasoning(&self, item: &Item, text: &str) -> Change {
+    fn truncate_reasoning(&self, item: &Item, text: &str) -> Change {
         let is_signed = item.provider_data.is_some();
         let max = if is_signed { 0 } else { self.max_reasoning_bytes };
         if text.len() <= max && !is_signed {
-            return Change::None;
+            return Change::Keep;
         }
         if max == 0 {
             // Nothing is left of it but what its turn is known by, if it carries that.
-            return if item.turn.is_some() { Change::To(empty(item)) } else { Change::Gone };
+            return if item.turn.is_some() {
+                Change::Replace(without_text(item))
+            } else {
+                Change::Remove
+            };
         }
-        let kind = ItemKind::Reasoning { text: prefix(text, max) };
-        Change::To(Item { kind, ..item.clone() })
+        let kind = ItemKind::Reasoning { text: truncated_prefix(text, max) };
+        Change::Replace(Item { kind, ..item.clone() })
     }
 
-    fn call(&self, item: &Item, call: &ToolCall) -> Change {
-        let Some(arguments) = shorter(call, self.max_arguments_bytes) else { return Change::None };
+    fn truncate_arguments(&self, item: &Item, call: &ToolCall) -> Change {
+        let Some(arguments) = shorter_arguments(call, self.max_arguments_bytes) else {
+            return Change::Keep;
+        };
         let kind = ItemKind::ToolCall(ToolCall { arguments, ..call.clone() });
         // What the provider keeps of a call may be bound to its arguments.
-        Change::To(Item { kind, provider_data: None, ..item.clone() })
+        Change::Replace(Item { kind, provider_data: None, ..item.clone() })
     }
 }
 
-impl Compactor for Shorten {
+impl Compactor for Truncator {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-        ready(Ok(self.shorten(history))).boxed()
+        ready(Ok(self.compaction(history))).boxed()
     }
 }
 
 /// What becomes of an entry.
 enum Change {
-    None,
-    Gone,
-    To(Item),
+    Keep,
+    Remove,
+    Replace(Item),
 }
 
 impl Change {
     fn is_some(&self) -> bool {
         match self {
-            Self::None => false,
-            Self::Gone | Self::To(_) => true,
+            Self::Keep => false,
+            Self::Remove | Self::Replace(_) => true,
         }
     }
 
-    fn made_of(self, item: &Item) -> Option<Item> {
+    fn apply_to(self, item: &Item) -> Option<Item> {
         match self {
-            Self::None => Some(item.clone()),
-            Self::Gone => None,
-            Self::To(item) => Some(item.marked(Mark::Compacted)),
+            Self::Keep => Some(item.clone()),
+            Self::Remove => None,
+            Self::Replace(item) => Some(item.with_mark(Mark::Compacted)),
         }
     }
 }
 
 /// Marks the entries of turns in which there is an item of the provider's own.
-fn mark_own(items: &[&Item], own: &mut [bool]) {
+fn mark_turns_with_provider_items(items: &[&Item], own: &mut [bool]) {
     let mut start = 0;
     let mut found = false;
     for (at, item) in items.iter().enumerate() {
@@ -268,43 +274,47 @@ fn mark_own(items: &[&Item], own: &mut [bool]) {
 }
 
 /// A thought without its words.
-fn empty(item: &Item) -> Item {
+fn without_text(item: &Item) -> Item {
     let kind = ItemKind::Reasoning { text: String::new() };
     Item { kind, provider_data: None, ..item.clone() }
 }
 
 /// The beginning of a text, in at most `max` bytes.
-fn prefix(text: &str, max: usize) -> String {
-    const MORE: &str = "…";
-    match (text.len() <= max, max.checked_sub(MORE.len())) {
+fn truncated_prefix(text: &str, max: usize) -> String {
+    const ELLIPSIS: &str = "…";
+    match (text.len() <= max, max.checked_sub(ELLIPSIS.len())) {
         (true, _) => text.to_owned(),
         (false, None) => text[..text.floor_char_boundary(max)].to_owned(),
-        (false, Some(max)) => format!("{}{MORE}", &text[..text.floor_char_boundary(max)]),
+        (false, Some(max)) => format!("{}{ELLIPSIS}", &text[..text.floor_char_boundary(max)]),
     }
 }
 
 /// Arguments of more than `max` bytes as a shorter object. `None` if there is none.
 ///
 /// It is written by hand, so that its bytes are the same whatever features `serde_json` has.
-fn shorter(call: &ToolCall, max: usize) -> Option<String> {
+fn shorter_arguments(call: &ToolCall, max: usize) -> Option<String> {
     let (written, len) = (call.arguments_or_empty(), call.arguments.len());
     if len <= max {
         return None;
     }
     let halves = || std::iter::successors(Some(max), |max| Some(max / 2));
-    let mut limits = halves().take_while(|limit| *limit >= MIN_PREFIX);
+    let mut limits = halves().take_while(|limit| *limit >= MIN_PREFIX_BYTES);
     if let Ok(fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(written) {
         let cut = limits.by_ref().map(|limit| {
-            object(fields.iter().map(|(name, value)| (name.as_str(), shorter_value(value, limit))))
+            write_object(
+                fields.iter().map(|(name, value)| (name.as_str(), shorter_value(value, limit))),
+            )
         });
         if let Some(arguments) = cut.into_iter().find(|cut| cut.len() <= max) {
             return Some(arguments);
         }
     }
-    let note = || ("shortened", quoted(&format!("{len} bytes")));
-    let limits = halves().take_while(|limit| *limit >= MIN_PREFIX);
-    let mut cut = limits.map(|limit| object([("prefix", quoted(&prefix(written, limit))), note()]));
-    let arguments = cut.find(|cut| cut.len() <= max).unwrap_or_else(|| object([note()]));
+    let note = || ("shortened", to_json_string(&format!("{len} bytes")));
+    let limits = halves().take_while(|limit| *limit >= MIN_PREFIX_BYTES);
+    let mut cut = limits.map(|limit| {
+        write_object([("prefix", to_json_string(&truncated_prefix(written, limit))), note()])
+    });
+    let arguments = cut.find(|cut| cut.len() <= max).unwrap_or_else(|| write_object([note()]));
     (arguments.len() < len).then_some(arguments)
 }
 
@@ -315,32 +325,32 @@ fn shorter_value(value: &RawValue, max: usize) -> String {
         return raw.to_owned();
     }
     let text = serde_json::from_str::<Cow<'_, str>>(raw).unwrap_or(Cow::Borrowed(raw));
-    quoted(&prefix(&text, max))
+    to_json_string(&truncated_prefix(&text, max))
 }
 
-fn object<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> String {
+fn write_object<'a>(fields: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let mut text = String::from("{");
     for (name, value) in fields {
         let comma = if text.len() == 1 { "" } else { "," };
         // Writing into a string does not fail.
-        let _ = write!(text, "{comma}{}:{value}", quoted(name));
+        let _ = write!(text, "{comma}{}:{value}", to_json_string(name));
     }
     text + "}"
 }
 
-fn quoted(text: &str) -> String {
+fn to_json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// The bytes of a content, those of images and files included.
-fn size(content: &Content) -> usize {
+fn content_bytes(content: &Content) -> usize {
     match content {
         Content::Text(text) => text.len(),
-        Content::Parts(parts) => parts.iter().map(part_size).sum(),
+        Content::Parts(parts) => parts.iter().map(part_bytes).sum(),
     }
 }
 
-fn part_size(part: &Part) -> usize {
+fn part_bytes(part: &Part) -> usize {
     match part {
         Part::Text { text } => text.len(),
         Part::Image(Media { source, .. }) | Part::File(Media { source, .. }) => match source {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::item::{Content, Item, ItemKind, Part, clipped};
+use crate::item::{Content, Item, ItemKind, Part, truncate_middle};
 
-/// What was said and done, with at most `max_bytes` for each result and for the arguments of a call.
+/// What was said and done, with at most `with_max_transcript_bytes` for each result and for the arguments of a call.
 /// Thoughts are left out, and so are items of a provider's own.
 pub(super) fn transcript<'a>(
     items: impl IntoIterator<Item = &'a Item>,
@@ -13,16 +13,22 @@ pub(super) fn transcript<'a>(
     let mut text = String::new();
     for item in items.into_iter().filter(|item| !item.tombstone) {
         match &item.kind {
-            ItemKind::System { text: words } => push(&mut text, "instruction", words),
-            ItemKind::User { content } => push(&mut text, "user", &words(content, "")),
-            ItemKind::Text { text: words } => push(&mut text, "assistant", words),
+            ItemKind::System { text: words } => push_section(&mut text, "instruction", words),
+            ItemKind::User { content } => {
+                push_section(&mut text, "user", &content_text(content, ""));
+            }
+            ItemKind::Text { text: words } => push_section(&mut text, "assistant", words),
             ItemKind::ToolCall(call) => {
-                let arguments = clipped(call.arguments_or_empty().into(), max_bytes);
-                push(&mut text, &format!("assistant calls {}", call.name), &arguments);
+                let arguments = truncate_middle(call.arguments_or_empty().into(), max_bytes);
+                push_section(&mut text, &format!("assistant calls {}", call.name), &arguments);
             }
             ItemKind::ToolResult(result) => {
                 let head = format!("result of {}, {}", result.name, result.kind);
-                push(&mut text, &head, &clipped(words(&result.content, ""), max_bytes));
+                push_section(
+                    &mut text,
+                    &head,
+                    &truncate_middle(content_text(&result.content, ""), max_bytes),
+                );
             }
             ItemKind::Reasoning { .. } | ItemKind::Other => {}
         }
@@ -31,11 +37,11 @@ pub(super) fn transcript<'a>(
 }
 
 /// One line for each call, oldest first: its name, its arguments, how it ended.
-pub(super) fn steps(items: &[&Item]) -> String {
+pub(super) fn call_summary(items: &[&Item]) -> String {
     let mut text = String::new();
     let live = || items.iter().filter(|item| !item.tombstone);
     for call in live().filter_map(|item| item.as_tool_call()) {
-        let arguments = clipped(call.arguments_or_empty().into(), 200).replace('\n', " ");
+        let arguments = truncate_middle(call.arguments_or_empty().into(), 200).replace('\n', " ");
         let mut results = live().filter_map(|item| item.as_tool_result());
         let result = results.find(|result| result.call_id == call.call_id);
         let kind = result.map_or_else(|| "no result".to_owned(), |result| result.kind.to_string());
@@ -44,13 +50,13 @@ pub(super) fn steps(items: &[&Item]) -> String {
     text
 }
 
-fn push(text: &mut String, who: &str, words: &str) {
+fn push_section(text: &mut String, who: &str, words: &str) {
     // Writing into a string does not fail.
     let _ = write!(text, "[{who}]\n{words}\n\n");
 }
 
 /// The words of a content, with a note for each of its media.
-pub(super) fn words(content: &Content, left_out: &str) -> String {
+pub(super) fn content_text(content: &Content, left_out: &str) -> String {
     let part_words = |part: &Part| match part {
         Part::Text { text } => text.clone(),
         Part::Image(media) | Part::File(media) => format!("\n[{}{left_out}]\n", media.media_type),

@@ -6,17 +6,17 @@ use crate::item::{Item, ItemKind};
 /// there are no more.
 ///
 /// It is never between a call and its result: those stand behind the turn of their calls.
-pub(super) fn newest(items: &[&Item], turns: usize) -> usize {
-    newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
+pub(super) fn start_of_newest(items: &[&Item], turns: usize) -> usize {
+    starts_newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
 }
 
-/// Where each turn begins, the newest first, as [`newest`] has it.
-pub(super) fn newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
+/// Where each turn begins, the newest first, as [`start_of_newest`] has it.
+pub(super) fn starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
     let mut starts = Vec::new();
     let mut before: Option<&Item> = None;
     for (at, item) in items.iter().enumerate().filter(|(_, item)| !item.tombstone) {
-        let ended = before.is_none_or(|it| it.turn.is_some() || !it.is_models_words());
-        if item.is_models_words() && ended {
+        let ended = before.is_none_or(|it| it.turn.is_some() || !it.is_model_output());
+        if item.is_model_output() && ended {
             starts.push(at);
         }
         before = Some(item);
@@ -30,7 +30,7 @@ pub(super) fn newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize
 }
 
 /// The user's newest words: several in a row count as one. Summaries and notes are not the user's.
-pub(super) fn prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
+pub(super) fn newest_prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     let Some(end) = items.iter().rposition(|item| item.is_prompt()) else { return Vec::new() };
     let live = items.iter().take(end + 1).rev().copied().filter(|item| !item.tombstone);
     let mut prompt: Vec<&Item> = live.take_while(|item| item.is_prompt()).collect();
@@ -44,21 +44,21 @@ pub(super) fn is_system(item: &Item) -> bool {
 
 /// What stays of entries that are left out: the instructions, and the user's newest words where they
 /// are among them.
-pub(super) struct Kept {
+pub(super) struct KeptItems {
     pub(super) instructions: Vec<Item>,
     pub(super) prompt: Vec<Item>,
 }
 
-impl Kept {
+impl KeptItems {
     /// Of the entries before `cut`.
-    pub(super) fn of(items: &[&Item], cut: usize) -> Self {
+    pub(super) fn new(items: &[&Item], cut: usize) -> Self {
         let (old, new) = items.split_at(cut.min(items.len()));
         let owned = |items: Vec<&Item>| items.into_iter().cloned().collect();
         let is_live_system = |item: &&Item| is_system(item) && !item.tombstone;
         let asked = new.iter().any(|item| item.is_prompt());
         Self {
             instructions: old.iter().copied().filter(is_live_system).cloned().collect(),
-            prompt: if asked { Vec::new() } else { owned(prompt(old)) },
+            prompt: if asked { Vec::new() } else { owned(newest_prompt(old)) },
         }
     }
 }
@@ -70,11 +70,11 @@ mod tests {
 
     #[test]
     fn a_void_item_parts_no_words_of_the_user_and_belongs_to_none() {
-        let void = || Item::user("void").marked(Mark::Tombstone);
+        let void = || Item::user("void").with_mark(Mark::Tombstone);
         let items = [void(), Item::user("a"), void(), Item::user("b"), Item::text("c"), void()];
         let items: Vec<&Item> = items.iter().collect();
-        let said: Vec<_> = prompt(&items).into_iter().filter_map(Item::as_user).collect();
+        let said: Vec<_> = newest_prompt(&items).into_iter().filter_map(Item::as_user).collect();
         assert_eq!(said, [&"a".into(), &"b".into()]);
-        assert_eq!(newest(&items, 1), 1);
+        assert_eq!(start_of_newest(&items, 1), 1);
     }
 }

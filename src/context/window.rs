@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::context::estimate::counted;
-use crate::context::{CountTokens, QuarterOfBytes, estimate_request, guess_request};
+use crate::context::estimate::estimate_from_usage;
+use crate::context::{BytesDiv4, CountTokens, count_request_tokens, estimate_request_tokens};
 use crate::request::{Options, Request};
 
 /// The context window of a model, and from where on it counts as nearly full. Cheap to clone.
@@ -33,17 +33,17 @@ pub struct Window {
 impl Window {
     /// A window of so many tokens, requests and answers together.
     pub fn new(tokens: u64) -> Self {
-        Self { tokens, percent: 80, counter: Arc::new(QuarterOfBytes) }
+        Self { tokens, percent: 80, counter: Arc::new(BytesDiv4) }
     }
 
     /// Sets at how many percent it is nearly full; 80 unless set, and at most 100.
-    pub fn percent(mut self, percent: u32) -> Self {
+    pub fn with_threshold_percent(mut self, percent: u32) -> Self {
         self.percent = percent.min(100);
         self
     }
 
-    /// Sets how tokens are counted that no provider has counted; [`QuarterOfBytes`] unless set.
-    pub fn counting(mut self, counter: impl CountTokens + 'static) -> Self {
+    /// Sets how tokens are counted that no provider has counted; [`BytesDiv4`] unless set.
+    pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
     }
@@ -56,7 +56,7 @@ impl Window {
     /// How many tokens a request may have before it is nearly full.
     ///
     /// A longest answer that is as long as the window leaves nothing to plan with: it is ignored.
-    pub fn limit(&self, options: &Options) -> u64 {
+    pub fn threshold(&self, options: &Options) -> u64 {
         let part = u128::from(self.tokens) * u128::from(self.percent) / 100;
         let part = u64::try_from(part).unwrap_or(u64::MAX);
         let answer = options.max_output_tokens.map_or(0, u64::from);
@@ -67,18 +67,18 @@ impl Window {
     }
 
     /// The [estimate](estimate_request) of a request by the window's counter.
-    pub fn estimate(&self, request: &Request) -> u64 {
-        estimate_request(request, &*self.counter)
+    pub fn estimate_request(&self, request: &Request) -> u64 {
+        estimate_request_tokens(request, &*self.counter)
     }
 
     /// The estimate, where a provider has counted most of it.
-    pub(crate) fn counted(&self, request: &Request) -> Option<u64> {
-        counted(&request.context, &*self.counter)
+    pub(crate) fn estimate_from_usage(&self, request: &Request) -> Option<u64> {
+        estimate_from_usage(&request.context, &*self.counter)
     }
 
-    /// The [guess](guess_request) of a request by the window's counter, whatever was counted.
-    pub fn guess(&self, request: &Request) -> u64 {
-        guess_request(request, &*self.counter)
+    /// The [guess](count_request_tokens) of a request by the window's counter, whatever was counted.
+    pub fn count_request(&self, request: &Request) -> u64 {
+        count_request_tokens(request, &*self.counter)
     }
 }
 

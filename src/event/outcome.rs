@@ -89,7 +89,7 @@ impl Outcome {
     /// stands for compacted items is not. Attempts that were retracted are not included.
     /// [`history`](Self::history) is what the next request would show.
     ///
-    /// The [history of a suspended sub-agent](History::nested) is not an item: a run that ended as
+    /// The [history of a suspended sub-agent](History::nested_history) is not an item: a run that ended as
     /// `pending` with calls of sub-agents is resumed with `history` itself.
     ///
     /// ```

@@ -1,7 +1,7 @@
 use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::item::{
-    History, Item, Json, Part, Report, ResultKind, SideEffect, ToolCall, ToolResult,
+    EffectReport, History, Item, Json, Part, ResultKind, SideEffect, ToolCall, ToolResult,
 };
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder, TurnEvent};
 use crate::usage::Usage;
@@ -30,7 +30,7 @@ fn outcome(reason: Reason, error: Option<Error>) -> Event {
         nested_usage: Usage::default(),
         cost: None,
         why: None,
-        history: History::with_id("h"),
+        history: History::from_id("h"),
     }))
 }
 
@@ -101,12 +101,8 @@ fn the_events_of_tools_are_flat_objects() {
         r#"{"type":"tool_progress","call_id":"c","name":"n","data":{"a":2,"z":1}}"#,
     );
     round_trip(
-        &ToolEvent::Output(ToolResult::answering(
-            &call,
-            ResultKind::Denied,
-            vec![Part::from("no")],
-        ))
-        .into(),
+        &ToolEvent::Output(ToolResult::for_call(&call, ResultKind::Denied, vec![Part::from("no")]))
+            .into(),
         r#"{"type":"tool_output","call_id":"c","name":"n","is_error":true,"kind":"denied","content":[{"type":"text","text":"no"}]}"#,
     );
 }
@@ -224,12 +220,12 @@ fn a_spent_budget_and_what_sub_agents_cost_are_written_when_there_is_something()
 
 #[test]
 fn a_report_lies_flat_in_its_result() {
-    let report = Report {
-        side_effects: vec![SideEffect::created("42")],
+    let report = EffectReport {
+        side_effects: vec![SideEffect::of_creation("42")],
         evidence: vec![serde_json::json!({ "exit_code": 0 }).into()],
     };
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: String::new() };
-    let result = ToolResult::answering(&call, ResultKind::Ok, "x").with_report(report);
+    let result = ToolResult::for_call(&call, ResultKind::Ok, "x").with_report(report);
     round_trip(
         &ToolEvent::Output(result).into(),
         r#"{"type":"tool_output","call_id":"c","name":"t","is_error":false,"kind":"ok","content":"x","side_effects":[{"kind":"created","target":"42"}],"evidence":[{"exit_code":0}]}"#,

@@ -17,7 +17,7 @@ use crate::http::proxy::{Proxies, is_of_tunnel};
 use crate::http::response::{Hook, Response, ResponseHead};
 use crate::http::runtime::{self, ConnectionRuntime};
 use crate::http::{Body, Endpoint, Header, Secret, is_secret, masked};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 /// The time limit for a connection, unless the [`Timeouts`](crate::http::Timeouts) of a request have one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -77,7 +77,7 @@ impl Clients {
     ) -> Made {
         let connect_timeout = connect_timeout.unwrap_or(CONNECT_TIMEOUT);
         let purpose = Purpose { runtime, connect_timeout, connection, to_loopback };
-        let mut made = lock(&self.made);
+        let mut made = lock_ignoring_poison(&self.made);
         if let Some((_, client)) = made.iter().find(|(known, _)| *known == purpose) {
             return client.clone();
         }

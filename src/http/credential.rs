@@ -16,7 +16,7 @@ use crate::env::after;
 use crate::error::{Error, ErrorKind, panic_to_error_async};
 use crate::http::endpoint::{Header, secrets_of};
 use crate::http::{Endpoint, KeyHeader, Secret};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 /// A new token is fetched this long before the old one expires, or a tenth of its lifetime if that is
 /// less: it must still be valid when the request arrives.
@@ -288,7 +288,7 @@ impl Held {
 impl Tokens {
     async fn get(self: &Arc<Self>) -> Result<(Arc<Held>, Origin), Error> {
         let refresh = {
-            let mut state = lock(&self.state);
+            let mut state = lock_ignoring_poison(&self.state);
             if let Some(held) = state.held.as_ref().filter(|held| held.is_fresh()) {
                 return Ok((Arc::clone(held), Origin::Cache));
             }
@@ -312,7 +312,7 @@ impl Tokens {
             let fetched =
                 panic_to_error_async("the source of tokens", async { (tokens.fetch)().await })
                     .await;
-            let mut state = lock(&tokens.state);
+            let mut state = lock_ignoring_poison(&tokens.state);
             state.refreshes.retain(|(runtime, _)| *runtime != here);
             let token = fetched?;
             if token.secret.is_empty() {
@@ -336,7 +336,7 @@ impl Tokens {
 
     /// Drops the token, unless it was replaced since.
     fn discard(&self, held: &Arc<Held>) {
-        let mut state = lock(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         state.held.take_if(|current| Arc::ptr_eq(current, held));
     }
 }
@@ -503,7 +503,7 @@ mod tests {
         });
         assert_eq!(other.as_deref(), Some("t"));
         assert_eq!(first.block_on(waiting), "t");
-        assert!(lock(&tokens.state).held.is_some());
+        assert!(lock_ignoring_poison(&tokens.state).held.is_some());
     }
 
     #[tokio::test]

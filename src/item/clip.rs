@@ -13,11 +13,11 @@ impl Content {
         }
     }
 
-    /// The same with at most `max_bytes` of text, or `None` if there is no more.
+    /// The same with at most `with_max_transcript_bytes` of text, or `None` if there is no more.
     ///
     /// Head and tail are kept, in halves and in whole characters. Between them stands a marker
     /// that says how many bytes were left out, and `note`, for example where the whole lies. The
-    /// marker counts: only where it alone is longer than `max_bytes`, the text is longer, and
+    /// marker counts: only where it alone is longer than `with_max_transcript_bytes`, the text is longer, and
     /// nothing but the marker. The text of several parts counts together; media stay in their
     /// places.
     ///
@@ -29,7 +29,7 @@ impl Content {
     /// assert_eq!(clipped.text(), "0123456789\n[80 bytes were left out here]\n0123456789");
     /// assert_eq!(content.clipped(100, None), None);
     /// ```
-    pub fn clipped(&self, max_bytes: usize, note: Option<&str>) -> Option<Self> {
+    pub fn truncate_middle(&self, max_bytes: usize, note: Option<&str>) -> Option<Self> {
         if self.text_len() <= max_bytes {
             return None;
         }
@@ -37,7 +37,7 @@ impl Content {
             Self::Text(text) => Cow::Borrowed(text),
             Self::Parts(_) => Cow::Owned(self.text()),
         };
-        let cut = Cut::of(&text, max_bytes, note);
+        let cut = Truncation::new(&text, max_bytes, note);
         Some(match self {
             Self::Text(text) => Self::Text(cut.apply(text, 0)),
             Self::Parts(parts) => Self::Parts(cut.apply_to_parts(parts)),
@@ -45,21 +45,21 @@ impl Content {
     }
 }
 
-/// A text of at most `max_bytes` bytes, with its head and its tail; see [`Content::clipped`].
-pub(crate) fn clipped(text: String, max_bytes: usize) -> String {
+/// A text of at most `with_max_transcript_bytes` bytes, with its head and its tail; see [`Content::truncate_middle`].
+pub(crate) fn truncate_middle(text: String, max_bytes: usize) -> String {
     let content = Content::from(text);
-    content.clipped(max_bytes, None).unwrap_or(content).text()
+    content.truncate_middle(max_bytes, None).unwrap_or(content).text()
 }
 
 /// What is taken out of a text, and what stands there instead.
-struct Cut {
+struct Truncation {
     from: usize,
     to: usize,
     marker: String,
 }
 
-impl Cut {
-    fn of(text: &str, max_bytes: usize, note: Option<&str>) -> Self {
+impl Truncation {
+    fn new(text: &str, max_bytes: usize, note: Option<&str>) -> Self {
         let marker = |bytes: usize| match note {
             Some(note) => format!("\n[{bytes} bytes were left out here. {note}]\n"),
             None => format!("\n[{bytes} bytes were left out here]\n"),

@@ -176,7 +176,7 @@ impl Item {
     }
 
     /// Whether the model wrote it: text, reasoning, a call, or an item of the provider's own.
-    pub fn is_models_words(&self) -> bool {
+    pub fn is_model_output(&self) -> bool {
         match self.kind {
             ItemKind::Text { .. }
             | ItemKind::Reasoning { .. }
@@ -187,12 +187,12 @@ impl Item {
     }
 
     /// A provider's own item.
-    pub fn other(data: ProviderData) -> Self {
+    pub fn provider_item(data: ProviderData) -> Self {
         Self { provider_data: Some(Arc::new(data)), ..Self::new(ItemKind::Other) }
     }
 
     /// The same with a mark.
-    pub fn marked(mut self, mark: Mark) -> Self {
+    pub fn with_mark(mut self, mark: Mark) -> Self {
         match mark {
             Mark::Interrupted => self.interrupted = true,
             Mark::Compacted => self.compacted = true,
@@ -278,7 +278,7 @@ mod tests {
             r#"{"type":"tool_result","call_id":"c1","name":"add","is_error":false,"kind":"ok","content":[{"type":"text","text":"3"}]}"#,
         );
         round_trip(
-            &Item::text("hal").marked(Mark::Interrupted),
+            &Item::text("hal").with_mark(Mark::Interrupted),
             r#"{"type":"text","text":"hal","interrupted":true}"#,
         );
     }
@@ -288,7 +288,7 @@ mod tests {
         let value = Json::parse(r#"{"type":"x","a":1}"#).unwrap();
         let data = ProviderData { provider: "p".into(), model: "m".into(), value };
         round_trip(
-            &Item::other(data),
+            &Item::provider_item(data),
             r#"{"type":"other","provider_data":{"provider":"p","model":"m","value":{"type":"x","a":1}}}"#,
         );
     }

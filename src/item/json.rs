@@ -69,9 +69,9 @@ impl Json {
     /// The same value, but that arrays and objects that are nested deeper than 64 levels are strings
     /// which hold their JSON. An event has levels of its own, one more for each sub-agent, and what is
     /// written is to be read again.
-    pub(crate) fn flattened(self) -> Self {
+    pub(crate) fn limit_depth(self) -> Self {
         const MAX_DEPTH: usize = 64;
-        if depth(&self.0) <= MAX_DEPTH {
+        if nesting_depth(&self.0) <= MAX_DEPTH {
             return self;
         }
         let mut out = String::new();
@@ -98,7 +98,7 @@ impl Json {
 }
 
 /// Reads a JSON text as a type, or says what does not fit, and where.
-pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+pub(crate) fn from_str_with_path<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
@@ -111,11 +111,12 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 
 /// Reads the arguments of a call as a type. A type without any content, such as `()`, is read from any
 /// object.
-pub(crate) fn read_arguments<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    read(text).or_else(|why| {
-        let is_object = read::<serde_json::Map<String, serde_json::Value>>(text).is_ok();
+pub(crate) fn parse_arguments<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    from_str_with_path(text).or_else(|why| {
+        let is_object =
+            from_str_with_path::<serde_json::Map<String, serde_json::Value>>(text).is_ok();
         match size_of::<T>() {
-            0 if is_object => read("null").map_err(|_| why),
+            0 if is_object => from_str_with_path("null").map_err(|_| why),
             _ => Err(why),
         }
     })
@@ -156,7 +157,7 @@ impl Serialize for Json {
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut text = Vec::new();
-        deserializer.deserialize_any(Transcribe(&mut text))?;
+        deserializer.deserialize_any(JsonTranscriber(&mut text))?;
         // Law: serde_json writes UTF-8 only.
         String::from_utf8(text).map(|text| Self(text.into())).map_err(de::Error::custom)
     }
@@ -164,53 +165,61 @@ impl<'de> Deserialize<'de> for Json {
 
 /// The one key of the map as which `serde_json` presents a number that is not a small integer, if any
 /// crate has turned on its feature `arbitrary_precision`. The value is the number's text.
-const NUMBER: &str = "$serde_json::private::Number";
+const NUMBER_KEY: &str = "$serde_json::private::Number";
 
 /// The number of such a map. `None` if a float cannot hold it.
-pub(crate) fn float(text: &str) -> Option<f64> {
+pub(crate) fn parse_finite_f64(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 /// A key of a map that a self-describing format presents.
 #[derive(PartialEq)]
-pub(crate) enum Key<'a> {
-    /// The value is the text of a number; see [`float`].
+pub(crate) enum MapKey<'a> {
+    /// The value is the text of a number; see [`parse_finite_f64`].
     Number,
     Field(Cow<'a, str>),
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for MapKey<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct V<'a>(PhantomData<&'a ()>);
-        impl<'de: 'a, 'a> Visitor<'de> for V<'a> {
-            type Value = Key<'a>;
+        struct KeyVisitor<'a>(PhantomData<&'a ()>);
+        impl<'de: 'a, 'a> Visitor<'de> for KeyVisitor<'a> {
+            type Value = MapKey<'a>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a key")
             }
 
-            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'a>, E> {
-                Ok(if key == NUMBER { Key::Number } else { Key::Field(Cow::Borrowed(key)) })
+            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<MapKey<'a>, E> {
+                Ok(if key == NUMBER_KEY {
+                    MapKey::Number
+                } else {
+                    MapKey::Field(Cow::Borrowed(key))
+                })
             }
 
-            fn visit_str<E>(self, key: &str) -> Result<Key<'a>, E> {
-                Ok(if key == NUMBER { Key::Number } else { Key::Field(Cow::Owned(key.into())) })
+            fn visit_str<E>(self, key: &str) -> Result<MapKey<'a>, E> {
+                Ok(if key == NUMBER_KEY {
+                    MapKey::Number
+                } else {
+                    MapKey::Field(Cow::Owned(key.into()))
+                })
             }
         }
-        deserializer.deserialize_str(V(PhantomData))
+        deserializer.deserialize_str(KeyVisitor(PhantomData))
     }
 }
 
 /// Writes whatever it visits as JSON text, maps in the order they are visited.
-struct Transcribe<'a>(&'a mut Vec<u8>);
+struct JsonTranscriber<'a>(&'a mut Vec<u8>);
 
-impl Transcribe<'_> {
-    fn put<T: Serialize + ?Sized, E: de::Error>(self, value: &T) -> Result<(), E> {
+impl JsonTranscriber<'_> {
+    fn write_value<T: Serialize + ?Sized, E: de::Error>(self, value: &T) -> Result<(), E> {
         serde_json::to_writer(self.0, value).map_err(E::custom)
     }
 }
 
-impl<'de> de::DeserializeSeed<'de> for Transcribe<'_> {
+impl<'de> de::DeserializeSeed<'de> for JsonTranscriber<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -218,7 +227,7 @@ impl<'de> de::DeserializeSeed<'de> for Transcribe<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Transcribe<'_> {
+impl<'de> Visitor<'de> for JsonTranscriber<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -226,31 +235,31 @@ impl<'de> Visitor<'de> for Transcribe<'_> {
     }
 
     fn visit_bool<E: de::Error>(self, value: bool) -> Result<(), E> {
-        self.put(&value)
+        self.write_value(&value)
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<(), E> {
-        self.put(&value)
+        self.write_value(&value)
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<(), E> {
-        self.put(&value)
+        self.write_value(&value)
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<(), E> {
-        self.put(&value)
+        self.write_value(&value)
     }
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<(), E> {
-        self.put(value)
+        self.write_value(value)
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
-        self.put(&())
+        self.write_value(&())
     }
 
     fn visit_none<E: de::Error>(self) -> Result<(), E> {
-        self.put(&())
+        self.write_value(&())
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -264,7 +273,7 @@ impl<'de> Visitor<'de> for Transcribe<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         self.0.push(b'[');
         let mut first = self.0.len();
-        while seq.next_element_seed(Transcribe(self.0))?.is_some() {
+        while seq.next_element_seed(JsonTranscriber(self.0))?.is_some() {
             first = self.0.len();
             self.0.push(b',');
         }
@@ -278,18 +287,18 @@ impl<'de> Visitor<'de> for Transcribe<'_> {
         let open = self.0.len();
         self.0.push(b'{');
         let mut first = self.0.len();
-        while let Some(key) = map.next_key::<Key<'de>>()? {
+        while let Some(key) = map.next_key::<MapKey<'de>>()? {
             match key {
-                Key::Number => {
-                    let number = float(&map.next_value::<Cow<'de, str>>()?);
+                MapKey::Number => {
+                    let number = parse_finite_f64(&map.next_value::<Cow<'de, str>>()?);
                     let number = number.ok_or_else(|| de::Error::custom("number out of range"))?;
                     self.0.truncate(open);
-                    return self.put(&number);
+                    return self.write_value(&number);
                 }
-                Key::Field(name) => Transcribe(self.0).put(&*name)?,
+                MapKey::Field(name) => JsonTranscriber(self.0).write_value(&*name)?,
             }
             self.0.push(b':');
-            map.next_value_seed(Transcribe(self.0))?;
+            map.next_value_seed(JsonTranscriber(self.0))?;
             first = self.0.len();
             self.0.push(b',');
         }
@@ -300,7 +309,7 @@ impl<'de> Visitor<'de> for Transcribe<'_> {
 }
 
 /// How deep arrays and objects of a JSON text stand inside one another.
-pub(crate) fn depth(json: &str) -> usize {
+pub(crate) fn nesting_depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for (_, bracket) in brackets(json) {
         match bracket {
@@ -368,9 +377,9 @@ mod tests {
     fn what_is_nested_too_deep_is_a_string() {
         let nested = |levels| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
         let json = |text: String| Json(text.into());
-        assert_eq!(json(nested(64)).flattened().as_str(), nested(64));
+        assert_eq!(json(nested(64)).limit_depth().as_str(), nested(64));
         let text = format!(r#"{{"a":"[{{","b":{},"c":[{}]}}"#, nested(64), nested(70));
-        let flat = json(text).flattened();
+        let flat = json(text).limit_depth();
         let value: serde_json::Value = flat.get().unwrap();
         let inside = |mut value: &serde_json::Value| {
             while let Some(inner) = value.get(0) {
@@ -380,7 +389,7 @@ mod tests {
         };
         assert_eq!(inside(&value["b"]), serde_json::json!("[1]"));
         assert_eq!(inside(&value["c"]), serde_json::json!(nested(8)));
-        assert_eq!((&value["a"], depth(flat.as_str())), (&serde_json::json!("[{"), 64));
+        assert_eq!((&value["a"], nesting_depth(flat.as_str())), (&serde_json::json!("[{"), 64));
     }
 
     #[test]

@@ -16,7 +16,7 @@ impl KnownIds {
     }
 
     /// Whether the id may be here. If not, it is not.
-    pub(super) fn may_hold(&self, id: &str) -> bool {
+    pub(super) fn may_contain(&self, id: &str) -> bool {
         self.0.contains(hash(id))
     }
 }
@@ -41,8 +41,8 @@ mod tests {
         for n in 5_000..10_000 {
             ids.insert(&format!("call_{n}"));
         }
-        assert!((0..10_000).all(|n| ids.may_hold(&format!("call_{n}"))));
-        assert!((0..5_000).all(|n| before.may_hold(&format!("call_{n}"))));
-        assert!((5_000..10_000).all(|n| !before.may_hold(&format!("call_{n}"))));
+        assert!((0..10_000).all(|n| ids.may_contain(&format!("call_{n}"))));
+        assert!((0..5_000).all(|n| before.may_contain(&format!("call_{n}"))));
+        assert!((5_000..10_000).all(|n| !before.may_contain(&format!("call_{n}"))));
     }
 }

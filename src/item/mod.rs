@@ -19,24 +19,24 @@ mod tombstone;
 mod tool_item;
 mod turn_info;
 
-pub(crate) use clip::clipped;
+pub(crate) use clip::truncate_middle;
 pub use content::{Content, Media, MediaSource, Part};
 pub use entry::{Item, ItemKind, Mark, ProviderData};
-pub(crate) use history::Piece;
+pub(crate) use history::EncodedChunk;
 pub use history::{History, Items};
 pub use json::Json;
-pub(crate) use json::depth;
+pub(crate) use json::nesting_depth;
 pub(crate) use number_set::NumberSet;
 pub(crate) use open_calls::OpenCalls;
 pub use pending_call::PendingCall;
-pub use report::{Evidence, Report, SideEffect};
-pub(crate) use settle::free_id;
+pub use report::{EffectReport, Evidence, SideEffect};
+pub(crate) use settle::unused_call_id;
 pub use settle::{
-    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, TIME_UP_BEFORE_START,
-    TIME_UP_MID_EXECUTION,
+    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, TIMED_OUT_BEFORE_START,
+    TIMED_OUT_MID_EXECUTION,
 };
-pub use tombstone::Tombstones;
-pub(crate) use tombstone::no_item;
-pub(crate) use tool_item::check_json;
+pub use tombstone::TombstoneEdit;
+pub(crate) use tombstone::position_out_of_range;
+pub(crate) use tool_item::validate_json;
 pub use tool_item::{ResultKind, ToolCall, ToolResult};
 pub use turn_info::{StopReason, TurnInfo};

@@ -11,47 +11,47 @@ pub(crate) struct OpenCalls<C, R = ()>(VecDeque<(C, Option<R>)>);
 
 impl<C, R> OpenCalls<C, R> {
     /// The calls that have no result.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &C> {
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &C> {
         self.0.iter().filter(|(_, result)| result.is_none()).map(|(call, _)| call)
     }
 
     /// Whether no call waits.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.waiting().next().is_none()
+    pub(crate) fn all_answered(&self) -> bool {
+        self.unanswered().next().is_none()
     }
 
     /// The first of these calls that waits, as a place to compare with others. A place is good until
     /// calls are taken away.
-    pub(crate) fn place(&self, is_it: impl Fn(&C) -> bool) -> Option<usize> {
+    pub(crate) fn position(&self, is_it: impl Fn(&C) -> bool) -> Option<usize> {
         self.0.iter().position(|(call, result)| result.is_none() && is_it(call))
     }
 
     /// The first of these calls that waits.
-    pub(crate) fn find(&mut self, is_it: impl Fn(&C) -> bool) -> Option<&mut C> {
-        let at = self.place(is_it)?;
+    pub(crate) fn find_mut(&mut self, is_it: impl Fn(&C) -> bool) -> Option<&mut C> {
+        let at = self.position(is_it)?;
         self.0.get_mut(at).map(|(call, _)| call)
     }
 
     /// Holds the result of the first of these calls that waits. Gives it back if none does.
-    pub(crate) fn hold(&mut self, is_it: impl Fn(&C) -> bool, result: R) -> Option<R> {
-        match self.place(is_it).and_then(|at| self.0.get_mut(at)) {
+    pub(crate) fn buffer_result(&mut self, is_it: impl Fn(&C) -> bool, result: R) -> Option<R> {
+        match self.position(is_it).and_then(|at| self.0.get_mut(at)) {
             Some((_, held)) => held.replace(result),
             None => Some(result),
         }
     }
 
     /// The results that are held, in call order.
-    pub(crate) fn held(&self) -> impl Iterator<Item = &R> {
+    pub(crate) fn buffered_results(&self) -> impl Iterator<Item = &R> {
         self.0.iter().filter_map(|(_, result)| result.as_ref())
     }
 
     /// The place of the last call whose result is held.
-    pub(crate) fn last_held(&self) -> Option<usize> {
+    pub(crate) fn last_buffered(&self) -> Option<usize> {
         self.0.iter().rposition(|(_, result)| result.is_some())
     }
 
     /// Takes the results that are held, in call order. The calls without one wait on.
-    pub(crate) fn take_held(&mut self) -> Vec<R> {
+    pub(crate) fn take_buffered(&mut self) -> Vec<R> {
         let mut held = Vec::new();
         self.0.retain_mut(|(_, result)| match result.take() {
             Some(result) => {
@@ -64,8 +64,8 @@ impl<C, R> OpenCalls<C, R> {
     }
 
     /// Takes the first of these calls that waits: its result is not held here.
-    pub(crate) fn take(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
-        let at = self.place(is_it)?;
+    pub(crate) fn take_first(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
+        let at = self.position(is_it)?;
         self.0.remove(at).map(|(call, _)| call)
     }
 
@@ -111,50 +111,50 @@ mod tests {
     }
 
     fn waiting(calls: &OpenCalls<&'static str, u32>) -> Vec<&'static str> {
-        calls.waiting().copied().collect()
+        calls.unanswered().copied().collect()
     }
 
     #[test]
     fn results_that_are_held_in_any_order_are_read_in_call_order() {
         let mut calls = calls(&["a", "b", "c"]);
-        assert_eq!(calls.hold(|id| *id == "c", 3), None);
-        assert_eq!(calls.hold(|id| *id == "a", 1), None);
-        assert_eq!(calls.held().collect::<Vec<_>>(), [&1, &3]);
-        assert!(!calls.is_answered());
-        assert_eq!(calls.take_held(), [1, 3]);
+        assert_eq!(calls.buffer_result(|id| *id == "c", 3), None);
+        assert_eq!(calls.buffer_result(|id| *id == "a", 1), None);
+        assert_eq!(calls.buffered_results().collect::<Vec<_>>(), [&1, &3]);
+        assert!(!calls.all_answered());
+        assert_eq!(calls.take_buffered(), [1, 3]);
         assert_eq!(waiting(&calls), ["b"]);
-        assert_eq!(calls.hold(|id| *id == "b", 2), None);
-        assert!(calls.is_answered());
-        assert_eq!(calls.take_held(), [2]);
+        assert_eq!(calls.buffer_result(|id| *id == "b", 2), None);
+        assert!(calls.all_answered());
+        assert_eq!(calls.take_buffered(), [2]);
     }
 
     #[test]
     fn a_result_that_no_call_waits_for_is_given_back() {
         let mut calls = calls(&["a"]);
-        assert_eq!(calls.hold(|id| *id == "b", 1), Some(1));
-        assert_eq!(calls.hold(|id| *id == "a", 2), None);
-        assert_eq!(calls.hold(|id| *id == "a", 3), Some(3));
-        assert_eq!(calls.take_held(), [2]);
+        assert_eq!(calls.buffer_result(|id| *id == "b", 1), Some(1));
+        assert_eq!(calls.buffer_result(|id| *id == "a", 2), None);
+        assert_eq!(calls.buffer_result(|id| *id == "a", 3), Some(3));
+        assert_eq!(calls.take_buffered(), [2]);
     }
 
     #[test]
     fn of_calls_with_one_id_the_first_that_waits_is_meant() {
         let mut calls = calls(&["a", "a"]);
-        assert_eq!(calls.place(|id| *id == "a"), Some(0));
-        calls.hold(|id| *id == "a", 1);
-        assert_eq!((calls.place(|id| *id == "a"), calls.last_held()), (Some(1), Some(0)));
-        calls.hold(|id| *id == "a", 2);
-        assert_eq!(calls.take_held(), [1, 2]);
+        assert_eq!(calls.position(|id| *id == "a"), Some(0));
+        calls.buffer_result(|id| *id == "a", 1);
+        assert_eq!((calls.position(|id| *id == "a"), calls.last_buffered()), (Some(1), Some(0)));
+        calls.buffer_result(|id| *id == "a", 2);
+        assert_eq!(calls.take_buffered(), [1, 2]);
     }
 
     #[test]
     fn a_call_that_is_taken_leaves_the_others_in_their_order() {
         let mut calls: OpenCalls<(&str, u32)> =
             [("a", 1), ("b", 2), ("a", 3), ("a", 4)].into_iter().collect();
-        assert_eq!(calls.take(|(id, _)| *id == "a"), Some(("a", 1)));
+        assert_eq!(calls.take_first(|(id, _)| *id == "a"), Some(("a", 1)));
         assert_eq!(calls.take_last(|(id, _)| *id == "a"), Some(("a", 4)));
-        assert_eq!(calls.take(|(id, _)| *id == "c"), None);
-        assert_eq!(calls.waiting().collect::<Vec<_>>(), [&("b", 2), &("a", 3)]);
+        assert_eq!(calls.take_first(|(id, _)| *id == "c"), None);
+        assert_eq!(calls.unanswered().collect::<Vec<_>>(), [&("b", 2), &("a", 3)]);
     }
 
     /// The same without any order kept: what happened, looked through each time.
@@ -204,13 +204,17 @@ mod tests {
                     }
                     3 | 4 => {
                         let first = model.of_id(id).first().copied();
-                        let given_back = calls.hold(is_it, step);
+                        let given_back = calls.buffer_result(is_it, step);
                         assert_eq!(given_back.is_none(), first.is_some(), "seed {seed}");
                         model.results.extend(first.map(|number| (number, step)));
                     }
                     5 => {
                         let first = model.of_id(id).first().copied();
-                        assert_eq!(calls.take(is_it), first.map(|it| (it, id)), "seed {seed}");
+                        assert_eq!(
+                            calls.take_first(is_it),
+                            first.map(|it| (it, id)),
+                            "seed {seed}"
+                        );
                         model.forget(|number| Some(number) == first);
                     }
                     6 => {
@@ -219,7 +223,7 @@ mod tests {
                         model.forget(|number| Some(number) == last);
                     }
                     _ if draw.number(2) == 0 => {
-                        assert_eq!(calls.take_held(), model.held(), "seed {seed}");
+                        assert_eq!(calls.take_buffered(), model.held(), "seed {seed}");
                         let answered: Vec<u64> = model.results.iter().map(|(of, _)| *of).collect();
                         model.forget(|number| answered.contains(&number));
                     }
@@ -229,16 +233,19 @@ mod tests {
                         model.forget(|number| of_id.contains(&(number, id)));
                     }
                 }
-                let now: Vec<_> = calls.waiting().copied().collect();
+                let now: Vec<_> = calls.unanswered().copied().collect();
                 assert_eq!(now, model.waiting(), "seed {seed}");
-                assert_eq!(calls.is_answered(), now.is_empty(), "seed {seed}");
-                let held: Vec<u64> = calls.held().copied().collect();
+                assert_eq!(calls.all_answered(), now.is_empty(), "seed {seed}");
+                let held: Vec<u64> = calls.buffered_results().copied().collect();
                 assert_eq!(held, model.held(), "seed {seed}");
-                assert_eq!(calls.find(is_it).copied(), model.of_id(id).first().map(|it| (*it, id)));
+                assert_eq!(
+                    calls.find_mut(is_it).copied(),
+                    model.of_id(id).first().map(|it| (*it, id))
+                );
                 // A result that comes stands behind those that are held, or before the last.
                 let first = model.of_id(id).first().copied();
                 let last = model.results.iter().map(|(number, _)| *number).max();
-                let (place, last_held) = (calls.place(is_it), calls.last_held());
+                let (place, last_held) = (calls.position(is_it), calls.last_buffered());
                 assert_eq!(place < last_held, first < last, "seed {seed}");
                 assert_eq!(last_held.is_some(), last.is_some(), "seed {seed}");
             }

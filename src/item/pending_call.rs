@@ -14,7 +14,7 @@ use crate::item::ToolCall;
 /// let own = PendingCall::from(call);
 /// assert!(own.path.is_empty());
 /// // The same call, made by the sub-agent that runs as the call `c1`.
-/// let nested = own.nested_in("c1");
+/// let nested = own.with_parent_call("c1");
 /// assert_eq!(
 ///     serde_json::to_string(&nested)?,
 ///     r#"{"path":["c1"],"call_id":"c2","name":"delete","arguments":"{}"}"#
@@ -37,25 +37,25 @@ pub struct PendingCall {
 
 impl PendingCall {
     /// The call without its path.
-    pub fn call(&self) -> ToolCall {
+    pub fn to_tool_call(&self) -> ToolCall {
         let Self { path: _, call_id, name, arguments } = self.clone();
         ToolCall { call_id, name, arguments }
     }
 
     /// The same call, seen from the agent whose call `parent` runs the sub-agent.
-    pub fn nested_in(mut self, parent: &str) -> Self {
+    pub fn with_parent_call(mut self, parent: &str) -> Self {
         self.path.insert(0, parent.to_owned());
         self
     }
 
     /// The id of the run's own call that waits with it: the first of the path, or that of the call itself.
-    pub fn own_call_id(&self) -> &str {
+    pub fn root_call_id(&self) -> &str {
         self.path.first().unwrap_or(&self.call_id)
     }
 
     /// The call of the run's own that its sub-agent runs as, and the same call seen from there. `None`
     /// if it is a call of the run itself.
-    pub(crate) fn split(&self) -> Option<(&str, Self)> {
+    pub(crate) fn split_root(&self) -> Option<(&str, Self)> {
         let (parent, path) = self.path.split_first()?;
         Some((parent, Self { path: path.to_vec(), ..self.clone() }))
     }

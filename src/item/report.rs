@@ -11,7 +11,7 @@ use crate::item::Json;
 /// use turnstream::item::{Report, SideEffect};
 ///
 /// let report = Report {
-///     side_effects: vec![SideEffect::changed("src/lib.rs")],
+///     side_effects: vec![SideEffect::of_change("src/lib.rs")],
 ///     ..Report::default()
 /// };
 /// let json = serde_json::to_string(&report)?;
@@ -20,7 +20,7 @@ use crate::item::Json;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Report {
+pub struct EffectReport {
     /// What is different in the world, in the order in which it was told.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub side_effects: Vec<SideEffect>,
@@ -43,10 +43,10 @@ pub struct SideEffect {
 /// ```
 /// use turnstream::item::{Evidence, Json};
 ///
-/// let passed = Evidence::of_command("cargo test", 0);
+/// let passed = Evidence::from_command("cargo test", 0);
 /// let json = Json::new(&passed)?;
 /// assert_eq!(json.as_str(), r#"{"command":"cargo test","exit_code":0}"#);
-/// assert_eq!(Evidence::read(&json), Some(passed));
+/// assert_eq!(Evidence::from_json(&json), Some(passed));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub struct Evidence {
 
 impl Evidence {
     /// A command and its exit code.
-    pub fn of_command(command: impl Into<String>, exit_code: i32) -> Self {
+    pub fn from_command(command: impl Into<String>, exit_code: i32) -> Self {
         Self { command: command.into(), exit_code: Some(exit_code), stderr_snippet: None }
     }
 
@@ -75,17 +75,17 @@ impl Evidence {
     }
 
     /// Whether the check passed: it ended with 0.
-    pub fn passed(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         self.exit_code == Some(0)
     }
 
     /// Reads what was put on record. `None` if it has another form.
-    pub fn read(json: &Json) -> Option<Self> {
+    pub fn from_json(json: &Json) -> Option<Self> {
         json.get().ok()
     }
 }
 
-impl Report {
+impl EffectReport {
     /// Whether nothing was put on record.
     pub fn is_empty(&self) -> bool {
         self.side_effects.is_empty() && self.evidence.is_empty()
@@ -94,12 +94,12 @@ impl Report {
 
 impl SideEffect {
     /// Something that was there is different.
-    pub fn changed(target: impl Into<String>) -> Self {
+    pub fn of_change(target: impl Into<String>) -> Self {
         Self { kind: "changed".to_owned(), target: target.into() }
     }
 
     /// Something is there that was not.
-    pub fn created(target: impl Into<String>) -> Self {
+    pub fn of_creation(target: impl Into<String>) -> Self {
         Self { kind: "created".to_owned(), target: target.into() }
     }
 }

@@ -10,14 +10,14 @@ pub const INTERRUPTED_MID_EXECUTION: &str = "Interrupted mid-execution";
 /// What a call is answered with when its tool had not started.
 pub const INTERRUPTED_BEFORE_START: &str = "Interrupted by user";
 /// The text of a result whose tool was running when the time of its run was over.
-pub const TIME_UP_MID_EXECUTION: &str = "Timed out: the time of this run is over. What it began may \
+pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is over. What it began may \
      have been done in part: look before you call it again.";
 /// The text of a result whose tool had not begun when the time of its run was over.
-pub const TIME_UP_BEFORE_START: &str = "Not run: the time of this run is over.";
+pub const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.";
 
 /// What is known of lawful items before those that are settled.
 #[derive(Default)]
-pub(super) struct Before<'a> {
+pub(super) struct PriorCalls<'a> {
     /// The ids of the calls among them that count.
     pub(super) called: HashSet<&'a str>,
     /// Every id that is there or was rewritten away.
@@ -25,10 +25,10 @@ pub(super) struct Before<'a> {
 }
 
 /// Returns the lawful form of the items.
-pub(super) fn settle(items: &[&Item], before: &Before<'_>) -> Vec<Item> {
-    let plan = Plan::of(items, before);
+pub(super) fn settle(items: &[&Item], before: &PriorCalls<'_>) -> Vec<Item> {
+    let plan = SettlePlan::new(items, before);
     let mut out = Vec::with_capacity(items.len());
-    let mut batch = Batch::default();
+    let mut batch = CallBatch::default();
     for (at, item) in items.iter().enumerate() {
         if item.tombstone {
             out.push((*item).clone());
@@ -63,8 +63,8 @@ pub(super) fn settle(items: &[&Item], before: &Before<'_>) -> Vec<Item> {
 }
 
 /// Returns the calls of completed turns that no result answers.
-pub(super) fn unanswered(items: &[&Item], before: &Before<'_>) -> Vec<ToolCall> {
-    let plan = Plan::of(items, before);
+pub(super) fn unanswered_calls(items: &[&Item], before: &PriorCalls<'_>) -> Vec<ToolCall> {
+    let plan = SettlePlan::new(items, before);
     let answered: HashSet<usize> = plan.call_of.values().copied().collect();
     let open = items.iter().enumerate().filter(|(at, _)| !answered.contains(at));
     open.filter(|(_, item)| !item.interrupted && !item.tombstone)
@@ -74,20 +74,20 @@ pub(super) fn unanswered(items: &[&Item], before: &Before<'_>) -> Vec<ToolCall> 
 
 /// Which result answers which call, by their positions. Tombstones and calls of turns that broke off have
 /// none.
-pub(super) struct Pairs {
+pub(super) struct CallResultPairs {
     pub(super) call_of: HashMap<usize, usize>,
     pub(super) result_of: HashMap<usize, usize>,
 }
 
 /// Returns the pairs that settling these items keeps together.
-pub(super) fn pairs(items: &[&Item]) -> Pairs {
-    let Plan { call_of, result_of, .. } = Plan::of(items, &Before::default());
-    Pairs { call_of, result_of }
+pub(super) fn pair_calls_with_results(items: &[&Item]) -> CallResultPairs {
+    let SettlePlan { call_of, result_of, .. } = SettlePlan::new(items, &PriorCalls::default());
+    CallResultPairs { call_of, result_of }
 }
 
 /// The same law, checked in one pass over all items.
 #[cfg(test)]
-pub(super) fn is_lawful(items: &[&Item]) -> bool {
+pub(super) fn is_settled(items: &[&Item]) -> bool {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut open: Vec<&str> = Vec::new();
     let (mut answering, mut turn_ended) = (false, false);
@@ -128,21 +128,21 @@ pub(super) fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool
 
 /// The calls that are being read, from a place on, and their results so far.
 #[derive(Default)]
-struct Batch {
+struct CallBatch {
     begin: usize,
     answering: bool,
     turn_ended: bool,
 }
 
-impl Batch {
-    fn close_before(&mut self, at: usize, items: &[&Item], plan: &Plan, out: &mut Vec<Item>) {
+impl CallBatch {
+    fn close_before(&mut self, at: usize, items: &[&Item], plan: &SettlePlan, out: &mut Vec<Item>) {
         if ends_batch(items[at], self.answering, self.turn_ended) {
             self.close(at, items, plan, out);
         }
     }
 
     /// Writes the results of its calls that are not among its items.
-    fn close(&mut self, end: usize, items: &[&Item], plan: &Plan, out: &mut Vec<Item>) {
+    fn close(&mut self, end: usize, items: &[&Item], plan: &SettlePlan, out: &mut Vec<Item>) {
         for call_at in self.begin..end {
             let item = items[call_at];
             let ItemKind::ToolCall(call) = &item.kind else { continue };
@@ -158,7 +158,7 @@ impl Batch {
                     }
                 }
                 None => {
-                    let mut answer = ToolResult::answering(
+                    let mut answer = ToolResult::for_call(
                         call,
                         ResultKind::Interrupted,
                         INTERRUPTED_MID_EXECUTION,
@@ -175,14 +175,14 @@ impl Batch {
 }
 
 /// Which result belongs to which call, by their places, and the new ids of doubled calls.
-struct Plan {
+struct SettlePlan {
     call_of: HashMap<usize, usize>,
     result_of: HashMap<usize, usize>,
     new_ids: HashMap<usize, String>,
 }
 
-impl Plan {
-    fn of(items: &[&Item], before: &Before<'_>) -> Self {
+impl SettlePlan {
+    fn new(items: &[&Item], before: &PriorCalls<'_>) -> Self {
         let mut plan =
             Self { call_of: HashMap::new(), result_of: HashMap::new(), new_ids: HashMap::new() };
         let live = || items.iter().enumerate().filter(|(_, item)| !item.tombstone);
@@ -213,7 +213,7 @@ impl Plan {
                     }
                     if !seen.insert(&call.call_id) {
                         let last = renamed.entry(&call.call_id).or_default();
-                        let id = free_id(&call.call_id, last, |id| taken.contains(id));
+                        let id = unused_call_id(&call.call_id, last, |id| taken.contains(id));
                         taken.insert(id.clone());
                         plan.new_ids.insert(at, id);
                     }
@@ -250,7 +250,7 @@ impl Plan {
 /// Returns the first of `<id>_dup1`, `<id>_dup2`, … that is not in use.
 ///
 /// All up to `last` are known to be in use; it is set to the one that is given.
-pub(crate) fn free_id(id: &str, last: &mut usize, in_use: impl Fn(&str) -> bool) -> String {
+pub(crate) fn unused_call_id(id: &str, last: &mut usize, in_use: impl Fn(&str) -> bool) -> String {
     loop {
         *last += 1;
         let candidate = format!("{id}_dup{last}");

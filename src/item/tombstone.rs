@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::settle::{Pairs, pairs};
+use crate::item::settle::{CallResultPairs, pair_calls_with_results};
 use crate::item::{History, Item, ItemKind, Mark};
 
 /// A range of a history, and the same items with those marked as tombstones that become void.
 ///
-/// Made by [`History::tombstones`]. A `rewritten` event with the reason `tombstoned` says the same.
+/// Made by [`History::tombstone_edits`]. A `rewritten` event with the reason `tombstoned` says the same.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tombstones {
+pub struct TombstoneEdit {
     /// The first item of the range.
     pub from: usize,
     /// The first after it that is not in the range.
@@ -20,7 +20,7 @@ pub struct Tombstones {
     pub items: Vec<Item>,
 }
 
-impl Tombstones {
+impl TombstoneEdit {
     /// Replaces the range of the history that they were made for. No position changes.
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
@@ -40,7 +40,7 @@ impl History {
     ///   search that it ran, all items become void, with the results of their calls.
     ///
     /// What the user and the system said becomes void alone. The note of a compaction can become void
-    /// too, and is still [known](crate::context::was_compacted). An item that is void already changes
+    /// too, and is still [known](crate::context::was_reactively_compacted). An item that is void already changes
     /// nothing. The [info](Item::turn) of a turn, such as its usage, moves to the last of its items
     /// that is not void.
     ///
@@ -68,14 +68,16 @@ impl History {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) with the [parameter](Error::parameter) at fault:
     /// a position that the history does not have, or the id of a call that would become void and waits
     /// for its result.
-    pub fn tombstones(
+    pub fn tombstone_edits(
         &self,
         positions: impl IntoIterator<Item = usize>,
-    ) -> Result<Vec<Tombstones>, Error> {
+    ) -> Result<Vec<TombstoneEdit>, Error> {
         let items: Vec<&Item> = self.iter().collect();
         let mut chosen = Vec::new();
         for at in positions {
-            let Some(item) = items.get(at) else { return Err(no_item(at, items.len())) };
+            let Some(item) = items.get(at) else {
+                return Err(position_out_of_range(at, items.len()));
+            };
             if !item.tombstone {
                 chosen.push(at);
             }
@@ -83,27 +85,31 @@ impl History {
         if chosen.is_empty() {
             return Ok(Vec::new());
         }
-        let plan = Plan { turns: turns(&items), pairs: pairs(&items), items };
-        plan.void(chosen).map(|void| plan.ranges(&void))
+        let plan = TombstonePlan {
+            turns: turn_ranges(&items),
+            pairs: pair_calls_with_results(&items),
+            items,
+        };
+        plan.expand_selection(chosen).map(|void| plan.ranges(&void))
     }
 }
 
 /// A position that no item can be made void at, in a history of `len` items.
-pub(crate) fn no_item(at: usize, len: usize) -> Error {
+pub(crate) fn position_out_of_range(at: usize, len: usize) -> Error {
     let message = format!("there is no item {at}: there are {len}");
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(at.to_string())
 }
 
-struct Plan<'a> {
+struct TombstonePlan<'a> {
     items: Vec<&'a Item>,
     /// The range of the turn that an item belongs to; empty for an item that is not the model's.
     turns: Vec<Range<usize>>,
-    pairs: Pairs,
+    pairs: CallResultPairs,
 }
 
-impl Plan<'_> {
+impl TombstonePlan<'_> {
     /// The positions that become void with these.
-    fn void(&self, mut chosen: Vec<usize>) -> Result<BTreeSet<usize>, Error> {
+    fn expand_selection(&self, mut chosen: Vec<usize>) -> Result<BTreeSet<usize>, Error> {
         let mut void = BTreeSet::new();
         while let Some(at) = chosen.pop() {
             let item = self.items[at];
@@ -115,7 +121,7 @@ impl Plan<'_> {
                     Some(result) => chosen.push(*result),
                     // The call of a turn that broke off never gets one.
                     None if item.interrupted => {}
-                    None => return Err(open(&call.call_id)),
+                    None => return Err(open_call_error(&call.call_id)),
                 }
             }
             chosen.extend(self.pairs.call_of.get(&at));
@@ -131,10 +137,10 @@ impl Plan<'_> {
     }
 
     /// The ranges that hold them, each with all that is void of a turn and with the results of its calls.
-    fn ranges(&self, void: &BTreeSet<usize>) -> Vec<Tombstones> {
+    fn ranges(&self, void: &BTreeSet<usize>) -> Vec<TombstoneEdit> {
         let mut changed: BTreeMap<usize, Item> = BTreeMap::new();
         for at in void {
-            changed.insert(*at, self.items[*at].clone().marked(Mark::Tombstone));
+            changed.insert(*at, self.items[*at].clone().with_mark(Mark::Tombstone));
         }
         // First and last position of each.
         let mut ranges: Vec<(usize, usize)> = Vec::new();
@@ -166,7 +172,7 @@ impl Plan<'_> {
             }
         }
         let item = |at: usize| changed.get(&at).unwrap_or_else(|| self.items[at]).clone();
-        let range = |(first, last): (usize, usize)| Tombstones {
+        let range = |(first, last): (usize, usize)| TombstoneEdit {
             from: first,
             to: last + 1,
             items: (first..=last).map(item).collect(),
@@ -175,24 +181,24 @@ impl Plan<'_> {
     }
 }
 
-fn open(call_id: &str) -> Error {
+fn open_call_error(call_id: &str) -> Error {
     let message = format!("the call `{call_id}` has no result yet");
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id)
 }
 
 /// The turn of each item, complete or broken off.
-fn turns(items: &[&Item]) -> Vec<Range<usize>> {
+fn turn_ranges(items: &[&Item]) -> Vec<Range<usize>> {
     let mut turns = Vec::with_capacity(items.len());
     while let Some(first) = items.get(turns.len()) {
         let from = turns.len();
-        if !first.is_models_words() {
+        if !first.is_model_output() {
             turns.push(from..from);
             continue;
         }
         let goes_on = |pair: &&[&Item]| {
             let (before, item) = (pair[0], pair[1]);
             before.turn.is_none()
-                && item.is_models_words()
+                && item.is_model_output()
                 && before.interrupted == item.interrupted
         };
         let more = items[from..].windows(2).take_while(goes_on).count();

@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, IgnoredAny, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{Content, Report, json};
+use crate::item::{Content, EffectReport, json};
 
 /// A call that the model asks for, as plain data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct ToolCall {
 impl ToolCall {
     /// The arguments to run with or to send: empty ones and `null` are `{}`.
     pub fn arguments_or_empty(&self) -> &str {
-        or_empty(&self.arguments)
+        or_empty_object(&self.arguments)
     }
 
     /// Reads the arguments as a type; empty ones and `null` are `{}`, and `()` is read from any object.
@@ -50,15 +50,15 @@ impl ToolCall {
     ///
     /// [`Malformed`](ErrorKind::Malformed) if they are not JSON or do not fit the type; the message
     /// says where.
-    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        json::read_arguments(self.arguments_or_empty()).map_err(|why| {
+    pub fn parse_arguments<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        json::parse_arguments(self.arguments_or_empty()).map_err(|why| {
             let message = format!("the arguments of `{}` do not fit: {why}", self.name);
             Error::new(ErrorKind::Malformed, message).with_parameter(self.call_id.clone())
         })
     }
 }
 
-fn or_empty(arguments: &str) -> &str {
+fn or_empty_object(arguments: &str) -> &str {
     match arguments.trim() {
         "" | "null" => "{}",
         text => text,
@@ -66,13 +66,13 @@ fn or_empty(arguments: &str) -> &str {
 }
 
 /// Checks that the arguments of a call are JSON of any shape; empty ones are.
-pub(crate) fn check_json(arguments: &str) -> Result<(), serde_json::Error> {
-    serde_json::from_str::<IgnoredAny>(or_empty(arguments)).map(drop)
+pub(crate) fn validate_json(arguments: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<IgnoredAny>(or_empty_object(arguments)).map(drop)
 }
 
 /// What a call got as its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "ResultOnWire", into = "ResultOnWire")]
+#[serde(from = "ToolResultRepr", into = "ToolResultRepr")]
 pub struct ToolResult {
     /// The call it answers.
     pub call_id: String,
@@ -83,7 +83,7 @@ pub struct ToolResult {
     /// How it came about; anything but [`ResultKind::Ok`] is an error to the model.
     pub kind: ResultKind,
     /// What the tool has put on record besides its words, where it did. The model does not see it.
-    pub report: Option<Arc<Report>>,
+    pub report: Option<Arc<EffectReport>>,
 }
 
 impl ToolResult {
@@ -93,7 +93,7 @@ impl ToolResult {
     }
 
     /// Answers `call`.
-    pub fn answering(call: &ToolCall, kind: ResultKind, content: impl Into<Content>) -> Self {
+    pub fn for_call(call: &ToolCall, kind: ResultKind, content: impl Into<Content>) -> Self {
         Self {
             call_id: call.call_id.clone(),
             name: call.name.clone(),
@@ -104,7 +104,7 @@ impl ToolResult {
     }
 
     /// The same with what the tool has put on record. An empty report is none.
-    pub fn with_report(mut self, report: Report) -> Self {
+    pub fn with_report(mut self, report: EffectReport) -> Self {
         self.report = (!report.is_empty()).then(|| Arc::new(report));
         self
     }
@@ -157,12 +157,12 @@ impl ResultKind {
     }
 
     /// Whether the tool was started and came to an end of its own, good or bad.
-    pub fn has_run(self) -> bool {
+    pub fn has_executed(self) -> bool {
         matches!(self, Self::Ok | Self::Error | Self::Timeout | Self::Panic)
     }
 
     /// Whether the tool was never started because of what the model wrote.
-    pub fn is_models_fault(self) -> bool {
+    pub fn is_model_error(self) -> bool {
         matches!(self, Self::InvalidArguments | Self::UnknownTool)
     }
 }
@@ -175,21 +175,23 @@ impl fmt::Display for ResultKind {
 
 /// `is_error` is written for readers that know no kinds, and follows from the kind.
 #[derive(Clone, Serialize, Deserialize)]
-struct ResultOnWire {
+struct ToolResultRepr {
     call_id: String,
     #[serde(default)]
     name: String,
     #[serde(default)]
     is_error: bool,
-    #[serde(default, deserialize_with = "known_kind")]
+    #[serde(default, deserialize_with = "deserialize_known_kind")]
     kind: Option<ResultKind>,
     content: Content,
     #[serde(flatten)]
-    report: Report,
+    report: EffectReport,
 }
 
 /// A kind of a later version follows from `is_error`.
-fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ResultKind>, D::Error> {
+fn deserialize_known_kind<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ResultKind>, D::Error> {
     let word = Option::<String>::deserialize(deserializer)?;
     Ok(word.and_then(|word| {
         let word: StrDeserializer<'_, serde::de::value::Error> = word.as_str().into_deserializer();
@@ -197,8 +199,8 @@ fn known_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Resul
     }))
 }
 
-impl From<ResultOnWire> for ToolResult {
-    fn from(wire: ResultOnWire) -> Self {
+impl From<ToolResultRepr> for ToolResult {
+    fn from(wire: ToolResultRepr) -> Self {
         let otherwise = if wire.is_error { ResultKind::Error } else { ResultKind::Ok };
         Self {
             call_id: wire.call_id,
@@ -211,7 +213,7 @@ impl From<ResultOnWire> for ToolResult {
     }
 }
 
-impl From<ToolResult> for ResultOnWire {
+impl From<ToolResult> for ToolResultRepr {
     fn from(result: ToolResult) -> Self {
         Self {
             is_error: result.is_error(),
@@ -219,7 +221,7 @@ impl From<ToolResult> for ResultOnWire {
             name: result.name,
             kind: Some(result.kind),
             content: result.content,
-            report: result.report.map_or_else(Report::default, Arc::unwrap_or_clone),
+            report: result.report.map_or_else(EffectReport::default, Arc::unwrap_or_clone),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! JSON lines: an object a line, each ended by LF. Sessions, traces and recordings are written so.
 //!
-//! [`LineWriter`] writes lines until something fails, and [`lines`], [`values`] and [`read_lines`] read
+//! [`LineWriter`] writes lines until something fails, and [`lines`], [`parse_values`] and [`read_lines`] read
 //! them. A last line without its LF may be torn: a crash has left its beginning.
 //!
 //! The file of a session is read by these and not written by a [`LineWriter`]. An append is one write,
@@ -11,5 +11,7 @@
 mod read;
 mod write;
 
-pub(crate) use read::{is_cut, is_whole, lines, read_lines, values};
+pub(crate) use read::{
+    is_complete_object, is_truncated_object, parse_values, read_lines, split_lines,
+};
 pub(crate) use write::LineWriter;

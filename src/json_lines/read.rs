@@ -14,11 +14,11 @@ pub(crate) struct Line<T> {
     /// Without the LF.
     pub(crate) text: T,
     /// Whether it ends with LF.
-    pub(crate) is_ended: bool,
+    pub(crate) is_terminated: bool,
 }
 
 /// The lines of a text.
-pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
+pub(crate) fn split_lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
     let (mut left, mut number) = (text, 0);
     std::iter::from_fn(move || {
         if left.is_empty() {
@@ -30,7 +30,7 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Line<&[u8]>> {
             None => (left, &[][..], false),
         };
         left = behind;
-        Some(Line { number, text, is_ended })
+        Some(Line { number, text, is_terminated: is_ended })
     })
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn read_lines(
             Ok(0) => None,
             Ok(_) => {
                 let is_ended = text.pop_if(|last| *last == b'\n').is_some();
-                Some(Ok(Line { number, text, is_ended }))
+                Some(Ok(Line { number, text, is_terminated: is_ended }))
             }
             Err(error) => {
                 is_over = true;
@@ -65,17 +65,17 @@ pub(crate) fn read_lines(
 /// # Errors
 ///
 /// The number of the first line that cannot be read or is refused, and why.
-pub(crate) fn values<V: DeserializeOwned>(
+pub(crate) fn parse_values<V: DeserializeOwned>(
     text: &str,
     mut take: impl FnMut(V) -> Result<(), String>,
 ) -> Result<Option<&[u8]>, String> {
     let whole = |line: &Line<&[u8]>| !line.is_blank();
-    for line in lines(text.as_bytes()).filter(whole) {
+    for line in split_lines(text.as_bytes()).filter(whole) {
         let refused = |why: &dyn Display| format!("line {}: {why}", line.number);
         match serde_json::from_slice(line.text) {
             Ok(value) => take(value).map_err(|why| refused(&why))?,
             // Without its end it was never written to its end.
-            Err(_) if !line.is_ended && line.number > 1 => return Ok(Some(line.text)),
+            Err(_) if !line.is_terminated && line.number > 1 => return Ok(Some(line.text)),
             Err(error) => return Err(refused(&error)),
         }
     }
@@ -89,7 +89,7 @@ impl<T: AsRef<[u8]>> Line<T> {
 }
 
 /// Whether a crash may have left this of a line: the beginning of an object in compact JSON.
-pub(crate) fn is_cut(tail: &[u8]) -> bool {
+pub(crate) fn is_truncated_object(tail: &[u8]) -> bool {
     let text = match str::from_utf8(tail) {
         Ok(text) => text,
         // In the middle of a character.
@@ -105,11 +105,13 @@ pub(crate) fn is_cut(tail: &[u8]) -> bool {
     // `1.` or `1e` is not a number to `serde_json`, not even at the end.
     let number = |c: char| matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
     text.starts_with('{')
-        && (is_whole(tail) || needs_more(text) || needs_more(text.trim_end_matches(number)))
+        && (is_complete_object(tail)
+            || needs_more(text)
+            || needs_more(text.trim_end_matches(number)))
 }
 
 /// Whether this is all of a line, without its LF.
-pub(crate) fn is_whole(tail: &[u8]) -> bool {
+pub(crate) fn is_complete_object(tail: &[u8]) -> bool {
     tail.ends_with(b"}") && serde_json::from_slice::<IgnoredAny>(tail).is_ok()
 }
 
@@ -120,7 +122,7 @@ mod tests {
     /// The numbers in a text of lines, and the last line if it is torn.
     fn check(text: &str, expected: Result<(&[u32], Option<&str>), &str>) {
         let mut read = Vec::new();
-        let torn = values(text, |number: u32| match number {
+        let torn = parse_values(text, |number: u32| match number {
             13 => Err("it is 13".to_owned()),
             number => {
                 read.push(number);
@@ -155,11 +157,11 @@ mod tests {
     fn the_lines_of_a_reader_are_those_of_its_text() {
         for text in ["", "\n", "a", "a\n\nb\r\n", "a\nb"] {
             let read: Vec<_> = read_lines(text.as_bytes()).map(Result::unwrap).collect();
-            let split = lines(text.as_bytes());
+            let split = split_lines(text.as_bytes());
             let split = split.map(|line| Line {
                 number: line.number,
                 text: line.text.to_vec(),
-                is_ended: line.is_ended,
+                is_terminated: line.is_terminated,
             });
             assert_eq!(read, split.collect::<Vec<_>>(), "{text:?}");
         }

@@ -46,7 +46,7 @@ impl<F> LineWriter<F> {
         }
         if let Err(error) = push(&mut self.lines) {
             self.write();
-            self.attempt(|_, _| Err(error.into()));
+            self.try_io(|_, _| Err(error.into()));
         } else if self.lines.len() >= MAX_BUFFERED {
             self.write();
         }
@@ -55,7 +55,7 @@ impl<F> LineWriter<F> {
     /// Hands the lines to the writer that were appended.
     pub(crate) fn write(&mut self) {
         if !self.lines.is_empty() {
-            self.attempt(|out, lines| out.write_all(lines));
+            self.try_io(|out, lines| out.write_all(lines));
             self.lines.clear();
         }
     }
@@ -63,7 +63,7 @@ impl<F> LineWriter<F> {
     /// The same, and flushes the writer.
     pub(crate) fn flush(&mut self) {
         self.write();
-        self.attempt(|out, _| out.flush());
+        self.try_io(|out, _| out.flush());
     }
 
     /// The first failure.
@@ -71,7 +71,7 @@ impl<F> LineWriter<F> {
         self.failure.as_ref()
     }
 
-    fn attempt(&mut self, act: impl FnOnce(&mut dyn Write, &[u8]) -> io::Result<()>) {
+    fn try_io(&mut self, act: impl FnOnce(&mut dyn Write, &[u8]) -> io::Result<()>) {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
@@ -111,9 +111,9 @@ mod tests {
 
     /// Keeps each write, and has room for so many bytes.
     #[derive(Clone)]
-    struct Room(Arc<Mutex<(usize, Vec<String>)>>);
+    struct LimitedSink(Arc<Mutex<(usize, Vec<String>)>>);
 
-    impl Room {
+    impl LimitedSink {
         fn new(room: usize) -> (LineWriter<String>, Self) {
             let this = Self(Arc::new(Mutex::new((room, Vec::new()))));
             (LineWriter::new(this.clone(), |error| error.to_string()), this)
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    impl Write for Room {
+    impl Write for LimitedSink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let (room, writes) = &mut *self.0.lock().unwrap();
             let Some(left) = room.checked_sub(bytes.len()) else {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn lines_are_written_together_and_many_bytes_do_not_wait() {
-        let (mut lines, room) = Room::new(usize::MAX);
+        let (mut lines, room) = LimitedSink::new(usize::MAX);
         lines.append(&1);
         lines.append_json(Ok("[2]".to_owned()));
         assert!(room.writes().is_empty());
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn after_the_first_failure_nothing_is_written() {
-        let (mut lines, room) = Room::new(3);
+        let (mut lines, room) = LimitedSink::new(3);
         lines.append(&1);
         lines.write();
         lines.append(&22);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_not_json_is_a_failure_and_the_lines_before_it_are_written() {
-        let (mut lines, room) = Room::new(usize::MAX);
+        let (mut lines, room) = LimitedSink::new(usize::MAX);
         lines.append(&1);
         lines.append(&std::collections::HashMap::from([([1], 1)]));
         lines.append(&2);
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_writer_that_panicked_is_not_called_again() {
-        struct Bomb;
-        impl Write for Bomb {
+        struct PanickingWriter;
+        impl Write for PanickingWriter {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
                 panic!("boom")
             }
@@ -192,7 +192,7 @@ mod tests {
                 panic!("again")
             }
         }
-        let mut lines = LineWriter::new(Bomb, |error| error.to_string());
+        let mut lines = LineWriter::new(PanickingWriter, |error| error.to_string());
         lines.append(&1);
         let write = std::panic::AssertUnwindSafe(|| lines.write());
         assert!(std::panic::catch_unwind(write).is_err());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
 use crate::provider::first_poll::at_first_poll;
 use crate::provider::remedy::Choice;
@@ -128,7 +128,7 @@ impl CircuitBreaker {
 
     fn with<T>(&self, f: impl FnOnce(&mut Circuit) -> T) -> T {
         // Nothing of a user runs while the lock is held.
-        f(&mut lock(&self.circuit))
+        f(&mut lock_ignoring_poison(&self.circuit))
     }
 }
 

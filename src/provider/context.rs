@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{History, Item, ItemKind, Piece};
+use crate::item::{EncodedChunk, History, Item, ItemKind};
 use crate::provider::body::{Object, not_json};
 use crate::request::Request;
 
@@ -33,7 +33,7 @@ pub(super) struct Context<S, E = ()> {
     /// How many entries are either these or encoded.
     begun: usize,
     /// What is encoded.
-    piece: Option<Arc<Piece>>,
+    piece: Option<Arc<EncodedChunk>>,
     state: PhantomData<S>,
 }
 
@@ -79,7 +79,7 @@ where
     pub(super) fn of(request: &Request, wire: &'static str, model: &str, extra: E) -> Self {
         let key = Key { wire, model: model.to_owned(), extra };
         let settled = request.context.settled();
-        let piece = settled.encoded(&key);
+        let piece = settled.cached_encoding(&key);
         let known = piece.as_ref().and_then(|piece| piece.state::<Remembered<S>>());
         let (leading, begun) = match (known, &piece) {
             (Some(known), Some(piece)) => (Arc::clone(&known.leading), piece.len()),
@@ -133,7 +133,7 @@ where
 
     /// How many bytes are encoded.
     pub(super) fn encoded(&self) -> usize {
-        self.piece.as_ref().map_or(0, |piece| piece.size())
+        self.piece.as_ref().map_or(0, |piece| piece.byte_len())
     }
 
     /// The zones of the system prompt that say something, the stable one first.
@@ -146,12 +146,12 @@ where
     pub(super) fn items(&self) -> impl Iterator<Item = (usize, &Item)> {
         #[cfg(test)]
         tests::count(self.peek().count());
-        self.settled.behind(self.begun).filter(|(_, item)| !item.tombstone)
+        self.settled.entries_after(self.begun).filter(|(_, item)| !item.tombstone)
     }
 
     /// The same items, for a look ahead.
     pub(super) fn peek(&self) -> impl Iterator<Item = &Item> {
-        let items = self.settled.behind(self.begun).map(|(_, item)| item);
+        let items = self.settled.entries_after(self.begun).map(|(_, item)| item);
         items.filter(|item| !item.tombstone)
     }
 
@@ -193,7 +193,13 @@ where
             && at > self.begun
         {
             let known = Remembered { leading: Arc::clone(&self.leading), state };
-            self.settled.remember(self.key.clone(), self.piece.as_ref(), at, elements.0, known);
+            self.settled.cache_encoding(
+                self.key.clone(),
+                self.piece.as_ref(),
+                at,
+                elements.0,
+                known,
+            );
         }
         Ok(bytes)
     }

@@ -307,11 +307,11 @@ impl<'de> FromAny<'de> for Num {
         let mut found = Self::default();
         while let Some(key) = object.next_key()? {
             match key {
-                json::Key::Number => {
-                    let number = json::float(&object.next_value::<Cow<'de, str>>()?);
+                json::MapKey::Number => {
+                    let number = json::parse_finite_f64(&object.next_value::<Cow<'de, str>>()?);
                     found = number.map_or(found, Self::from_f64);
                 }
-                json::Key::Field(_) => drop(object.next_value::<IgnoredAny>()?),
+                json::MapKey::Field(_) => drop(object.next_value::<IgnoredAny>()?),
             }
         }
         Ok(found)

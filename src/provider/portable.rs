@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::fnv::fnv_64;
-use crate::item::{Content, Media, MediaSource, ToolCall, ToolResult, check_json};
+use crate::fnv::fnv1a_64;
+use crate::item::{Content, Media, MediaSource, ToolCall, ToolResult, validate_json};
 use crate::provider::lenient::repaired;
 
 /// Stands for the user's text before that of the assistant, if there is none.
@@ -16,7 +16,7 @@ pub(super) const FAILED_SILENTLY: &str = "It failed without a word.";
 /// wrapped, so that it can see its mistake.
 pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty();
-    if written.starts_with('{') && check_json(&call.arguments).is_ok() {
+    if written.starts_with('{') && validate_json(&call.arguments).is_ok() {
         // Half of a surrogate pair is JSON, and refused by every vendor.
         let halved =
             (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
@@ -40,7 +40,7 @@ pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
     if !id.is_empty() && id.len() <= longest && id.bytes().all(is_plain) {
         return Cow::Borrowed(id);
     }
-    let hash = fnv_64(id.bytes());
+    let hash = fnv1a_64(id.bytes());
     let kept: String = id.bytes().filter(|b| is_plain(*b)).take(23).map(char::from).collect();
     Cow::Owned(format!("{kept}_{hash:016x}"))
 }

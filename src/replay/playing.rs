@@ -11,8 +11,8 @@ use futures::stream;
 
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, ToolEvent};
-use crate::item::{Json, Report};
-use crate::lock::lock;
+use crate::item::{EffectReport, Json};
+use crate::lock::lock_ignoring_poison;
 use crate::provider::{PlayedEvent, play};
 use crate::replay::counts::Counts;
 use crate::replay::entry::{Entry, Read};
@@ -166,7 +166,7 @@ impl Playing {
     }
 
     /// What calls had put on record that were dropped.
-    fn reports(&self) -> Vec<(String, Report)> {
+    fn reports(&self) -> Vec<(String, EffectReport)> {
         let state = self.lock();
         let left = self.0.read.entries.iter().skip(state.at).filter_map(Entry::event);
         let results = left.map_while(|event| match event {
@@ -249,7 +249,7 @@ impl Playing {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing of a user runs while the lock is held.
-        lock(&self.0.state)
+        lock_ignoring_poison(&self.0.state)
     }
 }
 

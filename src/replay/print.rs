@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
-use crate::fnv::fnv_128;
+use crate::fnv::fnv1a_128;
 use crate::item::{Item, Json};
 use crate::request::{Output, Request};
 
@@ -98,16 +98,16 @@ impl Requests {
     /// The fingerprints of the next request.
     pub(super) fn next(&mut self, request: &Request) -> Print {
         let last = self.last.as_ref();
-        let since = last.map_or(0, |last| request.context.common_len(&last.context));
+        let since = last.map_or(0, |last| request.context.common_prefix_len(&last.context));
         self.context.truncate(since);
-        let new = request.context.behind(since);
+        let new = request.context.entries_after(since);
         self.context.extend(new.map(|(_, item)| Fingerprint::of_item(item)));
         for (at, print) in self.parts.iter_mut().enumerate() {
             if !last.is_some_and(|last| is_same(last, request, at)) {
                 *print = Fingerprint::of(&part(request, at));
             }
         }
-        let context = request.context.entries_only();
+        let context = request.context.without_caches();
         self.last = Some(Request { history: context.clone(), context, ..request.clone() });
         let [model, system, tools, options] = self.parts;
         Print { model, system, tools, options, since, context: self.context[since..].to_vec() }
@@ -190,7 +190,7 @@ fn json(value: &(impl Serialize + ?Sized)) -> Json {
 
 impl Fingerprint {
     fn of(json: &Json) -> Self {
-        Self(fnv_128(json.as_str().bytes()))
+        Self(fnv1a_128(json.as_str().bytes()))
     }
 
     fn of_item(item: &Item) -> Self {
@@ -233,7 +233,7 @@ mod tests {
         let schema =
             json!({ "type": "object", "properties": { "z": { "type": "null" }, "a": {} } });
         let sorted = r#"{"properties":{"a":{},"z":{"type":"null"}},"type":"object"}"#;
-        let mut request = Request::new(History::with_id("h"));
+        let mut request = Request::new(History::from_id("h"));
         let (name, description) = ("f".to_owned(), "d".to_owned());
         request.tools =
             [ToolSpec { name: name.clone(), description, parameters: schema.clone() }].into();
@@ -244,7 +244,7 @@ mod tests {
         let recorded = format!(r#"[{{"name":"f","description":"d","parameters":{sorted}}}]"#);
         assert_eq!(tools.as_str(), recorded);
         let print = Requests::default().next(&request);
-        assert_eq!(print.tools.0, fnv_128(recorded.bytes()));
+        assert_eq!(print.tools.0, fnv1a_128(recorded.bytes()));
         let options = options.as_str();
         assert!(options.contains(&format!(r#"{{"name":"f","schema":{sorted}}}"#)), "{options}");
         assert!(options.contains(&format!(r#""extra":{{"a":null,"z":{sorted}}}"#)), "{options}");
@@ -255,7 +255,7 @@ mod tests {
     fn work(requests: usize, next: impl Fn(&mut History, usize)) -> (usize, usize) {
         ITEMS_READ.set(0);
         let (mut recorded, mut played) = (Requests::default(), Comparison::default());
-        let mut history = History::with_id("h");
+        let mut history = History::from_id("h");
         let mut written = 0;
         for n in 0..requests {
             next(&mut history, n);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::replay::line::Line;
 use crate::replay::recording::{Reader, Recording};
 use crate::request::Request;
@@ -132,7 +132,7 @@ impl Recorder {
         match &*self.0 {
             Out::Each(_) => 1,
             Out::Writer(sink) => {
-                let mut sink = lock(sink);
+                let mut sink = lock_ignoring_poison(sink);
                 sink.runs = sink.runs.saturating_add(1);
                 sink.runs
             }
@@ -142,7 +142,7 @@ impl Recorder {
     /// Appends a line, or reads it back into a run that is handed over at its end.
     pub(super) fn append(&self, read: &mut Reader, line: &Line<'_>) {
         match &*self.0 {
-            Out::Writer(sink) => lock(sink).lines.append(line),
+            Out::Writer(sink) => lock_ignoring_poison(sink).lines.append(line),
             Out::Each(_) => {
                 // What cannot be written and read is not in it.
                 let json = serde_json::to_string(line).unwrap_or_default();
@@ -154,7 +154,7 @@ impl Recorder {
     /// Writes the lines that were appended.
     pub(super) fn write(&self) {
         if let Out::Writer(sink) = &*self.0 {
-            lock(sink).lines.write();
+            lock_ignoring_poison(sink).lines.write();
         }
     }
 
@@ -166,7 +166,7 @@ impl Recorder {
     /// A run is over.
     pub(super) fn hand_over(&self, agent: &Agent, read: Reader, requests: Vec<Request>) {
         match &*self.0 {
-            Out::Writer(sink) => lock(sink).lines.flush(),
+            Out::Writer(sink) => lock_ignoring_poison(sink).lines.flush(),
             Out::Each(then) => {
                 if let Some(recording) = read.runs().next() {
                     then(Recorded { agent: agent.clone(), recording, requests });
@@ -178,7 +178,7 @@ impl Recorder {
     /// What went wrong with the writing. Nothing is written behind it.
     pub fn failure(&self) -> Option<Error> {
         match &*self.0 {
-            Out::Writer(sink) => lock(sink).lines.failure().cloned(),
+            Out::Writer(sink) => lock_ignoring_poison(sink).lines.failure().cloned(),
             Out::Each(_) => None,
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::History;
-use crate::json_lines::values;
+use crate::json_lines::parse_values;
 use crate::replay::entry::{Entry, Read, is_step};
 use crate::replay::line::{Line, VERSION, ValueLine};
 use crate::replay::version1;
@@ -84,7 +84,7 @@ impl Recording {
     pub fn all_from_text(text: &str) -> Result<Vec<Self>, Error> {
         let mut reader = Reader::default();
         // A torn last line was never written to its end.
-        values(text, |line| reader.push(line)).map_err(refusal)?;
+        parse_values(text, |line| reader.push(line)).map_err(refusal)?;
         Ok(reader.runs().collect())
     }
 

@@ -10,7 +10,7 @@ use crate::agent::{Agent, RunStart};
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, Json};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::provider::is_vetoed;
 use crate::replay::counts::Counts;
 use crate::replay::entry::is_step;
@@ -147,7 +147,7 @@ impl Page {
         if *event.innermost() == Event::Unknown {
             return;
         }
-        let mut state = lock(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         state.counted.clear();
         let vetoed = matches!(event, Event::Turn(event) if is_vetoed(event));
         let event = Cow::Borrowed(event);
@@ -160,7 +160,7 @@ impl Page {
 
     /// Counts one more effect since the last event.
     fn count(&self, key: &Key) -> u32 {
-        lock(&self.state).counted.next(key)
+        lock_ignoring_poison(&self.state).counted.next(key)
     }
 
     /// A value, unless it says nothing.
@@ -178,12 +178,12 @@ impl Page {
             Err(error) => (None, Some(error)),
         };
         let value = ValueLine { of, name, nth, value, error };
-        let mut state = lock(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         self.append(&mut state, |run| Line::Value { run, value });
     }
 
     fn asked(&self, request: &Request) {
-        let mut state = lock(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         let print = state.asked.next(request);
         if self.recorder.keeps_requests() {
             state.requests.push(request.clone());
@@ -193,7 +193,7 @@ impl Page {
     }
 
     fn failed(&self, error: &Error) {
-        let mut state = lock(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         let error = Cow::Borrowed(error);
         self.append(&mut state, |run| Line::Failed { run, error });
         self.recorder.write();
@@ -202,14 +202,14 @@ impl Page {
     fn ended(&self, ending: &Ending) {
         let Ending { polled, error, time_up } = ending;
         let (error, time_up) = (error.as_ref().map(Cow::Borrowed), *time_up);
-        let mut state = lock(&self.state);
+        let mut state = lock_ignoring_poison(&self.state);
         self.append(&mut state, |run| Line::Ended { run, polled: *polled, error, time_up });
         self.recorder.write();
     }
 
     /// The run is dropped.
     fn over(&self) {
-        let state = std::mem::take(&mut *lock(&self.state));
+        let state = std::mem::take(&mut *lock_ignoring_poison(&self.state));
         if state.run.is_some() {
             self.recorder.hand_over(&self.agent, state.read, state.requests);
         }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use crate::context::{Compaction, Compactor, keeping_note, recorded};
+use crate::context::{Compaction, Compactor, preserve_reactive_note, record_stale_usage};
 use crate::error::Error;
 use crate::event::RewrittenWhy;
-use crate::item::{Item, Tombstones, ToolCall};
-use crate::session::kept::guarded;
-use crate::session::restore::Restored;
-use crate::session::settle::Settling;
+use crate::item::{Item, TombstoneEdit, ToolCall};
+use crate::session::kept::catch_store_panic;
+use crate::session::restore::EntryFold;
+use crate::session::settle::SettleEntries;
 use crate::session::{Entry, Session, SessionState};
 use crate::usage::Usage;
 
@@ -18,7 +18,7 @@ impl Session {
     ///
     /// What was said stays in the store, see [`entries`](Self::entries), and its call ids stay known.
     /// As in a run of an agent, the compaction leaves its [record](crate::context::recorded), and the
-    /// note of an earlier [reactive](crate::context::reactive) compaction is kept. While a run goes on,
+    /// note of an earlier [reactive](crate::context::mark_reactive) compaction is kept. While a run goes on,
     /// one of the two gets a [`Conflict`](crate::ErrorKind::Conflict).
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Session {
         match compactor.compact(&history).await? {
             Some(compaction) => {
                 let usage = compaction.usage;
-                let compaction = recorded(compaction, &history);
+                let compaction = record_stale_usage(compaction, &history);
                 self.rewrite(version, restored, compaction).await.map(|()| Some(usage))
             }
             None => Ok(None),
@@ -42,7 +42,7 @@ impl Session {
 
     /// Puts `items`, such as a summary, in the place of a range of the [history](Self::history).
     ///
-    /// If the note of an earlier [reactive](crate::context::reactive) compaction is in the range, it is
+    /// If the note of an earlier [reactive](crate::context::mark_reactive) compaction is in the range, it is
     /// kept after the items.
     ///
     /// ```
@@ -81,14 +81,14 @@ impl Session {
         let items = items.into_iter().collect();
         let (from, to) = (range.start, range.end);
         let compaction = Compaction { from, to, items, ..Compaction::default() };
-        let compaction = keeping_note(compaction, &restored.history());
+        let compaction = preserve_reactive_note(compaction, &restored.history());
         self.rewrite(version, restored, compaction).await
     }
 
     async fn rewrite(
         &self,
         version: u64,
-        restored: Restored,
+        restored: EntryFold,
         compaction: Compaction,
     ) -> Result<(), Error> {
         let history = restored.history();
@@ -106,7 +106,7 @@ impl Session {
 
     /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
     /// in it, marked as [tombstones](Item::tombstone), and are not sent any more.
-    /// [`History::tombstones`](crate::History::tombstones) lists what becomes void together.
+    /// [`History::tombstone_edits`](crate::History::tombstone_edits) lists what becomes void together.
     ///
     /// It is durable when this returns. Nothing is written if the items are void already. While a run
     /// goes on, [`SessionRun::tombstone`](crate::session::SessionRun::tombstone) does it; with this, one
@@ -134,15 +134,15 @@ impl Session {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) as
-    /// [`History::tombstones`](crate::History::tombstones), also for a call that is
+    /// [`History::tombstone_edits`](crate::History::tombstone_edits), also for a call that is
     /// [pending](SessionState::Pending) or was left open; [`Store`](crate::ErrorKind::Store) and
     /// [`Conflict`](crate::ErrorKind::Conflict) if it cannot be written. The history stays as it is then.
     pub async fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
         let (version, restored) = self.current().await?;
-        let made = restored.history().tombstones(positions)?;
+        let made = restored.history().tombstone_edits(positions)?;
         let why = RewrittenWhy::Tombstoned;
-        let entry = |Tombstones { from, to, items }| Entry::Rewritten { why, from, to, items };
+        let entry = |TombstoneEdit { from, to, items }| Entry::Rewritten { why, from, to, items };
         self.write(version, restored, made.into_iter().map(entry).collect()).await.map(drop)
     }
 
@@ -158,17 +158,17 @@ impl Session {
     /// [`Conflict`](crate::ErrorKind::Conflict) if there is such a session,
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if this one has fewer entries or is not in the
     /// store yet, [`Store`](crate::ErrorKind::Store) if it cannot be written.
-    pub async fn fork(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
+    pub async fn fork_at(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
         let id = id.into();
-        guarded(async { self.store().fork(self.id(), at, &id).await }).await?;
-        let (version, restored) = self.known();
+        catch_store_panic(async { self.store().fork(self.id(), at, &id).await }).await?;
+        let (version, restored) = self.cached();
         let fork = match version == at {
-            true => Self::at(self.store().clone(), restored.fork(&id), version),
+            true => Self::from_parts(self.store().clone(), restored.fork(&id), version),
             false => Self::open(self.store().clone(), id).await?,
         };
         if matches!(fork.state(), SessionState::Unfinished { .. }) {
-            let (version, restored) = fork.known();
-            let Settling { entries, .. } = Settling::of(&restored.history());
+            let (version, restored) = fork.cached();
+            let SettleEntries { entries, .. } = SettleEntries::for_history(&restored.history());
             fork.write(version, restored, entries).await?;
         }
         Ok(fork)
@@ -215,7 +215,7 @@ impl Session {
         let entries = self.entries().await?;
         let last = entries.iter().rposition(is_prompt).map_or(entries.len(), |last| last + 1);
         let prompt = entries.iter().take(last).rev().take_while(|entry| is_prompt(entry)).count();
-        self.fork((last - prompt) as u64, id).await
+        self.fork_at((last - prompt) as u64, id).await
     }
 
     /// The calls that were open where this session was forked from another: they are that one's.
@@ -223,13 +223,13 @@ impl Session {
     /// # Errors
     ///
     /// If the store cannot tell.
-    pub(super) async fn foreign_calls(&self) -> Result<Vec<ToolCall>, Error> {
-        let listed = guarded(async { self.store().list().await }).await?;
+    pub(super) async fn inherited_open_calls(&self) -> Result<Vec<ToolCall>, Error> {
+        let listed = catch_store_panic(async { self.store().list().await }).await?;
         let listed = listed.into_iter().find(|listed| listed.id == self.id());
-        let Some(fork) = listed.and_then(|listed| listed.fork) else { return Ok(Vec::new()) };
+        let Some(fork) = listed.and_then(|listed| listed.origin) else { return Ok(Vec::new()) };
         let mut entries = self.entries().await?;
         entries.truncate(usize::try_from(fork.at).unwrap_or(usize::MAX));
-        let mut inherited = Restored::new(self.id());
+        let mut inherited = EntryFold::new(self.id());
         inherited.extend(entries);
         Ok(match inherited.state() {
             SessionState::Unfinished { open } => open,

@@ -62,7 +62,7 @@ pub enum Entry {
 /// The entries that are no items, read.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Read {
+enum StoredEntry {
     Rewritten { why: RewrittenWhy, from: usize, to: usize, items: Vec<Item> },
     Pending { calls: Vec<PendingCall> },
     Nested { call_id: String, history: History },
@@ -82,12 +82,12 @@ impl<'de> Deserialize<'de> for Entry {
         let Tag { r#type } = json.get().map_err(D::Error::custom)?;
         let entry = match r#type.as_str() {
             "rewritten" | "pending" | "nested" | "resumed" => json.get().map(|read| match read {
-                Read::Rewritten { why, from, to, items } => {
+                StoredEntry::Rewritten { why, from, to, items } => {
                     Self::Rewritten { why, from, to, items }
                 }
-                Read::Pending { calls } => Self::Pending { calls },
-                Read::Nested { call_id, history } => Self::Nested { call_id, history },
-                Read::Resumed => Self::Resumed,
+                StoredEntry::Pending { calls } => Self::Pending { calls },
+                StoredEntry::Nested { call_id, history } => Self::Nested { call_id, history },
+                StoredEntry::Resumed => Self::Resumed,
             }),
             _ => json.get().map(Self::Item),
         };

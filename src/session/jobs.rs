@@ -3,20 +3,20 @@
 use std::time::SystemTime;
 
 use crate::error::Error;
-use crate::session::{Entry, Listed};
+use crate::session::{Entry, SessionInfo};
 
 /// What a store does with its sessions: [`Store`](crate::session::Store) without futures.
-pub(super) trait Sessions {
+pub(super) trait BlockingStore {
     fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error>;
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error>;
-    fn list(&mut self) -> Result<Vec<Listed>, Error>;
+    fn list(&mut self) -> Result<Vec<SessionInfo>, Error>;
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error>;
     fn delete(&mut self, id: &str) -> Result<bool, Error>;
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error>;
 }
 
 /// Makes a type a store. Its field `sessions` has a method `run`, whose future hands a job to a
-/// [`Sessions`] when it is polled first.
+/// [`BlockingStore`] when it is polled first.
 macro_rules! store_of_jobs {
     ($store:ty) => {
         impl $crate::session::Store for $store {
@@ -39,7 +39,7 @@ macro_rules! store_of_jobs {
                 self.sessions.run(move |sessions| sessions.load(&id, from)).boxed()
             }
 
-            fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+            fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
                 self.sessions.run(|sessions| sessions.list()).boxed()
             }
 

@@ -8,16 +8,16 @@ use futures::future::BoxFuture;
 
 use crate::error::{Error, panic_to_error_async};
 use crate::item::History;
-use crate::lock::lock;
-use crate::session::refusal::{broken, refuse_empty};
-use crate::session::restore::Restored;
+use crate::lock::lock_ignoring_poison;
+use crate::session::refusal::{corrupt_data, ensure_id_not_empty};
+use crate::session::restore::EntryFold;
 use crate::session::{Conflict, Entry, SessionState, Store};
 
 /// A conversation that is kept in a store as it goes on. Clones share it.
 ///
 /// What it shows is what is durable. [`run`](Self::run) goes on with it, and
 /// [`resume`](Self::resume) with what was broken off; `recorded`, of
-/// [`RecordedExt`](crate::session::RecordedExt), writes the events of a loop of your own.
+/// [`PersistExt`](crate::session::PersistExt), writes the events of a loop of your own.
 ///
 /// Its history has the session's id, so that tools know their calls by `{session id}/{call id}`, also
 /// after a restart.
@@ -49,38 +49,38 @@ use crate::session::{Conflict, Entry, SessionState, Store};
 pub struct Session {
     store: Arc<dyn Store>,
     id: Arc<str>,
-    cell: Arc<Mutex<Cell>>,
+    cache: Arc<Mutex<SessionCache>>,
 }
 
 /// What is known of the entries in the store.
-struct Cell {
+struct SessionCache {
     /// How many were read or written.
     version: u64,
-    restored: Restored,
-    doubt: Doubt,
+    restored: EntryFold,
+    state: CacheState,
     /// How often any of this was changed.
     changes: u64,
 }
 
 /// What is not known of the entries in the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Doubt {
-    None,
+enum CacheState {
+    Current,
     /// There may be more: an append failed, or nobody waited for it.
-    More,
+    Behind,
     /// There are others: the store has fewer, or says what cannot be.
-    All,
+    Invalid,
 }
 
-impl Cell {
-    fn know(&mut self, version: u64, restored: Restored) {
-        (self.version, self.restored, self.doubt) = (version, restored, Doubt::None);
+impl SessionCache {
+    fn update(&mut self, version: u64, restored: EntryFold) {
+        (self.version, self.restored, self.state) = (version, restored, CacheState::Current);
         self.changes += 1;
     }
 
-    fn doubt(&mut self, doubt: Doubt) {
-        if self.doubt != Doubt::All {
-            self.doubt = doubt;
+    fn invalidate(&mut self, doubt: CacheState) {
+        if self.state != CacheState::Invalid {
+            self.state = doubt;
         }
         self.changes += 1;
     }
@@ -95,16 +95,16 @@ impl Session {
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the id is empty.
     pub async fn open(store: impl Store + 'static, id: impl Into<String>) -> Result<Self, Error> {
         let id: Arc<str> = id.into().into();
-        refuse_empty(&id)?;
-        let session = Self::at(Arc::new(store), Restored::new(id), 0);
+        ensure_id_not_empty(&id)?;
+        let session = Self::from_parts(Arc::new(store), EntryFold::new(id), 0);
         session.load().await?;
         Ok(session)
     }
 
-    pub(super) fn at(store: Arc<dyn Store>, restored: Restored, version: u64) -> Self {
+    pub(super) fn from_parts(store: Arc<dyn Store>, restored: EntryFold, version: u64) -> Self {
         let id = restored.history().id().into();
-        let cell = Cell { version, restored, doubt: Doubt::None, changes: 0 };
-        Self { store, id, cell: Arc::new(Mutex::new(cell)) }
+        let cell = SessionCache { version, restored, state: CacheState::Current, changes: 0 };
+        Self { store, id, cache: Arc::new(Mutex::new(cell)) }
     }
 
     /// Its id.
@@ -115,17 +115,17 @@ impl Session {
     /// What was said, as far as it is durable: a turn that streams is not in it, and of the calls
     /// of a turn those results that have come. It can be sent after [`History::settled`].
     pub fn history(&self) -> History {
-        self.cell().restored.history()
+        self.cache().restored.history()
     }
 
     /// How many entries are known to be in the store.
     pub fn version(&self) -> u64 {
-        self.cell().version
+        self.cache().version
     }
 
     /// What it is waiting for. While a run goes on, that is what would be left if it were dropped.
     pub fn state(&self) -> SessionState {
-        self.cell().restored.state()
+        self.cache().restored.state()
     }
 
     /// Reads what somebody else has written.
@@ -135,7 +135,7 @@ impl Session {
     /// # Errors
     ///
     /// [`Store`](crate::ErrorKind::Store) if it cannot be read.
-    pub async fn refresh(&self) -> Result<(), Error> {
+    pub async fn reload(&self) -> Result<(), Error> {
         self.load().await
     }
 
@@ -153,39 +153,41 @@ impl Session {
     }
 
     /// The version, and what its entries make of the history. What is not known is read first.
-    pub(super) async fn current(&self) -> Result<(u64, Restored), Error> {
-        if self.cell().doubt != Doubt::None {
+    pub(super) async fn current(&self) -> Result<(u64, EntryFold), Error> {
+        if self.cache().state != CacheState::Current {
             self.load().await?;
         }
-        Ok(self.known())
+        Ok(self.cached())
     }
 
     /// The same as far as it is known.
-    pub(super) fn known(&self) -> (u64, Restored) {
-        let cell = self.cell();
+    pub(super) fn cached(&self) -> (u64, EntryFold) {
+        let cell = self.cache();
         (cell.version, cell.restored.clone())
     }
 
     async fn load(&self) -> Result<(), Error> {
         let (changes, mut from, mut restored) = {
-            let cell = self.cell();
-            match cell.doubt {
-                Doubt::None | Doubt::More => (cell.changes, cell.version, cell.restored.clone()),
-                Doubt::All => (cell.changes, 0, Restored::new(Arc::clone(&self.id))),
+            let cell = self.cache();
+            match cell.state {
+                CacheState::Current | CacheState::Behind => {
+                    (cell.changes, cell.version, cell.restored.clone())
+                }
+                CacheState::Invalid => (cell.changes, 0, EntryFold::new(Arc::clone(&self.id))),
             }
         };
         let entries = self.read(from).await?;
         if entries.is_none() {
             // There is none, or none any more.
-            (from, restored) = (0, Restored::new(Arc::clone(&self.id)));
+            (from, restored) = (0, EntryFold::new(Arc::clone(&self.id)));
         }
         let entries = entries.unwrap_or_default();
         let version = from + entries.len() as u64;
         restored.extend(entries);
-        let mut cell = self.cell();
+        let mut cell = self.cache();
         if cell.changes == changes {
-            cell.know(version, restored);
-        } else if cell.doubt != Doubt::All && cell.version < version {
+            cell.update(version, restored);
+        } else if cell.state != CacheState::Invalid && cell.version < version {
             // Somebody has written meanwhile, or tried to. What that has left is still not known.
             (cell.version, cell.restored) = (version, restored);
         }
@@ -193,16 +195,16 @@ impl Session {
     }
 
     async fn read(&self, from: u64) -> Result<Option<Vec<Entry>>, Error> {
-        guarded(async { self.store.load(&self.id, from).await }).await
+        catch_store_panic(async { self.store.load(&self.id, from).await }).await
     }
 
     /// Writes entries after those that made `restored`, if there are any. Gives what is known then.
     pub(super) async fn write(
         &self,
         version: u64,
-        mut restored: Restored,
+        mut restored: EntryFold,
         entries: Vec<Entry>,
-    ) -> Result<(u64, Restored), Error> {
+    ) -> Result<(u64, EntryFold), Error> {
         if entries.is_empty() {
             return Ok((version, restored));
         }
@@ -217,34 +219,38 @@ impl Session {
         &self,
         expected: u64,
         entries: Vec<Entry>,
-        restored: Restored,
+        restored: EntryFold,
     ) -> BoxFuture<'static, Result<u64, Error>> {
         let session = self.clone();
         let next = expected + entries.len() as u64;
         async move {
-            let doubting = Doubting(Some(&session));
-            let written =
-                guarded(async { session.store.append(&session.id, expected, entries).await }).await;
+            let doubting = AppendGuard(Some(&session));
+            let written = catch_store_panic(async {
+                session.store.append(&session.id, expected, entries).await
+            })
+            .await;
             let version = match written {
                 Ok(version) if version == next => version,
                 Ok(version) => {
-                    session.cell().doubt(Doubt::All);
+                    session.cache().invalidate(CacheState::Invalid);
                     let id = &session.id;
                     let what =
                         format!("the store says that `{id}` has version {version}, not {next}");
-                    return Err(broken(what));
+                    return Err(corrupt_data(what));
                 }
                 Err(error) => {
-                    if Conflict::of(&error).is_some_and(|conflict| conflict.found < expected) {
-                        session.cell().doubt(Doubt::All);
+                    if Conflict::from_error(&error)
+                        .is_some_and(|conflict| conflict.found < expected)
+                    {
+                        session.cache().invalidate(CacheState::Invalid);
                     }
                     return Err(error);
                 }
             };
             doubting.resolve();
-            let mut cell = session.cell();
+            let mut cell = session.cache();
             if cell.version <= version {
-                cell.know(version, restored);
+                cell.update(version, restored);
             }
             drop(cell);
             Ok(version)
@@ -252,31 +258,33 @@ impl Session {
         .boxed()
     }
 
-    fn cell(&self) -> MutexGuard<'_, Cell> {
+    fn cache(&self) -> MutexGuard<'_, SessionCache> {
         // Nothing of a user runs while it is held.
-        lock(&self.cell)
+        lock_ignoring_poison(&self.cache)
     }
 }
 
 /// While it is there, nobody knows what the store has.
-struct Doubting<'a>(Option<&'a Session>);
+struct AppendGuard<'a>(Option<&'a Session>);
 
-impl Doubting<'_> {
+impl AppendGuard<'_> {
     fn resolve(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Doubting<'_> {
+impl Drop for AppendGuard<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.0 {
-            session.cell().doubt(Doubt::More);
+            session.cache().invalidate(CacheState::Behind);
         }
     }
 }
 
 /// What the store answers; its panic is an error.
-pub(super) async fn guarded<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(super) async fn catch_store_panic<T>(
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     panic_to_error_async("the store", answer).await
 }
 

@@ -9,37 +9,37 @@ use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
-use crate::lock::lock;
-use crate::session::jobs::{Sessions, store_of_jobs};
-use crate::session::prune::prunable;
+use crate::lock::lock_ignoring_poison;
+use crate::session::jobs::{BlockingStore, store_of_jobs};
+use crate::session::prune::prunable_ids;
 use crate::session::refusal::{
-    refuse_beyond, refuse_empty, refuse_forked, refuse_other, refuse_there,
+    ensure_absent, ensure_id_not_empty, ensure_in_range, ensure_not_forked, ensure_version,
 };
-use crate::session::{Entry, Fork, Listed};
+use crate::session::{Entry, ForkOrigin, SessionInfo};
 
 /// A store in memory, gone with its last clone. Clones share it.
 ///
 /// For tests, and for sessions that need not outlive the process.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
-    sessions: Shared,
+    sessions: SharedSessions,
 }
 
 #[derive(Clone)]
-struct Shared {
-    kept: Arc<Mutex<HashMap<String, Kept>>>,
+struct SharedSessions {
+    kept: Arc<Mutex<HashMap<String, StoredSession>>>,
     /// Each clone may have its own.
     clock: Arc<dyn Clock>,
 }
 
-struct Kept {
+struct StoredSession {
     /// The entries of its own.
     entries: Vec<Entry>,
-    fork: Option<Fork>,
+    fork: Option<ForkOrigin>,
     updated: SystemTime,
 }
 
-impl Default for Shared {
+impl Default for SharedSessions {
     fn default() -> Self {
         Self { kept: Arc::default(), clock: Arc::new(SystemClock) }
     }
@@ -58,7 +58,7 @@ impl MemoryStore {
     }
 }
 
-impl Shared {
+impl SharedSessions {
     fn run<R>(
         &self,
         job: impl FnOnce(&mut Self) -> Result<R, Error>,
@@ -67,22 +67,23 @@ impl Shared {
         async move { job(&mut sessions) }
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
-        lock(&self.kept)
+    fn kept(&self) -> MutexGuard<'_, HashMap<String, StoredSession>> {
+        lock_ignoring_poison(&self.kept)
     }
 }
 
-impl Sessions for Shared {
+impl BlockingStore for SharedSessions {
     fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
-        refuse_empty(id)?;
+        ensure_id_not_empty(id)?;
         let updated = self.clock.now();
         let mut sessions = self.kept();
-        let found = sessions.get(id).map_or(0, Kept::version);
-        refuse_other(id, expected, found)?;
+        let found = sessions.get(id).map_or(0, StoredSession::version);
+        ensure_version(id, expected, found)?;
         if entries.is_empty() {
             return Ok(found);
         }
-        let kept = sessions.entry(id.to_owned()).or_insert_with(|| Kept::new(None, updated));
+        let kept =
+            sessions.entry(id.to_owned()).or_insert_with(|| StoredSession::new(None, updated));
         kept.entries.extend(entries);
         kept.updated = updated;
         Ok(kept.version())
@@ -107,33 +108,36 @@ impl Sessions for Shared {
         Ok(Some(parts.into_iter().rev().flatten().cloned().collect()))
     }
 
-    fn list(&mut self) -> Result<Vec<Listed>, Error> {
-        Ok(listed(&self.kept()))
+    fn list(&mut self) -> Result<Vec<SessionInfo>, Error> {
+        Ok(session_infos(&self.kept()))
     }
 
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
-        refuse_empty(new)?;
+        ensure_id_not_empty(new)?;
         let updated = self.clock.now();
         let mut sessions = self.kept();
-        refuse_beyond(id, at, sessions.get(id).map(Kept::version))?;
-        refuse_there(new, sessions.get(new).map(Kept::version))?;
-        let fork = Some(Fork { id: id.to_owned(), at });
-        sessions.insert(new.to_owned(), Kept::new(fork, updated));
+        ensure_in_range(id, at, sessions.get(id).map(StoredSession::version))?;
+        ensure_absent(new, sessions.get(new).map(StoredSession::version))?;
+        let fork = Some(ForkOrigin { id: id.to_owned(), at });
+        sessions.insert(new.to_owned(), StoredSession::new(fork, updated));
         Ok(())
     }
 
     fn delete(&mut self, id: &str) -> Result<bool, Error> {
         let mut sessions = self.kept();
-        let is_fork = |kept: &Kept| kept.fork.as_ref().is_some_and(|fork| fork.id == id);
-        refuse_forked(id, sessions.iter().find(|(_, kept)| is_fork(kept)).map(|(fork, _)| fork))?;
+        let is_fork = |kept: &StoredSession| kept.fork.as_ref().is_some_and(|fork| fork.id == id);
+        ensure_not_forked(
+            id,
+            sessions.iter().find(|(_, kept)| is_fork(kept)).map(|(fork, _)| fork),
+        )?;
         Ok(sessions.remove(id).is_some())
     }
 
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
         let mut sessions = self.kept();
-        let listed = listed(&sessions);
+        let listed = session_infos(&sessions);
         let removed: Vec<String> =
-            prunable(&listed, before).into_iter().map(String::from).collect();
+            prunable_ids(&listed, before).into_iter().map(String::from).collect();
         for id in &removed {
             sessions.remove(id);
         }
@@ -141,20 +145,20 @@ impl Sessions for Shared {
     }
 }
 
-fn listed(sessions: &HashMap<String, Kept>) -> Vec<Listed> {
-    let listed = |(id, kept): (&String, &Kept)| Listed {
+fn session_infos(sessions: &HashMap<String, StoredSession>) -> Vec<SessionInfo> {
+    let listed = |(id, kept): (&String, &StoredSession)| SessionInfo {
         id: id.clone(),
         version: kept.version(),
-        fork: kept.fork.clone(),
+        origin: kept.fork.clone(),
         updated: kept.updated,
     };
-    let mut listed: Vec<Listed> = sessions.iter().map(listed).collect();
+    let mut listed: Vec<SessionInfo> = sessions.iter().map(listed).collect();
     listed.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
     listed
 }
 
-impl Kept {
-    fn new(fork: Option<Fork>, updated: SystemTime) -> Self {
+impl StoredSession {
+    fn new(fork: Option<ForkOrigin>, updated: SystemTime) -> Self {
         Self { entries: Vec::new(), fork, updated }
     }
 

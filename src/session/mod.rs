@@ -5,8 +5,8 @@
 //! append names the version that it follows, so that two writers cannot interleave.
 //!
 //! A [`Session`] is one of them as a program holds it: [`Session::run`] goes on with it,
-//! [`Session::resume`] with what was broken off, and [`Session::fork`] makes another of its beginning.
-//! [`recorded`](RecordedExt::recorded) writes the events of a loop of your own. The
+//! [`Session::resume`] with what was broken off, and [`Session::fork_at`] makes another of its beginning.
+//! [`recorded`](PersistExt::persist_to) writes the events of a loop of your own. The
 //! [guide](crate::guide::sessions) tells what is durable when.
 
 mod checkpoint;
@@ -37,10 +37,10 @@ pub use entry::Entry;
 pub use json_lines::JsonLinesStore;
 pub use kept::Session;
 pub use memory::MemoryStore;
-pub use recorded::{Recorded, RecordedExt};
+pub use recorded::{PersistExt, PersistTo};
 pub use restore::{SessionState, restore};
 pub use run::SessionRun;
-pub use salvage::{Damage, Salvaged};
+pub use salvage::{Damage, SalvageReport};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
-pub use store::{Conflict, Fork, Listed, Store};
+pub use store::{Conflict, ForkOrigin, SessionInfo, Store};

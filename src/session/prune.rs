@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-use crate::session::Listed;
+use crate::session::SessionInfo;
 
 /// The ids of the sessions that were written last before a time, each before what it was forked from.
 /// What a session that stays was forked from stays.
-pub(super) fn prunable(sessions: &[Listed], before: SystemTime) -> Vec<&str> {
-    let by_id: HashMap<&str, &Listed> = sessions.iter().map(|it| (&*it.id, it)).collect();
-    let origin =
-        |session: &Listed| session.fork.as_ref().and_then(|fork| by_id.get(&*fork.id)).copied();
+pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<&str> {
+    let by_id: HashMap<&str, &SessionInfo> = sessions.iter().map(|it| (&*it.id, it)).collect();
+    let origin = |session: &SessionInfo| {
+        session.origin.as_ref().and_then(|fork| by_id.get(&*fork.id)).copied()
+    };
     let mut forks: HashMap<&str, usize> = HashMap::new();
     for origin in sessions.iter().filter_map(origin) {
         *forks.entry(&origin.id).or_default() += 1;

@@ -12,12 +12,12 @@ use pin_project::pin_project;
 use crate::error::Error;
 use crate::event::Event;
 use crate::session::Session;
-use crate::session::recorder::Recorder;
-use crate::session::restore::Restored;
+use crate::session::recorder::EntryRecorder;
+use crate::session::restore::EntryFold;
 
 /// The method [`recorded`](Self::recorded) on any stream of events, an agent's or a hand-written
 /// loop's.
-pub trait RecordedExt: Stream<Item = Result<Event, Error>> + Sized {
+pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// Writes what the events say into `session`, each before it is given out.
     ///
     /// What is below is not polled while something is being written. So the user's message is durable
@@ -42,7 +42,7 @@ pub trait RecordedExt: Stream<Item = Result<Event, Error>> + Sized {
     /// use futures::TryStreamExt;
     /// use turnstream::event::AppendedWhy;
     /// use turnstream::provider::{Provider, Reply, Scripted};
-    /// use turnstream::session::{MemoryStore, RecordedExt, Session};
+    /// use turnstream::session::{MemoryStore, PersistExt, Session};
     /// use turnstream::{Event, Events, Item, Journal, Request, Steps, TurnEvents, loop_stream};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -71,44 +71,44 @@ pub trait RecordedExt: Stream<Item = Result<Event, Error>> + Sized {
     /// # }
     /// # use futures::StreamExt;
     /// ```
-    fn recorded(self, session: &Session) -> Recorded<Self> {
-        let (version, restored) = session.known();
-        Recorded::new(self, session, version, restored)
+    fn persist_to(self, session: &Session) -> PersistTo<Self> {
+        let (version, restored) = session.cached();
+        PersistTo::new(self, session, version, restored)
     }
 }
 
-impl<T: Stream<Item = Result<Event, Error>>> RecordedExt for T {}
+impl<T: Stream<Item = Result<Event, Error>>> PersistExt for T {}
 
-/// Stream for the [`recorded`](RecordedExt::recorded) method.
+/// Stream for the [`recorded`](PersistExt::persist_to) method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
-pub struct Recorded<T> {
+pub struct PersistTo<T> {
     /// `None` once they are over; dropped before an error is given.
     #[pin]
     events: Option<T>,
     session: Session,
     /// What the next append follows.
     version: u64,
-    recorder: Recorder,
+    recorder: EntryRecorder,
     writing: Option<BoxFuture<'static, Result<u64, Error>>>,
     /// What is given out when it is written; `None` is the end.
-    held: Option<Result<Event, Error>>,
+    pending_item: Option<Result<Event, Error>>,
 }
 
-impl<T> Recorded<T> {
-    pub(super) fn new(events: T, session: &Session, version: u64, restored: Restored) -> Self {
+impl<T> PersistTo<T> {
+    pub(super) fn new(events: T, session: &Session, version: u64, restored: EntryFold) -> Self {
         Self {
             events: Some(events),
             session: session.clone(),
             version,
-            recorder: Recorder::new(restored),
+            recorder: EntryRecorder::new(restored),
             writing: None,
-            held: None,
+            pending_item: None,
         }
     }
 }
 
-impl<T: Stream<Item = Result<Event, Error>>> Stream for Recorded<T> {
+impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
     type Item = Result<Event, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -121,39 +121,39 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for Recorded<T> {
                     Ok(version) => *this.version = version,
                     Err(error) => {
                         this.events.set(None);
-                        *this.held = None;
+                        *this.pending_item = None;
                         return Poll::Ready(Some(Err(error)));
                     }
                 }
-                return Poll::Ready(this.held.take());
+                return Poll::Ready(this.pending_item.take());
             }
             let Some(events) = this.events.as_mut().as_pin_mut() else { return Poll::Ready(None) };
             let polled = ready!(events.poll_next(cx));
             let entries = match &polled {
                 Some(Ok(event)) => this.recorder.observe(event),
-                Some(Err(_)) => this.recorder.end(),
+                Some(Err(_)) => this.recorder.finish(),
                 None => {
                     this.events.set(None);
-                    this.recorder.end()
+                    this.recorder.finish()
                 }
             };
             if entries.is_empty() {
                 return Poll::Ready(polled);
             }
-            *this.held = polled;
+            *this.pending_item = polled;
             let restored = this.recorder.restored().clone();
             *this.writing = Some(this.session.append(*this.version, entries, restored));
         }
     }
 }
 
-impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for Recorded<T> {
+impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for PersistTo<T> {
     fn is_terminated(&self) -> bool {
         self.writing.is_none() && self.events.as_ref().is_none_or(FusedStream::is_terminated)
     }
 }
 
-impl<T> fmt::Debug for Recorded<T> {
+impl<T> fmt::Debug for PersistTo<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recorded")
             .field("session", &self.session)

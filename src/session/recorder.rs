@@ -3,7 +3,7 @@
 use crate::event::{Event, Reason, ToolEvent};
 use crate::item::{Item, OpenCalls, ToolResult};
 use crate::session::Entry;
-use crate::session::restore::Restored;
+use crate::session::restore::EntryFold;
 use crate::turn::{PartialTurn, TurnEvent};
 
 /// Makes entries of events, one event after the other. It does no I/O.
@@ -11,29 +11,36 @@ use crate::turn::{PartialTurn, TurnEvent};
 /// A turn is an entry an item when it is complete, a result when it is there. What restoring the
 /// entries gives is what the fold of the events gives.
 #[derive(Clone, Debug)]
-pub(super) struct Recorder {
+pub(super) struct EntryRecorder {
     /// What the entries so far have made of the history.
-    restored: Restored,
+    fold: EntryFold,
     /// The turn that streams.
     partial: PartialTurn,
     /// The calls that a result is taken for.
     open: OpenCalls<String>,
     /// Calls were open at the beginning, and nothing says yet that they may have begun since.
-    waits: bool,
+    awaits_resume: bool,
     /// What comes for open calls from here on stands behind what came before.
-    flushed: bool,
+    is_flushed: bool,
 }
 
-impl Recorder {
-    pub(super) fn new(restored: Restored) -> Self {
-        let open: OpenCalls<_> = restored.open().into_iter().map(|call| call.call_id).collect();
-        let waits = !open.is_answered();
-        Self { restored, partial: PartialTurn::default(), open, waits, flushed: false }
+impl EntryRecorder {
+    pub(super) fn new(restored: EntryFold) -> Self {
+        let open: OpenCalls<_> =
+            restored.open_calls().into_iter().map(|call| call.call_id).collect();
+        let waits = !open.all_answered();
+        Self {
+            fold: restored,
+            partial: PartialTurn::default(),
+            open,
+            awaits_resume: waits,
+            is_flushed: false,
+        }
     }
 
     /// What the entries so far have made of the history.
-    pub(super) fn restored(&self) -> &Restored {
-        &self.restored
+    pub(super) fn restored(&self) -> &EntryFold {
+        &self.fold
     }
 
     /// What is to be written before the event is given to anybody.
@@ -43,7 +50,7 @@ impl Recorder {
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 self.flush_results();
                 self.partial = PartialTurn::default();
-                self.write_all(turn.to_history_items(), &mut entries);
+                self.push_items(turn.to_history_items(), &mut entries);
                 self.open.extend(turn.tool_calls().map(|call| call.call_id.clone()));
             }
             // It opens no turn.
@@ -53,39 +60,39 @@ impl Recorder {
                 self.partial.absorb(event);
             }
             Event::Tool(ToolEvent::Started { call_id, .. }) if self.is_open(call_id) => {
-                self.begin(&mut entries);
+                self.record_resumed(&mut entries);
             }
-            Event::Tool(ToolEvent::Output(result)) => self.take(result, &mut entries),
+            Event::Tool(ToolEvent::Output(result)) => self.record_result(result, &mut entries),
             Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) if self.is_open(call_id) => {
                 let (call_id, history) = (call_id.clone(), (**nested).clone());
-                self.write(Entry::Nested { call_id, history }, &mut entries);
+                self.push_entry(Entry::Nested { call_id, history }, &mut entries);
             }
             Event::Appended { items, .. } => {
-                self.flush(&mut entries);
+                self.flush_turn(&mut entries);
                 for item in items {
                     if let Some(result) = item.as_tool_result() {
                         self.open.retain(|call_id| *call_id != result.call_id);
-                        self.flush_before(result);
+                        self.flush_results_before(result);
                     }
-                    self.write(Entry::Item(item.clone()), &mut entries);
+                    self.push_entry(Entry::Item(item.clone()), &mut entries);
                 }
                 self.flush_results();
             }
             Event::Rewritten { why, from, to, items, .. } => {
-                self.flush(&mut entries);
+                self.flush_turn(&mut entries);
                 let (why, from, to, items) = (*why, *from, *to, items.clone());
-                self.write(Entry::Rewritten { why, from, to, items }, &mut entries);
-                if !self.open.is_answered() {
-                    let open = self.restored.open();
+                self.push_entry(Entry::Rewritten { why, from, to, items }, &mut entries);
+                if !self.open.all_answered() {
+                    let open = self.fold.open_calls();
                     self.open.retain(|call_id| open.iter().any(|call| call.call_id == *call_id));
                 }
             }
-            Event::TurnStarted { .. } => self.flush(&mut entries),
+            Event::TurnStarted { .. } => self.flush_turn(&mut entries),
             Event::Finished(outcome) => {
-                self.flush(&mut entries);
+                self.flush_turn(&mut entries);
                 if outcome.reason == Reason::Pending && !outcome.pending.is_empty() {
                     let calls = outcome.pending.clone();
-                    self.write(Entry::Pending { calls }, &mut entries);
+                    self.push_entry(Entry::Pending { calls }, &mut entries);
                 }
             }
             // Nothing of these is in the history.
@@ -104,73 +111,73 @@ impl Recorder {
     }
 
     /// What is to be written when no event comes any more.
-    pub(super) fn end(&mut self) -> Vec<Entry> {
+    pub(super) fn finish(&mut self) -> Vec<Entry> {
         let mut entries = Vec::new();
-        self.flush(&mut entries);
+        self.flush_turn(&mut entries);
         entries
     }
 
     /// Takes the first result of an open call, as the fold does.
-    fn take(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
-        if self.open.take(|call_id| *call_id == result.call_id).is_some() {
-            self.begin(entries);
-            self.write(Entry::Item(Item::tool_result(result.clone())), entries);
+    fn record_result(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
+        if self.open.take_first(|call_id| *call_id == result.call_id).is_some() {
+            self.record_resumed(entries);
+            self.push_entry(Entry::Item(Item::tool_result(result.clone())), entries);
         }
     }
 
     fn is_open(&self, call_id: &str) -> bool {
-        self.open.place(|open| open == call_id).is_some()
+        self.open.position(|open| open == call_id).is_some()
     }
 
     /// The calls that were open at the beginning go on.
-    fn begin(&mut self, entries: &mut Vec<Entry>) {
-        if std::mem::take(&mut self.waits) {
-            self.write(Entry::Resumed, entries);
+    fn record_resumed(&mut self, entries: &mut Vec<Entry>) {
+        if std::mem::take(&mut self.awaits_resume) {
+            self.push_entry(Entry::Resumed, entries);
         }
     }
 
     /// The fold writes the turn that is open.
-    fn flush(&mut self, entries: &mut Vec<Entry>) {
+    fn flush_turn(&mut self, entries: &mut Vec<Entry>) {
         self.flush_results();
         let partial = std::mem::take(&mut self.partial);
-        self.write_all(partial.items(), entries);
+        self.push_items(partial.items(), entries);
     }
 
     /// The fold writes the results that it holds.
     fn flush_results(&mut self) {
-        self.flushed |= self.restored.last_held().is_some();
+        self.is_flushed |= self.fold.last_buffered().is_some();
     }
 
     /// A result that is not held stands behind those that are.
-    fn flush_before(&mut self, result: &ToolResult) {
-        self.flushed |= self.restored.place(&result.call_id) < self.restored.last_held();
+    fn flush_results_before(&mut self, result: &ToolResult) {
+        self.is_flushed |= self.fold.call_position(&result.call_id) < self.fold.last_buffered();
     }
 
-    fn write_all(&mut self, items: Vec<Item>, entries: &mut Vec<Entry>) {
+    fn push_items(&mut self, items: Vec<Item>, entries: &mut Vec<Entry>) {
         for item in items {
-            self.write(Entry::Item(item), entries);
+            self.push_entry(Entry::Item(item), entries);
         }
     }
 
-    fn write(&mut self, entry: Entry, entries: &mut Vec<Entry>) {
-        let holds = |it: &Self| it.restored.last_held().is_some();
+    fn push_entry(&mut self, entry: Entry, entries: &mut Vec<Entry>) {
+        let holds = |it: &Self| it.fold.last_buffered().is_some();
         let is_held = match &entry {
             Entry::Item(item) => item.as_tool_result().is_some_and(|result| {
-                !item.tombstone && self.restored.place(&result.call_id).is_some()
+                !item.tombstone && self.fold.call_position(&result.call_id).is_some()
             }),
             Entry::Rewritten { .. }
             | Entry::Pending { .. }
             | Entry::Nested { .. }
             | Entry::Resumed => false,
         };
-        if is_held && self.flushed && holds(self) {
+        if is_held && self.is_flushed && holds(self) {
             // Otherwise it would be read back in call order.
-            self.restored.push(Entry::Resumed);
+            self.fold.push(Entry::Resumed);
             entries.push(Entry::Resumed);
-            self.flushed = false;
+            self.is_flushed = false;
         }
-        self.restored.push(entry.clone());
+        self.fold.push(entry.clone());
         entries.push(entry);
-        self.flushed &= holds(self);
+        self.is_flushed &= holds(self);
     }
 }

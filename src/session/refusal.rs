@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::session::Conflict;
 
 /// A session without a name would be found by nobody.
-pub(super) fn refuse_empty(id: &str) -> Result<(), Error> {
+pub(super) fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
     match id.is_empty() {
         true => Err(Error::new(ErrorKind::InvalidRequest, "a session needs an id")),
         false => Ok(()),
@@ -15,7 +15,7 @@ pub(super) fn refuse_empty(id: &str) -> Result<(), Error> {
 }
 
 /// An append follows the version that is there.
-pub(super) fn refuse_other(id: &str, expected: u64, found: u64) -> Result<(), Error> {
+pub(super) fn ensure_version(id: &str, expected: u64, found: u64) -> Result<(), Error> {
     match expected == found {
         true => Ok(()),
         false => Err(Conflict { id: id.to_owned(), expected, found }.into()),
@@ -23,7 +23,7 @@ pub(super) fn refuse_other(id: &str, expected: u64, found: u64) -> Result<(), Er
 }
 
 /// A fork takes over what is there.
-pub(super) fn refuse_beyond(id: &str, at: u64, version: Option<u64>) -> Result<(), Error> {
+pub(super) fn ensure_in_range(id: &str, at: u64, version: Option<u64>) -> Result<(), Error> {
     match version {
         Some(version) if at <= version => Ok(()),
         Some(version) => {
@@ -35,7 +35,7 @@ pub(super) fn refuse_beyond(id: &str, at: u64, version: Option<u64>) -> Result<(
 }
 
 /// A fork is a session of its own.
-pub(super) fn refuse_there(new: &str, version: Option<u64>) -> Result<(), Error> {
+pub(super) fn ensure_absent(new: &str, version: Option<u64>) -> Result<(), Error> {
     match version {
         Some(found) => Err(Conflict { id: new.to_owned(), expected: 0, found }.into()),
         None => Ok(()),
@@ -43,7 +43,7 @@ pub(super) fn refuse_there(new: &str, version: Option<u64>) -> Result<(), Error>
 }
 
 /// A fork is nothing without what it was forked from.
-pub(super) fn refuse_forked(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
+pub(super) fn ensure_not_forked(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
     match fork {
         Some(fork) => {
             let message =
@@ -55,11 +55,14 @@ pub(super) fn refuse_forked(id: &str, fork: Option<impl Display>) -> Result<(), 
 }
 
 /// Something below the store failed.
-pub(super) fn failed(what: impl Display, source: impl StdError + Send + Sync + 'static) -> Error {
+pub(super) fn store_error(
+    what: impl Display,
+    source: impl StdError + Send + Sync + 'static,
+) -> Error {
     Error::new(ErrorKind::Store, format!("{what}: {source}")).with_source(source)
 }
 
 /// What is kept is not what a store writes.
-pub(super) fn broken(message: impl Into<String>) -> Error {
+pub(super) fn corrupt_data(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Store, message)
 }

@@ -20,7 +20,7 @@ use crate::session::Entry;
 /// assert_eq!(restore("s", entries).len(), 2);
 /// ```
 pub fn restore(id: impl Into<Arc<str>>, entries: impl IntoIterator<Item = Entry>) -> History {
-    let mut restored = Restored::new(id);
+    let mut restored = EntryFold::new(id);
     restored.extend(entries);
     restored.history()
 }
@@ -47,7 +47,7 @@ pub enum SessionState {
 
 /// What the entries so far have made of a history.
 #[derive(Clone, Debug)]
-pub(super) struct Restored {
+pub(super) struct EntryFold {
     /// Without the results that are held.
     history: History,
     /// The calls of a turn whose end was not read yet.
@@ -59,62 +59,62 @@ pub(super) struct Restored {
     pending: Arc<[PendingCall]>,
 }
 
-impl Restored {
+impl EntryFold {
     pub(super) fn new(id: impl Into<Arc<str>>) -> Self {
-        let history = History::with_id(id);
+        let history = History::from_id(id);
         let (turn, calls) = (Vec::new(), OpenCalls::default());
         Self { history, turn, calls, pending: Arc::default() }
     }
 
     /// The same under another id.
     pub(super) fn fork(&self, id: &str) -> Self {
-        Self { history: self.history.fork_as(id), ..self.clone() }
+        Self { history: self.history.fork_with_id(id), ..self.clone() }
     }
 
     pub(super) fn push(&mut self, entry: Entry) {
         match entry {
             Entry::Item(item) => {
-                if let Some(item) = self.hold(item) {
-                    self.flush();
-                    self.read(&item);
+                if let Some(item) = self.buffer_result(item) {
+                    self.flush_results();
+                    self.track_item(&item);
                     self.history.push(item);
-                } else if self.calls.is_answered() {
-                    self.flush();
+                } else if self.calls.all_answered() {
+                    self.flush_results();
                 }
             }
             Entry::Rewritten { why: _, from, to, items } => {
-                self.flush();
+                self.flush_results();
                 self.history.rewrite(from..to, items);
                 self.turn.clear();
-                if !self.calls.is_answered() {
+                if !self.calls.all_answered() {
                     let open = self.history.unanswered_calls();
                     self.calls.retain(|id| open.iter().any(|call| call.call_id == *id));
                 }
             }
             Entry::Pending { calls } => {
-                self.begin_batch();
+                self.start_result_batch();
                 self.pending = calls.into();
             }
             Entry::Nested { call_id, history } => self.history.set_nested(&call_id, history),
             Entry::Resumed => {
-                self.begin_batch();
+                self.start_result_batch();
                 self.pending = Arc::default();
             }
         }
     }
 
     /// What comes for the open calls from here on stands behind what came before.
-    fn begin_batch(&mut self) {
-        self.flush();
-        for ToolCall { call_id, .. } in self.open() {
-            if self.place(&call_id).is_none() {
+    fn start_result_batch(&mut self) {
+        self.flush_results();
+        for ToolCall { call_id, .. } in self.open_calls() {
+            if self.call_position(&call_id).is_none() {
                 self.calls.extend([call_id]);
             }
         }
     }
 
     /// Takes note of an item that is written as it comes.
-    fn read(&mut self, item: &Item) {
+    fn track_item(&mut self, item: &Item) {
         if item.tombstone {
             return;
         }
@@ -134,54 +134,54 @@ impl Restored {
     }
 
     /// Holds a result among the others. Gives the item back if no call waits for it.
-    fn hold(&mut self, item: Item) -> Option<Item> {
+    fn buffer_result(&mut self, item: Item) -> Option<Item> {
         let result = item.as_tool_result().filter(|_| !item.tombstone);
         let Some(call_id) = result.map(|result| result.call_id.clone()) else { return Some(item) };
-        self.calls.hold(|id| *id == call_id, item)
+        self.calls.buffer_result(|id| *id == call_id, item)
     }
 
-    fn flush(&mut self) {
-        self.history.extend(self.calls.take_held());
+    fn flush_results(&mut self) {
+        self.history.extend(self.calls.take_buffered());
     }
 
     /// The place of the call that a result of this id would answer.
-    pub(super) fn place(&self, call_id: &str) -> Option<usize> {
-        self.calls.place(|id| id == call_id)
+    pub(super) fn call_position(&self, call_id: &str) -> Option<usize> {
+        self.calls.position(|id| id == call_id)
     }
 
     /// The place of the last call, in call order, whose result is held.
-    pub(super) fn last_held(&self) -> Option<usize> {
-        self.calls.last_held()
+    pub(super) fn last_buffered(&self) -> Option<usize> {
+        self.calls.last_buffered()
     }
 
     /// The calls that have no result.
-    pub(super) fn open(&self) -> Vec<ToolCall> {
+    pub(super) fn open_calls(&self) -> Vec<ToolCall> {
         self.history().unanswered_calls()
     }
 
     pub(super) fn history(&self) -> History {
         let mut history = self.history.clone();
-        history.extend(self.calls.held().cloned());
+        history.extend(self.calls.buffered_results().cloned());
         history
     }
 
     pub(super) fn state(&self) -> SessionState {
-        let open = self.open();
-        let is_of = |call: &PendingCall, open: &ToolCall| call.own_call_id() == open.call_id;
+        let open = self.open_calls();
+        let is_of = |call: &PendingCall, open: &ToolCall| call.root_call_id() == open.call_id;
         let is_open = |call: &&PendingCall| open.iter().any(|open| is_of(call, open));
         let calls: Vec<PendingCall> = self.pending.iter().filter(is_open).cloned().collect();
         let is_pending = |open: &ToolCall| calls.iter().any(|call| is_of(call, open));
         if !open.is_empty() && open.iter().all(is_pending) {
             return SessionState::Pending { calls };
         }
-        match open.is_empty() && !awaits_answer(&self.history()) {
+        match open.is_empty() && !awaits_model(&self.history()) {
             true => SessionState::Idle,
             false => SessionState::Unfinished { open },
         }
     }
 }
 
-impl Extend<Entry> for Restored {
+impl Extend<Entry> for EntryFold {
     fn extend<T: IntoIterator<Item = Entry>>(&mut self, entries: T) {
         for entry in entries {
             self.push(entry);
@@ -190,8 +190,8 @@ impl Extend<Entry> for Restored {
 }
 
 /// Whether the model is to speak next.
-fn awaits_answer(history: &History) -> bool {
-    let last = history.newest_live().next();
+fn awaits_model(history: &History) -> bool {
+    let last = history.live_newest_first().next();
     last.is_some_and(|item: &Item| {
         matches!(item.kind, ItemKind::User { .. } | ItemKind::ToolResult(_))
     })

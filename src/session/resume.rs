@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::agent::{Agent, Input, Verdicts};
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall, ToolCall};
-use crate::session::restore::Restored;
-use crate::session::settle::Settling;
+use crate::session::restore::EntryFold;
+use crate::session::settle::SettleEntries;
 use crate::session::{Session, SessionRun, SessionState};
 use crate::tool::{Tool, Verdict};
 
@@ -30,10 +30,10 @@ impl Session {
         let reruns = match restored.state() {
             SessionState::Idle | SessionState::Pending { .. } => HashMap::new(),
             SessionState::Unfinished { open } => {
-                self.reruns(agent, &restored.history(), open, HashMap::new()).await
+                self.repeatable_calls(agent, &restored.history(), open, HashMap::new()).await
             }
         };
-        self.go_on(agent, version, restored, reruns, input.into()).await
+        self.continue_run(agent, version, restored, reruns, input.into()).await
     }
 
     /// Goes on without anything said: with calls that were left pending or open, or with a question
@@ -107,28 +107,28 @@ impl Session {
                 Ok(SessionRun::new(self, version, restored, Vec::new(), run))
             }
             SessionState::Unfinished { open } => {
-                let given = by_call(&open, verdicts)?;
-                let reruns = self.reruns(agent, &restored.history(), open, given).await;
-                self.go_on(agent, version, restored, reruns, Input::default()).await
+                let given = group_by_call(&open, verdicts)?;
+                let reruns = self.repeatable_calls(agent, &restored.history(), open, given).await;
+                self.continue_run(agent, version, restored, reruns, Input::default()).await
             }
         }
     }
 
     /// Settles all but the calls that run again, and goes on.
-    async fn go_on(
+    async fn continue_run(
         &self,
         agent: &Agent,
         version: u64,
-        restored: Restored,
+        restored: EntryFold,
         reruns: HashMap<String, (ToolCall, Option<Verdict>)>,
         input: Input,
     ) -> Result<SessionRun, Error> {
-        let Settling { entries, events } = match reruns.is_empty() {
-            true => Settling::of(&restored.history()),
+        let SettleEntries { entries, events } = match reruns.is_empty() {
+            true => SettleEntries::for_history(&restored.history()),
             false => {
-                let open = restored.open();
+                let open = restored.open_calls();
                 let dead = open.iter().filter(|call| !reruns.contains_key(&call.call_id));
-                Settling::interrupting(&restored.history(), dead)
+                SettleEntries::for_interrupted_calls(&restored.history(), dead)
             }
         };
         let (version, restored) = self.write(version, restored, entries).await?;
@@ -149,7 +149,7 @@ impl Session {
 
     /// The open calls that may run again, and those that somebody has the result of, with the
     /// verdicts on them.
-    async fn reruns(
+    async fn repeatable_calls(
         &self,
         agent: &Agent,
         history: &History,
@@ -164,7 +164,7 @@ impl Session {
             |call: &ToolCall| agent.kit().get(&call.name).is_some_and(Tool::is_idempotent);
         let foreign = match open.iter().any(is_idempotent) {
             // If the store cannot tell whose they are, they are not guessed about.
-            true => self.foreign_calls().await.unwrap_or_else(|_| open.clone()),
+            true => self.inherited_open_calls().await.unwrap_or_else(|_| open.clone()),
             false => Vec::new(),
         };
         let is_own = |call: &ToolCall| foreign.iter().all(|other| other.call_id != call.call_id);
@@ -179,7 +179,7 @@ impl Session {
 }
 
 /// Verdicts by call, each for one that is open.
-fn by_call(
+fn group_by_call(
     open: &[ToolCall],
     verdicts: Vec<(PendingCall, Verdict)>,
 ) -> Result<HashMap<String, (ToolCall, Verdict)>, Error> {
@@ -188,7 +188,7 @@ fn by_call(
         let call_id = call.call_id.clone();
         let is_it = |it: &ToolCall| it.call_id == call_id && it.name == call.name;
         let is_open = call.path.is_empty() && open.iter().any(is_it);
-        if !is_open || given.insert(call_id.clone(), (call.call(), verdict)).is_some() {
+        if !is_open || given.insert(call_id.clone(), (call.to_tool_call(), verdict)).is_some() {
             let message =
                 format!("a verdict is doubled or for a call that is not open (`{call_id}`)");
             return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call_id));

@@ -15,8 +15,8 @@ use crate::error::{Error, ErrorKind};
 use crate::event::{Event, Outcome, Undelivered};
 use crate::item::{History, PendingCall};
 use crate::session::Session;
-use crate::session::recorded::Recorded;
-use crate::session::restore::Restored;
+use crate::session::recorded::PersistTo;
+use crate::session::restore::EntryFold;
 use crate::story::Journal;
 use crate::usage::Usage;
 
@@ -36,7 +36,7 @@ use crate::usage::Usage;
 pub struct SessionRun {
     /// What was settled; it is written.
     settled: VecDeque<Event>,
-    run: Recorded<Run>,
+    run: PersistTo<Run>,
     handle: Arc<RunHandle>,
     journal: Journal,
     outcome: Option<Box<Outcome>>,
@@ -46,12 +46,12 @@ impl SessionRun {
     pub(super) fn new(
         session: &Session,
         version: u64,
-        restored: Restored,
+        restored: EntryFold,
         settled: Vec<Event>,
         run: Run,
     ) -> Self {
         let (handle, journal) = (run.own_handle(), run.journal().clone());
-        let run = Recorded::new(run, session, version, restored);
+        let run = PersistTo::new(run, session, version, restored);
         Self { settled: settled.into(), run, handle, journal, outcome: None }
     }
 

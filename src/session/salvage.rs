@@ -27,7 +27,7 @@ use crate::session::Entry;
 /// let salvaged = store.salvage("talk").await?.unwrap();
 /// assert_eq!(salvaged.entries, [Item::user("Hi").into()]);
 /// assert_eq!(salvaged.damage[0].lost, Some(1));
-/// assert_eq!(salvaged.damage[0].doubtful, [Item::text("Hullo!").into()]);
+/// assert_eq!(salvaged.damage[0].suspect_entries, [Item::text("Hullo!").into()]);
 /// store.append("talk, salvaged", 0, salvaged.entries).await?;
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// # Ok(())
@@ -35,7 +35,7 @@ use crate::session::Entry;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Salvaged {
+pub struct SalvageReport {
     /// The entries that can be read, in order, inherited ones included.
     pub entries: Vec<Entry>,
     /// What is not as it was written, in order; empty if nothing is damaged.
@@ -49,25 +49,31 @@ pub struct Damage {
     /// How many of the entries that can be read come before it.
     pub after: usize,
     /// Where it is, for a person: a file and its lines, or an entry and its session.
-    pub place: String,
+    pub location: String,
     /// What is wrong with it.
     pub reason: String,
     /// How many entries were lost there; `None` if that cannot be told.
     pub lost: Option<u64>,
     /// The entries in it that can be parsed. They may be other ones than were written.
-    pub doubtful: Vec<Entry>,
+    pub suspect_entries: Vec<Entry>,
 }
 
-impl Salvaged {
+impl SalvageReport {
     /// Takes note of a damage after the entries so far.
-    pub(super) fn note(&mut self, place: String, reason: String, lost: Option<u64>) {
+    pub(super) fn push_damage(&mut self, place: String, reason: String, lost: Option<u64>) {
         let (after, doubtful) = (self.entries.len(), Vec::new());
-        self.damage.push(Damage { after, place, reason, lost, doubtful });
+        self.damage.push(Damage {
+            after,
+            location: place,
+            reason,
+            lost,
+            suspect_entries: doubtful,
+        });
     }
 
     /// The first `at` entries as they were numbered when nothing was lost. What comes after a damage of
     /// which it is not known how many entries it had is left out.
-    pub(super) fn first(mut self, at: u64) -> Self {
+    pub(super) fn truncated(mut self, at: u64) -> Self {
         let mut damage: Vec<Damage> = Vec::new();
         let mut lost: u64 = 0;
         for found in self.damage {
@@ -91,7 +97,7 @@ impl Salvaged {
     }
 
     /// Puts another part after this one.
-    pub(super) fn then(mut self, next: Self) -> Self {
+    pub(super) fn chain(mut self, next: Self) -> Self {
         let before = self.entries.len();
         self.entries.extend(next.entries);
         let moved = next.damage.into_iter();

@@ -6,16 +6,16 @@ use crate::session::Entry;
 
 /// What is written, and the events of the calls that are answered by it.
 #[derive(Debug, Default)]
-pub(super) struct Settling {
+pub(super) struct SettleEntries {
     pub(super) entries: Vec<Entry>,
     pub(super) events: Vec<Event>,
 }
 
-impl Settling {
+impl SettleEntries {
     /// Makes the history what [`History::settled`] makes of it. Nothing is written if it is that.
-    pub(super) fn of(history: &History) -> Self {
+    pub(super) fn for_history(history: &History) -> Self {
         let mut settling = Self::default();
-        if history.is_lawful() {
+        if history.is_settled() {
             return settling;
         }
         let (was, is): (Vec<Item>, Vec<Item>) =
@@ -24,7 +24,7 @@ impl Settling {
         let more = &is[same..];
         if same == was.len() && more.iter().all(|item| item.as_tool_result().is_some()) {
             for result in more.iter().filter_map(Item::as_tool_result) {
-                settling.answer(result.clone());
+                settling.push_result(result.clone());
             }
             return settling;
         }
@@ -38,20 +38,20 @@ impl Settling {
     }
 
     /// Answers open calls of the history as interrupted.
-    pub(super) fn interrupting<'a>(
+    pub(super) fn for_interrupted_calls<'a>(
         history: &History,
         calls: impl IntoIterator<Item = &'a ToolCall>,
     ) -> Self {
         let mut settling = Self::default();
         for call in calls {
             let kind = ResultKind::Interrupted;
-            let result = ToolResult::answering(call, kind, INTERRUPTED_MID_EXECUTION);
-            settling.answer(result.with_report(history.nested_report(&call.call_id)));
+            let result = ToolResult::for_call(call, kind, INTERRUPTED_MID_EXECUTION);
+            settling.push_result(result.with_report(history.nested_report(&call.call_id)));
         }
         settling
     }
 
-    fn answer(&mut self, result: ToolResult) {
+    fn push_result(&mut self, result: ToolResult) {
         self.entries.push(Entry::Item(Item::tool_result(result.clone())));
         self.events.push(Event::Tool(ToolEvent::Output(result)));
     }

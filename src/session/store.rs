@@ -53,7 +53,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if they cannot be read.
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>>;
+    fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>>;
 
     /// Makes the session `new` of the first `at` entries of another. No entry is copied, and what
     /// either of them says afterwards is its own. [`list`](Self::list) tells where it came from: by
@@ -79,7 +79,7 @@ pub trait Store: Send + Sync {
     /// that does not implement this.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         let _ = id;
-        ready(Err(removes_nothing())).boxed()
+        ready(Err(removal_unsupported())).boxed()
     }
 
     /// Removes the sessions whose last write was before a time, by the store's clock. Returns their ids,
@@ -109,11 +109,11 @@ pub trait Store: Send + Sync {
     /// [`Unsupported`](ErrorKind::Unsupported) as [`delete`](Self::delete).
     fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         let _ = before;
-        ready(Err(removes_nothing())).boxed()
+        ready(Err(removal_unsupported())).boxed()
     }
 }
 
-fn removes_nothing() -> Error {
+fn removal_unsupported() -> Error {
     Error::new(ErrorKind::Unsupported, "this store removes no sessions")
 }
 
@@ -135,7 +135,7 @@ impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
         (**self).load(id, from)
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
         (**self).list()
     }
 
@@ -154,20 +154,20 @@ impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
 
 /// A session as a store lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct SessionInfo {
     /// Its id.
     pub id: String,
     /// How many entries it has, inherited ones included.
     pub version: u64,
     /// What it was forked from.
-    pub fork: Option<Fork>,
+    pub origin: Option<ForkOrigin>,
     /// When it was written last, to a millisecond or better: sessions are listed and pruned by it.
     pub updated: SystemTime,
 }
 
 /// Where a session came from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Fork {
+pub struct ForkOrigin {
     /// The other session.
     pub id: String,
     /// How many of its entries were taken over.
@@ -187,7 +187,7 @@ pub struct Fork {
 ///
 /// let error = block_on(store.append("s", 0, say("two"))).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Conflict);
-/// assert_eq!(Conflict::of(&error).unwrap().found, 1);
+/// assert_eq!(Conflict::from_error(&error).unwrap().found, 1);
 /// # Ok::<(), turnstream::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -203,7 +203,7 @@ pub struct Conflict {
 
 impl Conflict {
     /// Finds the conflict that an error carries.
-    pub fn of(error: &Error) -> Option<&Self> {
+    pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 }

@@ -9,7 +9,7 @@ use std::{fmt, mem};
 use futures::channel::oneshot;
 
 use crate::error::{Error, ErrorKind, panic_to_error};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
@@ -17,29 +17,29 @@ type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 ///
 /// The thread starts with the first job. When the last clone is dropped, it does every job that was
 /// handed over until then, drops the value and ends. The drop waits for that, for
-/// [`MAX_WAIT_FOR_END`] at most.
+/// [`JOIN_TIMEOUT`] at most.
 pub(super) struct Worker<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<SharedWorker<T>>,
 }
 
 /// A job may wait for as long as another process holds a lock; the value's drop takes milliseconds.
 /// In tests nothing is to wait for it.
-const MAX_WAIT_FOR_END: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
+const JOIN_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
 
-struct Shared<T> {
+struct SharedWorker<T> {
     name: &'static str,
-    state: Mutex<State<T>>,
+    state: Mutex<WorkerState<T>>,
 }
 
-enum State<T> {
+enum WorkerState<T> {
     /// No thread yet.
     Idle(T),
-    Running(Thread<T>),
+    Running(WorkerThread<T>),
     /// The thread could not be started, and the value went with it.
     Lost,
 }
 
-struct Thread<T> {
+struct WorkerThread<T> {
     id: ThreadId,
     jobs: mpsc::Sender<Job<T>>,
     /// Disconnected when the thread has dropped the value.
@@ -49,7 +49,9 @@ struct Thread<T> {
 impl<T: Send + 'static> Worker<T> {
     /// Makes one without a thread, which will have the name given.
     pub(super) fn new(name: &'static str, value: T) -> Self {
-        Self { shared: Arc::new(Shared { name, state: Mutex::new(State::Idle(value)) }) }
+        Self {
+            shared: Arc::new(SharedWorker { name, state: Mutex::new(WorkerState::Idle(value)) }),
+        }
     }
 
     /// Runs a job and gives what it returns. It is handed over by the first poll; dropping the future
@@ -59,54 +61,56 @@ impl<T: Send + 'static> Worker<T> {
         job: impl FnOnce(&mut T) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
         let (answer, answered) = oneshot::channel();
-        self.hand_over(Box::new(move |value| {
+        self.submit(Box::new(move |value| {
             let result = panic_to_error(ErrorKind::Panic, "a store", || job(value)).flatten();
             // Nobody may be waiting for it any more.
             let _ = answer.send(result);
         }))?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        answered.await.unwrap_or_else(|_| Err(thread_gone_error()))
     }
 
-    fn hand_over(&self, job: Job<T>) -> Result<(), Error> {
+    fn submit(&self, job: Job<T>) -> Result<(), Error> {
         let mut state = self.shared.lock();
-        *state = match mem::replace(&mut *state, State::Lost) {
-            State::Idle(value) => State::Running(start(self.shared.name, value)?),
+        *state = match mem::replace(&mut *state, WorkerState::Lost) {
+            WorkerState::Idle(value) => {
+                WorkerState::Running(spawn_thread(self.shared.name, value)?)
+            }
             other => other,
         };
         match &*state {
-            State::Running(thread) => thread.jobs.send(job).map_err(|_| gone()),
-            State::Idle(_) | State::Lost => Err(gone()),
+            WorkerState::Running(thread) => thread.jobs.send(job).map_err(|_| thread_gone_error()),
+            WorkerState::Idle(_) | WorkerState::Lost => Err(thread_gone_error()),
         }
     }
 
     /// Changes the value before the first job; afterwards it does nothing.
     pub(super) fn configure(&mut self, change: impl FnOnce(&mut T)) {
         match &mut *self.shared.lock() {
-            State::Idle(value) => change(value),
-            State::Running(_) | State::Lost => {}
+            WorkerState::Idle(value) => change(value),
+            WorkerState::Running(_) | WorkerState::Lost => {}
         }
     }
 }
 
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        lock(&self.state)
+impl<T> SharedWorker<T> {
+    fn lock(&self) -> MutexGuard<'_, WorkerState<T>> {
+        lock_ignoring_poison(&self.state)
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<T> Drop for SharedWorker<T> {
     fn drop(&mut self) {
-        let state = mem::replace(&mut *self.lock(), State::Lost);
-        let State::Running(Thread { id, jobs, ended }) = state else { return };
+        let state = mem::replace(&mut *self.lock(), WorkerState::Lost);
+        let WorkerState::Running(WorkerThread { id, jobs, ended }) = state else { return };
         drop(jobs);
         // A task that the thread wakes may be dropped there, with the last clone in it.
         if thread::current().id() != id {
-            let _ = ended.recv_timeout(MAX_WAIT_FOR_END);
+            let _ = ended.recv_timeout(JOIN_TIMEOUT);
         }
     }
 }
 
-fn start<T: Send + 'static>(name: &str, mut value: T) -> Result<Thread<T>, Error> {
+fn spawn_thread<T: Send + 'static>(name: &str, mut value: T) -> Result<WorkerThread<T>, Error> {
     let (sender, jobs) = mpsc::channel::<Job<T>>();
     let (ends, ended) = mpsc::channel();
     let work = move || {
@@ -117,7 +121,7 @@ fn start<T: Send + 'static>(name: &str, mut value: T) -> Result<Thread<T>, Error
         drop(ends);
     };
     match thread::Builder::new().name(name.to_owned()).spawn(work) {
-        Ok(thread) => Ok(Thread { id: thread.thread().id(), jobs: sender, ended }),
+        Ok(thread) => Ok(WorkerThread { id: thread.thread().id(), jobs: sender, ended }),
         Err(error) => {
             let message = format!("the store's thread cannot be started: {error}");
             Err(Error::new(ErrorKind::Store, message).with_source(error))
@@ -125,7 +129,7 @@ fn start<T: Send + 'static>(name: &str, mut value: T) -> Result<Thread<T>, Error
     }
 }
 
-fn gone() -> Error {
+fn thread_gone_error() -> Error {
     Error::new(ErrorKind::Store, "the store's thread is gone")
 }
 
@@ -193,9 +197,9 @@ mod tests {
     }
 
     /// Tells when it is dropped.
-    struct Tells(mpsc::Sender<&'static str>);
+    struct DropProbe(mpsc::Sender<&'static str>);
 
-    impl Drop for Tells {
+    impl Drop for DropProbe {
         fn drop(&mut self) {
             self.0.send("dropped").unwrap();
         }
@@ -205,7 +209,7 @@ mod tests {
     fn the_drop_of_the_last_clone_waits_for_the_jobs_and_the_drop_of_the_value() {
         let (told, tells) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
-        let worker = Worker::new("test", Tells(told));
+        let worker = Worker::new("test", DropProbe(told));
         let other = worker.clone();
         // Handed over and not waited for: it is still done.
         let _ = worker
@@ -225,11 +229,11 @@ mod tests {
     #[test]
     fn the_last_clone_may_be_dropped_on_the_thread_itself() {
         let (told, tells) = mpsc::channel();
-        let worker = Worker::new("test", Tells(told));
+        let worker = Worker::new("test", DropProbe(told));
         let (hand_over, handed_over) = mpsc::channel();
         let _ = worker
             .run(move |_| {
-                drop::<Worker<Tells>>(handed_over.recv().unwrap());
+                drop::<Worker<DropProbe>>(handed_over.recv().unwrap());
                 Ok(())
             })
             .now_or_never();

@@ -7,7 +7,7 @@ use crate::event::{
     AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Transition,
     Undelivered,
 };
-use crate::item::{History, Item, Json, OpenCalls, Report, ResultKind, ToolCall, ToolResult};
+use crate::item::{EffectReport, History, Item, Json, OpenCalls, ResultKind, ToolCall, ToolResult};
 use crate::story::open_call::{Cut, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
@@ -46,7 +46,7 @@ impl Fold {
         let unanswered = history.unanswered_calls().into_iter().map(OpenCall::from);
         let mut calls: OpenCalls<OpenCall, ToolResult> = unanswered.collect();
         for call_id in history.suspended_calls() {
-            if let Some(call) = calls.find(|call| call.id() == call_id) {
+            if let Some(call) = calls.find_mut(|call| call.id() == call_id) {
                 call.report = history.nested_report(call_id);
             }
         }
@@ -55,7 +55,7 @@ impl Fold {
             base: history.len(),
             history,
             open: PartialTurn::default(),
-            phase: if calls.is_answered() { Phase::Streaming } else { Phase::Tools },
+            phase: if calls.all_answered() { Phase::Streaming } else { Phase::Tools },
             calls,
             evidence: Vec::new(),
             spent: Usage::default(),
@@ -93,11 +93,12 @@ impl Fold {
             Event::Rewritten { from, to, items, usage, .. } => {
                 self.flush();
                 self.spent += *usage;
-                self.earlier.extend(self.history.behind(self.base).map(|(_, item)| item.clone()));
+                self.earlier
+                    .extend(self.history.entries_after(self.base).map(|(_, item)| item.clone()));
                 self.history.rewrite(*from..*to, items.iter().cloned());
                 self.base = self.history.len();
                 // A call that was rewritten away waits for nothing any more.
-                if !self.calls.is_answered() {
+                if !self.calls.all_answered() {
                     let open: HashSet<String> = (self.history.unanswered_calls().into_iter())
                         .map(|call| call.call_id)
                         .collect();
@@ -146,14 +147,14 @@ impl Fold {
     }
 
     fn hold(&mut self, result: &ToolResult) {
-        self.calls.hold(|call| call.id() == result.call_id, result.clone());
-        if self.calls.is_answered() {
+        self.calls.buffer_result(|call| call.id() == result.call_id, result.clone());
+        if self.calls.all_answered() {
             self.flush_results();
         }
     }
 
     fn flush_results(&mut self) {
-        for result in self.calls.take_held() {
+        for result in self.calls.take_buffered() {
             self.evidence.extend(evidence(&result));
             self.history.push(Item::tool_result(result));
         }
@@ -177,12 +178,12 @@ impl Fold {
     }
 
     /// Notes what a call put on record that was dropped.
-    pub(super) fn report(&mut self, call_id: &str, report: Report) {
+    pub(super) fn report(&mut self, call_id: &str, report: EffectReport) {
         self.with_call(call_id, |call| call.report = report);
     }
 
     fn with_call(&mut self, call_id: &str, note: impl FnOnce(&mut OpenCall)) {
-        if let Some(call) = self.calls.find(|call| call.id() == call_id) {
+        if let Some(call) = self.calls.find_mut(|call| call.id() == call_id) {
             note(call);
         }
     }
@@ -195,7 +196,7 @@ impl Fold {
                 history.set_nested(call_id, nested);
             }
         }
-        history.extend(self.calls.held().cloned().map(Item::tool_result));
+        history.extend(self.calls.buffered_results().cloned().map(Item::tool_result));
         history.extend(self.open.items());
         history
     }
@@ -211,7 +212,7 @@ impl Fold {
 
     pub(super) fn new_items(&self) -> Vec<Item> {
         let history = self.history(|_| None);
-        let since = history.behind(self.base).map(|(_, item)| item);
+        let since = history.entries_after(self.base).map(|(_, item)| item);
         self.earlier.iter().chain(since).cloned().collect()
     }
 
@@ -220,7 +221,7 @@ impl Fold {
     }
 
     pub(super) fn is_answered(&self) -> bool {
-        self.calls.is_answered()
+        self.calls.all_answered()
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -229,7 +230,7 @@ impl Fold {
 
     /// A result for the next call that has none.
     pub(super) fn missing_output(&self, cut: Cut) -> Option<ToolEvent> {
-        self.calls.waiting().next().map(|call| call.missing_output(cut))
+        self.calls.unanswered().next().map(|call| call.missing_output(cut))
     }
 
     /// What comes before a run can end for this reason: a result for the next call that has none.
@@ -267,7 +268,7 @@ impl Fold {
             true => self.last_text.clone(),
             false => format!("{}{}", self.begun_text, self.open.text()),
         };
-        let held = self.calls.held().flat_map(evidence);
+        let held = self.calls.buffered_results().flat_map(evidence);
         Outcome {
             reason,
             why: None,
@@ -281,7 +282,7 @@ impl Fold {
             new_items: self.new_items(),
             error,
             pending: match reason == Reason::Pending {
-                true => self.calls.waiting().flat_map(OpenCall::pending).collect(),
+                true => self.calls.unanswered().flat_map(OpenCall::pending).collect(),
                 false => Vec::new(),
             },
             undelivered,

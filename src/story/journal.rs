@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::error::Error;
 use crate::event::{Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Undelivered};
-use crate::item::{History, Item, Report, ToolCall};
-use crate::lock::lock;
+use crate::item::{EffectReport, History, Item, ToolCall};
+use crate::lock::lock_ignoring_poison;
 use crate::story::fold::Fold;
 use crate::story::open_call::Cut;
 use crate::usage::Usage;
@@ -22,7 +22,7 @@ use crate::usage::Usage;
 /// ```
 /// use turnstream::{Event, History, Item, Journal, event::AppendedWhy};
 ///
-/// let journal = Journal::new(History::with_id("h"));
+/// let journal = Journal::new(History::from_id("h"));
 /// journal.observe(&Event::Appended {
 ///     why: AppendedWhy::Input,
 ///     id: "i".to_owned(),
@@ -95,7 +95,7 @@ impl Journal {
     /// ```
     /// use turnstream::{Event, History, Item, Journal, event::AppendedWhy};
     ///
-    /// let journal = Journal::new(History::with_id("h"));
+    /// let journal = Journal::new(History::from_id("h"));
     /// let asked = Event::Appended {
     ///     why: AppendedWhy::Input,
     ///     id: "i".to_owned(),
@@ -137,7 +137,7 @@ impl Journal {
     }
 
     /// Notes what a call put on record that may end without a result of its own.
-    pub(crate) fn report(&self, call_id: &str, report: Report) {
+    pub(crate) fn report(&self, call_id: &str, report: EffectReport) {
         self.with(|book| book.fold.report(call_id, report));
     }
 
@@ -186,7 +186,7 @@ impl Journal {
     fn with<T>(&self, f: impl FnOnce(&mut Book) -> T) -> T {
         // Nothing of a user runs while the lock is held, and below it only those of children are
         // taken.
-        f(&mut lock(&self.0))
+        f(&mut lock_ignoring_poison(&self.0))
     }
 }
 
@@ -209,8 +209,8 @@ impl Book {
             return child.observe(event);
         }
         let parent = self.fold.complete();
-        let begins = || History::with_id(format!("{}/{call_id}", parent.id()));
-        let child = Journal::new(parent.nested(call_id).cloned().unwrap_or_else(begins));
+        let begins = || History::from_id(format!("{}/{call_id}", parent.id()));
+        let child = Journal::new(parent.nested_history(call_id).cloned().unwrap_or_else(begins));
         child.observe(event);
         self.nested.push((call_id.to_owned(), child));
     }

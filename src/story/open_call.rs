@@ -2,8 +2,8 @@
 
 use crate::event::ToolEvent;
 use crate::item::{
-    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, PendingCall, Report, ResultKind,
-    TIME_UP_BEFORE_START, TIME_UP_MID_EXECUTION, ToolCall, ToolResult,
+    EffectReport, INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, PendingCall, ResultKind,
+    TIMED_OUT_BEFORE_START, TIMED_OUT_MID_EXECUTION, ToolCall, ToolResult,
 };
 
 /// Why calls get no result of their own.
@@ -26,7 +26,7 @@ pub(super) struct OpenCall {
     /// What its sub-agent waits for, if that was suspended.
     pub(super) suspended: Vec<PendingCall>,
     /// What it put on record, where it was dropped.
-    pub(super) report: Report,
+    pub(super) report: EffectReport,
 }
 
 impl OpenCall {
@@ -45,10 +45,10 @@ impl OpenCall {
         let (kind, text) = match (cut, self.started) {
             (Cut::Interrupted, true) => (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION),
             (Cut::Interrupted, false) => (ResultKind::Interrupted, INTERRUPTED_BEFORE_START),
-            (Cut::TimeUp, true) => (ResultKind::Timeout, TIME_UP_MID_EXECUTION),
-            (Cut::TimeUp, false) => (ResultKind::Budget, TIME_UP_BEFORE_START),
+            (Cut::TimeUp, true) => (ResultKind::Timeout, TIMED_OUT_MID_EXECUTION),
+            (Cut::TimeUp, false) => (ResultKind::Budget, TIMED_OUT_BEFORE_START),
         };
-        let result = ToolResult::answering(&self.call, kind, text);
+        let result = ToolResult::for_call(&self.call, kind, text);
         ToolEvent::Output(result.with_report(self.report.clone()))
     }
 
@@ -58,7 +58,7 @@ impl OpenCall {
             true => vec![self.asked.as_ref().unwrap_or(&self.call).into()],
             false => {
                 let calls = self.suspended.iter().cloned();
-                calls.map(|call| call.nested_in(self.id())).collect()
+                calls.map(|call| call.with_parent_call(self.id())).collect()
             }
         }
     }
@@ -66,7 +66,7 @@ impl OpenCall {
 
 impl From<ToolCall> for OpenCall {
     fn from(call: ToolCall) -> Self {
-        let (suspended, report) = (Vec::new(), Report::default());
+        let (suspended, report) = (Vec::new(), EffectReport::default());
         Self { call, asked: None, started: false, suspended, report }
     }
 }

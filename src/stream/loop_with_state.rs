@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::Stream;
 
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::stream::iteration::Observe;
 use crate::stream::{Ended, IntoStep, LoopStream};
 
@@ -64,7 +64,7 @@ impl<S: Clone> StateCell<S> {
 impl<S> StateCell<S> {
     fn with<T>(&self, f: impl FnOnce(&mut Seen<S>) -> T) -> T {
         // Nothing panics while the lock is held, but for a state's own `Clone` or `Drop`.
-        f(&mut lock(&self.0))
+        f(&mut lock_ignoring_poison(&self.0))
     }
 }
 

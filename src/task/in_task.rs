@@ -11,16 +11,16 @@ use futures::stream::{FusedStream, StreamExt};
 use tokio::runtime::Handle;
 
 use crate::error::Error;
-use crate::task::relay::{Drive, Relay};
+use crate::task::relay::{DriveTask, SharedBuffer};
 
 /// Stream for the [`in_task`](crate::task::InTaskExt::in_task) method.
 #[must_use = "streams do nothing unless polled"]
 pub struct InTask<T> {
-    relay: Arc<Relay<T>>,
+    relay: Arc<SharedBuffer<T>>,
     /// The task was spawned.
-    begun: bool,
+    is_spawned: bool,
     /// `None` was given.
-    ended: bool,
+    is_terminated: bool,
 }
 
 impl<T> InTask<T> {
@@ -28,7 +28,11 @@ impl<T> InTask<T> {
     where
         St: Stream<Item = Result<T, Error>> + Send + 'static,
     {
-        Self { relay: Arc::new(Relay::new(stream.boxed(), n)), begun: false, ended: false }
+        Self {
+            relay: Arc::new(SharedBuffer::new(stream.boxed(), n)),
+            is_spawned: false,
+            is_terminated: false,
+        }
     }
 }
 
@@ -37,28 +41,28 @@ impl<T: Send + 'static> Stream for InTask<T> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        if this.ended {
+        if this.is_terminated {
             return Poll::Ready(None);
         }
-        if !this.begun {
+        if !this.is_spawned {
             // Panics before there is anything to lose.
             let runtime = Handle::current();
-            runtime.spawn(Drive(Arc::clone(&this.relay)));
-            this.begun = true;
+            runtime.spawn(DriveTask(Arc::clone(&this.relay)));
+            this.is_spawned = true;
         }
-        let item = ready!(this.relay.poll_take(cx));
-        this.ended = item.is_none();
+        let item = ready!(this.relay.poll_recv(cx));
+        this.is_terminated = item.is_none();
         Poll::Ready(item)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.relay.waiting(), None)
+        (self.relay.buffered_len(), None)
     }
 }
 
 impl<T: Send + 'static> FusedStream for InTask<T> {
     fn is_terminated(&self) -> bool {
-        self.ended
+        self.is_terminated
     }
 }
 
@@ -71,8 +75,8 @@ impl<T> Drop for InTask<T> {
 impl<T> fmt::Debug for InTask<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InTask")
-            .field("waiting", &self.relay.waiting())
-            .field("ended", &self.ended)
+            .field("waiting", &self.relay.buffered_len())
+            .field("ended", &self.is_terminated)
             .finish_non_exhaustive()
     }
 }

@@ -10,15 +10,15 @@ use futures::stream::{BoxStream, StreamExt};
 use futures::task::AtomicWaker;
 
 use crate::error::{Error, ErrorKind, catch_panic};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 /// So many items in a row, then other tasks have their turn.
-const ITEMS_A_POLL: usize = 64;
+const MAX_ITEMS_PER_POLL: usize = 64;
 
 /// The stream and the items it is ahead by. Nothing of a user runs while the lock is held: the
 /// stream is taken out to be polled or dropped.
-pub(super) struct Relay<T> {
-    state: Mutex<State<T>>,
+pub(super) struct SharedBuffer<T> {
+    state: Mutex<BufferState<T>>,
     room: usize,
     /// Woken by an item and by the end.
     consumer: AtomicWaker,
@@ -26,42 +26,42 @@ pub(super) struct Relay<T> {
     task: AtomicWaker,
 }
 
-struct State<T> {
+struct BufferState<T> {
     waiting: VecDeque<Result<T, Error>>,
-    work: Work<T>,
+    work: SourceState<T>,
 }
 
-type Source<T> = BoxStream<'static, Result<T, Error>>;
+type SourceStream<T> = BoxStream<'static, Result<T, Error>>;
 
-enum Work<T> {
+enum SourceState<T> {
     /// The stream, between two polls.
-    Resting(Source<T>),
+    Idle(SourceStream<T>),
     /// The task has the stream, and polls it.
-    Polled,
+    Polling,
     /// Nothing more comes, or nothing more is wanted.
-    Over,
+    Done,
 }
 
-impl<T> Relay<T> {
-    pub(super) fn new(stream: Source<T>, room: NonZeroUsize) -> Self {
-        let state = State { waiting: VecDeque::new(), work: Work::Resting(stream) };
+impl<T> SharedBuffer<T> {
+    pub(super) fn new(stream: SourceStream<T>, room: NonZeroUsize) -> Self {
+        let state = BufferState { waiting: VecDeque::new(), work: SourceState::Idle(stream) };
         let (consumer, task) = (AtomicWaker::new(), AtomicWaker::new());
         Self { state: Mutex::new(state), room: room.get(), consumer, task }
     }
 
-    pub(super) fn waiting(&self) -> usize {
-        self.with(|state| state.waiting.len())
+    pub(super) fn buffered_len(&self) -> usize {
+        self.with_state(|state| state.waiting.len())
     }
 
     /// The next item, for the consumer.
-    pub(super) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
+    pub(super) fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
         self.consumer.register(cx.waker());
-        let (item, was_full) = self.with(|state| {
+        let (item, was_full) = self.with_state(|state| {
             let was_full = state.waiting.len() >= self.room;
             let item = match (state.waiting.pop_front(), &state.work) {
                 (Some(item), _) => Poll::Ready(Some(item)),
-                (None, Work::Over) => Poll::Ready(None),
-                (None, Work::Resting(_) | Work::Polled) => Poll::Pending,
+                (None, SourceState::Done) => Poll::Ready(None),
+                (None, SourceState::Idle(_) | SourceState::Polling) => Poll::Pending,
             };
             (item, was_full)
         });
@@ -73,8 +73,11 @@ impl<T> Relay<T> {
 
     /// Nobody wants more: drops the stream and what waits, in this call where the stream is here.
     pub(super) fn close(&self) {
-        let unwanted = self.with(|state| {
-            (std::mem::take(&mut state.waiting), std::mem::replace(&mut state.work, Work::Over))
+        let unwanted = self.with_state(|state| {
+            (
+                std::mem::take(&mut state.waiting),
+                std::mem::replace(&mut state.work, SourceState::Done),
+            )
         });
         // The task sees that it is over, and ends. First, since a `Drop` may panic.
         self.task.wake();
@@ -84,14 +87,14 @@ impl<T> Relay<T> {
     /// Drives the stream while there is room. Ready when it is over.
     fn poll_drive(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.task.register(cx.waker());
-        for _ in 0..ITEMS_A_POLL {
-            let taken = self.with(|state| match &state.work {
-                Work::Over => Poll::Ready(None),
-                Work::Polled => Poll::Pending,
-                Work::Resting(_) if state.waiting.len() >= self.room => Poll::Pending,
-                Work::Resting(_) => {
-                    Poll::Ready(std::mem::replace(&mut state.work, Work::Polled).stream())
-                }
+        for _ in 0..MAX_ITEMS_PER_POLL {
+            let taken = self.with_state(|state| match &state.work {
+                SourceState::Done => Poll::Ready(None),
+                SourceState::Polling => Poll::Pending,
+                SourceState::Idle(_) if state.waiting.len() >= self.room => Poll::Pending,
+                SourceState::Idle(_) => Poll::Ready(
+                    std::mem::replace(&mut state.work, SourceState::Polling).into_stream(),
+                ),
             });
             let mut stream = match taken {
                 Poll::Ready(Some(stream)) => stream,
@@ -101,10 +104,10 @@ impl<T> Relay<T> {
             let polled = catch_panic(|| stream.poll_next_unpin(cx));
             match polled {
                 Ok(Poll::Pending) => {
-                    self.rest(stream, None);
+                    self.put_back(stream, None);
                     return Poll::Pending;
                 }
-                Ok(Poll::Ready(Some(item))) => self.rest(stream, Some(item)),
+                Ok(Poll::Ready(Some(item))) => self.put_back(stream, Some(item)),
                 Ok(Poll::Ready(None)) => {
                     self.finish(Some(stream), None);
                     return Poll::Ready(());
@@ -121,12 +124,12 @@ impl<T> Relay<T> {
 
     /// Puts the stream back behind a poll, and hands over what it gave. Where nobody wants it any
     /// more, both are dropped.
-    fn rest(&self, stream: Source<T>, item: Option<Result<T, Error>>) {
+    fn put_back(&self, stream: SourceStream<T>, item: Option<Result<T, Error>>) {
         let came = item.is_some();
-        let unwanted = self.with(|state| match state.work {
-            Work::Over => Some((stream, item)),
-            Work::Resting(_) | Work::Polled => {
-                state.work = Work::Resting(stream);
+        let unwanted = self.with_state(|state| match state.work {
+            SourceState::Done => Some((stream, item)),
+            SourceState::Idle(_) | SourceState::Polling => {
+                state.work = SourceState::Idle(stream);
                 state.waiting.extend(item);
                 None
             }
@@ -138,36 +141,36 @@ impl<T> Relay<T> {
     }
 
     /// Drops the stream, and ends behind `error`.
-    fn finish(&self, stream: Option<Source<T>>, error: Option<Error>) {
+    fn finish(&self, stream: Option<SourceStream<T>>, error: Option<Error>) {
         // A panic in a `Drop` is no reason to keep the consumer waiting.
         let _ = catch_panic(|| drop(stream));
-        self.with(|state| {
-            if !matches!(state.work, Work::Over) {
-                state.work = Work::Over;
+        self.with_state(|state| {
+            if !matches!(state.work, SourceState::Done) {
+                state.work = SourceState::Done;
                 state.waiting.extend(error.map(Err));
             }
         });
         self.consumer.wake();
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut State<T>) -> R) -> R {
-        f(&mut lock(&self.state))
+    fn with_state<R>(&self, f: impl FnOnce(&mut BufferState<T>) -> R) -> R {
+        f(&mut lock_ignoring_poison(&self.state))
     }
 }
 
-impl<T> Work<T> {
-    fn stream(self) -> Option<Source<T>> {
+impl<T> SourceState<T> {
+    fn into_stream(self) -> Option<SourceStream<T>> {
         match self {
-            Self::Resting(stream) => Some(stream),
-            Self::Polled | Self::Over => None,
+            Self::Idle(stream) => Some(stream),
+            Self::Polling | Self::Done => None,
         }
     }
 }
 
 /// The task.
-pub(super) struct Drive<T>(pub(super) Arc<Relay<T>>);
+pub(super) struct DriveTask<T>(pub(super) Arc<SharedBuffer<T>>);
 
-impl<T> Future for Drive<T> {
+impl<T> Future for DriveTask<T> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -175,13 +178,13 @@ impl<T> Future for Drive<T> {
     }
 }
 
-impl<T> Drop for Drive<T> {
+impl<T> Drop for DriveTask<T> {
     fn drop(&mut self) {
         // Still there only if the runtime gave up the task.
-        let left = self.0.with(|state| match state.work {
-            Work::Over => None,
-            Work::Resting(_) | Work::Polled => {
-                Some(std::mem::replace(&mut state.work, Work::Polled).stream())
+        let left = self.0.with_state(|state| match state.work {
+            SourceState::Done => None,
+            SourceState::Idle(_) | SourceState::Polling => {
+                Some(std::mem::replace(&mut state.work, SourceState::Polling).into_stream())
             }
         });
         if let Some(stream) = left {

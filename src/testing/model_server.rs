@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::mishap::Mishap;
 use crate::testing::signatures::Signatures;
@@ -91,7 +91,7 @@ impl ModelServer {
     /// Lets something go wrong with every answer from here on, also with those that are refusals
     /// of the script.
     pub fn with(self, mishap: Mishap) -> Self {
-        lock(&self.house.mishaps).push(mishap);
+        lock_ignoring_poison(&self.house.mishaps).push(mishap);
         self
     }
 
@@ -111,7 +111,7 @@ impl ModelServer {
     /// What was wrong with the requests that were refused for not being lawful. A test whose agent
     /// recovers from a refusal sees here that there was one.
     pub fn complaints(&self) -> Vec<String> {
-        lock(&self.house.complaints).clone()
+        lock_ignoring_poison(&self.house.complaints).clone()
     }
 
     /// The server below, with the connections and the requests as they came.
@@ -189,8 +189,8 @@ impl House {
             }
         }
         asked.n = self.asked.fetch_add(1, Ordering::Relaxed);
-        let answer = script(&asked).with_all(&lock(&self.mishaps));
-        answer.response(&asked, &mut lock(&self.signatures))
+        let answer = script(&asked).with_all(&lock_ignoring_poison(&self.mishaps));
+        answer.response(&asked, &mut lock_ignoring_poison(&self.signatures))
     }
 
     fn complaints(&self, asked: &Asked) -> Vec<String> {
@@ -204,13 +204,16 @@ impl House {
         if !(vendor.server.wants_stream)(&asked.body) {
             complaints.push("this server only streams, and `stream` is not true".to_owned());
         }
-        complaints.extend((vendor.check_signatures)(&lock(&self.signatures), &asked.body));
+        complaints.extend((vendor.check_signatures)(
+            &lock_ignoring_poison(&self.signatures),
+            &asked.body,
+        ));
         complaints
     }
 
     fn refuse(&self, asked: &Asked, complaints: Vec<String>) -> HttpResponse {
         let message = complaints.join("; ");
-        lock(&self.complaints).extend(complaints);
+        lock_ignoring_poison(&self.complaints).extend(complaints);
         let error = Error::new(ErrorKind::InvalidRequest, message).with_status(400);
         Answer::from(error).response(asked, &mut Signatures::default())
     }

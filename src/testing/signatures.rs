@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::fnv::fnv_64;
+use crate::fnv::fnv1a_64;
 use crate::provider::write::Issued;
 
 /// How every signature of ours begins: "scripted:" in base 64.
@@ -12,7 +12,7 @@ pub(super) const BEGINS: &str = "c2NyaXB0ZWQ6";
 /// same words, so that another server knows it as well.
 pub(super) fn sign(said: &str) -> String {
     // Sixteen hexadecimal digits are base 64, too.
-    format!("{BEGINS}{:016x}", fnv_64(said.bytes()))
+    format!("{BEGINS}{:016x}", fnv1a_64(said.bytes()))
 }
 
 /// What a server signed in the words of its script.

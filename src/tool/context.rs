@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
-use crate::item::{Json, Report, SideEffect};
-use crate::lock::lock;
+use crate::item::{EffectReport, Json, SideEffect};
+use crate::lock::lock_ignoring_poison;
 use crate::tool::RunData;
 use crate::turn::Turn;
 
@@ -90,12 +90,12 @@ impl ToolContext {
 
     /// Puts on record that something that was there is different: a path, an id, an address.
     pub fn changed(&self, target: impl Into<String>) {
-        self.side_effect(SideEffect::changed(target));
+        self.side_effect(SideEffect::of_change(target));
     }
 
     /// Puts on record that something is there that was not.
     pub fn created(&self, target: impl Into<String>) {
-        self.side_effect(SideEffect::created(target));
+        self.side_effect(SideEffect::of_creation(target));
     }
 
     /// Puts a side effect on record.
@@ -107,11 +107,11 @@ impl ToolContext {
     /// nested deeper than 64 levels as a string.
     pub fn evidence(&self, evidence: impl Serialize) {
         let json = Json::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
-        self.record.with(|report| report.evidence.push(json.flattened()));
+        self.record.with(|report| report.evidence.push(json.limit_depth()));
     }
 
     /// What was put on record and is in no result yet.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> EffectReport {
         self.record.with(|report| report.clone())
     }
 
@@ -126,7 +126,7 @@ impl ToolContext {
 pub(super) struct Record {
     /// Set when the call's future is dropped.
     cancelled: AtomicBool,
-    report: Mutex<Report>,
+    report: Mutex<EffectReport>,
 }
 
 impl Record {
@@ -135,12 +135,12 @@ impl Record {
     }
 
     /// All that was put on record so far.
-    pub(super) fn take(&self) -> Report {
+    pub(super) fn take(&self) -> EffectReport {
         self.with(mem::take)
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut Report) -> R) -> R {
-        f(&mut lock(&self.report))
+    fn with<R>(&self, f: impl FnOnce(&mut EffectReport) -> R) -> R {
+        f(&mut lock_ignoring_poison(&self.report))
     }
 }
 

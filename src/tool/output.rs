@@ -62,7 +62,7 @@ impl ToolOutput {
 
     pub(crate) fn answering(self, call: &ToolCall) -> ToolResult {
         let (kind, content) = self.into_kind();
-        ToolResult::answering(call, kind, content)
+        ToolResult::for_call(call, kind, content)
     }
 }
 

@@ -134,7 +134,7 @@ impl Toolkit {
 
     /// Sets how many bytes of text a result may have; 65,536 unless set.
     ///
-    /// What is longer is [clipped](crate::item::Content::clipped) before anybody sees it: head and
+    /// What is longer is [clipped](crate::item::Content::truncate_middle) before anybody sees it: head and
     /// tail stay.
     pub fn clip_results(mut self, max_bytes: usize) -> Self {
         self.clipped_at = max_bytes;
@@ -238,7 +238,7 @@ impl Toolkit {
             .keep_whole
             .as_deref()
             .and_then(|keep| catch_panic(|| keep(call, &result)).unwrap_or_default());
-        if let Some(clipped) = result.content.clipped(self.clipped_at, kept.as_deref()) {
+        if let Some(clipped) = result.content.truncate_middle(self.clipped_at, kept.as_deref()) {
             result.content = clipped;
         }
         result

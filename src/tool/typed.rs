@@ -170,7 +170,7 @@ impl Tool {
         St: Stream<Item = Update> + Send + 'static,
     {
         let spec = checked_spec(spec)?;
-        Ok(Self::reading(spec, |_, arguments| json::read_arguments(arguments), run))
+        Ok(Self::reading(spec, |_, arguments| json::parse_arguments(arguments), run))
     }
 
     /// Makes a tool of an async closure that takes its arguments as JSON.

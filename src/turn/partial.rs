@@ -50,7 +50,7 @@ pub(super) enum Key {
 
 /// The same data, which a stored turn is read back with however deep it is nested.
 fn readable(data: ProviderData) -> ProviderData {
-    ProviderData { value: data.value.flattened(), ..data }
+    ProviderData { value: data.value.limit_depth(), ..data }
 }
 
 impl PartialTurn {
@@ -98,7 +98,7 @@ impl PartialTurn {
     /// What there is so far, as it enters a history: every item is marked interrupted.
     pub fn items(&self) -> Vec<Item> {
         let said = self.blocks.iter().map(|block| &block.item);
-        said.map(|item| item.clone().marked(Mark::Interrupted)).collect()
+        said.map(|item| item.clone().with_mark(Mark::Interrupted)).collect()
     }
 
     /// The words so far.
@@ -162,7 +162,11 @@ impl PartialTurn {
     }
 
     pub(super) fn push_other(&mut self, data: ProviderData) {
-        self.blocks.push(Block { key: Key::Other, item: Item::other(readable(data)), ended: true });
+        self.blocks.push(Block {
+            key: Key::Other,
+            item: Item::provider_item(readable(data)),
+            ended: true,
+        });
     }
 
     pub(super) fn call_mut(&mut self, call_id: &str) -> Option<&mut ToolCall> {

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
@@ -46,7 +46,7 @@ impl Effects {
 
     /// The body of the loop begins.
     pub fn begin_iteration(&self) {
-        let mut counted = lock(&self.counted);
+        let mut counted = lock_ignoring_poison(&self.counted);
         counted.iteration = counted.iteration.saturating_add(1);
         counted.effects.clear();
     }
@@ -118,7 +118,7 @@ impl Effects {
     }
 
     fn key(&self, kind: Kind, name: &str) -> Key {
-        let mut counted = lock(&self.counted);
+        let mut counted = lock_ignoring_poison(&self.counted);
         let iteration = counted.iteration;
         let known =
             counted.effects.iter_mut().find(|(of, called, _)| *of == kind && **called == *name);
@@ -156,12 +156,12 @@ mod tests {
 
     impl World for Arc<Noting> {
         fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
-            lock(&self.0).push(key.to_string());
+            lock_ignoring_poison(&self.0).push(key.to_string());
             Live.draw(key, live)
         }
 
         fn step(&self, key: &Key, effect: Effect) -> Effect {
-            lock(&self.0).push(key.to_string());
+            lock_ignoring_poison(&self.0).push(key.to_string());
             Live.step(key, effect)
         }
 
@@ -187,7 +187,7 @@ mod tests {
             }
             effects.draw(Kind::Id, String::new);
         }
-        let keys = lock(&noting.0).join(" ");
+        let keys = lock_ignoring_poison(&noting.0).join(" ");
         assert_eq!(
             keys,
             "h#1/0/id/1 h#1/1/step:a/1 h#1/1/step:b/1 h#1/1/step:a/2 h#1/1/id/1 \
@@ -197,13 +197,13 @@ mod tests {
 
     #[test]
     fn an_effect_that_is_not_polled_is_not_performed() {
-        let effects = Effects::new(Arc::new(Live), &History::with_id("h"));
+        let effects = Effects::new(Arc::new(Live), &History::from_id("h"));
         let performed = Arc::new(Mutex::new(false));
         let perform = Arc::clone(&performed);
         drop(effects.step("a", async move {
-            *lock(&perform) = true;
+            *lock_ignoring_poison(&perform) = true;
             Ok(())
         }));
-        assert!(!*lock(&performed));
+        assert!(!*lock_ignoring_poison(&performed));
     }
 }

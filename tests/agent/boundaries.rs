@@ -160,7 +160,7 @@ fn check(seed: u64) -> Option<Reason> {
         wrong: Arc::clone(&wrong),
     };
     let agent = agent(&dice, watched, &pool);
-    let begin = History::with_id("h");
+    let begin = History::from_id("h");
     let journal = Journal::new(begin.clone());
     let mut run = agent.run_from(begin, "go");
     let (mut given, mut started, mut turns) = (0, 0, Vec::new());
@@ -178,7 +178,7 @@ fn check(seed: u64) -> Option<Reason> {
         };
         journal.observe(&event);
         assert_eq!(journal.history(), run.history());
-        assert!(run.history().settled().is_lawful());
+        assert!(run.history().settled().is_settled());
         assert!(outcome.is_none(), "something came behind the ending");
         laps += 1;
         assert!(laps < 10_000);

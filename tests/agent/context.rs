@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use serde_json::json;
-use turnstream::context::{Compaction, Compactor, Shorten, compact_with, reactive, was_compacted};
+use turnstream::context::{
+    Compaction, Compactor, Truncator, compactor_fn, mark_reactive, was_reactively_compacted,
+};
 use turnstream::item::{Json, Mark, Part, ProviderData};
 use turnstream::testing::{Wire, lint};
 use turnstream::{ErrorKind, History, Item};
@@ -31,7 +33,7 @@ fn refuses(from: usize, to: usize, items: Vec<Item>, why: &str) {
 #[track_caller]
 fn accepts(from: usize, to: usize, items: Vec<Item>) {
     let before = history(session(2));
-    assert!(applied(&Compaction::new(from, to, items), &before).is_lawful());
+    assert!(applied(&Compaction::new(from, to, items), &before).is_settled());
 }
 
 #[test]
@@ -45,8 +47,8 @@ fn h58_a_compaction_never_parts_a_call_from_its_result() {
     refuses(3, 5, vec![result("c0", "first"), call("c0", "{}")], parted);
     refuses(4, 4, vec![Item::user("between")], parted);
     refuses(4, 5, vec![result("c0", "twice"), result("c0", "twice")], parted);
-    refuses(3, 5, vec![call("c0", "{}").marked(Mark::Tombstone), result("c0", "r")], parted);
-    refuses(3, 5, vec![call("c0", "{}").marked(Mark::Interrupted), result("c0", "r")], parted);
+    refuses(3, 5, vec![call("c0", "{}").with_mark(Mark::Tombstone), result("c0", "r")], parted);
+    refuses(3, 5, vec![call("c0", "{}").with_mark(Mark::Interrupted), result("c0", "r")], parted);
     accepts(0, 5, vec![]);
     accepts(0, 9, vec![Item::user("summary")]);
     accepts(4, 5, vec![result("c0", "short")]);
@@ -77,17 +79,17 @@ fn a_call_id_from_elsewhere_in_the_history_is_refused() {
 fn what_was_unlawful_before_is_no_fault_of_a_compaction() {
     let open = history([Item::user("a"), ends(call("c", "{}"))]);
     let compaction = Compaction::new(0, 1, vec![Item::user("b")]);
-    assert!(applied(&compaction, &open).settled().is_lawful());
+    assert!(applied(&compaction, &open).settled().is_settled());
 }
 
 // The note.
 
 #[track_caller]
 fn note_stands_at(history: &History, compaction: Compaction, expected: usize) {
-    let compaction = reactive(compaction, history);
+    let compaction = mark_reactive(compaction, history);
     let rewritten = applied(&compaction, history);
-    assert!(rewritten.is_lawful() || !history.is_lawful());
-    assert!(was_compacted(&rewritten) && !was_compacted(history));
+    assert!(rewritten.is_settled() || !history.is_settled());
+    assert!(was_reactively_compacted(&rewritten) && !was_reactively_compacted(history));
     let is_note = |item: &Item| item.kind == Item::user(NOTE).kind && item.compacted;
     assert_eq!(rewritten.iter().position(is_note), Some(expected));
     assert_eq!(rewritten.iter().filter(|item| is_note(item)).count(), 1);
@@ -116,7 +118,7 @@ fn h58_the_note_stands_between_two_turns_behind_what_was_replaced() {
 
 #[test]
 fn the_note_does_not_stand_among_the_results_of_a_turn() {
-    let void = result("c1", "void").marked(Mark::Tombstone);
+    let void = result("c1", "void").with_mark(Mark::Tombstone);
     let history = history([
         call("c1", "{}"),
         ends(call("c2", "{}")),
@@ -125,14 +127,14 @@ fn the_note_does_not_stand_among_the_results_of_a_turn() {
         result("c1", "1"),
         Item::text("done"),
     ]);
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
     let clip = Compaction::new(2, 3, vec![result("c2", "-")]);
     note_stands_at(&history, clip, 5);
 }
 
 #[test]
 fn a_void_result_ends_no_turn_and_a_turn_without_calls_does() {
-    let void = result("c1", "void").marked(Mark::Tombstone);
+    let void = result("c1", "void").with_mark(Mark::Tombstone);
     let batch = [call("c1", "{}"), void.clone(), ends(call("c2", "{}"))];
     let history = history(batch.into_iter().chain([
         result("c1", "1"),
@@ -140,9 +142,9 @@ fn a_void_result_ends_no_turn_and_a_turn_without_calls_does() {
         ends(Item::text("paused")),
         ends(Item::text("done")),
     ]));
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
     note_stands_at(&history, Compaction::new(1, 2, vec![void]), 5);
-    let item = Item::text("paused").marked(Mark::Compacted);
+    let item = Item::text("paused").with_mark(Mark::Compacted);
     note_stands_at(&history, Compaction::new(5, 6, vec![ends(item)]), 6);
 }
 
@@ -150,7 +152,7 @@ fn a_void_result_ends_no_turn_and_a_turn_without_calls_does() {
 fn a_range_beyond_the_history_is_left_to_the_check() {
     let history = history(session(1));
     for (from, to) in [(0, 99), (99, 99), (usize::MAX, usize::MAX)] {
-        let compaction = reactive(Compaction::new(from, to, vec![]), &history);
+        let compaction = mark_reactive(Compaction::new(from, to, vec![]), &history);
         assert!(compaction.check(&history).is_err());
     }
 }
@@ -158,28 +160,32 @@ fn a_range_beyond_the_history_is_left_to_the_check() {
 #[test]
 fn h58_the_note_outlives_a_store_a_settling_a_fork_and_further_turns() {
     let before = history(session(3));
-    let compaction = reactive(Compaction::new(0, 5, vec![]), &before);
+    let compaction = mark_reactive(Compaction::new(0, 5, vec![]), &before);
     let mut history = applied(&compaction, &before);
     let stored = serde_json::to_string(&history).unwrap();
     history = serde_json::from_str(&stored).unwrap();
     history.extend(turn(7));
     history.push(ends(call("open", "{}")));
     history = history.settled();
-    assert!(was_compacted(&history));
+    assert!(was_reactively_compacted(&history));
     // A plain compaction leaves it alone, and one that would lose it is refused.
-    let shortened = Shorten::new().max_reasoning_bytes(0).keep_turns(1).shorten(&history).unwrap();
-    assert!(was_compacted(&applied(&shortened, &history)));
+    let shortened = Truncator::new()
+        .with_max_reasoning_bytes(0)
+        .with_keep_turns(1)
+        .compaction(&history)
+        .unwrap();
+    assert!(was_reactively_compacted(&applied(&shortened, &history)));
     let forget = Compaction::new(0, history.len(), vec![Item::user("sum")]);
     let error = forget.check(&history).unwrap_err();
     assert!(error.message().contains("the note of an earlier compaction"), "{error}");
-    applied(&reactive(forget, &history), &history);
+    applied(&mark_reactive(forget, &history), &history);
 }
 
 #[test]
 fn other_compacted_items_are_not_taken_for_the_note() {
-    let compacted = |item: Item| item.marked(Mark::Compacted);
+    let compacted = |item: Item| item.with_mark(Mark::Compacted);
     let foreign = json!({ "compaction": "reactive" });
-    assert!(!was_compacted(&history([
+    assert!(!was_reactively_compacted(&history([
         compacted(Item::user(NOTE)),
         compacted(signed(Item::user("x"), "anthropic", foreign.clone())),
         compacted(signed(Item::user("x"), "turnstream", json!({ "compaction": "asked" }))),
@@ -201,7 +207,7 @@ fn every_wire_takes_the_note_wherever_it_stands() {
             let items = vec![Item::user("sum"); sum];
             let kept = before.iter().take(to).skip(from).cloned();
             let items = if from == to { kept.collect() } else { items };
-            let after = applied(&reactive(Compaction::new(from, to, items), &before), &before);
+            let after = applied(&mark_reactive(Compaction::new(from, to, items), &before), &before);
             let body = encoded(wire, &after);
             assert_eq!(lint::request(wire, &body), [""; 0], "{wire:?} {from}..{to}");
             assert_eq!(body.to_string().matches(NOTE).count(), 1);
@@ -215,11 +221,11 @@ fn every_wire_takes_the_note_wherever_it_stands() {
 #[test]
 fn a_function_and_a_shared_compactor_are_compactors() {
     let history = history(session(1));
-    let never = Arc::new(compact_with(|_: &History| Ok(None)));
+    let never = Arc::new(compactor_fn(|_: &History| Ok(None)));
     let shared: Arc<dyn Compactor> = never;
     assert_eq!(block_on(shared.compact(&history)).unwrap(), None);
     // The future owns what it needs.
-    let future = Arc::new(Shorten::new()).compact(&history);
+    let future = Arc::new(Truncator::new()).compact(&history);
     drop(history);
     assert_eq!(block_on(future).unwrap(), None);
 }
@@ -250,11 +256,11 @@ fn old_turns_keep_a_prefix_of_thoughts_and_inputs_and_all_of_the_rest() {
     items.push(result("c9", long.clone()));
     items.insert(items.len() - 1, ends(call("c9", "{}")));
     let before = history(items.clone());
-    let after = applied(&Shorten::new().keep_turns(5).shorten(&before).unwrap(), &before);
+    let after = applied(&Truncator::new().with_keep_turns(5).compaction(&before).unwrap(), &before);
     let after = self::items(&after);
     assert_eq!(after[..2], items[..2]);
     let thought = format!("{}…", "x".repeat(197));
-    assert_eq!(after[2], Item::reasoning(thought).marked(Mark::Compacted));
+    assert_eq!(after[2], Item::reasoning(thought).with_mark(Mark::Compacted));
     assert_eq!(after[3], items[3]);
     // The signed thought is gone.
     assert_eq!(after[4], items[5]);
@@ -276,9 +282,9 @@ fn results_are_clipped_where_it_is_asked_for() {
     items.push(result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]));
     items.extend((0..4).flat_map(turn));
     let before = history(items);
-    assert_eq!(Shorten::new().shorten(&before), None);
-    let clips = Shorten::new().max_result_bytes(1_024);
-    let after = applied(&clips.shorten(&before).unwrap(), &before);
+    assert_eq!(Truncator::new().compaction(&before), None);
+    let clips = Truncator::new().with_max_result_bytes(1_024);
+    let after = applied(&clips.compaction(&before).unwrap(), &before);
     let after = self::items(&after);
     assert!(after[2].compacted);
     let text = after[2].as_tool_result().unwrap().content.text();
@@ -291,8 +297,8 @@ fn shortened(arguments: &str, max: usize) -> Option<String> {
     let mut items = vec![ends(call("c", arguments)), result("c", "r")];
     items.extend(turn(1));
     let before = history(items);
-    let shorten = Shorten::new().keep_turns(1).max_arguments_bytes(max);
-    let after = applied(&shorten.shorten(&before)?, &before);
+    let shorten = Truncator::new().with_keep_turns(1).with_max_arguments_bytes(max);
+    let after = applied(&shorten.compaction(&before)?, &before);
     Some(after.iter().find_map(Item::as_tool_call).unwrap().arguments.clone())
 }
 
@@ -332,12 +338,13 @@ fn thoughts_go_altogether_where_that_is_asked_for() {
     let mut items = vec![Item::user("u"), Item::reasoning("hm"), ends(Item::text("so"))];
     items.extend(turn(1));
     let before = history(items);
-    let none = Shorten::new().keep_turns(1).max_reasoning_bytes(0);
-    let after = applied(&none.shorten(&before).unwrap(), &before);
+    let none = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0);
+    let after = applied(&none.compaction(&before).unwrap(), &before);
     // An empty one is left, which says that something was shortened.
-    assert_eq!(self::items(&after)[1], Item::reasoning("").marked(Mark::Compacted));
-    assert_eq!(none.shorten(&after), None);
-    let recorded = turnstream::context::recorded(none.shorten(&before).unwrap(), &before);
+    assert_eq!(self::items(&after)[1], Item::reasoning("").with_mark(Mark::Compacted));
+    assert_eq!(none.compaction(&after), None);
+    let recorded =
+        turnstream::context::record_stale_usage(none.compaction(&before).unwrap(), &before);
     assert_eq!(recorded.items.len(), 1, "no note is needed");
     for wire in Wire::ALL {
         let body = encoded(wire, &applied(&recorded, &before)).to_string();
@@ -350,8 +357,8 @@ fn the_results_of_an_old_turn_are_old_too() {
     let mut items = vec![ends(call("c", "{}")), result("c", "x".repeat(2_000))];
     items.extend(turn(1));
     let before = history(items);
-    let clips = Shorten::new().max_result_bytes(1_024).max_reasoning_bytes(0);
-    let shortens = |keep| clips.keep_turns(keep).shorten(&before);
+    let clips = Truncator::new().with_max_result_bytes(1_024).with_max_reasoning_bytes(0);
+    let shortens = |keep| clips.with_keep_turns(keep).compaction(&before);
     assert_eq!(shortens(1).map(|made| (made.from, made.to)), Some((1, 2)));
     assert_eq!(shortens(2), None);
     // The newest turn keeps its reasoning in any case.
@@ -362,14 +369,14 @@ fn the_results_of_an_old_turn_are_old_too() {
 fn what_is_compacted_already_or_void_is_left_alone() {
     let long = || result("c1", "x".repeat(2_000));
     let mut items = vec![call("c1", "{}"), ends(call("c2", "{}"))];
-    items.extend([long().marked(Mark::Tombstone), long().marked(Mark::Compacted)]);
-    items.push(Item::reasoning("void").marked(Mark::Tombstone));
+    items.extend([long().with_mark(Mark::Tombstone), long().with_mark(Mark::Compacted)]);
+    items.push(Item::reasoning("void").with_mark(Mark::Tombstone));
     items.push(result("c2", "x".repeat(2_000)));
     items.extend(turn(9));
     let before = history(items);
-    assert!(before.is_lawful());
-    let clips = Shorten::new().keep_turns(1).max_result_bytes(1_024);
-    let made = clips.shorten(&before).unwrap();
+    assert!(before.is_settled());
+    let clips = Truncator::new().with_keep_turns(1).with_max_result_bytes(1_024);
+    let made = clips.compaction(&before).unwrap();
     assert_eq!((made.from, made.to), (5, 6));
 }
 
@@ -377,11 +384,11 @@ fn what_is_compacted_already_or_void_is_left_alone() {
 fn a_huge_result_of_the_newest_turn_is_clipped_to_eight_times_the_length() {
     let before =
         history([Item::user("u"), ends(call("c", "{}")), result("c", "ü".repeat(500_000))]);
-    let shorten = Shorten::new().max_result_bytes(100);
-    let after = applied(&shorten.shorten(&before).unwrap(), &before);
+    let shorten = Truncator::new().with_max_result_bytes(100);
+    let after = applied(&shorten.compaction(&before).unwrap(), &before);
     let text = after.last().unwrap().as_tool_result().unwrap().content.text();
     assert!((780..=800).contains(&text.len()), "{}", text.len());
-    assert_eq!(shorten.max_result_bytes(usize::MAX).shorten(&before), None);
+    assert_eq!(shorten.with_max_result_bytes(usize::MAX).compaction(&before), None);
 }
 
 #[test]
@@ -391,16 +398,16 @@ fn a_turn_that_ends_in_a_thought_is_still_a_turn() {
         vec![Item::user("u"), ends(thought), ends(Item::reasoning("")), Item::user("v")];
     items.extend(turn(1));
     let before = history(items);
-    let after = applied(&Shorten::new().keep_turns(1).shorten(&before).unwrap(), &before);
+    let after = applied(&Truncator::new().with_keep_turns(1).compaction(&before).unwrap(), &before);
     assert_eq!(after.completed_turns(), before.completed_turns());
-    let bare = ends(Item::reasoning("")).marked(Mark::Compacted);
+    let bare = ends(Item::reasoning("")).with_mark(Mark::Compacted);
     assert_eq!(self::items(&after)[1], bare);
     assert_eq!(self::items(&after)[2..], self::items(&before)[2..]);
 }
 
 #[test]
 fn beside_an_item_of_the_providers_own_reasoning_and_arguments_stay() {
-    let own = Item::other(ProviderData {
+    let own = Item::provider_item(ProviderData {
         provider: "openai_responses".into(),
         model: "m".into(),
         value: Json::parse(r#"{"type":"web_search_call","id":"ws_1"}"#).unwrap(),
@@ -411,17 +418,20 @@ fn beside_an_item_of_the_providers_own_reasoning_and_arguments_stay() {
     items.extend([Item::reasoning("goes"), ends(Item::text("t"))]);
     items.extend(turn(1));
     let before = history(items.clone());
-    let clips = Shorten::new().keep_turns(1).max_result_bytes(1_024).max_reasoning_bytes(0);
-    let made = clips.shorten(&before).unwrap();
+    let clips = Truncator::new()
+        .with_keep_turns(1)
+        .with_max_result_bytes(1_024)
+        .with_max_reasoning_bytes(0);
+    let made = clips.compaction(&before).unwrap();
     assert_eq!((made.from, made.to, made.items.len()), (4, 6, 1));
 }
 
 #[test]
 fn a_history_with_nothing_to_drop_is_left_alone() {
-    assert_eq!(Shorten::new().shorten(&history([])), None);
-    assert_eq!(Shorten::new().shorten(&history([Item::user("x".repeat(9_000_000))])), None);
-    let bare = Shorten::new().max_reasoning_bytes(0);
-    assert_eq!(bare.shorten(&history(session(4))), None);
-    assert!(bare.shorten(&history(session(5))).is_some());
-    assert_eq!(Shorten::new().shorten(&history(session(9))), None);
+    assert_eq!(Truncator::new().compaction(&history([])), None);
+    assert_eq!(Truncator::new().compaction(&history([Item::user("x".repeat(9_000_000))])), None);
+    let bare = Truncator::new().with_max_reasoning_bytes(0);
+    assert_eq!(bare.compaction(&history(session(4))), None);
+    assert!(bare.compaction(&history(session(5))).is_some());
+    assert_eq!(Truncator::new().compaction(&history(session(9))), None);
 }

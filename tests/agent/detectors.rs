@@ -36,7 +36,7 @@ fn tool(name: &str) -> Tool {
             }
             if let Some([command, code, complaint]) = args["check"].as_array().map(|it| &it[..]) {
                 let code = i32::try_from(code.as_i64().unwrap()).unwrap();
-                let evidence = Evidence::of_command(command.as_str().unwrap(), code);
+                let evidence = Evidence::from_command(command.as_str().unwrap(), code);
                 cx.evidence(evidence.with_stderr(complaint.as_str().unwrap()));
             }
             match args["fails"].as_bool() {

@@ -196,7 +196,7 @@ fn an_ending_that_a_body_hands_on_is_not_the_runs_own() {
         let events = inner.run("go").map(|event| event.map(Step::Value));
         events.chain(stream::iter([Ok(Step::StopWith(state.ended(Reason::Completed)))]))
     };
-    let (events, outcome) = pull(agent.run_by(own, History::with_id("h"), "outer"), |_, _| {});
+    let (events, outcome) = pull(agent.run_by(own, History::from_id("h"), "outer"), |_, _| {});
     assert!(events.last().unwrap().finished().is_some());
     assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "inner"));
 }
@@ -209,7 +209,7 @@ fn a_body_that_is_polled_ahead_of_its_run_ends_it_with_an_error_and_makes_no_wro
         let chunks = body(cx, state).ready_chunks(64);
         chunks.flat_map(stream::iter)
     };
-    let run = Agent::new(provider).run_by(ahead, History::with_id("h"), "go");
+    let run = Agent::new(provider).run_by(ahead, History::from_id("h"), "go");
     run.handle().steer("and mind the gap").unwrap();
     let (_, outcome) = pull(run, |_, _| {});
     let error = outcome.error.unwrap();
@@ -218,7 +218,7 @@ fn a_body_that_is_polled_ahead_of_its_run_ends_it_with_an_error_and_makes_no_wro
     assert!(requests.requests().is_empty());
     assert!(serde_json::to_string(&outcome.history).unwrap().contains("mind the gap"));
 
-    let plain = Agent::new(Scripted::new(["heard"])).run_by(body, History::with_id("h"), "go");
+    let plain = Agent::new(Scripted::new(["heard"])).run_by(body, History::from_id("h"), "go");
     plain.handle().steer("and mind the gap").unwrap();
     assert_eq!(pull(plain, |_, _| {}).1.text, "heard");
 }
@@ -314,14 +314,14 @@ fn what_a_request_cost_that_was_interrupted_is_counted() {
         *kept.lock().unwrap() = Some(cx.clone());
         body(cx, state)
     };
-    let mut run = agent.run_by(own, History::with_id("h"), "go");
+    let mut run = agent.run_by(own, History::from_id("h"), "go");
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
     run.interrupt();
     assert!(matches!(block_on(run.outcome()).reason, Reason::Interrupted(_)));
     let cx: RunContext = cx.lock().unwrap().take().unwrap();
-    assert_eq!(cx.spent(&State::new(History::with_id("h"))).cost, 2_000);
+    assert_eq!(cx.spent(&State::new(History::from_id("h"))).cost, 2_000);
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn every_ending_has_the_history_what_was_added_and_what_it_cost() {
         assert_eq!(outcome.new_items().first(), Some(&Item::user("go")), "{reason}");
         let history: Vec<Item> = outcome.history.iter().cloned().collect();
         assert_eq!(history, outcome.new_items(), "{reason}");
-        assert!(outcome.history.settled().is_lawful(), "{reason}");
+        assert!(outcome.history.settled().is_settled(), "{reason}");
         assert!(outcome.usage.total() >= 15, "{reason}: {:?}", outcome.usage);
         assert_eq!(outcome.text.is_empty(), reason == Reason::Malformed, "{reason}");
         let fails =

@@ -6,7 +6,7 @@ use serde_json::json;
 use turnstream::agent::evidence::RequireEvidence;
 use turnstream::agent::hook::{self, OnStop};
 use turnstream::agent::{Budget, Target};
-use turnstream::context::{Compaction, Shorten, compact_with};
+use turnstream::context::{Compaction, Truncator, compactor_fn};
 use turnstream::env::CountingIds;
 use turnstream::event::{Reason, Transition};
 use turnstream::item::{Evidence, SideEffect};
@@ -32,7 +32,7 @@ fn check_tool() -> Tool {
     Tool::raw(spec("check"), |args: serde_json::Value, cx: ToolContext| async move {
         let command = args["command"].as_str().unwrap_or("test").to_owned();
         let code = i32::try_from(args["code"].as_i64().unwrap_or(0)).unwrap();
-        cx.evidence(Evidence::of_command(command, code));
+        cx.evidence(Evidence::from_command(command, code));
         "ran"
     })
     .unwrap()
@@ -80,7 +80,7 @@ const NOTHING: &str = "no check is on record";
 async fn a_claim_behind_a_check_that_passed_is_a_success() {
     let outcome = outcome([changes(), checks("test", 0), "done".into()]).await;
     check(&outcome, Reason::Completed, 3, None);
-    assert_eq!(outcome.proof.as_deref(), Some(&Evidence::of_command("test", 0)));
+    assert_eq!(outcome.proof.as_deref(), Some(&Evidence::from_command("test", 0)));
     assert_eq!(outcome.evidence.len(), 1);
 }
 
@@ -294,7 +294,7 @@ async fn a_call_that_took_too_long_may_have_changed_something() {
 #[tokio::test]
 async fn what_was_checked_is_known_behind_a_compaction() {
     // Everything but the newest entry is folded away when the context is full.
-    let forget = compact_with(|history: &History| {
+    let forget = compactor_fn(|history: &History| {
         let to = history.len();
         let items = vec![Item::user("So far so good.")];
         Ok((to > 1).then_some(Compaction { from: 0, to, items, ..Compaction::default() }))
@@ -306,7 +306,7 @@ async fn what_was_checked_is_known_behind_a_compaction() {
     let outcome = forgetful(proven.into()).run("go").outcome().await;
     assert!(outcome.history.iter().all(|item| item.as_tool_result().is_none()));
     assert_eq!((outcome.reason, outcome.evidence.len()), (Reason::Completed, 1));
-    assert_eq!(outcome.proof.as_deref(), Some(&Evidence::of_command("test", 0)));
+    assert_eq!(outcome.proof.as_deref(), Some(&Evidence::from_command("test", 0)));
 
     let unproven = [changes(), full(), "done".into(), "done".into()];
     let outcome = forgetful(unproven.into()).run("go").outcome().await;
@@ -317,7 +317,7 @@ async fn what_was_checked_is_known_behind_a_compaction() {
 async fn a_result_keeps_its_report_when_it_is_clipped_or_shortened() {
     let loud = Tool::raw(spec("loud"), |_, cx: ToolContext| async move {
         cx.changed("a.rs");
-        cx.evidence(Evidence::of_command("test", 0));
+        cx.evidence(Evidence::from_command("test", 0));
         "x".repeat(9_000)
     })
     .unwrap();
@@ -332,8 +332,8 @@ async fn a_result_keeps_its_report_when_it_is_clipped_or_shortened() {
     };
     let before = result(&outcome.history);
     assert!(before.0 <= 5_000 && before.1.is_some());
-    let shorten = Shorten::new().max_result_bytes(100);
-    shorten.shorten(&outcome.history).unwrap().apply(&mut outcome.history);
+    let shorten = Truncator::new().with_max_result_bytes(100);
+    shorten.compaction(&outcome.history).unwrap().apply(&mut outcome.history);
     let after = result(&outcome.history);
     assert!(after.0 <= 800);
     assert_eq!(after.1, before.1);
@@ -471,7 +471,7 @@ async fn the_proof_is_in_the_outcome_also_where_nobody_asks_for_it() {
         Agent::new(Scripted::new(replies)).with_tools(tools()).run("go").outcome()
     };
     let proven = run(vec![changes(), checks("test", 0), "done".into()]).await;
-    assert_eq!(proven.proof.as_deref(), Some(&Evidence::of_command("test", 0)));
+    assert_eq!(proven.proof.as_deref(), Some(&Evidence::from_command("test", 0)));
     let json = serde_json::to_string(&proven).unwrap();
     assert!(json.contains(r#""proof":{"command":"test","exit_code":0}"#), "{json}");
     assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), proven);
@@ -504,7 +504,7 @@ async fn a_hook_of_ones_own_asks_for_proof_gives_up_and_judges_as_the_policy_doe
         })
     };
     let judges = hook::judge(|_| {
-        Some(turnstream::agent::evidence::Verdict::Proven(Evidence::of_command("own", 0)))
+        Some(turnstream::agent::evidence::Verdict::Proven(Evidence::from_command("own", 0)))
     });
     let agent = Agent::new(Scripted::new(["Done.", "With proof."])).with_hook(asks());
     let run = agent.with_hook(judges).run("go").outcome().await;
@@ -512,7 +512,7 @@ async fn a_hook_of_ones_own_asks_for_proof_gives_up_and_judges_as_the_policy_doe
         (run.reason, run.turns, said(&run)),
         (Reason::Completed, 2, vec!["Prove it.".into()])
     );
-    assert_eq!(run.proof.as_deref(), Some(&Evidence::of_command("own", 0)));
+    assert_eq!(run.proof.as_deref(), Some(&Evidence::from_command("own", 0)));
 
     let agent = Agent::new(Scripted::new(["Done.", "Done."])).with_hook(asks());
     check(&agent.run("go").outcome().await, Reason::Unproven, 2, Some("no proof"));
@@ -542,7 +542,7 @@ async fn what_a_child_changed_and_proved_is_its_parents() {
     check(&outcome, Reason::Completed, 2, None);
     let result = outcome.new_items().iter().find_map(Item::as_tool_result).unwrap();
     let report = result.report.as_ref().unwrap();
-    assert_eq!(report.side_effects, [SideEffect::changed("a.rs"), SideEffect::changed("a.rs")]);
+    assert_eq!(report.side_effects, [SideEffect::of_change("a.rs"), SideEffect::of_change("a.rs")]);
     assert_eq!(report.evidence.len(), 1, "what was mended is the child's own story");
 
     // What the child checked before its last change proves nothing to the parent either.

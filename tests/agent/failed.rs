@@ -162,9 +162,9 @@ async fn a_run_in_a_task_of_its_own_fails_as_it_does_without() {
 
 #[tokio::test]
 async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
-    let journal = Journal::new(History::with_id("h"));
+    let journal = Journal::new(History::from_id("h"));
     let model = Scripted::new([Reply::error(error(ErrorKind::Auth))]);
-    let events = loop_stream(History::with_id("h"), move |history| {
+    let events = loop_stream(History::from_id("h"), move |history| {
         model
             .stream_turn(Request::new(history))
             .on_turn_complete(async |_turn| Ok(Steps::<History>::stop()))
@@ -180,7 +180,7 @@ async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
 #[tokio::test]
 async fn the_finished_of_a_run_inside_a_loop_is_kept_and_its_error_follows() {
     // `finish_with` leaves the ending alone that comes from below.
-    let journal = Journal::new(History::with_id("h"));
+    let journal = Journal::new(History::from_id("h"));
     let events = refused().run("go").journaled(&journal).finish_with(&journal);
     check_failed(&drain(Box::pin(events)).await, ErrorKind::Auth);
 }
@@ -190,7 +190,7 @@ async fn of_a_run_inside_a_body_only_the_error_gets_out() {
     let outer = |inner: Agent| {
         Agent::new(Scripted::new(Vec::<Reply>::new())).run_by(
             move |_parts, _state| inner.run("go").map_ok(Step::Value),
-            History::with_id("outer"),
+            History::from_id("outer"),
             "go",
         )
     };
@@ -206,7 +206,7 @@ async fn nothing_that_keeps_events_writes_the_error_after_finished() {
     let page = Buffer::new();
     let agent = refused().with_recorder(&Recorder::to(page.clone()));
     let trace = agent.trace();
-    let journal = Journal::new(History::with_id("h"));
+    let journal = Journal::new(History::from_id("h"));
     let mut run = agent.run("go").traced(&trace).journaled(&journal);
     let mut events = 0;
     while run.next().await.unwrap().unwrap().finished().is_none() {

@@ -91,7 +91,7 @@ async fn a_run_ends_as_too_large_at_its_limit_on_bytes_whatever_the_provider() {
         assert!(outcome.text.len() <= LIMIT, "{name}: {} bytes", outcome.text.len());
         let expected = if name == "fallback" { spent(7) + spent(7) } else { spent(7) };
         assert_eq!(outcome.usage, expected, "{name}: it is paid for");
-        assert!(handle.history().settled().is_lawful(), "{name}");
+        assert!(handle.history().settled().is_settled(), "{name}");
     }
 }
 
@@ -135,7 +135,7 @@ async fn a_replay_is_held_to_the_limit_on_bytes() {
 async fn without_an_agent_a_turn_has_at_most_64_mib() {
     let piece = TurnEvent::TextDelta { index: 0, text: "x".repeat(1 << 20).into() };
     let endless = stream::repeat_with(move || Ok(piece.clone()));
-    let mut turn = seal(&History::with_id("h"), endless);
+    let mut turn = seal(&History::from_id("h"), endless);
     let (mut bytes, mut error) = (0, None);
     while let Some(event) = turn.next().await {
         match event {
@@ -169,7 +169,7 @@ async fn an_answer_of_frames_that_say_nothing_ends_as_too_large() {
         count.fetch_add(1, Ordering::Relaxed);
         Ok(frame.clone())
     });
-    let turn = seal(&History::with_id("h"), Decoding::new(body, Silent)).into_turn();
+    let turn = seal(&History::from_id("h"), Decoding::new(body, Silent)).into_turn();
     assert_eq!(turn.await.unwrap_err().kind(), ErrorKind::TooLarge);
     assert_eq!(frames.load(Ordering::Relaxed), 257);
 }

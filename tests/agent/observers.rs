@@ -237,7 +237,7 @@ async fn a_body_of_ones_own_has_its_observers_polled_as_well() {
         .with_hook(failure);
     let run = agent.with_hook_timeout(SECOND + SECOND / 2).run_by(
         waiting_body,
-        History::with_id("h"),
+        History::from_id("h"),
         "go",
     );
     check(&run.outcome().await, Reason::Completed, 2);
@@ -515,7 +515,7 @@ async fn nothing_begins_to_observe_once_the_run_is_over() {
             *keep.lock().unwrap() = Some((cx.clone(), state.clone()));
             turnstream::agent::body(cx, state)
         },
-        History::with_id("h"),
+        History::from_id("h"),
         "go",
     );
     let mut run = run;

@@ -7,7 +7,7 @@ use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::hook::{self, OnStop};
 use turnstream::agent::{Budget, Pool};
-use turnstream::context::{Compaction, CompactionFailure, compact_with};
+use turnstream::context::{Compaction, CompactionFailure, compactor_fn};
 use turnstream::env::CountingIds;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::Recording;
@@ -70,11 +70,11 @@ fn stopped() -> Agent {
 /// Its compactor gives up once, at a price, and then answers.
 fn compacting() -> Agent {
     let usage = Usage { input_tokens: 7, ..Usage::default() };
-    let compactor = compact_with(move |history: &History| {
+    let compactor = compactor_fn(move |history: &History| {
         let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
         if results < 2 {
             let error = Error::new(ErrorKind::Other, "too short to be worth it");
-            return Err(CompactionFailure::wrap(error, usage));
+            return Err(CompactionFailure::attach_usage(error, usage));
         }
         let items = vec![Item::user("look"), Item::text("I looked twice.")];
         Ok(Some(Compaction { usage, ..Compaction::new(0, history.len(), items) }))
@@ -90,9 +90,9 @@ fn compacting() -> Agent {
 /// The first request is too long, and the compactor gives up.
 fn overflowing() -> Agent {
     let usage = Usage { input_tokens: 7, ..Usage::default() };
-    let compactor = compact_with(move |_: &History| {
+    let compactor = compactor_fn(move |_: &History| {
         let error = Error::new(ErrorKind::Other, "too short to be worth it");
-        Err(CompactionFailure::wrap(error, usage))
+        Err(CompactionFailure::attach_usage(error, usage))
     });
     let model = Scripted::new([Reply::error(Error::new(ErrorKind::ContextWindow, "too long"))]);
     agent(model).with_compactor(compactor)

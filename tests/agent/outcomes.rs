@@ -427,7 +427,7 @@ async fn a_history_with_open_calls_is_settled_before_it_goes_on() {
     let outcome = agent.run_from(handle.history(), "second").outcome().await;
     assert_eq!(outcome.new_items().len(), 2);
     let sent = &model.requests()[1].history;
-    assert!(sent.is_lawful());
+    assert!(sent.is_settled());
     let result = sent.iter().find_map(Item::as_tool_result).unwrap();
     assert_eq!(result.kind, ResultKind::Interrupted);
 }

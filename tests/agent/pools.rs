@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use turnstream::agent::hook::{self, BeforeTool};
 use turnstream::agent::{Budget, Pool};
-use turnstream::context::{QuarterOfBytes, Window, estimate_request};
+use turnstream::context::{BytesDiv4, Window, estimate_request_tokens};
 use turnstream::event::{BudgetKind, Reason, ToolEvent, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
@@ -25,7 +25,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// The estimated tokens of the request, and this number of them in the answer.
 fn usage(request: &Request, output_tokens: u64) -> Usage {
-    let input_tokens = estimate_request(request, &QuarterOfBytes);
+    let input_tokens = estimate_request_tokens(request, &BytesDiv4);
     Usage { input_tokens, output_tokens, ..Usage::default() }
 }
 
@@ -558,7 +558,7 @@ async fn on_a_spent_pool_there_is_no_last_turn_unless_tokens_were_kept_for_it() 
 #[tokio::test(start_paused = true)]
 async fn a_counter_that_panics_is_replaced_by_a_guess() {
     let pool = Pool::tokens(100_000);
-    let window = Window::new(100_000).counting(|_: &str| -> u64 { panic!("the counter") });
+    let window = Window::new(100_000).with_counter(|_: &str| -> u64 { panic!("the counter") });
     let model = Scripted::new(["fine"]);
     let agent = agent(model).with_window(window).with_budget(Budget::new().pool(&pool));
     assert_eq!(agent.run("go").outcome().await.reason, Reason::Completed);

@@ -350,7 +350,7 @@ fn a_step_of_an_own_body_is_played_and_not_performed_again() {
     };
     let page = Buffer::new();
     let recording = agent.clone().with_recorder(&Recorder::to(page.clone()));
-    whole(recording.run_by(own(&performed), History::with_id("h"), "How is it?"));
+    whole(recording.run_by(own(&performed), History::from_id("h"), "How is it?"));
     assert_eq!(*performed.lock().unwrap(), 2);
     let recording = Recording::from_text(&page.text()).unwrap();
     let (events, error) = played(recording.replay_by(&agent, own(&performed)));

@@ -38,7 +38,7 @@ const OSLO: &str = r#"{"name":"Oslo","people":7}"#;
 
 async fn turn(reply: impl Into<Reply>) -> std::sync::Arc<Turn> {
     let model = Scripted::new([reply.into()]);
-    let events = model.stream_turn(Request::new(History::with_id("h")));
+    let events = model.stream_turn(Request::new(History::from_id("h")));
     events.into_turn().await.unwrap()
 }
 
@@ -218,7 +218,7 @@ async fn an_answer_that_does_not_fit_is_told_so_and_asked_for_again() {
     let sent = &model.requests()[1].history;
     assert_eq!(sent.last(), corrective.last());
     assert_eq!(sent.len(), 3);
-    assert!(sent.is_lawful());
+    assert!(sent.is_settled());
 }
 
 #[tokio::test]

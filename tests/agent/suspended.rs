@@ -85,7 +85,7 @@ fn chief(ran: &Ran) -> Agent {
 }
 
 async fn suspended(agent: &Agent) -> Outcome {
-    let outcome = agent.run_from(History::with_id("h"), "go").outcome().await;
+    let outcome = agent.run_from(History::from_id("h"), "go").outcome().await;
     assert_eq!(outcome.reason, Reason::Pending, "{outcome:?}");
     outcome
 }
@@ -117,10 +117,10 @@ async fn a_call_of_a_sub_agent_that_waits_suspends_the_run_with_the_path_to_it()
     assert_eq!(json[0]["path"], json!(["sub_1"]));
     assert_eq!(outcome.history.pending_calls(), [waits]);
     assert_eq!(ran.keys(), ["h/sub_1/look_1"], "its sibling ran");
-    let nested = outcome.history.nested("sub_1").expect("what the sub-agent did");
+    let nested = outcome.history.nested_history("sub_1").expect("what the sub-agent did");
     assert_eq!(nested.id(), "h/sub_1");
     assert_eq!(kinds(nested), [ResultKind::Ok]);
-    assert!(!outcome.history.is_lawful(), "the call of the sub-agent is open");
+    assert!(!outcome.history.is_settled(), "the call of the sub-agent is open");
     let json = serde_json::to_value(&outcome.history).unwrap();
     assert_eq!(json["nested"]["sub_1"]["id"], "h/sub_1");
 }
@@ -181,7 +181,7 @@ async fn an_approved_call_of_a_sub_agent_runs_once_in_another_process() {
         assert_eq!(end.text, "look ran, delete ran", "the sub-agent knows what it saw before");
         let path = if levels == 1 { "h/sub_1" } else { "h/boss_1/sub_1" };
         assert_eq!(ran.keys(), [format!("{path}/delete_1")], "only this, under its old key");
-        assert!(end.history.is_lawful());
+        assert!(end.history.is_settled());
         let json = serde_json::to_value(&end.history).unwrap();
         assert!(json.get("nested").is_none(), "the result is there");
     }
@@ -262,7 +262,7 @@ async fn a_run_on_the_history_of_a_suspended_one_answers_the_call_as_interrupted
     let outcome = suspended(&boss(&ran)).await;
     let end = boss(&ran).run_from(stored(&outcome.history), "never mind").outcome().await;
     assert_eq!(kinds(&end.history), [ResultKind::Interrupted]);
-    assert!(end.history.nested("sub_1").is_none(), "{:?}", end.history);
+    assert!(end.history.nested_history("sub_1").is_none(), "{:?}", end.history);
     assert_eq!(ran.keys().len(), 1, "nothing more ran");
 }
 
@@ -308,7 +308,7 @@ async fn what_cannot_be_resumed_is_refused_before_anything_runs() {
 #[tokio::test]
 async fn a_call_of_a_sub_agent_is_approved_between_two_pulls_by_its_path() {
     let ran = Ran::default();
-    let mut run = chief(&ran).run_from(History::with_id("h"), "go");
+    let mut run = chief(&ran).run_from(History::from_id("h"), "go");
     let mut asked = 0;
     while let Some(event) = run.next().await {
         let event = event.unwrap();
@@ -317,7 +317,7 @@ async fn a_call_of_a_sub_agent_is_approved_between_two_pulls_by_its_path() {
             assert_eq!(call, pending(&["boss_1", "sub_1"], "delete_1", "delete"));
             let short = PendingCall { path: vec!["boss_1".into()], ..call.clone() };
             assert!(run.approve(short).is_err(), "the boss has no such call");
-            assert!(run.approve(call.call()).is_err(), "nor has the chief");
+            assert!(run.approve(call.to_tool_call()).is_err(), "nor has the chief");
             run.approve(call.clone()).unwrap();
             assert!(run.deny(call, "too late").is_err(), "it has its verdict");
         }
@@ -362,7 +362,8 @@ async fn a_resumed_run_that_is_dropped_anywhere_continues_with_what_its_sub_agen
         }
         let left = run.history();
         drop(run);
-        let has_result = left.nested("sub_1").is_some_and(|nested| kinds(nested).len() == 2);
+        let has_result =
+            left.nested_history("sub_1").is_some_and(|nested| kinds(nested).len() == 2);
         let was_answered = left.unanswered_calls().is_empty();
         if !was_answered {
             assert_eq!(left.pending_calls().len(), usize::from(!has_result), "after {at} events");
@@ -378,8 +379,8 @@ async fn a_resumed_run_that_is_dropped_anywhere_continues_with_what_its_sub_agen
 #[tokio::test]
 async fn the_events_of_a_suspended_run_are_its_history_also_when_they_were_written_and_read() {
     let ran = Ran::default();
-    let mut run = chief(&ran).run_from(History::with_id("h"), "go");
-    let journal = Journal::new(History::with_id("h"));
+    let mut run = chief(&ran).run_from(History::from_id("h"), "go");
+    let journal = Journal::new(History::from_id("h"));
     let mut told = Vec::new();
     while let Some(event) = run.next().await {
         let line = serde_json::to_string(&event.unwrap()).unwrap();
@@ -400,9 +401,12 @@ async fn a_fork_of_a_suspended_run_has_keys_of_its_own() {
     let ran = Ran::default();
     let outcome = suspended(&chief(&ran)).await;
     let forked = outcome.history.fork(&turnstream::env::CountingIds::new("f"));
-    let nested = forked.nested("boss_1").unwrap();
+    let nested = forked.nested_history("boss_1").unwrap();
     assert_eq!(nested.id(), format!("{}/boss_1", forked.id()));
-    assert_eq!(nested.nested("sub_1").unwrap().id(), format!("{}/boss_1/sub_1", forked.id()));
+    assert_eq!(
+        nested.nested_history("sub_1").unwrap().id(),
+        format!("{}/boss_1/sub_1", forked.id())
+    );
 }
 
 #[tokio::test]
@@ -460,7 +464,7 @@ async fn without_an_agent_above_it_the_call_of_a_suspended_sub_agent_is_admitted
 
 /// An interactive run that only its outcome is awaited of.
 fn interactive(agent: &Agent) -> Run {
-    agent.clone().interactive().run_from(History::with_id("h"), "go")
+    agent.clone().interactive().run_from(History::from_id("h"), "go")
 }
 
 #[tokio::test]
@@ -471,7 +475,7 @@ async fn an_interactive_run_that_nothing_can_answer_is_suspended() {
     // The same for an interactive sub-agent, whose handle its parent keeps.
     let child = cleaner(&ran).interactive();
     let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
-    let outcome = agent.run_from(History::with_id("h"), "go").outcome().await;
+    let outcome = agent.run_from(History::from_id("h"), "go").outcome().await;
     assert_eq!((outcome.reason, outcome.pending.len()), (Reason::Pending, 1));
 }
 
@@ -554,7 +558,7 @@ async fn what_a_suspended_sub_agent_changed_is_on_record_however_its_call_is_ans
     for (make, at_most) in [(boss as fn(&Ran) -> Agent, 1), (chief, 0)] {
         let ran = Ran::default();
         let (agent, outcome) = (make(&ran), suspended(&make(&ran)).await);
-        let look = [turnstream::item::SideEffect::changed("look")];
+        let look = [turnstream::item::SideEffect::of_change("look")];
         let (history, verdicts) = (stored(&outcome.history), approved(&outcome.pending));
         let end = agent.run_from(history.clone(), "never mind").outcome().await;
         assert_eq!(changed(&end), look, "answered by another run");
@@ -577,7 +581,7 @@ async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_argume
     let ran = Ran::default();
     let agent = chief(&ran);
     let trace = agent.trace();
-    let first = rest(&mut agent.run_from(History::with_id("h"), "go").traced(&trace)).await;
+    let first = rest(&mut agent.run_from(History::from_id("h"), "go").traced(&trace)).await;
     let outcome = ending(&first);
     let (steps, history) = (trace.events().len(), stored(&outcome.history));
     // The trace that saw it suspended, and one of another process.
@@ -637,7 +641,7 @@ async fn items_before_a_suspended_call_become_void_and_its_sub_agent_continues()
         assert_eq!(outcome.history.pending_calls(), outcome.pending);
         assert_eq!(outcome.new_items().len(), 2, "{:?}", outcome.new_items());
         let history = stored(&outcome.history);
-        assert_eq!(history.nested("top").unwrap().id(), "h/top");
+        assert_eq!(history.nested_history("top").unwrap().id(), "h/top");
 
         let ran = Ran::default();
         let resumed = build(&ran).resume(history, approved(&outcome.pending)).unwrap();
@@ -663,7 +667,7 @@ async fn a_run_that_is_suspended_again_makes_items_void_at_its_end() {
     resumed.tombstone([0]).unwrap();
     outcome = resumed.outcome().await;
     assert_eq!((outcome.reason, void(&outcome.history)), (Reason::Pending, vec![0]));
-    let nested = outcome.history.nested("sub_1").unwrap();
+    let nested = outcome.history.nested_history("sub_1").unwrap();
     assert_eq!(kinds(nested), [ResultKind::Ok]);
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     outcome = resumed.outcome().await;
@@ -677,7 +681,7 @@ async fn siblings_of_a_suspended_call_become_void_at_the_end_and_it_stays() {
     let agent = Agent::new(calling(&[("sub_1", "clean"), ("look_0", "look"), ("sub_2", "clean")]))
         .with_tools([sub("clean", &cleaner(&ran)), ran.tool("look")])
         .with_recorder(replays::recorder());
-    let mut run = agent.run_from(History::with_id("h"), "go");
+    let mut run = agent.run_from(History::from_id("h"), "go");
     let mut left = 2;
     while left > 0 {
         let event = run.next().await.unwrap().unwrap();
@@ -726,8 +730,8 @@ async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_said_when_it
 async fn items_of_a_sub_agent_become_void_at_its_end_though_it_is_suspended() {
     let ran = Ran::default();
     let agent = boss(&ran).with_recorder(replays::recorder());
-    let journal = Journal::new(History::with_id("h"));
-    let mut run = agent.run_from(History::with_id("h"), "go");
+    let journal = Journal::new(History::from_id("h"));
+    let mut run = agent.run_from(History::from_id("h"), "go");
     let mut outcome = None;
     while let Some(event) = run.next().await {
         let event = event.unwrap();
@@ -746,7 +750,7 @@ async fn items_of_a_sub_agent_become_void_at_its_end_though_it_is_suspended() {
     let outcome = outcome.unwrap();
     assert_eq!(outcome.reason, Reason::Pending);
     let history = stored(&outcome.history);
-    assert_eq!(void(history.nested("sub_1").unwrap()), [0, 1, 3], "{history:?}");
+    assert_eq!(void(history.nested_history("sub_1").unwrap()), [0, 1, 3], "{history:?}");
     let resumed = agent.resume(history, approved(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
     assert_eq!(end.reason, Reason::Completed, "{end:?}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 use turnstream::agent::Budget;
 use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::context::{Summarize, Window};
+use turnstream::context::{Summarizer, Window};
 use turnstream::event::{AppendedWhy, BudgetKind, Reason, ToolEvent, Transition};
 use turnstream::http::Timeouts;
 use turnstream::item::ResultKind;
@@ -263,7 +263,7 @@ async fn no_compaction_begins_when_the_time_is_over() {
 async fn a_compaction_that_is_open_when_the_time_is_over_sends_nothing_more() {
     let busy = Reply::error(Error::new(ErrorKind::Overloaded, "busy"));
     let summaries = Scripted::new([busy, "never".into()]);
-    let compactor = Summarize::new(Retry::new(summaries.clone())).keep_turns(1);
+    let compactor = Summarizer::new(Retry::new(summaries.clone())).with_keep_turns(1);
     let long = "a long text ".repeat(200);
     let turn = || [Item::user(long.as_str()), Item::text(&long)];
     let history = History::from_items("h", (0..4).flat_map(|_| turn()));

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::StreamExt;
 use turnstream::agent::{RunContext, hook};
 use turnstream::context::{
-    Compaction, Narrow, QuarterOfBytes, Window, compact_with, guess, was_compacted,
+    BytesDiv4, Compaction, ContextInjector, Window, compactor_fn, count_tokens,
+    was_reactively_compacted,
 };
 use turnstream::event::{AppendedWhy, Reason, RewrittenWhy};
-use turnstream::item::{Mark, Tombstones};
+use turnstream::item::{Mark, TombstoneEdit};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Error, ErrorKind, Event, History, Item, Journal, Run};
 
@@ -54,11 +55,11 @@ fn at(run: &Run, fits: impl Fn(&Item) -> bool) -> usize {
 fn becomes_void(items: &[Item], position: usize, expected: &[usize]) {
     let mut history = history(items.to_vec());
     let turns = history.completed_turns();
-    for tombstones in history.tombstones([position]).unwrap() {
+    for tombstones in history.tombstone_edits([position]).unwrap() {
         tombstones.apply(&mut history);
     }
     assert_eq!(void(&history), expected);
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
     assert_eq!(history.completed_turns(), turns);
 }
 
@@ -81,7 +82,7 @@ fn siblings_of_a_call_stay_and_end_their_turn() {
     items.insert(5, crate::support::items::result("first", "done"));
     becomes_void(&items, 4, &[1, 4, 6]);
     let mut history = history(items);
-    let [made] = &history.tombstones([4]).unwrap()[..] else { panic!("one range") };
+    let [made] = &history.tombstone_edits([4]).unwrap()[..] else { panic!("one range") };
     assert_eq!((made.from, made.to), (1, 7));
     made.apply(&mut history);
     let items: Vec<&Item> = history.iter().collect();
@@ -96,7 +97,7 @@ fn an_item_of_the_providers_own_takes_its_whole_turn_along() {
         value: serde_json::json!({ "type": "web_search_call", "id": "ws_1" }).into(),
     };
     let mut items = session(2);
-    items.insert(2, Item::other(data));
+    items.insert(2, Item::provider_item(data));
     for position in 1..=5 {
         becomes_void(&items, position, &[1, 2, 3, 4, 5]);
     }
@@ -106,16 +107,16 @@ fn an_item_of_the_providers_own_takes_its_whole_turn_along() {
 #[test]
 fn positions_far_apart_are_ranges_of_their_own_and_a_void_item_changes_nothing() {
     let mut history = history(session(5));
-    let range = |made: &Tombstones| (made.from, made.to);
-    let made = history.tombstones([0, 18, 19, 3]).unwrap();
+    let range = |made: &TombstoneEdit| (made.from, made.to);
+    let made = history.tombstone_edits([0, 18, 19, 3]).unwrap();
     assert_eq!(made.iter().map(range).collect::<Vec<_>>(), [(0, 5), (17, 21)]);
     for made in made {
         made.apply(&mut history);
-        assert!(history.is_lawful());
+        assert!(history.is_settled());
     }
-    assert_eq!(history.tombstones([0, 3, 4, 1, 17]).unwrap(), []);
-    let range = |made: &Tombstones| made.items.iter().filter(|item| item.tombstone).count();
-    assert_eq!(history.tombstones([0, 2]).unwrap().iter().map(range).sum::<usize>(), 1);
+    assert_eq!(history.tombstone_edits([0, 3, 4, 1, 17]).unwrap(), []);
+    let range = |made: &TombstoneEdit| made.items.iter().filter(|item| item.tombstone).count();
+    assert_eq!(history.tombstone_edits([0, 2]).unwrap().iter().map(range).sum::<usize>(), 1);
 }
 
 #[test]
@@ -123,26 +124,26 @@ fn a_position_beyond_the_end_and_a_call_that_waits_are_refused_by_name() {
     let mut items = session(2);
     items.pop();
     let history = history(items);
-    let refused = |at: usize| history.tombstones([0, at]).map(drop);
+    let refused = |at: usize| history.tombstone_edits([0, at]).map(drop);
     refuses(refused(8), "there is no item 8: there are 8", Some("8"));
     let far = usize::MAX.to_string();
     refuses(refused(usize::MAX), &format!("there is no item {far}: there are 8"), Some(&far));
     refuses(refused(7), "the call `c1` has no result yet", Some("c1"));
-    assert!(history.tombstones([5, 6]).is_ok(), "the thought and the words of its turn");
+    assert!(history.tombstone_edits([5, 6]).is_ok(), "the thought and the words of its turn");
 }
 
 #[test]
 fn the_note_of_a_reactive_compaction_counts_also_when_it_is_void() {
     let before = history(session(3));
-    let compaction = turnstream::context::reactive(Compaction::new(0, 5, vec![]), &before);
+    let compaction = turnstream::context::mark_reactive(Compaction::new(0, 5, vec![]), &before);
     let mut history = before;
     compaction.apply(&mut history);
     let note = history.iter().position(|item| item.compacted).unwrap();
-    for tombstones in history.tombstones([note]).unwrap() {
+    for tombstones in history.tombstone_edits([note]).unwrap() {
         tombstones.apply(&mut history);
     }
     assert_eq!(void(&history), [note]);
-    assert!(was_compacted(&history));
+    assert!(was_reactively_compacted(&history));
 }
 
 // In a run.
@@ -167,7 +168,7 @@ async fn items_become_void_before_the_next_request_and_are_not_sent_on_any_wire(
         }
         assert!(sent[1].contains("fine") && !sent[2].is_empty());
         assert_eq!(void(&told.outcome.history), [0, 1, 2]);
-        assert_eq!(told.folded(History::with_id("id-1")), told.outcome.history);
+        assert_eq!(told.folded(History::from_id("id-1")), told.outcome.history);
         let before = told.events.iter().position(is_void).unwrap();
         let turn = told.events.iter().position(started(3)).unwrap();
         assert!(before < turn);
@@ -283,11 +284,11 @@ async fn a_call_that_waits_between_items_that_became_void_still_runs_when_it_is_
 async fn positions_follow_their_items_through_a_compaction() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     // Folds the first five items away and shortens the call after them.
-    let compactor = compact_with(|history: &History| {
-        let mut items = vec![Item::user("in short").marked(Mark::Compacted)];
+    let compactor = compactor_fn(|history: &History| {
+        let mut items = vec![Item::user("in short").with_mark(Mark::Compacted)];
         items.extend(history.iter().take(8).skip(5).cloned());
         items[3] = Item { turn: items[3].turn.clone(), ..Item::tool_call("c1", "look", "{}") }
-            .marked(Mark::Compacted);
+            .with_mark(Mark::Compacted);
         Ok(Some(Compaction::new(0, 8, items)))
     });
     let model = Scripted::new([too_long(), "Done.".into()]);
@@ -302,7 +303,7 @@ async fn positions_follow_their_items_through_a_compaction() {
     let history = &told.outcome.history;
     let is_shown = |item: &Item| item.as_tool_call().is_some_and(|call| call.call_id == "c1");
     let call = history.iter().position(is_shown).unwrap();
-    let said = history.iter().position(|item| *item == Item::user("go").marked(Mark::Tombstone));
+    let said = history.iter().position(|item| *item == Item::user("go").with_mark(Mark::Tombstone));
     assert_eq!(void(history), [call - 2, call, call + 1, said.unwrap()], "{history:?}");
     assert_eq!(told.folded(self::history(session(3))), *history);
 }
@@ -311,7 +312,7 @@ async fn positions_follow_their_items_through_a_compaction() {
 async fn a_thought_that_a_compaction_has_shortened_becomes_void_all_the_same() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     let agent = agent(Scripted::new([too_long(), "Done.".into()]))
-        .with_compactor(turnstream::context::Shorten::new().keep_turns(1));
+        .with_compactor(turnstream::context::Truncator::new().with_keep_turns(1));
     let mut items = session(3);
     items[1] = Item::reasoning("hm ".repeat(200));
     let mut run = agent.run_from(history(items), "go");
@@ -326,8 +327,8 @@ async fn a_thought_that_a_compaction_has_shortened_becomes_void_all_the_same() {
 async fn of_two_equal_items_the_one_that_a_compaction_has_kept_does_not_become_void() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     // Folds the first words away, and keeps the same words after them.
-    let compactor = compact_with(|history: &History| {
-        let summary = Item::user("in short").marked(Mark::Compacted);
+    let compactor = compactor_fn(|history: &History| {
+        let summary = Item::user("in short").with_mark(Mark::Compacted);
         Ok(Some(Compaction::new(0, 3, vec![summary, history.iter().nth(2).unwrap().clone()])))
     });
     let agent = agent(Scripted::new([too_long(), "Done.".into()])).with_compactor(compactor);
@@ -344,7 +345,7 @@ async fn of_two_equal_items_the_one_that_a_compaction_has_kept_does_not_become_v
 async fn signed_thoughts_that_a_compaction_drops_keep_no_other_item_from_becoming_void() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     let agent = agent(Scripted::new([too_long(), "Done.".into()]))
-        .with_compactor(turnstream::context::Shorten::new().keep_turns(1));
+        .with_compactor(turnstream::context::Truncator::new().with_keep_turns(1));
     let data = turnstream::item::ProviderData {
         provider: "openai_responses".into(),
         model: "m".into(),
@@ -463,7 +464,7 @@ async fn notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
         .with_hook(noting)
         .with_hook(prepares)
         .with_window(Window::new(1_000))
-        .with_compactor(compact_with(|_: &History| Err(Error::new(ErrorKind::Other, "no"))))
+        .with_compactor(compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no"))))
         .with_budget(Budget::new().pool(&pool));
     let mut run = agent.run("go");
     until(&mut run, |event| event.tool_output().is_some()).await;
@@ -521,7 +522,7 @@ async fn room_that_tombstones_made_needs_no_compaction() {
         let agent = agent(Scripted::new([full.clone(), "Done.".into()]))
             .with_tools([tool("t")])
             .with_window(Window::new(1_000))
-            .with_compactor(compact_with(move |_: &History| {
+            .with_compactor(compactor_fn(move |_: &History| {
                 counter.fetch_add(1, Ordering::Relaxed);
                 Ok(None)
             }));
@@ -538,7 +539,7 @@ async fn room_that_tombstones_made_needs_no_compaction() {
 
 #[test]
 fn a_void_prompt_is_not_the_last_prompt() {
-    let void = || Item::user("void").marked(Mark::Tombstone);
+    let void = || Item::user("void").with_mark(Mark::Tombstone);
     let items = [
         Item::user("Hi"),
         Item::text("Hello!"),
@@ -555,10 +556,11 @@ fn a_void_prompt_is_not_the_last_prompt() {
 #[test]
 fn the_steps_of_a_narrow_context_leave_void_calls_out() {
     let mut history = history(session(3));
-    for tombstones in history.tombstones([3]).unwrap() {
+    for tombstones in history.tombstone_edits([3]).unwrap() {
         tombstones.apply(&mut history);
     }
-    let narrowed = Narrow::new(10_000, |_: &History| Vec::new()).keep_turns(1).narrowed(&history);
+    let narrowed =
+        ContextInjector::new(10_000, |_: &History| Vec::new()).with_max_turns(1).inject(&history);
     let text = narrowed.context.last().unwrap().as_user().unwrap().text();
     assert!(!text.contains("{\"n\":0}") && text.contains("{\"n\":1}"), "{text}");
 }
@@ -566,13 +568,13 @@ fn the_steps_of_a_narrow_context_leave_void_calls_out() {
 #[test]
 fn a_guess_counts_no_tombstone() {
     let mut history = history(session(1));
-    let before = guess(&history, &QuarterOfBytes);
+    let before = count_tokens(&history, &BytesDiv4);
     let journal = Journal::new(history.clone());
-    for Tombstones { from, to, items } in history.tombstones([4]).unwrap() {
+    for TombstoneEdit { from, to, items } in history.tombstone_edits([4]).unwrap() {
         let (why, usage) = (RewrittenWhy::Tombstoned, turnstream::Usage::default());
         journal.observe(&Event::Rewritten { why, from, to, items: items.clone(), usage });
-        Tombstones { from, to, items }.apply(&mut history);
+        TombstoneEdit { from, to, items }.apply(&mut history);
     }
     assert_eq!(journal.history(), history);
-    assert!(guess(&history, &QuarterOfBytes) < before / 2);
+    assert!(count_tokens(&history, &BytesDiv4) < before / 2);
 }

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::agent::Budget;
 use turnstream::agent::evidence::RequireEvidence;
-use turnstream::context::{Summarize, Window};
+use turnstream::context::{Summarizer, Window};
 use turnstream::event::{Reason, RewrittenWhy, ToolEvent};
 use turnstream::item::{Evidence, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
@@ -34,7 +34,7 @@ fn act() -> Tool {
         }
         for code in list("checks") {
             let code = i32::try_from(code.as_i64().unwrap()).unwrap();
-            cx.evidence(Evidence::of_command("check", code));
+            cx.evidence(Evidence::from_command("check", code));
         }
         match args["fails"].as_str() {
             Some(why) => Err(why.to_owned()),
@@ -105,7 +105,7 @@ async fn a_step_is_one_call_or_the_end() {
     let left: Vec<_> = steps.iter().map(|step| step.budgets.steps_remaining.unwrap()).collect();
     assert_eq!(left, [19, 18, 18, 17, 16]);
     let proof = steps[4].result.verification_evidence.as_ref();
-    assert_eq!(proof, Some(&Evidence::of_command("check", 0)));
+    assert_eq!(proof, Some(&Evidence::from_command("check", 0)));
     let Action::Tool { args, call_id, .. } = &steps[0].action else { panic!("no call") };
     assert_eq!(args.as_ref().unwrap().as_str(), r#"{"changes":["a.md"]}"#);
     assert!(!call_id.is_empty());
@@ -177,7 +177,7 @@ async fn words_that_are_no_end_are_a_step() {
 fn check_kind(kind: ResultKind, exit: ToolExit, failure: Option<FailureKind>) {
     let trace = Trace::new();
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
-    let result = ToolResult::answering(&call, kind, "so it is");
+    let result = ToolResult::for_call(&call, kind, "so it is");
     trace.observe(&ToolEvent::Output(result).into());
     let step = trace.last().unwrap();
     assert_eq!(step.result.tool_exit, Some(exit), "{kind}");
@@ -400,7 +400,8 @@ async fn the_cost_at_the_stop_is_that_of_the_outcome_which_knows_who_wrote_a_sum
     let acts = |tokens| calls(json!({ "note": "x".repeat(800) })).usage(usage(tokens));
     let replies = [acts(10), acts(900), "Done.".into()];
     let summary = Reply::text("In short.").usage(usage(50));
-    let summarize = Summarize::new(Scripted::new([summary]).with_model("cheap")).keep_turns(1);
+    let summarize =
+        Summarizer::new(Scripted::new([summary]).with_model("cheap")).with_keep_turns(1);
     let agent = self::agent(replies)
         .with_window(Window::new(1_000))
         .with_compactor(summarize)
@@ -504,7 +505,7 @@ async fn a_writer_that_fails_or_panics_breaks_nothing_but_itself() {
 async fn a_hand_written_loop_is_traced_as_well() {
     let model = Scripted::new([calls(json!({ "changes": ["a"] })), Reply::text("Done.")]);
     let kit = turnstream::Toolkit::new([act()]);
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     history.push(Item::user("go"));
     let (journal, trace) = (Journal::new(history.clone()), Trace::with_steps(19));
     loop_stream(history, |history| {
@@ -547,11 +548,11 @@ fn arguments_are_kept_as_they_were_written_and_what_is_no_json_as_a_text() {
         (r#"{"_why":{"risk":"low"},"a":1}"#, r#"{"a":1}"#),
         (r#"{"_why":{"risk":"low","more":1}}"#, r#"{"_why":{"risk":"low","more":1}}"#),
     ] {
-        let mut history = History::with_id("h");
+        let mut history = History::from_id("h");
         let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: written.into() };
         history.push(Item::tool_call("c", "t", written));
         let trace = Trace::new().continuing(&history);
-        let result = ToolResult::answering(&call, ResultKind::Ok, "x");
+        let result = ToolResult::for_call(&call, ResultKind::Ok, "x");
         trace.observe(&ToolEvent::Output(result).into());
         let Some(Action::Tool { args: Some(kept), .. }) = trace.last().map(|it| it.action) else {
             panic!("no arguments")
@@ -586,7 +587,7 @@ async fn what_a_compaction_has_used_is_taken_off_the_budgets() {
     let why = RewrittenWhy::Compacted;
     trace.observe(&Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage: usage(300) });
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
-    let result = ToolResult::answering(&call, ResultKind::Ok, "x");
+    let result = ToolResult::for_call(&call, ResultKind::Ok, "x");
     trace.observe(&ToolEvent::Output(result).into());
     assert_eq!(trace.last().unwrap().budgets.tokens_remaining, Some(700));
 }
@@ -622,12 +623,12 @@ fn a_call_that_did_not_run_takes_nothing_off_and_the_newest_of_an_id_is_meant() 
     let mut trace =
         Trace::with_budgets(BudgetsLeft { tool_calls_remaining, ..BudgetsLeft::default() });
     for arguments in [r#"{"n":1}"#, r#"{"n":2}"#] {
-        let mut history = History::with_id("h");
+        let mut history = History::from_id("h");
         history.push(Item::tool_call("c", "t", arguments));
         trace = trace.continuing(&history);
     }
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
-    let result = ToolResult::answering(&call, ResultKind::Denied, "no");
+    let result = ToolResult::for_call(&call, ResultKind::Denied, "no");
     trace.observe(&ToolEvent::Output(result).into());
     let step = trace.last().unwrap();
     assert_eq!(step.budgets.tool_calls_remaining, tool_calls_remaining);

@@ -14,7 +14,7 @@ use futures::{Stream, StreamExt};
 use serde_json::json;
 use turnstream::agent::hook::{self, OnStop};
 use turnstream::agent::{Budget, Pool, body};
-use turnstream::context::{Compaction, compact_with};
+use turnstream::context::{Compaction, compactor_fn};
 use turnstream::env::Ids;
 use turnstream::event::{AppendedWhy, ToolEvent};
 use turnstream::item::{PendingCall, ToolCall};
@@ -390,7 +390,7 @@ impl Script {
             }
             Extra::Compaction => {
                 agent = agent.with_window(turnstream::context::Window::new(60)).with_compactor(
-                    compact_with(|history: &History| {
+                    compactor_fn(|history: &History| {
                         let to = history.len().saturating_sub(3);
                         let is_long =
                             history.iter().filter(|it| it.as_user().is_none()).count() > 4;
@@ -422,7 +422,7 @@ impl Script {
         let attempt = attempt.clone();
         let agent = self.agent(log).with_world(move |_, _| attempt.clone());
         let name = if self.extra == Extra::Steered { "steered" } else { "h" };
-        let history = History::with_id(name);
+        let history = History::from_id(name);
         if self.extra != Extra::OwnStep {
             return agent.run_from(history, "How is it?");
         }

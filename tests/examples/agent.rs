@@ -1100,7 +1100,7 @@ async fn a_session_that_somebody_else_wrote_to_is_one_clear_line_and_exit_code_1
     let path = temp.0.join("talk.jsonl");
     let server = ModelServer::anthropic(move |_, _| {
         // The question is there before the model is asked.
-        let (store, id) = JsonLinesStore::file(&path).unwrap();
+        let (store, id) = JsonLinesStore::open_file(&path).unwrap();
         let other = vec![Item::user("Me too").into()];
         assert_eq!(futures::executor::block_on(store.append(&id, 1, other)).unwrap(), 2);
         Reply::text("Hello!")

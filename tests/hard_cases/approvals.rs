@@ -218,7 +218,7 @@ async fn h27_a_resume_takes_exactly_the_calls_that_wait() {
     let resumed = agent.resume(history.clone(), [answered(&waits)]).unwrap().outcome().await;
     check(&resumed, Reason::Completed, 1);
     let sent = &model.requests()[1].history;
-    assert!(sent.is_lawful());
+    assert!(sent.is_settled());
     let texts: Vec<_> = answers(sent).into_iter().map(|answer| answer.2).collect();
     assert_eq!(texts.len(), 2);
     assert!(texts.contains(&"Oslo".to_owned()) && texts.contains(&"fine".to_owned()));
@@ -231,7 +231,7 @@ async fn h27_a_run_that_does_not_resume_answers_the_calls_as_interrupted() {
     let (agent, model, _, history, _) = with_external().await;
     check(&agent.run_from(history, "never mind").outcome().await, Reason::Completed, 1);
     let sent = &model.requests()[1].history;
-    assert!(sent.is_lawful());
+    assert!(sent.is_settled());
     assert!(kinds(sent).contains(&ResultKind::Interrupted));
 }
 
@@ -250,7 +250,7 @@ async fn over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcome, H
     let run = Agent::new(model)
         .with_recorder(replays::recorder())
         .with_tools([fine("web_search", counter)])
-        .run_from(History::with_id("h"), "go");
+        .run_from(History::from_id("h"), "go");
     let handle = run.handle();
     let outcome = run.outcome().await;
     let asked = asked.lock().unwrap().len();

@@ -208,7 +208,7 @@ async fn over_chat(frames: &[&str], tools: Vec<Tool>) -> (Outcome, History) {
     let run = Agent::new(model)
         .with_recorder(replays::recorder())
         .with_tools(tools)
-        .run_from(History::with_id("h"), "go");
+        .run_from(History::from_id("h"), "go");
     let handle = run.handle();
     let outcome = run.outcome().await;
     check(&outcome, Reason::Completed, 2);
@@ -304,7 +304,7 @@ async fn h23_two_calls_under_one_id_are_both_kept_and_the_second_gets_an_id_of_i
         ("c1_dup1", ResultKind::Ok, r#"{"n":2}"#.to_owned()),
     ];
     assert_eq!(answers(&history), expected);
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
 }
 
 #[tokio::test]
@@ -322,7 +322,7 @@ async fn h23_an_id_that_comes_again_in_a_later_turn_is_made_unique_before_anybod
     assert_eq!(started.collect::<Vec<_>>(), ids);
     let history = run.history();
     assert_eq!(results(&history).iter().map(|it| &*it.call_id).collect::<Vec<_>>(), ids);
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
     // What was sent stays as it was: the first use keeps its id.
     let requests = model.requests();
     for (before, after) in requests.iter().zip(&requests[1..]) {

@@ -118,7 +118,7 @@ impl Provider for Stopped {
 #[tokio::test]
 async fn h64_a_transform_that_stops_the_stream_leaves_one_ending_and_no_call() {
     let script = || Scripted::new([Reply::text("one two").call("t", json!({ "ms": 1 }))]);
-    let whole = script().stream_turn(Request::new(History::with_id("h"))).count().await;
+    let whole = script().stream_turn(Request::new(History::from_id("h"))).count().await;
     assert!(whole > 5);
     for events in 0..whole {
         // Both what is counted and that it ends once is looked at by `told`.
@@ -175,7 +175,7 @@ fn h64_thoughts_told_apart_from_text_keep_the_order() {
             "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
         );
         let decoding = Decoding::new(stream::iter([Ok(body.into())]), Decoder::new("m", &tagged));
-        let events = block_on(seal(&History::with_id("h"), decoding).collect::<Vec<_>>());
+        let events = block_on(seal(&History::from_id("h"), decoding).collect::<Vec<_>>());
         let (mut thought, mut said) = (String::new(), String::new());
         for event in events {
             match event.unwrap() {
@@ -223,7 +223,7 @@ async fn h65_a_connection_that_stays_open_behind_the_last_word_is_no_matter() {
     for wire in Wire::ALL.into_iter().filter(|wire| *wire != Wire::Gemini) {
         let body = Answer::reply("hello").bytes(wire);
         let open = stream::iter([Ok(body.into())]).chain(stream::pending());
-        let turn = on_wire(wire, "m", &History::with_id("h"), open).into_turn();
+        let turn = on_wire(wire, "m", &History::from_id("h"), open).into_turn();
         let turn = tokio::time::timeout(Duration::from_secs(1), turn).await;
         assert_eq!(turn.expect("it ends").unwrap().text(), "hello", "{wire}");
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::agent::hook::{self, OnStop};
-use turnstream::context::{Compaction, Compactor, Shorten, Window, compact_with};
+use turnstream::context::{Compaction, Compactor, Truncator, Window, compactor_fn};
 use turnstream::event::{AppendedWhy, Reason, RewrittenWhy, ToolEvent, Transition};
 use turnstream::item::{Mark, ProviderData, ResultKind};
 use turnstream::provider::{Reply, Scripted};
@@ -36,7 +36,7 @@ fn large() -> Tool {
 
 fn wordy(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    let clips = Shorten::new().max_result_bytes(1_024);
+    let clips = Truncator::new().with_max_result_bytes(1_024);
     (agent(model.clone()).with_tools([large()]).with_compactor(clips), model)
 }
 
@@ -58,7 +58,7 @@ async fn h58_an_overflow_is_compacted_once_and_tried_again() {
     assert!(sizes[2] < sizes[1] / 2, "{sizes:?}");
     assert!(told.handle.history().iter().any(|item| item.compacted), "what was changed is marked");
     assert_eq!(told.outcome.error, None);
-    assert_eq!(told.folded(History::with_id("id-1")), told.handle.history());
+    assert_eq!(told.folded(History::from_id("id-1")), told.handle.history());
 }
 
 #[tokio::test]
@@ -148,9 +148,9 @@ async fn h58_usage_from_before_a_compaction_triggers_no_other() {
     let (agent, _) = wordy([call("c"), full, call("e"), call("f"), "done".into()]);
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = asked.clone();
-    let first = compact_with(move |_: &History| {
+    let first = compactor_fn(move |_: &History| {
         counter.fetch_add(1, Ordering::Relaxed);
-        let summary = Item::user("in short").marked(Mark::Compacted);
+        let summary = Item::user("in short").with_mark(Mark::Compacted);
         Ok(Some(Compaction::new(0, 3, vec![summary])))
     });
     let agent = agent.with_tools([nap("t")]).with_compactor(first).with_window(Window::new(1_000));
@@ -182,7 +182,7 @@ async fn h58_what_waits_to_be_said_survives_the_compaction() {
 
 #[tokio::test]
 async fn h58_a_compaction_that_parts_a_call_from_its_result_is_refused() {
-    let parting = compact_with(|history: &History| {
+    let parting = compactor_fn(|history: &History| {
         let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap() + 1;
         Ok(Some(Compaction::new(0, to, vec![Item::user("a summary")])))
     });
@@ -199,19 +199,19 @@ async fn h58_a_compaction_that_parts_a_call_from_its_result_is_refused() {
 #[tokio::test]
 async fn h58_the_note_of_a_compaction_never_stands_inside_a_turn() {
     // The range ends between a turn's words and its call.
-    let careless = compact_with(|history: &History| {
+    let careless = compactor_fn(|history: &History| {
         let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
         Ok(Some(Compaction::new(0, to, vec![Item::user("a summary")])))
     });
     let (agent, _) = wordy([Reply::text("so").call("t", json!({})), too_long(), "done".into()]);
     let told = told(agent.with_compactor(careless).run("go")).await;
     told.check(Reason::Completed, 3);
-    assert!(told.handle.history().is_lawful());
+    assert!(told.handle.history().is_settled());
 }
 
 #[test]
 fn h58_shortening_keeps_every_call_with_its_result() {
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     for n in 0..9 {
         history.push(Item::user("u"));
         let told = futures::executor::block_on(async {
@@ -221,7 +221,7 @@ fn h58_shortening_keeps_every_call_with_its_result() {
         });
         history = told.handle.history();
     }
-    let clips = Shorten::new().max_result_bytes(1_024);
+    let clips = Truncator::new().with_max_result_bytes(1_024);
     let compaction = futures::executor::block_on(clips.compact(&history));
     let compaction = compaction.unwrap().unwrap();
     compaction.check(&history).unwrap();
@@ -229,7 +229,7 @@ fn h58_shortening_keeps_every_call_with_its_result() {
     compaction.apply(&mut history);
     let behind: Vec<_> = history.iter().filter_map(Item::as_tool_call).cloned().collect();
     assert_eq!((before.len(), before), (18, behind));
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
 }
 
 /// A tool that counts its calls and notes how much of the turn was written by then.
@@ -278,13 +278,13 @@ async fn h59_a_store_that_lost_what_came_behind_any_event_has_a_history_that_can
     let calls = Reply::text("so").call("nap", json!({ "ms": 20 })).call("nap", json!({ "ms": 10 }));
     let model = Scripted::new([calls, "x".into()]);
     let told =
-        told(agent(model).with_tools([nap("nap")]).run_from(History::with_id("h"), "go")).await;
+        told(agent(model).with_tools([nap("nap")]).run_from(History::from_id("h"), "go")).await;
     told.check(Reason::Completed, 2);
     for len in 0..told.events.len() {
         let crashed = Told { events: told.events[..len].to_vec(), ..told.clone() };
-        let history = crashed.folded(History::with_id("h"));
+        let history = crashed.folded(History::from_id("h"));
         let settled = history.settled();
-        assert!(settled.is_lawful());
+        assert!(settled.is_settled());
         let kinds: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
         for result in kinds {
             let came = crashed.events.iter().any(|event| event.tool_output() == Some(result));
@@ -335,7 +335,7 @@ async fn h60_a_call_that_ran_when_the_process_died_is_interrupted_and_not_run_ag
         (vec![ResultKind::Interrupted], vec!["Interrupted mid-execution".to_owned()],)
     );
     assert_eq!(keys.lock().unwrap().len(), 1, "not silently run again");
-    assert!(model.requests()[1].history.is_lawful());
+    assert!(model.requests()[1].history.is_settled());
 }
 
 #[tokio::test]
@@ -490,7 +490,7 @@ async fn h61_encrypted_reasoning_is_dropped_and_visible_text_kept_for_another_mo
                     provider_data: Some(own("gemini", json!({ "thoughtSignature": "FOREIGN-C" }))),
                     ..Item::text("Word-one.")
                 },
-                Item::other(ProviderData {
+                Item::provider_item(ProviderData {
                     provider: "anthropic".into(),
                     model: "one".into(),
                     value: json!({ "type": "server_tool_use", "id": "FOREIGN-D" }).into(),
@@ -508,7 +508,7 @@ async fn h61_encrypted_reasoning_is_dropped_and_visible_text_kept_for_another_mo
 
 #[tokio::test]
 async fn h61_a_tombstone_stays_in_the_ledger_and_is_sent_to_nobody() {
-    let void = Item::text("Void-word.").marked(Mark::Tombstone);
+    let void = Item::text("Void-word.").with_mark(Mark::Tombstone);
     let history = History::from_items("h", [Item::user("hello"), void, Item::text("hi")]);
     for wire in Wire::ALL {
         let model = OnWire::new(wire, "m", ["Done."]);

@@ -149,7 +149,7 @@ async fn h30_a_hook_that_decides_and_fails_in_any_way_ends_the_run_once_and_is_t
             assert_eq!(told, std::slice::from_ref(error), "{method} {how:?}");
             let waited = if how == How::Hangs { 30 } else { 0 };
             assert_eq!(began.elapsed().as_secs(), waited, "{method} {how:?}");
-            assert!(history.is_lawful(), "{method} {how:?}: {history:?}");
+            assert!(history.is_settled(), "{method} {how:?}: {history:?}");
         }
     }
 }
@@ -333,7 +333,7 @@ async fn h30_a_check_or_a_compactor_that_panics_ends_the_run_once() {
 
     let full = Error::new(ErrorKind::ContextWindow, "too long");
     let (second, _) = scripted([Reply::error(full.clone())], vec![]);
-    let compacted = second.with_compactor(context::compact_with(|_| boom()));
+    let compacted = second.with_compactor(context::compactor_fn(|_| boom()));
     let events = rest(&mut compacted.run("go")).await;
     check(ending(&events), Reason::ContextWindow, 1);
     assert_eq!(ending(&events).error, Some(full));

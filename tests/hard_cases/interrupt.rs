@@ -68,7 +68,7 @@ async fn h01_the_run_that_goes_on_is_sent_a_lawful_history() {
     let (agent, model) = scripted(["done".into()], vec![]);
     check(&agent.run_from(history, "and now?").outcome().await, Reason::Completed, 1);
     let sent = &model.requests()[0].history;
-    assert!(sent.is_lawful());
+    assert!(sent.is_settled());
     assert_eq!((calls(sent).len(), results(sent).len()), (0, 0));
 }
 
@@ -150,7 +150,7 @@ async fn h03_the_finished_result_is_kept_and_the_other_is_interrupted_in_call_or
         ("c2", ResultKind::Ok, "fine".to_owned()),
     ];
     assert_eq!(answers(outcome.new_items()), expected);
-    assert!(handle.history().is_lawful());
+    assert!(handle.history().is_settled());
     assert_eq!(handle.history().settled(), handle.history());
 }
 
@@ -199,7 +199,7 @@ async fn h03_what_an_unfinished_tool_has_put_on_record_is_kept() {
         let outcome = run.outcome().await;
         let results = results(outcome.new_items());
         let report = results[0].report.as_deref().unwrap();
-        assert_eq!(report.side_effects, [SideEffect::changed("notes")]);
+        assert_eq!(report.side_effects, [SideEffect::of_change("notes")]);
         assert_eq!((outcome.evidence.len(), &results[1].report), (1, &None));
     }
 }

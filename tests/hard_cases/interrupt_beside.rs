@@ -126,7 +126,7 @@ async fn h09_an_interrupt_wins_whatever_the_hook_that_called_it_answers() {
         assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{name}: {outcome:?}");
         assert_eq!((&outcome.error, outcome.pending.len()), (&None, 0), "{name}");
         assert!(model.requests().len() <= 1, "{name}: nothing is sent any more");
-        assert!(outcome.history.settled().is_lawful(), "{name}");
+        assert!(outcome.history.settled().is_settled(), "{name}");
         assert!(run.next().await.is_none(), "{name}");
     }
 }

@@ -31,7 +31,7 @@ fn result(id: &str) -> Item {
 
 fn said(id: &str, text: &str) -> Item {
     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: "{}".into() };
-    Item::tool_result(ToolResult::answering(&call, ResultKind::Ok, text))
+    Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, text))
 }
 
 /// The last item of a completed turn.
@@ -48,7 +48,7 @@ fn ends(item: Item) -> Item {
 /// An entry of the provider's own.
 fn own(value: &str) -> Item {
     let value = Json::parse(value).unwrap();
-    Item::other(ProviderData { provider: "anthropic".into(), model: "m".into(), value })
+    Item::provider_item(ProviderData { provider: "anthropic".into(), model: "m".into(), value })
 }
 
 /// An entry as `words` has it, with how its result came about where that is not `ok`.
@@ -65,7 +65,7 @@ fn check(items: &[Item], expected: &[&str]) -> History {
     let history = History::from_items("h", items.to_vec());
     let settled = history.settled();
     assert_eq!(settled.iter().map(shown).collect::<Vec<_>>(), expected);
-    assert!(settled.is_lawful());
+    assert!(settled.is_settled());
     let again = settled.settled();
     let bytes = |history: &History| serde_json::to_vec(history).unwrap();
     assert_eq!(bytes(&again), bytes(&settled), "it changes nothing when done twice");
@@ -122,10 +122,10 @@ fn h62_incomplete_arguments_of_a_completed_turn_stay_as_they_are() {
 
 #[test]
 fn h62_calls_of_a_turn_that_never_completed_are_left_out_and_its_words_stay() {
-    let half = |item: Item| item.marked(Mark::Interrupted);
+    let half = |item: Item| item.with_mark(Mark::Interrupted);
     let items = [user(), half(Item::text("so")), half(calls("a")), result("a"), user()];
     let settled = check(&items, &["user: u", "so", "user: u"]);
-    assert!(settled.holds_call_id("a"), "its id is not given again");
+    assert!(settled.has_used_call_id("a"), "its id is not given again");
 }
 
 #[test]
@@ -262,14 +262,14 @@ fn h62_a_lawful_history_stays_byte_for_byte() {
         Item::system("late"),
         Item::text("x"),
         user(),
-        Item::text("half").marked(Mark::Interrupted),
+        Item::text("half").with_mark(Mark::Interrupted),
         user(),
-        calls("void").marked(Mark::Tombstone),
-        result("void").marked(Mark::Tombstone),
+        calls("void").with_mark(Mark::Tombstone),
+        result("void").with_mark(Mark::Tombstone),
         user(),
     ];
     let history = History::from_items("h", items);
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
     let bytes = |history: &History| serde_json::to_vec(history).unwrap();
     assert_eq!(bytes(&history.settled()), bytes(&history));
 }
@@ -331,14 +331,14 @@ fn h62_a_cut_call_and_its_whole_sibling_are_both_kept_and_answered() {
 
 #[test]
 fn h62_a_turn_of_which_only_a_call_had_begun_leaves_nothing() {
-    let begun = Item::tool_call("a", "t", r#"{"path":"/a"#).marked(Mark::Interrupted);
+    let begun = Item::tool_call("a", "t", r#"{"path":"/a"#).with_mark(Mark::Interrupted);
     check(&[user(), begun.clone(), user(), Item::text("x")], &["user: u", "user: u", "x"]);
     check(&[user(), begun], &["user: u"]);
 }
 
 #[test]
 fn h62_a_whole_call_of_a_turn_that_never_completed_is_left_out_with_its_sibling() {
-    let half = |item: Item| item.marked(Mark::Interrupted);
+    let half = |item: Item| item.with_mark(Mark::Interrupted);
     let items = [user(), half(calls("a")), half(Item::text("and")), half(calls("b")), user()];
     check(&items, &["user: u", "and", "user: u"]);
 }
@@ -416,7 +416,7 @@ fn h62_an_orphan_result_and_an_open_call_are_each_repaired() {
 fn h62_a_result_that_says_what_was_wrong_answers_its_call() {
     let call = ToolCall { call_id: "a".into(), name: "t".into(), arguments: "{}".into() };
     for kind in [ResultKind::InvalidArguments, ResultKind::Error, ResultKind::Denied] {
-        let wrong = Item::tool_result(ToolResult::answering(&call, kind, "wrong"));
+        let wrong = Item::tool_result(ToolResult::for_call(&call, kind, "wrong"));
         let items = [user(), ends(calls("a")), wrong, ends(Item::text("x")), user()];
         let answer = format!("result a {kind:?}");
         let settled = check(&items, &["user: u", "call a", &answer, "x", "user: u"]);
@@ -466,7 +466,7 @@ fn h62_a_new_id_is_none_that_stands_elsewhere_in_the_history() {
 
 #[test]
 fn h62_a_void_call_has_no_result_and_a_void_result_answers_no_call() {
-    let void = |item: Item| item.marked(Mark::Tombstone);
+    let void = |item: Item| item.with_mark(Mark::Tombstone);
     check(
         &[user(), void(ends(calls("a"))), result("a"), Item::text("x")],
         &["user: u", "call a", "x"],
@@ -500,7 +500,7 @@ fn h62_a_reply_of_nothing_but_such_a_use_leaves_no_empty_message() {
 
 /// A history with everything that can be wrong with one.
 fn all_of_it() -> History {
-    let half = |item: Item| item.marked(Mark::Interrupted);
+    let half = |item: Item| item.with_mark(Mark::Interrupted);
     History::from_items(
         "h",
         [
@@ -566,7 +566,7 @@ async fn h62_a_repaired_history_begins_the_same_in_every_run_that_goes_on_from_i
         first.check(Reason::Completed, 1);
         // The history of the run is repaired, and is not repaired again.
         let kept = first.handle.history();
-        assert!(kept.is_lawful(), "{wire}");
+        assert!(kept.is_settled(), "{wire}");
         told(agent.run_from(kept, "and on")).await.check(Reason::Completed, 1);
         let sent = model.sent();
         let messages = |body: &serde_json::Value| {
@@ -608,7 +608,7 @@ async fn h62_a_resumed_call_with_cut_arguments_is_answered_and_not_run() {
     let told = told(agent.resume(history, verdicts).unwrap()).await;
     told.check(Reason::Completed, 1);
     assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::InvalidArguments], 0));
-    assert!(model.requests()[0].history.is_lawful());
+    assert!(model.requests()[0].history.is_settled());
 }
 
 #[tokio::test]

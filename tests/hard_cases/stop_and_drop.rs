@@ -32,7 +32,7 @@ async fn stopped_when(fits: impl Fn(&Event) -> bool) -> (Outcome, Scripted, Coun
     run.stop_after_turn();
     let handle = run.handle();
     let outcome = run.outcome().await;
-    assert!(handle.history().is_lawful());
+    assert!(handle.history().is_settled());
     (outcome, model, counter, usage)
 }
 

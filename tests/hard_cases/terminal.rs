@@ -192,7 +192,7 @@ async fn h37_a_retry_of_the_agent_takes_the_turn_back_first() {
     // The void turn left no trace but what it cost.
     assert_eq!(told.words(), ["user: go", "good"]);
     assert_eq!(told.outcome.usage, tokens(40, 4));
-    assert_eq!(told.folded(History::with_id("id-1")), told.handle.history());
+    assert_eq!(told.folded(History::from_id("id-1")), told.handle.history());
     assert_eq!(world.model.requests()[1].history.len(), 1);
 }
 

@@ -34,7 +34,7 @@ async fn run(wire: Wire, turns: &[Vec<String>], tools: &[&str], ran: &Counter) -
     let model = Bodies::new(turns.iter().map(body).collect(), wire);
     let asked = Arc::clone(&model.asked);
     let agent = agent(model).with_tools(tools.iter().map(|name| fine(name, ran)));
-    let told = world::told(agent.run_from(History::with_id("h"), "go")).await;
+    let told = world::told(agent.run_from(History::from_id("h"), "go")).await;
     let asked = asked.lock().unwrap().len();
     (told, asked)
 }
@@ -175,7 +175,7 @@ async fn h28_only_a_call_of_ours_beside_the_providers_is_run_and_answered_on_any
         assert_eq!((told.outcome.reason, asked, ran.began()), (Reason::Completed, 2, 1), "{wire}");
         assert_eq!(told.results(), ["fine"], "{wire}");
         let history = told.handle.history();
-        assert!(history.is_lawful(), "{wire}");
+        assert!(history.is_settled(), "{wire}");
         let sent = sendable(wire, &history).to_string();
         assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
     }
@@ -265,7 +265,7 @@ fn h35_a_server_without_finish_reasons_is_a_choice_of_the_dialect_and_never_lets
     let in_end = |end, chunks: &[&str]| -> Result<Arc<Turn>, Error> {
         let dialect = Dialect { end, ..Dialect::STRICT };
         let body = stream::iter([Ok(Bytes::from(frames(chunks)))]);
-        let history = History::with_id("h");
+        let history = History::from_id("h");
         block_on(in_dialect(&dialect, Wire::OpenAiChat, "m", &history, body).into_turn())
     };
     let said = r#"{"choices":[{"delta":{"content":"hi"}}]}"#;

@@ -36,7 +36,7 @@ fn nap() -> Tool {
 }
 
 fn turn_of(reply: Reply) -> Arc<Turn> {
-    let request = Request::new(History::with_id("h"));
+    let request = Request::new(History::from_id("h"));
     block_on(Scripted::new([reply]).stream_turn(request).into_turn()).unwrap()
 }
 
@@ -85,7 +85,7 @@ async fn output_times(at_once: usize, naps: &[Option<u64>]) -> Vec<u128> {
     let turn = turn_of(naps.iter().fold(Reply::new(), call));
     let kit = Toolkit::new([nap()]).at_once(at_once.try_into().unwrap());
     let began = tokio::time::Instant::now();
-    let events = kit.run(&History::with_id("h"), &turn);
+    let events = kit.run(&History::from_id("h"), &turn);
     events
         .filter(|event| std::future::ready(matches!(event, ToolEvent::Output(_))))
         .map(|_| began.elapsed().as_millis())
@@ -115,7 +115,7 @@ fn nothing_of_a_tool_runs_before_its_started_is_out() {
         std::future::pending::<()>()
     });
     let turn = turn_of(Reply::new().call("t", json!({})).call("t", json!({})));
-    let mut run = Toolkit::new([tool.unwrap()]).run(&History::with_id("h"), &turn);
+    let mut run = Toolkit::new([tool.unwrap()]).run(&History::from_id("h"), &turn);
     for started in 1..=2 {
         let event = run.next().now_or_never().unwrap().unwrap();
         assert!(matches!(event, ToolEvent::Started { .. }));
@@ -199,7 +199,7 @@ fn a_good_reply_resets_the_count_of_bad_ones_also_when_steered() {
 
 #[test]
 fn a_result_behind_an_append_is_kept() {
-    let journal = Journal::new(History::with_id("h"));
+    let journal = Journal::new(History::from_id("h"));
     let turn = turn_of(Reply::new().call_raw("a", "t", "{}").call_raw("b", "t", "{}"));
     journal.observe(&TurnEvent::TurnComplete { turn }.into());
     journal.observe(&ToolEvent::Output(result("a")).into());
@@ -216,11 +216,11 @@ fn a_result_behind_an_append_is_kept() {
 fn results_that_were_pulled_before_are_in_the_next_history() {
     let tool = Tool::raw(spec("t"), |_, _| async { "real" }).unwrap();
     let turn = turn_of(Reply::new().call_raw("a", "t", "{}"));
-    let mut run = Toolkit::new([tool]).run(&History::with_id("h"), &turn);
+    let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
     while block_on(run.next()).is_some() {}
     let steps: Vec<_> = block_on(run.then_next(|history| history).collect());
     let Some(Ok(Step::Next(history))) = steps.last() else { panic!("no next state") };
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_run_that_is_finished_again_finishes_once() {
 #[test]
 fn behind_a_panic_of_its_body_a_loop_has_no_ending() {
     type Body = stream::Empty<Result<Step<Event, u8>, Error>>;
-    let journal = Journal::new(History::with_id("h"));
+    let journal = Journal::new(History::from_id("h"));
     let mut events = loop_stream(0, |_| -> Body { std::panic::resume_unwind(Box::new("boom")) })
         .journaled(&journal)
         .finish_with(&journal);
@@ -245,7 +245,7 @@ fn behind_a_panic_of_its_body_a_loop_has_no_ending() {
 
 #[test]
 fn a_loop_that_stops_in_the_middle_of_a_turn_is_not_completed() {
-    let journal = Journal::new(History::with_id("h"));
+    let journal = Journal::new(History::from_id("h"));
     let half = [Ok(TurnEvent::TextDelta { index: 0, text: "half".into() }.into())];
     let events: Vec<_> =
         block_on(stream::iter(half).journaled(&journal).finish_with(&journal).collect());
@@ -256,8 +256,8 @@ fn a_loop_that_stops_in_the_middle_of_a_turn_is_not_completed() {
 #[test]
 fn a_history_never_forgets_an_id_also_by_settling() {
     let call = |id: &str| Item::tool_call(id, "t", "{}");
-    let cut = History::from_items("h", [Item::user("x"), call("a").marked(Mark::Interrupted)]);
-    assert!(cut.settled().holds_call_id("a"));
+    let cut = History::from_items("h", [Item::user("x"), call("a").with_mark(Mark::Interrupted)]);
+    assert!(cut.settled().has_used_call_id("a"));
 
     let answer = |id: &str| Item::tool_result(result(id));
     let items = [call("a_dup1"), answer("a_dup1"), call("a"), answer("a"), call("a"), answer("a")];
@@ -276,7 +276,7 @@ fn an_id_of_a_turn_that_was_cut_is_not_given_again() {
         Reply::text("x"),
     ]);
     let agent = Agent::new(model).with_limits(Limits { retries: 0, ..Limits::default() });
-    let mut kept = History::with_id("h");
+    let mut kept = History::from_id("h");
     for _ in 0..2 {
         kept.extend(block_on(agent.run_from(kept.clone(), "go").outcome()).new_items().to_vec());
     }
@@ -297,7 +297,7 @@ fn a_sealed_source_ends_in_one_way_whatever_it_says() {
         }
     }
     let last = |odd| {
-        let events: Vec<_> = block_on(seal(&History::with_id("h"), Odd(odd)).collect());
+        let events: Vec<_> = block_on(seal(&History::from_id("h"), Odd(odd)).collect());
         events.into_iter().last().unwrap()
     };
     let late_error = last(|turn| {

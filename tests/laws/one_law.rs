@@ -106,7 +106,7 @@ async fn law_8_the_same_script_and_ids_give_the_same_bytes() {
 /// What each wire sends of a tool with these parameters.
 fn tool_on_each_wire(parameters: &Value, sent: impl Fn(Wire, &str)) {
     let (name, description) = ("t".to_owned(), "d".to_owned());
-    let mut request = Request::new(History::with_id("h"));
+    let mut request = Request::new(History::from_id("h"));
     request.context.push(Item::user("go"));
     request.tools = [ToolSpec { name, description, parameters: parameters.clone() }].into();
     for wire in Wire::ALL {

@@ -77,8 +77,8 @@ fn a_loop_is_its_body_its_state_and_three_words() {
     assert!(overhead(&counting) <= 24, "{}", overhead(&counting));
     assert!(size_of::<Option<Ended>>() <= 1);
 
-    let talking = loop_stream(History::with_id("h"), |_: History| {
-        let turn: TurnStream = TurnEvents::seal(stream::empty(), &History::with_id("h"));
+    let talking = loop_stream(History::from_id("h"), |_: History| {
+        let turn: TurnStream = TurnEvents::seal(stream::empty(), &History::from_id("h"));
         turn.on_turn_complete(|_| -> Ready<_> { ready(Ok(Steps::<History>::stop())) })
     });
     assert!(overhead(&talking) <= 24, "{}", overhead(&talking));
@@ -103,7 +103,7 @@ fn the_body_of_the_agents_loop_is_one_small_future_for_all_of_a_lap() {
             size.store(size_of_val(&body), Ordering::Relaxed);
             body
         },
-        History::with_id("h"),
+        History::from_id("h"),
         "go",
     );
     assert_eq!(futures::executor::block_on(run.outcome()).text, "hi");

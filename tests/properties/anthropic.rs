@@ -61,7 +61,7 @@ fn everything() -> Vec<String> {
 fn events_of(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter(pieces.into_iter().map(Ok));
     let decoding = Decoding::new(body, anthropic::Decoder::new(MODEL));
-    block_on(seal(&History::with_id("h"), decoding).collect())
+    block_on(seal(&History::from_id("h"), decoding).collect())
 }
 
 fn whole() -> Vec<Result<TurnEvent, Error>> {
@@ -202,17 +202,17 @@ fn scene() -> impl Strategy<Value = Scene> {
 
 /// The histories that requests are made of, each the beginning of the next.
 fn histories(scenes: Vec<Scene>) -> Vec<History> {
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     let mut calls = 0;
     let mut all = Vec::new();
     for scene in scenes {
         match scene {
             Scene::User(parts) => history.push(Item::user(parts)),
             Scene::System(text) => history.push(Item::system(text)),
-            Scene::Void(text) => history.push(Item::user(text).marked(Mark::Tombstone)),
+            Scene::Void(text) => history.push(Item::user(text).with_mark(Mark::Tombstone)),
             Scene::CutOff(said) => {
                 let items = said.into_iter().map(|said| item(said, &mut calls));
-                history.extend(items.map(|item| item.marked(Mark::Interrupted)));
+                history.extend(items.map(|item| item.with_mark(Mark::Interrupted)));
             }
             Scene::Turn(said, answer) => {
                 let mut items: Vec<_> =
@@ -227,7 +227,7 @@ fn histories(scenes: Vec<Scene>) -> Vec<History> {
                 let answers: Vec<_> = items
                     .iter()
                     .filter_map(Item::as_tool_call)
-                    .map(|call| ToolResult::answering(call, ResultKind::Error, answer.clone()))
+                    .map(|call| ToolResult::for_call(call, ResultKind::Error, answer.clone()))
                     .map(Item::tool_result)
                     .collect();
                 let pauses = answers.is_empty();

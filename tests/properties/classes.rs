@@ -48,7 +48,7 @@ async fn check(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
         reply.call_raw(&at.to_string(), name, &json!({ "ms": ms }).to_string())
     });
     let turn = turn(reply).await;
-    let mut run = kit.run(&History::with_id("h"), &turn);
+    let mut run = kit.run(&History::from_id("h"), &turn);
     if gated {
         run = run.gated(Rules::with(|book| book.slow = 1));
     }
@@ -61,7 +61,7 @@ async fn check(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
         })
         .collect();
     assert!(started.iter().copied().eq(0..sequence.len()), "started in call order: {started:?}");
-    assert!(run.finish().unwrap().history.is_lawful());
+    assert!(run.finish().unwrap().history.is_settled());
     let mut spans = spans.lock().unwrap().clone();
     spans.sort_unstable();
     assert_eq!(spans.len(), sequence.len());
@@ -105,7 +105,7 @@ async fn consecutive_safe_calls_run_together() {
         reply.call_raw(&at.to_string(), name, "{\"ms\":10}")
     });
     let turn = turn(reply).await;
-    shapes(&mut kit.run(&History::with_id("h"), &turn)).await;
+    shapes(&mut kit.run(&History::from_id("h"), &turn)).await;
     let mut spans = spans.lock().unwrap().clone();
     spans.sort_unstable();
     assert_eq!(spans, [(0, 0, 10), (1, 0, 10), (2, 10, 20), (3, 20, 30), (4, 20, 30)]);

@@ -30,7 +30,7 @@ proptest! {
         note in proptest::option::of("[a-z ]{0,10}"),
     ) {
         let whole = content.text();
-        let Some(clipped) = content.clipped(max, note.as_deref()) else {
+        let Some(clipped) = content.truncate_middle(max, note.as_deref()) else {
             prop_assert!(whole.len() <= max);
             return Ok(());
         };
@@ -50,7 +50,7 @@ proptest! {
         prop_assert!(head.len().abs_diff(tail.len()) <= 5);
         prop_assert_eq!(media(&clipped), media(&content));
         if text.len() <= max {
-            prop_assert_eq!(clipped.clipped(max, None), None);
+            prop_assert_eq!(clipped.truncate_middle(max, None), None);
         }
     }
 }
@@ -59,7 +59,7 @@ proptest! {
 fn media_stay_in_their_places() {
     let image = || Part::image("image/png", "AAAA");
     let parts = vec!["a".repeat(60).as_str().into(), image(), "b".repeat(60).as_str().into()];
-    let clipped = Content::from(parts).clipped(50, None).unwrap();
+    let clipped = Content::from(parts).truncate_middle(50, None).unwrap();
     let marker = "\n[102 bytes were left out here]\n";
     let head = format!("{}{marker}", "a".repeat(9));
     let expected = vec![head.as_str().into(), image(), "b".repeat(9).as_str().into()];

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use turnstream::context::{Compaction, Shorten, reactive, recorded, was_compacted};
+use turnstream::context::{
+    Compaction, Truncator, mark_reactive, record_stale_usage, was_reactively_compacted,
+};
 use turnstream::item::{Content, ItemKind, Mark, Part, ToolCall};
 use turnstream::testing::{Wire, lint};
 use turnstream::{History, Item};
@@ -18,13 +20,13 @@ fn any_session() -> impl Strategy<Value = History> {
             let items = match kind {
                 0 => vec![Item::user(format!("user {n}"))],
                 1 => vec![Item::system(format!("rule {n}"))],
-                2 => vec![Item::user("sum").marked(Mark::Compacted)],
-                3 => vec![Item::text(format!("half {n}")).marked(Mark::Interrupted)],
+                2 => vec![Item::user("sum").with_mark(Mark::Compacted)],
+                3 => vec![Item::text(format!("half {n}")).with_mark(Mark::Interrupted)],
                 4 => vec![Item::text(format!("said {n}"))],
                 _ => turn(n),
             };
             let void =
-                move |item: Item| if mark == 0 { item.marked(Mark::Tombstone) } else { item };
+                move |item: Item| if mark == 0 { item.with_mark(Mark::Tombstone) } else { item };
             items.into_iter().map(void)
         });
         history(items).settled()
@@ -39,9 +41,9 @@ proptest! {
         let (compactor, _) = summarizing(keep);
         let Some(compaction) = compact(&compactor, &before) else { return Ok(()) };
         compaction.check(&before).unwrap();
-        let compaction = recorded(compaction, &before);
+        let compaction = record_stale_usage(compaction, &before);
         let after = applied(&compaction, &before);
-        prop_assert!(after.is_lawful());
+        prop_assert!(after.is_settled());
         let live = |it: &History, f: fn(&Item) -> bool| -> Vec<Item> {
             it.iter().filter(|item| !item.tombstone && f(item)).cloned().collect()
         };
@@ -117,7 +119,7 @@ fn any_item() -> impl Strategy<Value = Item> {
             let item =
                 if sign { signed(item, "anthropic", json!({ "signature": "s" })) } else { item };
             match mark {
-                Some(mark) => item.marked(mark),
+                Some(mark) => item.with_mark(mark),
                 None => item,
             }
         },
@@ -143,16 +145,16 @@ proptest! {
         thoughts in 0_usize..40,
         clips in any::<bool>(),
     ) {
-        let mut shorten = Shorten::new().keep_turns(keep).max_arguments_bytes(arguments).max_reasoning_bytes(thoughts);
+        let mut shorten = Truncator::new().with_keep_turns(keep).with_max_arguments_bytes(arguments).with_max_reasoning_bytes(thoughts);
         if clips {
-            shorten = shorten.max_result_bytes(max);
+            shorten = shorten.with_max_result_bytes(max);
         }
-        prop_assert!(before.is_lawful());
-        let Some(compaction) = shorten.shorten(&before) else { return Ok(()) };
+        prop_assert!(before.is_settled());
+        let Some(compaction) = shorten.compaction(&before) else { return Ok(()) };
         let after = applied(&compaction, &before);
-        prop_assert!(after.is_lawful());
+        prop_assert!(after.is_settled());
         prop_assert_eq!(&after.settled(), &after);
-        prop_assert_eq!(shorten.shorten(&after), None);
+        prop_assert_eq!(shorten.compaction(&after), None);
 
         let total = |history: &History| history.iter().map(size).sum::<usize>();
         prop_assert!(total(&after) < total(&before) || after.len() < before.len());
@@ -191,20 +193,20 @@ proptest! {
         items in prop::collection::vec(any_item(), 0..6),
     ) {
         let compaction = Compaction::new(from, from + len, items);
-        let with_note = reactive(compaction.clone(), &before);
+        let with_note = mark_reactive(compaction.clone(), &before);
         if compaction.check(&before).is_ok() {
-            prop_assert!(applied(&compaction, &before).is_lawful());
+            prop_assert!(applied(&compaction, &before).is_settled());
             // The note is never what makes it unlawful.
             let after = applied(&with_note, &before);
-            prop_assert!(after.is_lawful() && was_compacted(&after));
+            prop_assert!(after.is_settled() && was_reactively_compacted(&after));
         }
     }
 
     #[test]
     fn what_every_wire_takes_it_takes_shortened_and_with_the_note(turns in 5_usize..9, keep in 1_usize..4) {
         let before = history(session(turns));
-        let compaction = Shorten::new().keep_turns(keep).max_result_bytes(4).max_reasoning_bytes(0).shorten(&before).unwrap();
-        let after = applied(&reactive(compaction, &before), &before);
+        let compaction = Truncator::new().with_keep_turns(keep).with_max_result_bytes(4).with_max_reasoning_bytes(0).compaction(&before).unwrap();
+        let after = applied(&mark_reactive(compaction, &before), &before);
         for wire in Wire::ALL {
             prop_assert_eq!(lint::request(wire, &encoded(wire, &after)), [""; 0]);
         }

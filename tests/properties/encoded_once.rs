@@ -98,7 +98,7 @@ fn models() -> impl Strategy<Value = Vec<Item>> {
     let words = prop_oneof![
         3 => text().prop_map(Item::text),
         2 => text().prop_map(Item::reasoning),
-        1 => data().prop_filter_map("with data", |data| Some(Item::other((*data?).clone()))),
+        1 => data().prop_filter_map("with data", |data| Some(Item::provider_item((*data?).clone()))),
     ];
     let item = (words, data()).prop_map(|(item, data)| Item {
         provider_data: item.provider_data.clone().or(data),
@@ -112,10 +112,10 @@ fn said() -> impl Strategy<Value = Vec<Item>> {
         4 => text().prop_map(Item::user),
         1 => Just(picture()),
         1 => text().prop_map(Item::system),
-        1 => text().prop_map(|text| Item::user(text).marked(Mark::Tombstone)),
+        1 => text().prop_map(|text| Item::user(text).with_mark(Mark::Tombstone)),
         1 => Just(Item::tool_call("c1", "twice", "{}")),
         1 => Just(result("c1", "stray", 0)),
-        1 => text().prop_map(|text| Item::text(text).marked(Mark::Interrupted)),
+        1 => text().prop_map(|text| Item::text(text).with_mark(Mark::Interrupted)),
     ];
     // Most are lawful.
     prop_oneof![5 => text().prop_map(|text| vec![Item::user(text)]), 2 => prop::collection::vec(item, 1..3)]
@@ -200,7 +200,10 @@ fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act, wi
                 Some(last) if whole => {
                     last.turn = Some(ended(stop));
                 }
-                _ => items = items.into_iter().map(|item| item.marked(Mark::Interrupted)).collect(),
+                _ => {
+                    items =
+                        items.into_iter().map(|item| item.with_mark(Mark::Interrupted)).collect();
+                }
             }
             history.extend(items);
             for (at, id) in called.iter().enumerate().take(if whole { answered } else { 0 }) {
@@ -214,7 +217,7 @@ fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act, wi
         Act::Void(a, b) => {
             let len = history.len().max(1);
             // Not those of calls that wait.
-            for tombstones in history.tombstones([a % len, b % len]).unwrap_or_default() {
+            for tombstones in history.tombstone_edits([a % len, b % len]).unwrap_or_default() {
                 tombstones.apply(history);
             }
         }
@@ -288,7 +291,7 @@ fn encode(wire: usize, request: &Request, model: &str) -> Result<String, String>
 
 /// Encodes a history after each of its items.
 fn check_growing(wire: usize, ask: &Ask, items: impl IntoIterator<Item = Item>) -> History {
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     for item in items {
         history.push(item);
         let request = request(history.clone(), ask);
@@ -317,7 +320,7 @@ fn tame() -> impl Strategy<Value = Vec<(Act, Ask)>> {
     let act = prop_oneof![
         4 => act().prop_map(tamed),
         1 => said().prop_map(|item| Act::Said(vec![item])),
-        1 => said().prop_map(|item| Act::Said(vec![item, Item::text("half ").marked(Mark::Interrupted)])),
+        1 => said().prop_map(|item| Act::Said(vec![item, Item::text("half ").with_mark(Mark::Interrupted)])),
     ];
     let acts = prop::collection::vec((act, any::<bool>()), 1..24);
     (acts, ask(), ask()).prop_map(|(acts, often, seldom)| {
@@ -336,7 +339,7 @@ proptest! {
         wire in 0..WIRES,
         other in 0..WIRES,
     ) {
-        let mut history = History::with_id("h");
+        let mut history = History::from_id("h");
         history.extend((0..leading).map(|n| Item::system(["", "first"][n % 2])));
         let (mut past, mut ids) = (Vec::new(), 0);
         for (act, ask) in acts {
@@ -357,7 +360,7 @@ proptest! {
 
 #[test]
 fn a_mark_stands_on_what_was_encoded_long_before_where_nothing_else_takes_it() {
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     history.push(Item::user("go"));
     for n in 0..5 {
         let mut call = Item::tool_call(format!("c{n}"), "t", "{}");
@@ -410,11 +413,11 @@ fn items_of_a_turn_are_linked_to_reasoning_that_was_encoded_before() {
             kept(Item::text("so"), message.clone()),
             kept(Item::tool_call("c", "t", "{}"), call),
             result("c", "ok", 0),
-            Item::text("half").marked(Mark::Interrupted),
+            Item::text("half").with_mark(Mark::Interrupted),
         ],
     );
     let body = encode(DIALECTS.len(), &request(history, &Ask::plain()), Ask::plain().model);
-    let cut = |item: Item| item.marked(Mark::Interrupted);
+    let cut = |item: Item| item.with_mark(Mark::Interrupted);
     check_growing(
         DIALECTS.len(),
         &Ask::plain(),

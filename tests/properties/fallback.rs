@@ -69,7 +69,7 @@ proptest! {
             let first = Fallback::new(models[0].clone());
             let fallback = models[1..].iter().cloned().fold(first, Fallback::or);
             let agent = Agent::new(fallback).with_limits(without_retries());
-            (agent.run_from(History::with_id("h"), "go"), models)
+            (agent.run_from(History::from_id("h"), "go"), models)
         };
         let asked = |models: &[Scripted]| models.iter().map(|model| model.requests().len()).sum::<usize>();
         let (mut run, models) = world();

@@ -37,7 +37,7 @@ fn stream() -> Vec<String> {
 fn read(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter(pieces.into_iter().map(Ok));
     let decoding = Decoding::new(body, gemini::Decoder::new("m"));
-    block_on(seal(&History::with_id("h"), decoding).collect())
+    block_on(seal(&History::from_id("h"), decoding).collect())
 }
 
 fn expected() -> Vec<Result<TurnEvent, Error>> {
@@ -196,7 +196,9 @@ impl Step {
                 0 => Item::text(format!("text {at}")),
                 1 => Item::text(""),
                 2 => Item::reasoning("hm"),
-                _ => Item::other(data(serde_json::json!({ "executableCode": { "code": "1" } }))),
+                _ => Item::provider_item(data(
+                    serde_json::json!({ "executableCode": { "code": "1" } }),
+                )),
             };
             let sign = *is_signed && *kind < 3;
             turn.push(if sign { signed(item, signature()) } else { item });
@@ -208,7 +210,7 @@ impl Step {
             turn.push(if *is_signed { signed(call, value) } else { call });
         }
         if self.interrupted {
-            items.extend(turn.into_iter().map(|item| item.marked(Mark::Interrupted)));
+            items.extend(turn.into_iter().map(|item| item.with_mark(Mark::Interrupted)));
             items.push(Item::user("again"));
             return;
         }

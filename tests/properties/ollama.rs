@@ -147,14 +147,14 @@ impl Step {
             .map(|kind| match kind {
                 0 => Item::text(format!("text {at}")),
                 1 => Item::text(" "),
-                2 => Item::other(data.clone()),
+                2 => Item::provider_item(data.clone()),
                 _ => Item { provider_data: Some(data.clone().into()), ..Item::reasoning("hm") },
             })
             .collect();
         let ids: Vec<String> = (0..self.calls).map(|n| format!("c{at}_{n}")).collect();
         turn.extend(ids.iter().map(|id| Item::tool_call(id.as_str(), "f", "{\"b\":1,\"a\":2}")));
         if self.interrupted {
-            items.extend(turn.into_iter().map(|item| item.marked(Mark::Interrupted)));
+            items.extend(turn.into_iter().map(|item| item.with_mark(Mark::Interrupted)));
             items.push(Item::user("again"));
             return;
         }

@@ -52,7 +52,7 @@ fn rich() -> Vec<Vec<Value>> {
 
 fn read_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter(pieces.into_iter().map(Ok));
-    block_on(seal(&History::with_id("h"), Decoding::new(body, Decoder::new(MODEL))).collect())
+    block_on(seal(&History::from_id("h"), Decoding::new(body, Decoder::new(MODEL))).collect())
 }
 
 #[test]
@@ -151,7 +151,7 @@ proptest! {
                     Some(ItemKind::User { .. } | ItemKind::ToolResult(_))
                 );
                 let settled = History::from_items("h", items.iter().cloned());
-                if !ends || !settled.is_lawful() {
+                if !ends || !settled.is_settled() {
                     continue;
                 }
                 let mut request = Request::new(settled).with_system("stable").with_tools([ToolSpec {

@@ -132,7 +132,7 @@ impl World {
         let ran = std::sync::Arc::default();
         let agent = Agent::new(retry).with_limits(without_retries());
         let agent = agent.with_tools([counting_tool(&ran)]);
-        let run = agent.run_from(History::with_id("h"), "go");
+        let run = agent.run_from(History::from_id("h"), "go");
         Self { model, run, ran, events: Vec::new() }
     }
 
@@ -175,14 +175,14 @@ proptest! {
             prop_assert_eq!(finished, 1);
             prop_assert_eq!(world.told(), expected(&tries, retracts, attempts));
             // The fold of what was seen, through JSON, is the run's own.
-            let folded = turnstream::Journal::new(History::with_id("h"));
+            let folded = turnstream::Journal::new(History::from_id("h"));
             for event in &world.events {
                 let line = serde_json::to_string(event).unwrap();
                 folded.observe(&serde_json::from_str(&line).unwrap());
             }
             prop_assert_eq!(folded.history(), world.run.history());
             prop_assert_eq!(folded.usage(), world.run.usage());
-            prop_assert!(world.run.history().is_lawful());
+            prop_assert!(world.run.history().is_settled());
             Ok(polls)
         })?;
         for at in 0..polls {
@@ -197,7 +197,7 @@ proptest! {
                 tokio::time::advance(Duration::from_hours(1)).await;
                 prop_assert_eq!(model.requests().len(), sent, "a request after the drop");
                 prop_assert_eq!(ran.load(std::sync::atomic::Ordering::Relaxed), tools);
-                prop_assert!(handle.history().settled().is_lawful());
+                prop_assert!(handle.history().settled().is_settled());
                 Ok(())
             })?;
         }

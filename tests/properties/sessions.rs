@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use proptest::prelude::*;
 use turnstream::event::{AppendedWhy, RewrittenWhy, ToolEvent, Transition};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
-use turnstream::session::{Entry, MemoryStore, RecordedExt, Session, Store, restore};
+use turnstream::session::{Entry, MemoryStore, PersistExt, Session, Store, restore};
 use turnstream::turn::{StopReason, Turn, TurnEvent};
 use turnstream::{Error, Event, History, Item, Journal};
 
@@ -16,7 +16,7 @@ fn call(id: u8) -> ToolCall {
 }
 
 fn result(id: u8, text: &str) -> ToolResult {
-    ToolResult::answering(&call(id), ResultKind::Ok, text)
+    ToolResult::for_call(&call(id), ResultKind::Ok, text)
 }
 
 fn turn(ids: &[u8]) -> Arc<Turn> {
@@ -81,8 +81,8 @@ fn renumbered(events: Vec<Event>) -> impl Iterator<Item = Event> {
 async fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();
-    let journal = Journal::new(History::with_id("s"));
-    let mut recorded = stream::iter(renumbered(events).map(Ok)).recorded(&session);
+    let journal = Journal::new(History::from_id("s"));
+    let mut recorded = stream::iter(renumbered(events).map(Ok)).persist_to(&session);
     while let Some(event) = recorded.next().await {
         journal.observe(&event.unwrap());
         let durable = restore("s", store.load("s", 0).await.unwrap().unwrap_or_default());
@@ -90,7 +90,7 @@ async fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
         if !journal.is_open() {
             prop_assert_eq!(&durable, &journal.history());
         }
-        prop_assert!(durable.settled().is_lawful());
+        prop_assert!(durable.settled().is_settled());
     }
     prop_assert_eq!(session.history(), journal.history());
     Ok(())
@@ -137,7 +137,7 @@ proptest! {
             let session = Session::open(store.clone(), "s").await.unwrap();
             let agent = turnstream::Agent::new(turnstream::provider::Scripted::new(["On."]));
             let outcome = session.run(&agent, "on").await.unwrap().outcome().await.unwrap();
-            assert!(outcome.history.is_lawful());
+            assert!(outcome.history.is_settled());
             assert_eq!(outcome.history, Session::open(store, "s").await.unwrap().history());
         });
     }
@@ -150,7 +150,7 @@ async fn a_turn_that_is_cut_off_is_kept_where_the_loop_ends() {
         let said = TurnEvent::TextDelta { index: 0, text: "Half a".into() };
         let mut events = vec![Ok(Event::Turn(said))];
         events.extend(fails.then(|| Err(Error::new(turnstream::ErrorKind::Server, "gone"))));
-        let all: Vec<_> = stream::iter(events).recorded(&session).collect().await;
+        let all: Vec<_> = stream::iter(events).persist_to(&session).collect().await;
         assert_eq!(all.last().unwrap().is_err(), fails);
         assert!(session.history().last().unwrap().interrupted);
     }
@@ -167,7 +167,7 @@ async fn results_that_came_out_of_order_stand_in_call_order() {
         Event::Tool(ToolEvent::Output(result(1, "one again"))),
         Event::Tool(ToolEvent::Output(result(2, "two"))),
     ];
-    let recorded = stream::iter(events.map(Ok)).recorded(&session);
+    let recorded = stream::iter(events.map(Ok)).persist_to(&session);
     recorded.try_for_each(|_| async { Ok(()) }).await.unwrap();
     let history = session.history();
     let ids: Vec<_> =

@@ -9,7 +9,7 @@ use turnstream::{History, Item, Request};
 fn any_history() -> impl Strategy<Value = History> {
     let call = |id: &str, interrupted: bool| {
         let item = Item::tool_call(id, "t", "{}");
-        if interrupted { item.marked(Mark::Interrupted) } else { item }
+        if interrupted { item.with_mark(Mark::Interrupted) } else { item }
     };
     let result = |id: &str| {
         Item::tool_result(ToolResult {
@@ -28,7 +28,7 @@ fn any_history() -> impl Strategy<Value = History> {
         Just(Item::system("s")),
         (ids(), any::<bool>()).prop_map(move |(id, interrupted)| call(id, interrupted)),
         ids().prop_map(result),
-        ids().prop_map(move |id| result(id).marked(Mark::Tombstone)),
+        ids().prop_map(move |id| result(id).with_mark(Mark::Tombstone)),
     ];
     prop::collection::vec(item, 0..10).prop_map(|items| History::from_items("h", items))
 }
@@ -58,9 +58,9 @@ proptest! {
     fn law_3_settling_pairs_any_history_and_changes_nothing_twice(history in any_history()) {
         let settled = history.settled();
         prop_assert!(is_paired(&settled), "{settled:?}");
-        prop_assert!(settled.is_lawful());
+        prop_assert!(settled.is_settled());
         prop_assert_eq!(&settled.settled(), &settled);
-        if history.is_lawful() {
+        if history.is_settled() {
             prop_assert!(is_paired(&history));
             prop_assert_eq!(&settled, &history);
         }

@@ -82,15 +82,15 @@ impl Written {
         match part {
             Part::User => self.items.push(Item::user(word)),
             Part::System => self.items.push(Item::system(word)),
-            Part::Void => self.items.push(Item::user(word).marked(Mark::Tombstone)),
-            Part::Note => self.items.push(Item::user(word).marked(Mark::Compacted)),
+            Part::Void => self.items.push(Item::user(word).with_mark(Mark::Tombstone)),
+            Part::Note => self.items.push(Item::user(word).with_mark(Mark::Compacted)),
             Part::Turn(turn) => self.turn(turn),
             Part::Stray(0) => self.items.push(Item::tool_call("call_1", "t", self.arguments())),
             Part::Stray(1) => self.items.push(result("call_1", word)),
             Part::Stray(2) => {
-                self.items.push(result("call_2", word).marked(Mark::Tombstone));
+                self.items.push(result("call_2", word).with_mark(Mark::Tombstone));
             }
-            Part::Stray(_) => self.items.push(Item::text(word).marked(Mark::Interrupted)),
+            Part::Stray(_) => self.items.push(Item::text(word).with_mark(Mark::Interrupted)),
         }
     }
 
@@ -171,7 +171,7 @@ impl Written {
             2 => json!({ "executableCode": { "language": "PYTHON", "code": word } }),
             _ => return,
         };
-        self.items.push(Item::other(owned(wire, &first)));
+        self.items.push(Item::provider_item(owned(wire, &first)));
         let word = self.word();
         let second = match wire {
             0 => json!({ "type": "web_search_tool_result", "tool_use_id": id, "content": [{
@@ -180,7 +180,7 @@ impl Written {
             2 => json!({ "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": word } }),
             _ => return,
         };
-        self.items.push(Item::other(owned(wire, &second)));
+        self.items.push(Item::provider_item(owned(wire, &second)));
     }
 }
 
@@ -205,7 +205,7 @@ fn with(item: Item, data: impl Into<Option<ProviderData>>) -> Item {
 
 fn result(id: &str, word: String) -> Item {
     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: String::new() };
-    Item::tool_result(ToolResult::answering(&call, ResultKind::Ok, word))
+    Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, word))
 }
 
 fn body(wire: Wire, history: &History) -> String {
@@ -265,7 +265,7 @@ proptest! {
         let is_of_runs = !parts.iter().any(|part| matches!(part, Part::Stray(_)));
         prop_assert!(!is_of_runs || is_taken == [true; Wire::ALL.len()], "{is_taken:?} {before:?}");
         let open = before.unanswered_calls();
-        let made = match before.tombstones(positions.iter().copied()) {
+        let made = match before.tombstone_edits(positions.iter().copied()) {
             Ok(made) => made,
             Err(error) => {
                 prop_assert_eq!(error.kind(), ErrorKind::InvalidRequest);
@@ -281,16 +281,16 @@ proptest! {
         for made in &made {
             prop_assert_eq!(made.to - made.from, made.items.len());
             made.apply(&mut after);
-            prop_assert!(!before.is_lawful() || after.is_lawful(), "{after:?}");
+            prop_assert!(!before.is_settled() || after.is_settled(), "{after:?}");
             prop_assert_eq!(body(wire, &after), body(wire, &rebuilt(&after)));
         }
         let ranges = made.windows(2).all(|pair| pair[0].to < pair[1].from);
         prop_assert!(ranges, "{made:?}");
         let settled = after.settled();
-        prop_assert!(settled.is_lawful());
+        prop_assert!(settled.is_settled());
         prop_assert!(!is_of_runs || after.unanswered_calls() == open, "a call that waits is void");
         prop_assert_eq!(after.completed_turns(), before.completed_turns());
-        prop_assert_eq!(after.tombstones(positions.iter().copied()).unwrap(), vec![]);
+        prop_assert_eq!(after.tombstone_edits(positions.iter().copied()).unwrap(), vec![]);
 
         let items: Vec<(&Item, &Item)> = before.iter().zip(after.iter()).collect();
         prop_assert_eq!((items.len(), before.len()), (after.len(), after.len()));
@@ -319,7 +319,7 @@ proptest! {
             let here = |at: &usize| positions.contains(at);
             let is_chosen = (at..one.items.len()).any(|at| here(&at));
             at = one.items.len();
-            if !is_chosen || !before.is_lawful() {
+            if !is_chosen || !before.is_settled() {
                 continue;
             }
             let is_bound = turn.iter().any(|(was, _)| is_own(was));
@@ -331,7 +331,7 @@ proptest! {
                 }
             }
         }
-        if before.is_lawful() && !before.iter().any(is_own) {
+        if before.is_settled() && !before.iter().any(is_own) {
             let paired = |at: usize| match (&items[at].0.as_tool_call(), &items[at].0.as_tool_result()) {
                 (Some(call), _) => before.iter().position(|item| {
                     !item.tombstone

@@ -109,7 +109,7 @@ fn agent(provider: Arc<dyn Provider>, ran: &Arc<AtomicUsize>) -> Agent {
 }
 
 async fn events(mut run: Run, name: &str) -> Vec<Event> {
-    let folded = Journal::new(History::with_id("h"));
+    let folded = Journal::new(History::from_id("h"));
     let mut events = Vec::new();
     let mut counted = Usage::default();
     while let Some(event) = run.next().await {
@@ -135,7 +135,7 @@ async fn events(mut run: Run, name: &str) -> Vec<Event> {
     );
     assert_eq!(last.usage, counted, "{name}");
     assert!(counted.output_tokens >= 40, "{name}");
-    assert!(run.history().is_lawful(), "{name}");
+    assert!(run.history().is_settled(), "{name}");
     events
 }
 
@@ -165,7 +165,7 @@ async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
                     _ => made,
                 };
                 let record = Arc::new(Record::to(made, paper.clone()));
-                let run = agent(record, &ran).run_from(History::with_id("h"), "go");
+                let run = agent(record, &ran).run_from(History::from_id("h"), "go");
                 let first = events(run, &name).await;
                 assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");
                 assert_eq!(server.complaints(), Vec::<String>::new(), "{name}");
@@ -173,7 +173,7 @@ async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
                 let again = Buffer::new();
                 let replay = Replay::from_text(&paper.text()).unwrap();
                 let record = Arc::new(Record::to(replay, again.clone()));
-                let run = agent(record, &ran).run_from(History::with_id("h"), "go");
+                let run = agent(record, &ran).run_from(History::from_id("h"), "go");
                 assert_eq!(lines(&events(run, &name).await), lines(&first), "{name}");
                 assert_eq!(again.text(), paper.text(), "{name}");
             }
@@ -204,7 +204,7 @@ async fn a_history_goes_from_wire_to_wire_and_back() {
             let next = provider(other, &second.url(), 1);
             let (name, ran) = (format!("{one} to {other}"), Arc::default());
             let run =
-                agent(decorated("f", model, &next), &ran).run_from(History::with_id("h"), "go");
+                agent(decorated("f", model, &next), &ran).run_from(History::from_id("h"), "go");
             events(run, &name).await;
             let complaints = [first.complaints(), second.complaints()];
             assert_eq!(complaints, [Vec::<String>::new(), Vec::new()], "{name}");

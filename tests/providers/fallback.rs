@@ -319,7 +319,7 @@ async fn in_any_order_calls_run_and_a_drop_at_every_poll_leaves_nothing_behind()
                 async { "ran" }
             });
             let agent = Agent::new(decorated(&order, &model)).with_tools([tool.unwrap()]);
-            (agent.run_from(History::with_id("h"), "go"), model, ran)
+            (agent.run_from(History::from_id("h"), "go"), model, ran)
         };
         let (mut run, model, ran) = world();
         let mut events = Vec::new();

@@ -167,7 +167,7 @@ async fn a_turn_that_nobody_could_have_made_is_not_played() {
     };
     let turn = r#"{"items":[{"type":"user","content":"x"}],"stop_reason":"stop"}"#;
     let replay = Replay::from_text(&line(turn)).unwrap();
-    let asked = Request::new(History::with_id("h"));
+    let asked = Request::new(History::from_id("h"));
     let failed = replay.stream_turn(asked).into_turn().await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Store);
 }

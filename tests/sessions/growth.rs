@@ -17,7 +17,7 @@ fn turn(n: usize) -> Vec<Vec<Entry>> {
         name: "read_file".into(),
         arguments: format!(r#"{{"path":"src/module_{n:06}/mod.rs","from":1,"to":40}}"#),
     };
-    let result = ToolResult::answering(&call, ResultKind::Ok, "fn f() {}\n".repeat(40));
+    let result = ToolResult::for_call(&call, ResultKind::Ok, "fn f() {}\n".repeat(40));
     let mut item = Item::tool_call(call.call_id, call.name, call.arguments);
     item.turn = Some(Arc::new(TurnInfo {
         usage: Usage::default(),

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::{env, fs};
 
-use turnstream::context::{Ageing, Shorten};
+use turnstream::context::{Ageing, Truncator};
 use turnstream::event::Reason;
 use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
@@ -112,8 +112,8 @@ async fn look(store: impl Store + 'static, folder: &Path) {
     assert_eq!(ran(folder), keys, "each ran once, under its old key");
     let session = Session::open(store, "s").await.unwrap();
     assert_eq!(session.state(), SessionState::Idle);
-    assert!(session.history().is_lawful());
-    assert!(["a", "b", "c", "d"].iter().all(|id| session.history().nested(id).is_none()));
+    assert!(session.history().is_settled());
+    assert!(["a", "b", "c", "d"].iter().all(|id| session.history().nested_history(id).is_none()));
     let kinds: Vec<_> =
         session.history().iter().filter_map(|item| Some(item.as_tool_result()?.kind)).collect();
     assert_eq!(kinds, [ResultKind::Ok; 4]);
@@ -200,7 +200,7 @@ async fn a_sub_agent_that_was_cut_off_while_it_continued_is_answered_as_interrup
     suspend(store.clone(), folder.path()).await;
     for events in 0.. {
         let copy = Session::open(store.clone(), "s").await.unwrap();
-        let copy = copy.fork(copy.version(), format!("s{events}")).await.unwrap();
+        let copy = copy.fork_at(copy.version(), format!("s{events}")).await.unwrap();
         let SessionState::Pending { calls } = copy.state() else { panic!("{:?}", copy.state()) };
         let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
         let mut run = copy.resume(&agent(folder.path()), verdicts).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_sub_agent_that_was_cut_off_while_it_continued_is_answered_as_interrup
             SessionState::Idle | SessionState::Unfinished { .. } => {
                 let run = session.run(&agent(folder.path()), "and?").await.unwrap();
                 let outcome = run.outcome().await.unwrap();
-                assert!(outcome.history.settled().is_lawful());
+                assert!(outcome.history.settled().is_settled());
                 assert!(session.history().iter().all(|item: &Item| !item.interrupted));
             }
         }
@@ -259,7 +259,7 @@ async fn a_run_of_a_session_keeps_on_record_what_a_suspended_sub_agent_had_chang
     let result = history.iter().find_map(Item::as_tool_result).unwrap();
     assert_eq!(result.kind, ResultKind::Interrupted);
     let report = result.report.as_ref().expect("a record");
-    assert_eq!(report.side_effects, [turnstream::item::SideEffect::changed("a file")]);
+    assert_eq!(report.side_effects, [turnstream::item::SideEffect::of_change("a file")]);
 }
 
 #[tokio::test]
@@ -274,12 +274,12 @@ async fn a_checkpoint_keeps_the_call_of_a_suspended_sub_agent_as_it_keeps_any_pe
         let (len, mut of) = (session.history().len(), Vec::new());
         for (from, to) in (0..=len).flat_map(|to| (0..=to).map(move |from| (from, to))) {
             let id = format!("{from}_{to}");
-            let fork = session.fork(session.version(), id).await.unwrap();
-            let summary = Item::user("a summary").marked(Mark::Compacted);
+            let fork = session.fork_at(session.version(), id).await.unwrap();
+            let summary = Item::user("a summary").with_mark(Mark::Compacted);
             of.push(fork.checkpoint(from..to, [summary]).await.map_err(|error| error.to_string()));
             let is_pending = matches!(fork.state(), SessionState::Pending { .. });
             assert!(is_pending, "{from}..{to}: {:?}", fork.state());
-            assert_eq!(fork.history().nested("a").is_some(), nested);
+            assert_eq!(fork.history().nested_history("a").is_some(), nested);
         }
         told.push(of);
     }
@@ -309,14 +309,14 @@ async fn rewritten_while_it_waits(store: impl Store + Clone + 'static, folder: &
         assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some(id)));
     }
     session.tombstone([0, place("d")]).await.unwrap();
-    let ageing = Ageing::after_turns(1).with_shorten(Shorten::new().max_reasoning_bytes(20));
+    let ageing = Ageing::after_turns(1).with_shorten(Truncator::new().with_max_reasoning_bytes(20));
     assert!(session.compact(&ageing).await.unwrap().is_some());
     session.checkpoint(0..1, [Item::user("Hey")]).await.unwrap();
     for session in [&session, &Session::open(store.clone(), "s").await.unwrap()] {
         assert_eq!(session.state(), waiting);
         let history = session.history();
-        assert_eq!(history.nested("a").unwrap().id(), "s/a");
-        assert!(history.nested("c").unwrap().nested("sub_1").is_some());
+        assert_eq!(history.nested_history("a").unwrap().id(), "s/a");
+        assert!(history.nested_history("c").unwrap().nested_history("sub_1").is_some());
         let void: Vec<usize> = (history.iter().enumerate())
             .filter_map(|(at, item)| item.tombstone.then_some(at))
             .collect();
@@ -325,8 +325,8 @@ async fn rewritten_while_it_waits(store: impl Store + Clone + 'static, folder: &
     resume(store.clone(), folder).await;
     let session = Session::open(store, "s").await.unwrap();
     assert_eq!(session.state(), SessionState::Idle);
-    assert!(session.history().is_lawful());
-    assert!(["a", "c"].iter().all(|id| session.history().nested(id).is_none()));
+    assert!(session.history().is_settled());
+    assert!(["a", "c"].iter().all(|id| session.history().nested_history(id).is_none()));
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendedWhy, Outcome, Phase, Reason, RewrittenWhy, ToolEvent, Transition};
-use turnstream::item::{Json, Mark, Report, ResultKind, ToolCall, ToolResult};
+use turnstream::item::{EffectReport, Json, Mark, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{
@@ -22,15 +22,15 @@ fn usage(input_tokens: u64) -> Usage {
 fn calls(ids: &[&str], input_tokens: u64) -> Vec<Event> {
     let reply = Reply::new().say("so").usage(usage(input_tokens));
     let reply = ids.iter().fold(reply, |reply, id| reply.call_raw(id, "t", "{}"));
-    let turn = Scripted::new([reply]).stream_turn(Request::new(History::with_id("h")));
+    let turn = Scripted::new([reply]).stream_turn(Request::new(History::from_id("h")));
     block_on(turn.map(|event| Event::from(event.unwrap())).collect())
 }
 
 fn result(call_id: &str, proof: &str) -> ToolResult {
     let call = call(call_id, "{}");
     let evidence = vec![Json::new(&proof).unwrap()];
-    let report = Report { evidence, ..Report::default() };
-    ToolResult::answering(&call, ResultKind::Ok, "real").with_report(report)
+    let report = EffectReport { evidence, ..EffectReport::default() };
+    ToolResult::for_call(&call, ResultKind::Ok, "real").with_report(report)
 }
 
 fn call(call_id: &str, arguments: &str) -> ToolCall {
@@ -68,7 +68,7 @@ fn fold(history: &History, events: &[Event]) -> Journal {
         read.observe(&serde_json::from_str(&line).unwrap());
         assert_same(&journal, &read);
     }
-    assert!(journal.history().settled().is_lawful());
+    assert!(journal.history().settled().is_settled());
     journal
 }
 
@@ -86,7 +86,7 @@ fn assert_same(a: &Journal, b: &Journal) {
 }
 
 fn empty() -> History {
-    History::with_id("h")
+    History::from_id("h")
 }
 
 fn proofs(outcome: &Outcome) -> Vec<&str> {
@@ -161,7 +161,7 @@ fn a_child_that_was_cut_is_shown_as_interrupted() {
     assert!(child.is_open());
     assert!(child.history().last().unwrap().interrupted);
     drop(journal);
-    assert!(child.history().settled().is_lawful());
+    assert!(child.history().settled().is_settled());
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn new_items_are_as_they_were_appended_whatever_replaces_or_marks_them_later() {
     rewritten(RewrittenWhy::Compacted, 0, 2, vec![Item::user("in short")]);
     assert_eq!(journal.new_items(), first, "a note is not something that was appended");
     let words = journal.history().iter().nth(1).unwrap().clone();
-    rewritten(RewrittenWhy::Tombstoned, 1, 2, vec![words.marked(Mark::Tombstone)]);
+    rewritten(RewrittenWhy::Tombstoned, 1, 2, vec![words.with_mark(Mark::Tombstone)]);
     assert_eq!(journal.new_items(), first, "nor is a mark");
     journal.observe(&TurnEvent::TextDelta { index: 0, text: "ha".into() }.into());
     let why = "it broke off".to_owned();
@@ -232,7 +232,7 @@ fn evidence_of_results_to_calls_that_were_open_before_counts_for_this_run_alone(
     let before = fold(&empty(), &[calls(&["a", "b"], 1), vec![output("a", "old")]].concat());
     let journal = fold(&before.history(), &[output("b", "new")]);
     assert_eq!(proofs(&journal.outcome(Reason::Completed, None)), ["new"]);
-    assert!(journal.history().is_lawful());
+    assert!(journal.history().is_settled());
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
     let history = journal.history();
     assert_eq!(history.unanswered_calls(), [call("b", "{}"), call("c", "{}")]);
     let settled = history.settled();
-    assert!(settled.is_lawful());
+    assert!(settled.is_settled());
     let kinds = settled.iter().filter_map(|item| Some(item.as_tool_result()?.kind));
     assert!(kinds.eq([ResultKind::Ok, ResultKind::Interrupted, ResultKind::Interrupted]));
 
@@ -266,7 +266,7 @@ fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
     for journal in [journal, Journal::new(history)] {
         journal.observe(&output("c", "3"));
         journal.observe(&output("b", "2"));
-        assert!(journal.is_answered() && journal.history().is_lawful());
+        assert!(journal.is_answered() && journal.history().is_settled());
     }
 }
 
@@ -276,7 +276,7 @@ fn ending(events: Vec<Result<Event, Error>>) -> (Outcome, Vec<String>) {
     let loops = stream::iter(events).journaled(&journal).finish_with(&journal);
     let told = block_on(rest(&mut std::pin::pin!(loops)));
     let outcome = told.last().and_then(Event::finished).unwrap().clone();
-    assert!(journal.history().is_lawful());
+    assert!(journal.history().is_settled());
     let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     let texts = results.map(|result| result.content.text()).collect();
     (outcome, texts)
@@ -311,7 +311,7 @@ fn a_run_keeps_what_its_sub_agent_said_also_when_it_is_dropped_or_interrupted() 
     };
     let words = |journal: &Journal| {
         let child = journal.nested("c").expect("it has begun").history();
-        assert!(child.settled().is_lawful());
+        assert!(child.settled().is_settled());
         child.last().and_then(Item::as_text).map(str::to_owned)
     };
     let half = async |dropped: bool| {
@@ -352,7 +352,7 @@ fn the_report_of_a_retry_opens_no_turn_and_counts_for_nothing() {
         delay_ms: 3000,
         error: Error::new(ErrorKind::RateLimited, "slow down").into(),
     });
-    let journal = Journal::new(History::with_id("h"));
+    let journal = Journal::new(History::from_id("h"));
     journal.observe(&said("go"));
     let before = (journal.history(), journal.usage(), journal.phase());
     journal.observe(&report);
@@ -388,7 +388,7 @@ fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
     };
     let interrupted = |call_id| {
         let call = call(call_id, "{}");
-        ToolEvent::Output(ToolResult::answering(&call, ResultKind::Interrupted, "no")).into()
+        ToolEvent::Output(ToolResult::for_call(&call, ResultKind::Interrupted, "no")).into()
     };
     let half = calls(&["a"], 1)[..1].to_vec();
 

@@ -10,7 +10,7 @@ use turnstream::{History, Request};
 
 fn turn(reply: Reply) -> Turn {
     let model = Scripted::new([reply]);
-    let turn = model.stream_turn(Request::new(History::with_id("h"))).into_turn();
+    let turn = model.stream_turn(Request::new(History::from_id("h"))).into_turn();
     (*block_on(turn).unwrap()).clone()
 }
 
@@ -57,7 +57,7 @@ fn hidden_thoughts_are_data_without_words() {
 #[test]
 fn a_summary_is_told_from_the_thoughts_themselves() {
     let model = Scripted::new([Reply::new().think("a").summarize("b")]);
-    let turn = model.stream_turn(Request::new(History::with_id("h")));
+    let turn = model.stream_turn(Request::new(History::from_id("h")));
     let kinds = block_on(futures::StreamExt::collect::<Vec<_>>(turn));
     let kinds: Vec<_> = kinds
         .into_iter()

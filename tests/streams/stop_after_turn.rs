@@ -44,7 +44,7 @@ async fn stopped_at(model: &Scripted, here: impl Fn(&Event) -> bool) -> (Outcome
 #[track_caller]
 fn check((outcome, history): &(Outcome, History), reason: Reason, turns: u32, items: usize) {
     assert_eq!((outcome.reason, outcome.turns, history.len()), (reason, turns, items));
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
 }
 
 #[tokio::test]

@@ -151,7 +151,7 @@ impl Compactor for Forgetful {
     }
 }
 
-/// An agent whose sub-agents are `depth` deep.
+/// An agent whose sub-agents are `nesting_depth` deep.
 pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Agent {
     let limits = Limits {
         max_turns: if depth == 0 { 3 } else { 1 + dice.small(14) },
@@ -166,7 +166,7 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
         Scripted::function(move |request, _| {
             let told = tools.told.lock().unwrap().as_ref().map(Journal::history);
             let is_fold = depth < 2 || told.as_ref() == Some(&request.history);
-            if !is_fold || !request.history.is_lawful() {
+            if !is_fold || !request.history.is_settled() {
                 tools.wrong.lock().unwrap().push("a request that is not the fold".to_owned());
             }
             reply(&dice)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use serde_json::Value;
-use turnstream::context::{Compaction, Compactor, Summarize};
+use turnstream::context::{Compaction, Compactor, Summarizer};
 use turnstream::item::{ProviderData, StopReason};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::Wire;
@@ -19,9 +19,9 @@ pub(crate) fn compact(compactor: &impl Compactor, history: &History) -> Option<C
     block_on(compactor.compact(history)).unwrap()
 }
 
-pub(crate) fn summarizing(turns: usize) -> (Summarize, Scripted) {
+pub(crate) fn summarizing(turns: usize) -> (Summarizer, Scripted) {
     let model = Scripted::function(|_, n| Reply::text(&format!("summary {}", n + 1)));
-    (Summarize::new(model.clone()).keep_turns(turns), model)
+    (Summarizer::new(model.clone()).with_keep_turns(turns), model)
 }
 
 pub(crate) fn call(id: &str, arguments: &str) -> Item {

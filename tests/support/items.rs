@@ -27,7 +27,7 @@ pub(crate) fn ends_with(stop_reason: StopReason, item: Item, usage: Usage) -> It
 
 pub(crate) fn result(id: &str, content: impl Into<Content>) -> Item {
     let call = ToolCall { call_id: id.into(), name: "look".into(), arguments: String::new() };
-    Item::tool_result(ToolResult::answering(&call, ResultKind::Ok, content))
+    Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, content))
 }
 
 /// One turn with a call: a thought, words, the call, its result.

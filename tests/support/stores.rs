@@ -29,7 +29,7 @@ macro_rules! forward_to_inner {
             &self,
         ) -> futures::future::BoxFuture<
             '_,
-            Result<Vec<turnstream::session::Listed>, turnstream::Error>,
+            Result<Vec<turnstream::session::SessionInfo>, turnstream::Error>,
         > {
             self.inner.list()
         }

@@ -114,7 +114,7 @@ fn framed_turn_of(
     decoder: impl Decode + Send + 'static,
 ) -> Result<Turn, Error> {
     let body = stream::iter([Ok(body.into())]);
-    let turn = seal(&History::with_id("h"), Decoding::framed(body, framing, decoder)).into_turn();
+    let turn = seal(&History::from_id("h"), Decoding::framed(body, framing, decoder)).into_turn();
     block_on(turn).map(|turn| (*turn).clone())
 }
 
@@ -147,12 +147,12 @@ pub(crate) fn read_frames(wire: Wire, frames: &[&str]) -> Result<Arc<Turn>, Erro
 }
 
 fn read_body(wire: Wire, body: Vec<u8>) -> Result<Arc<Turn>, Error> {
-    block_on(decode(wire, "m", &History::with_id("h"), [body]).into_turn())
+    block_on(decode(wire, "m", &History::from_id("h"), [body]).into_turn())
 }
 
 /// The events of a lawful body.
 pub(crate) fn events(wire: Wire, chunks: impl IntoIterator<Item = Vec<u8>>) -> Vec<TurnEvent> {
-    let events = decode(wire, "m", &History::with_id("h"), chunks);
+    let events = decode(wire, "m", &History::from_id("h"), chunks);
     block_on(events.map(|event| event.expect("a lawful body")).collect())
 }
 

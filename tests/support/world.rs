@@ -68,7 +68,7 @@ pub(crate) async fn told_from(mut events: Vec<Event>, mut run: Run) -> Told {
     }
     let outcome = ending(&events).clone();
     let history = handle.history();
-    assert!(history.settled().is_lawful(), "it can be sent");
+    assert!(history.settled().is_settled(), "it can be sent");
     let answered = history.unanswered_calls().is_empty();
     assert!(answered || outcome.reason == Reason::Pending, "every call has its result");
     assert_eq!(outcome.partial, outcome.reason.is_partial());

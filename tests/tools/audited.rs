@@ -110,7 +110,7 @@ async fn arguments_that_do_not_fit_are_still_told() {
 async fn a_kit_by_hand_takes_it_off_as_well() {
     let given = Given::default();
     let kit = Toolkit::new([raw(&given)]).audited();
-    let history = History::with_id("h");
+    let history = History::from_id("h");
     let model = Scripted::new([put(WHY)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
     let mut tools = kit.run(&history, &turn);
@@ -249,7 +249,7 @@ async fn the_same_call_for_another_reason_is_the_same_call() {
 #[test]
 fn every_wire_takes_the_schema_also_where_it_has_to_be_strict() {
     let kit = Toolkit::new([raw(&Given::default())]).audited();
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     history.push(Item::user("go"));
     for wire in Wire::ALL {
         let mut request = Request::new(history.clone()).with_tools(kit.specs());

@@ -22,7 +22,7 @@ async fn call(tool: Tool, arguments: &str) -> ToolResult {
     let name = tool.name().to_owned();
     let reply = Reply::new().call_raw("c", &name, arguments);
     let turn = Scripted::new([reply]).stream_turn(request()).into_turn().await.unwrap();
-    let mut run = Toolkit::new([tool]).run(&History::with_id("h"), &turn);
+    let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
     while let Some(event) = run.next().await {
         if let ToolEvent::Output(result) = event {
             return result;
@@ -180,18 +180,18 @@ fn the_arguments_of_a_call_are_read_into_a_type() {
         name: "search".into(),
         arguments: arguments.into(),
     };
-    let read = call(r#"{"query":"rust"}"#).parse::<Search>().unwrap();
+    let read = call(r#"{"query":"rust"}"#).parse_arguments::<Search>().unwrap();
     assert_eq!(read, Search { query: "rust".into(), limit: None });
-    call("").parse::<()>().unwrap();
-    call("{}").parse::<()>().unwrap();
-    assert_eq!(call(r#"{"a":1}"#).parse::<Value>().unwrap(), json!({ "a": 1 }));
+    call("").parse_arguments::<()>().unwrap();
+    call("{}").parse_arguments::<()>().unwrap();
+    assert_eq!(call(r#"{"a":1}"#).parse_arguments::<Value>().unwrap(), json!({ "a": 1 }));
 
-    let error = call(r#"{"query":"rust","limit":"ten"}"#).parse::<Search>().unwrap_err();
+    let error = call(r#"{"query":"rust","limit":"ten"}"#).parse_arguments::<Search>().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Malformed);
     let message = error.to_string();
     assert!(message.contains("search") && message.contains("limit"), "{message}");
     for arguments in ["[1]", "{", "null"] {
-        let error = call(arguments).parse::<Search>().unwrap_err();
+        let error = call(arguments).parse_arguments::<Search>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Malformed, "{arguments}: {error}");
     }
 }

@@ -40,7 +40,7 @@ fn nap(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
 async fn run(kit: &Toolkit, reply: Reply) -> Vec<(u128, ToolEvent)> {
     let began = Instant::now();
     let turn = turn(reply).await;
-    let events = kit.run(&History::with_id("h"), &turn);
+    let events = kit.run(&History::from_id("h"), &turn);
     events.map(|event| (began.elapsed().as_millis(), event)).collect().await
 }
 
@@ -83,12 +83,12 @@ async fn calls_of_50_200_and_600_ms_give_their_results_at_50_200_and_600() {
 async fn results_enter_the_history_in_call_order() {
     let kit = Toolkit::new([nap(&Arc::default(), &Arc::default())]);
     let turn = turn(naps(&[600, 50, 200])).await;
-    let steps = kit.run(&History::with_id("h"), &turn).then_next(|history| history);
+    let steps = kit.run(&History::from_id("h"), &turn).then_next(|history| history);
     let last = steps.map(Result::unwrap).collect::<Vec<_>>().await.pop();
     let Some(Step::Next(history)) = last else { panic!("no next state") };
     let results = history.iter().filter_map(Item::as_tool_result).map(|r| r.content.text());
     assert_eq!(results.collect::<Vec<_>>(), ["600", "50", "200"]);
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
     assert_eq!(history.completed_turns(), 1);
 }
 
@@ -322,7 +322,7 @@ async fn dropping_the_run_drops_its_tools_and_sets_their_flag() {
     })
     .unwrap();
     let turn = turn(Reply::new().call("t", json!({}))).await;
-    let mut run = Toolkit::new([tool]).run(&History::with_id("h"), &turn);
+    let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
     run.next().await.unwrap();
     assert!(futures::FutureExt::now_or_never(run.next()).is_none());
     let cx = flag.lock().unwrap().clone().unwrap();
@@ -372,7 +372,7 @@ fn a_tool_is_replaced_by_one_of_its_name_and_added_where_there_is_none() {
 #[tokio::test]
 async fn the_events_of_tools_are_events_of_the_run() {
     let turn = turn(Reply::new().call("echo", json!({}))).await;
-    let steps = Toolkit::new([echo()]).run(&History::with_id("h"), &turn).then_next(|h| h);
+    let steps = Toolkit::new([echo()]).run(&History::from_id("h"), &turn).then_next(|h| h);
     let values: Vec<_> = steps.map(Result::unwrap).collect().await;
     assert!(matches!(
         &values[..],
@@ -407,7 +407,7 @@ async fn nothing_of_a_closure_runs_before_its_started_is_given_out() {
     for tool in tools {
         ran.store(0, Ordering::Relaxed);
         let turn = turn(Reply::new().call(tool.name(), json!({}))).await;
-        let mut events = Toolkit::new([tool]).run(&History::with_id("h"), &turn);
+        let mut events = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
         assert!(matches!(events.next().await, Some(ToolEvent::Started { .. })));
         assert_eq!(ran.load(Ordering::Relaxed), 0);
         assert!(matches!(events.next().await, Some(ToolEvent::Output(_))));

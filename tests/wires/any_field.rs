@@ -17,7 +17,7 @@ use turnstream::{Error, History, Usage};
 use crate::support::wires::in_dialect;
 
 fn read(wire: Wire, body: String) -> Result<Turn, Error> {
-    let (body, after) = (stream::iter([Ok(Bytes::from(body))]), History::with_id("h"));
+    let (body, after) = (stream::iter([Ok(Bytes::from(body))]), History::from_id("h"));
     let turn = in_dialect(&Dialect::OPENROUTER, wire, "m", &after, body);
     block_on(turn.into_turn()).map(|turn| (*turn).clone())
 }

@@ -337,7 +337,7 @@ fn half_an_emoji_in_old_arguments_is_not_sent() {
 
 #[test]
 fn no_message_ends_in_thinking() {
-    let mut thought = Item::reasoning("hm").marked(Mark::Interrupted);
+    let mut thought = Item::reasoning("hm").with_mark(Mark::Interrupted);
     thought.provider_data = Some(Arc::new(ProviderData {
         provider: "anthropic".into(),
         model: "m".into(),
@@ -359,7 +359,7 @@ fn what_comes_later_does_not_change_how_a_text_was_sent() {
     let after = sent_to_messages(items);
     assert_eq!(before["messages"][1]["content"][0], after["messages"][1]["content"][0]);
 
-    let mut items = vec![Item::user("x"), Item::text("one").marked(Mark::Interrupted)];
+    let mut items = vec![Item::user("x"), Item::text("one").with_mark(Mark::Interrupted)];
     let before = sent_to_chat(items.clone());
     items.push(last(Item::text("two")));
     assert_eq!(before["messages"][1], sent_to_chat(items)["messages"][1]);
@@ -371,7 +371,7 @@ async fn a_body_that_hangs_behind_its_last_chunk_is_a_turn() {
     let body = Bytes::from(frames(&[text, "[DONE]"]));
     let body = stream::iter([Ok::<_, Error>(body)]).chain(stream::pending());
     let turn = seal(
-        &History::with_id("h"),
+        &History::from_id("h"),
         Decoding::new(body, openai_chat::Decoder::new("m", &openai_chat::Dialect::OPENAI)),
     );
     assert_eq!(turn.into_turn().await.unwrap().text(), "hey");

@@ -112,7 +112,7 @@ fn history(wire: Wire) -> Vec<Item> {
                 for call in turn.tool_calls() {
                     let image =
                         vec![Part::from("Result."), Part::image("image/png", "iVBORw0KGgo=")];
-                    items.push(Item::tool_result(ToolResult::answering(
+                    items.push(Item::tool_result(ToolResult::for_call(
                         call,
                         ResultKind::Ok,
                         image,
@@ -256,7 +256,7 @@ fn a_call_id_that_the_vendor_takes_goes_back_as_it_was_issued() {
         for length in [1, 40, 43, 64, 65, 200] {
             let id = format!("call-{}", "a_1".repeat(70))[..length].to_owned();
             let called = ToolCall { call_id: id.clone(), name: "f".into(), arguments: "{}".into() };
-            let result = ToolResult::answering(&called, ResultKind::Ok, "r");
+            let result = ToolResult::for_call(&called, ResultKind::Ok, "r");
             let items =
                 [Item::user("x"), Item::tool_call(&id, "f", "{}"), Item::tool_result(result)];
             let body = sendable(wire, &History::from_items("h", items)).to_string();

@@ -78,7 +78,7 @@ fn table(head: &str, rows: &[Row]) -> String {
 }
 
 fn asked() -> Request {
-    let mut history = History::with_id("table");
+    let mut history = History::from_id("table");
     history.push(Item::user("hello"));
     let tool = ToolSpec {
         name: "add".into(),
@@ -215,7 +215,7 @@ fn contents() -> Vec<Row> {
         ("unsigned reasoning", Box::new(move |_| turn(Item::reasoning(WORD)))),
         (
             "words of a turn that was cut off",
-            Box::new(move |_| turn(Item::text(WORD).marked(Mark::Interrupted))),
+            Box::new(move |_| turn(Item::text(WORD).with_mark(Mark::Interrupted))),
         ),
         (
             "arguments that are not JSON",
@@ -225,8 +225,14 @@ fn contents() -> Vec<Row> {
                 items
             }),
         ),
-        ("the provider's own item", Box::new(move |wire| turn(Item::other(own(wire, MODEL))))),
-        ("another model's own item", Box::new(move |wire| turn(Item::other(own(wire, "other"))))),
+        (
+            "the provider's own item",
+            Box::new(move |wire| turn(Item::provider_item(own(wire, MODEL)))),
+        ),
+        (
+            "another model's own item",
+            Box::new(move |wire| turn(Item::provider_item(own(wire, "other")))),
+        ),
     ];
     rows.into_iter()
         .map(|(name, items)| {
@@ -300,7 +306,7 @@ fn as_such(name: &str, items: &[Item], body: &Value, encode: Encode) -> Option<S
 }
 
 fn about(items: impl IntoIterator<Item = Item>) -> Request {
-    let mut history = History::with_id("table");
+    let mut history = History::from_id("table");
     history.extend(items);
     Request::new(history).with_tools(asked().tools)
 }

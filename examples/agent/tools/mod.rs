@@ -31,10 +31,11 @@ pub(crate) fn kit(root: Root) -> Toolkit {
 /// What a call would do, line by line and as its tool reads the arguments: for the user who allows it.
 /// The calls in `allowed` are allowed already, have not ended, and run before it.
 pub(crate) fn describe(root: &Root, call: &ToolCall, allowed: &[ToolCall]) -> Vec<String> {
-    match call.parse() {
+    match call.parse_arguments() {
         Ok(file) if call.name == write::NAME => {
             let writes = allowed.iter().filter(|call| call.name == write::NAME);
-            let earlier: Vec<write::File> = writes.filter_map(|call| call.parse().ok()).collect();
+            let earlier: Vec<write::File> =
+                writes.filter_map(|call| call.parse_arguments().ok()).collect();
             write::describe(root, &file, &earlier)
         }
         _ => vec![one_line(&call.name, 64), exactly(call.arguments_or_empty(), 1_000)],

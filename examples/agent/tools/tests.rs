@@ -53,7 +53,7 @@ impl Drop for Temp {
 
 /// The result of a call, and how often it reported progress.
 async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, String>, usize) {
-    let history = History::with_id("h");
+    let history = History::from_id("h");
     let model = Scripted::new([Reply::new().call(name, arguments)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
     let run =
@@ -566,7 +566,7 @@ async fn reading_a_file_stops_when_its_call_is_cancelled() {
             std::future::pending::<String>().await
         }
     });
-    let history = History::with_id("h");
+    let history = History::from_id("h");
     let model = Scripted::new([Reply::new().call("cancelled", json!({}))]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
     let kit = turnstream::Toolkit::new([tool]);

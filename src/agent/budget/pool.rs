@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use crate::event::{BudgetKind, Exceeded};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::usage::Usage;
 
 /// How many tokens an answer is expected to have at most, unless a limit is set.
@@ -305,13 +305,13 @@ impl Pool {
     }
 
     fn read<T>(&self, f: impl FnOnce(&Shared) -> T) -> T {
-        f(&lock(&self.shared))
+        f(&lock_ignoring_poison(&self.shared))
     }
 
     /// Changes the counts, and then wakes those whose turn it is.
     fn with<T>(&self, f: impl FnOnce(&mut Shared, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
-        let value = f(&mut lock(&self.shared), &mut wakers);
+        let value = f(&mut lock_ignoring_poison(&self.shared), &mut wakers);
         drop(wakers.drop);
         wakers.wake.into_iter().for_each(Waker::wake);
         value

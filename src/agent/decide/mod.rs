@@ -279,5 +279,5 @@ fn speaks(turn: &Turn) -> bool {
 
 /// Whether the newest entry is the result of a tool. An empty reply to it is a legal end.
 pub(in crate::agent) fn answers_tools(state: &State) -> bool {
-    state.history.newest_live().next().is_some_and(|item| item.as_tool_result().is_some())
+    state.history.live_newest_first().next().is_some_and(|item| item.as_tool_result().is_some())
 }

@@ -20,7 +20,7 @@ fn turn(reason: StopReason, text: &str, calls: u32) -> std::sync::Arc<Turn> {
 }
 
 fn state() -> State {
-    asked_once(History::with_id("h"))
+    asked_once(History::from_id("h"))
 }
 
 fn asked_once(history: History) -> State {
@@ -84,7 +84,7 @@ fn the_table_of_turns() {
 #[test]
 fn an_empty_reply_behind_tool_results_is_the_end() {
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: String::new() };
-    let result = ToolResult::answering(&call, ResultKind::Ok, "done");
+    let result = ToolResult::for_call(&call, ResultKind::Ok, "done");
     let history = History::from_items("h", [Item::tool_result(result)]);
     let state = asked_once(history);
     check(&state, StopReason::Stop, "", 0, &Decision::Stop);
@@ -308,9 +308,9 @@ fn who_stops_behind_the_turn_lets_it_finish() {
 #[test]
 fn a_void_item_after_results_does_not_hide_them() {
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
-    let result = Item::tool_result(ToolResult::answering(&call, ResultKind::Ok, "fine"));
+    let result = Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, "fine"));
     let items = |last: Item| [Item::tool_call("c", "t", "{}"), result.clone(), last];
     let answers = |last| answers_tools(&State::new(History::from_items("h", items(last))));
-    assert!(answers(Item::user("u").marked(crate::item::Mark::Tombstone)));
+    assert!(answers(Item::user("u").with_mark(crate::item::Mark::Tombstone)));
     assert!(!answers(Item::user("u")));
 }

@@ -92,10 +92,12 @@ impl AmbiguousFailure {
 fn is_failure_in_disguise(result: &ToolResult) -> bool {
     let checks: Vec<_> = checks(result).collect();
     let is_mended = |at: usize| {
-        checks[at + 1..].iter().any(|later| later.passed() && later.command == checks[at].command)
+        checks[at + 1..]
+            .iter()
+            .any(|later| later.is_passing() && later.command == checks[at].command)
     };
     result.kind == ResultKind::Ok
-        && (0..checks.len()).any(|at| !checks[at].passed() && !is_mended(at))
+        && (0..checks.len()).any(|at| !checks[at].is_passing() && !is_mended(at))
 }
 
 fn is_failure(kind: ResultKind) -> bool {

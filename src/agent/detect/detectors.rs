@@ -43,7 +43,7 @@ use crate::turn::Turn;
 /// #     parameters: json!({ "type": "object" }),
 /// # };
 /// let tool = Tool::raw(spec, |_, cx: ToolContext| async move {
-///     cx.evidence(Evidence::of_command("cargo test", 101));
+///     cx.evidence(Evidence::from_command("cargo test", 101));
 ///     Err::<(), _>("1 failed")
 /// })?;
 ///

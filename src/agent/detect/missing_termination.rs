@@ -61,7 +61,7 @@ impl MissingTermination {
                 Some(_) | None => 1,
             };
             news |= times == 1;
-            if !evidence.passed() && times == self.same_failures {
+            if !evidence.is_passing() && times == self.same_failures {
                 let command = &evidence.command;
                 let what = format!("`{command}` has failed {times} times in the same way");
                 stuck = Some(Found::in_call(call, what));

@@ -33,7 +33,7 @@ pub(super) struct Found {
 impl<'a> Seen<'a> {
     pub(super) fn new(state: &'a State, turn: &'a Turn) -> Self {
         let laps = laps(state);
-        let behind = state.history.newest_live().take_while(|item| !item.is_models_words());
+        let behind = state.history.live_newest_first().take_while(|item| !item.is_model_output());
         let is_fresh =
             !laps.is_empty() && behind.into_iter().any(|item| item.as_tool_result().is_some());
         Self { laps, turn, is_fresh, state }
@@ -69,7 +69,7 @@ fn laps(state: &State) -> Vec<Lap<'_>> {
             results.push(result);
             continue;
         }
-        in_results &= item.tombstone && !item.is_models_words();
+        in_results &= item.tombstone && !item.is_model_output();
         if item.tombstone {
             continue;
         }
@@ -108,7 +108,7 @@ impl<'a> Lap<'a> {
 
 pub(super) fn checks(result: &ToolResult) -> impl Iterator<Item = Evidence> {
     let evidence = result.report.iter().flat_map(|report| &report.evidence);
-    evidence.filter_map(Evidence::read)
+    evidence.filter_map(Evidence::from_json)
 }
 
 pub(super) fn side_effects(result: &ToolResult) -> &[SideEffect] {
@@ -131,12 +131,11 @@ mod tests {
         let mut items = Vec::new();
         for n in 0..4 {
             let call = Item::tool_call(format!("c{n}"), "look", "{}");
-            let result =
-                call.as_tool_call().map(|it| ToolResult::answering(it, ResultKind::Ok, ""));
+            let result = call.as_tool_call().map(|it| ToolResult::for_call(it, ResultKind::Ok, ""));
             items.extend([call, Item::tool_result(result.unwrap())]);
         }
         for item in &mut items[4..6] {
-            *item = item.clone().marked(Mark::Tombstone);
+            *item = item.clone().with_mark(Mark::Tombstone);
         }
         let history = History::from_items("h", items);
         // The first two laps are of an earlier run.

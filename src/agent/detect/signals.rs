@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 /// A way in which a run goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ impl Signals {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Vec<Signal>) -> T) -> T {
-        f(&mut lock(&self.list))
+        f(&mut lock_ignoring_poison(&self.list))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::agent::detect::seen::{Found, Seen, side_effects};
 use crate::item::ResultKind;
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 type Snapshot = dyn Fn() -> u64 + Send + Sync;
 
@@ -76,7 +76,7 @@ impl SilentSideEffect {
     fn compare(&self, seen: &Seen<'_>) -> bool {
         let Some(snapshot) = &self.snapshot else { return false };
         let now = snapshot();
-        let mut last = lock(&self.last);
+        let mut last = lock_ignoring_poison(&self.last);
         let before = last.get(seen.state.history.id()).copied();
         let is_silent = match (before, seen.fresh()) {
             (Some((before, _)), Some((newest, _))) => {
@@ -90,7 +90,7 @@ impl SilentSideEffect {
     }
 
     pub(super) fn forget(&self, history_id: &str) {
-        lock(&self.last).remove(history_id);
+        lock_ignoring_poison(&self.last).remove(history_id);
     }
 }
 

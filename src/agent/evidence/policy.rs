@@ -42,7 +42,7 @@ impl Default for RequireEvidence {
             harmless: Arc::default(),
             instructions: INSTRUCTIONS.into(),
             blocked: Arc::new(|turn| blocked_claim(&turn.text()).map(str::to_owned)),
-            read: Arc::new(Evidence::read),
+            read: Arc::new(Evidence::from_json),
         }
     }
 }
@@ -89,7 +89,7 @@ impl RequireEvidence {
     }
 
     /// Sets what counts as a check of what tools put on record; what is `None` counts as nothing.
-    /// Unless set it is [`Evidence::read`]. What is said of it at [`with_blocked`](Self::with_blocked)
+    /// Unless set it is [`Evidence::from_json`]. What is said of it at [`with_blocked`](Self::with_blocked)
     /// holds here, too.
     ///
     /// ```
@@ -99,8 +99,8 @@ impl RequireEvidence {
     /// // A diff that somebody has reviewed is a check as well.
     /// let policy = RequireEvidence::new().with_checks(|json| {
     ///     let reviewed = || json.to_value()["reviewed"].as_str().map(str::to_owned);
-    ///     Evidence::read(json)
-    ///         .or_else(|| Some(Evidence::of_command(format!("review of {}", reviewed()?), 0)))
+    ///     Evidence::from_json(json)
+    ///         .or_else(|| Some(Evidence::from_command(format!("review of {}", reviewed()?), 0)))
     /// });
     /// # drop(policy);
     /// ```

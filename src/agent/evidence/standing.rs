@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::item::{Item, Json, Report, ResultKind, SideEffect, ToolCall, ToolResult};
+use crate::item::{EffectReport, Item, Json, ResultKind, SideEffect, ToolCall, ToolResult};
 
 /// The results of a run that say what it changed and what was checked, in their order. Cheap to
 /// clone.
@@ -16,10 +16,10 @@ use crate::item::{Item, Json, Report, ResultKind, SideEffect, ToolCall, ToolResu
 ///
 /// let result = |id: &str, report| {
 ///     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: "{}".into() };
-///     ToolResult::answering(&call, ResultKind::Ok, "done").with_report(report)
+///     ToolResult::for_call(&call, ResultKind::Ok, "done").with_report(report)
 /// };
-/// let edit = Report { side_effects: vec![SideEffect::changed("a.rs")], ..Report::default() };
-/// let passed = Evidence::of_command("cargo test", 0);
+/// let edit = Report { side_effects: vec![SideEffect::of_change("a.rs")], ..Report::default() };
+/// let passed = Evidence::from_command("cargo test", 0);
 /// let check = Report { evidence: vec![Json::new(&passed)?], ..Report::default() };
 ///
 /// let mut standing = Standing::default();
@@ -45,7 +45,7 @@ pub struct Noted {
     /// How it came about.
     pub kind: ResultKind,
     /// What the tool has put on record.
-    pub report: Option<Arc<Report>>,
+    pub report: Option<Arc<EffectReport>>,
     /// Which batch of calls it belongs to. Within one, nobody knows the order.
     pub batch: u32,
 }
@@ -102,8 +102,8 @@ fn folded_away() -> ToolResult {
         name: "compaction".to_owned(),
         arguments: String::new(),
     };
-    ToolResult::answering(&call, ResultKind::Ok, "")
-        .with_report(Report { side_effects: vec![effect], ..Report::default() })
+    ToolResult::for_call(&call, ResultKind::Ok, "")
+        .with_report(EffectReport { side_effects: vec![effect], ..EffectReport::default() })
 }
 
 fn counts(result: &ToolResult) -> bool {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::item::{
-    Evidence, Item, Json, Mark, Report, ResultKind, SideEffect, ToolCall, ToolResult,
+    EffectReport, Evidence, Item, Json, Mark, ResultKind, SideEffect, ToolCall, ToolResult,
 };
 
 /// A result in a word: its kind, what it changed, and its checks.
@@ -14,7 +14,7 @@ fn result(id: usize, word: &str) -> ToolResult {
         Some(word) => (word, ResultKind::Error),
         None => (word, ResultKind::Ok),
     };
-    let mut report = Report::default();
+    let mut report = EffectReport::default();
     for part in word.split('+') {
         match (part, part.split_once('=')) {
             (_, Some((command, code))) => {
@@ -25,7 +25,7 @@ fn result(id: usize, word: &str) -> ToolResult {
                 };
                 report.evidence.push(Json::new(&evidence).unwrap());
             }
-            ("edit", None) => report.side_effects.push(SideEffect::changed("f")),
+            ("edit", None) => report.side_effects.push(SideEffect::of_change("f")),
             ("diff", None) => report.evidence.push(Json::new("a diff").unwrap()),
             ("late", None) => kind = ResultKind::Timeout,
             ("cut", None) => kind = ResultKind::Interrupted,
@@ -35,7 +35,7 @@ fn result(id: usize, word: &str) -> ToolResult {
             _ => panic!("{part}"),
         }
     }
-    ToolResult::answering(&call, kind, "said").with_report(report)
+    ToolResult::for_call(&call, kind, "said").with_report(report)
 }
 
 /// Turns are parted by `;`, the calls of one by spaces.
@@ -134,9 +134,9 @@ fn a_check_in_a_result_that_is_an_error_has_not_passed() {
 fn what_is_no_check_proves_nothing() {
     check("edit; diff", "not checked");
     check("diff", "nothing");
-    let policy = RequireEvidence::new().with_checks(|_| Some(Evidence::of_command("diff", 0)));
+    let policy = RequireEvidence::new().with_checks(|_| Some(Evidence::from_command("diff", 0)));
     let verdict = policy.verdict(&standing("edit; diff"));
-    assert_eq!(verdict, Verdict::Proven(Evidence::of_command("diff", 0)));
+    assert_eq!(verdict, Verdict::Proven(Evidence::from_command("diff", 0)));
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn a_history_is_weighed_as_its_results_are() {
     let verdict = Standing::of(&items[..3]).verdict();
     assert!(matches!(verdict, Verdict::Unproven(_)), "one batch");
     let verdict = Standing::of(&items).verdict();
-    assert_eq!(verdict, Verdict::Proven(Evidence::of_command("b", 0)));
+    assert_eq!(verdict, Verdict::Proven(Evidence::from_command("b", 0)));
 }
 
 #[test]
 fn what_was_folded_away_before_a_check_is_proven_by_it_and_behind_it_by_nothing() {
-    let summary = || Item::user("We edited a file.").marked(Mark::Compacted);
+    let summary = || Item::user("We edited a file.").with_mark(Mark::Compacted);
     let check = || Item::tool_result(result(1, "a=0"));
     assert!(matches!(Standing::of(&[summary()]).verdict(), Verdict::Unproven(_)));
     assert!(matches!(Standing::of(&[check(), summary()]).verdict(), Verdict::Unproven(_)));

@@ -115,7 +115,7 @@ macro_rules! forwards {
 ///     name: "read".into(),
 ///     arguments: r#"{"path":"../key"}"#.into(),
 /// };
-/// let state = State::new(History::with_id("h"));
+/// let state = State::new(History::from_id("h"));
 /// let answer = Fence.before_tool(&state, &call).await?;
 /// assert_eq!(answer, BeforeTool::Deny("stay in the folder".into()));
 /// # Ok(())

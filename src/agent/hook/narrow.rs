@@ -5,11 +5,11 @@ use std::future::ready;
 
 use crate::agent::State;
 use crate::agent::hook::{Hook, HookFuture};
-use crate::context::Narrow;
+use crate::context::ContextInjector;
 use crate::item::History;
 
 /// Narrows what is sent, before each request.
-impl Hook for Narrow {
+impl Hook for ContextInjector {
     fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed("narrow")
     }

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::item::history::node::drop_chain;
+use crate::item::history::node::drop_iteratively;
 use crate::item::known_ids::KnownIds;
 
 /// The ids of the calls of a history.
 #[derive(Clone, Default)]
 pub(super) struct CallIds {
     /// Those that were rewritten away.
-    retired: Option<Arc<Retired>>,
+    retired: Option<Arc<RetiredCallIds>>,
     /// Every one that is there or ever was.
     pub(super) known: KnownIds,
     /// Those without a result; empty where they were not asked for.
@@ -18,14 +18,14 @@ pub(super) struct CallIds {
 }
 
 /// Call ids that were rewritten away, newest first.
-struct Retired {
+struct RetiredCallIds {
     call_id: String,
-    parent: Option<Arc<Retired>>,
+    parent: Option<Arc<RetiredCallIds>>,
 }
 
-impl Drop for Retired {
+impl Drop for RetiredCallIds {
     fn drop(&mut self) {
-        drop_chain(self.parent.take(), |link| link.parent.take());
+        drop_iteratively(self.parent.take(), |link| link.parent.take());
     }
 }
 
@@ -33,22 +33,22 @@ impl CallIds {
     pub(super) fn retire(&mut self, call_id: String) {
         self.known.insert(&call_id);
         let parent = self.retired.take();
-        self.retired = Some(Arc::new(Retired { call_id, parent }));
+        self.retired = Some(Arc::new(RetiredCallIds { call_id, parent }));
     }
 
     /// Those that were rewritten away, newest first.
-    pub(super) fn retired(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn retired_ids(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(self.retired.as_deref(), |retired| retired.parent.as_deref())
             .map(|retired| retired.call_id.as_str())
     }
 }
 
 /// What an entry that is appended is compared with, to find an id that a call has already.
-pub(super) enum Seen {
+pub(super) enum SeenCallIds {
     /// Nothing was collected yet.
-    Unasked,
+    NotCollected,
     /// The ids of all calls that count.
     Collected(HashSet<String>),
     /// It is known that no two are the same.
-    Distinct,
+    AllDistinct,
 }

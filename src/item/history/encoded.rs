@@ -3,27 +3,27 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::item::history::node::{Node, drop_chain};
-use crate::lock::lock;
+use crate::item::history::node::{Node, drop_iteratively};
+use crate::lock::lock_ignoring_poison;
 
 /// How many lines are remembered: those of a model, of its fallback, and of what parted from them.
-const MOST_LINES: usize = 4;
+const MAX_BRANCHES: usize = 4;
 
 /// What encoders wrote. The clones of a history share it; a fork begins with it.
 #[derive(Default)]
-pub(super) struct Encoded(Mutex<Vec<Line>>);
+pub(super) struct EncodeCache(Mutex<Vec<CacheBranch>>);
 
 /// What one encoder wrote, piece by piece. The line that was used last stands last.
 #[derive(Clone)]
-struct Line {
+struct CacheBranch {
     key: Arc<dyn Any + Send + Sync>,
-    newest: Arc<Piece>,
+    newest: Arc<EncodedChunk>,
 }
 
 /// What an encoder wrote of the entries up to one of them, behind an older piece.
 ///
 /// Nobody changes it, so that lines that part share all before.
-pub(crate) struct Piece {
+pub(crate) struct EncodedChunk {
     /// The entry, told by its address; it is not kept alive.
     node: Weak<Node>,
     len: usize,
@@ -32,16 +32,16 @@ pub(crate) struct Piece {
     size: usize,
     /// What the encoder goes on with.
     state: Box<dyn Any + Send + Sync>,
-    older: Option<Arc<Piece>>,
+    older: Option<Arc<EncodedChunk>>,
 }
 
-impl Drop for Piece {
+impl Drop for EncodedChunk {
     fn drop(&mut self) {
-        drop_chain(self.older.take(), |link| link.older.take());
+        drop_iteratively(self.older.take(), |link| link.older.take());
     }
 }
 
-impl Piece {
+impl EncodedChunk {
     pub(super) fn new(
         node: &Arc<Node>,
         older: Option<&Arc<Self>>,
@@ -60,7 +60,7 @@ impl Piece {
     }
 
     /// How many bytes are written.
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.size
     }
 
@@ -79,25 +79,25 @@ impl Piece {
     }
 }
 
-impl Encoded {
+impl EncodeCache {
     /// The same for a history that goes its own way.
     pub(super) fn fork(&self) -> Self {
-        Self(Mutex::new(self.lines(|lines| lines.clone())))
+        Self(Mutex::new(self.with_branches(|lines| lines.clone())))
     }
 
     /// The newest piece of an encoder with this key that is of entries up to `tip`.
-    pub(super) fn newest<K: PartialEq + Any>(
+    pub(super) fn newest_chunk<K: PartialEq + Any>(
         &self,
         key: &K,
         tip: Option<&Arc<Node>>,
-    ) -> Option<Arc<Piece>> {
-        let lines: Vec<Arc<Piece>> = self.lines(|lines| {
-            let mine = lines.iter().rev().filter(|line| line.is_of(key));
+    ) -> Option<Arc<EncodedChunk>> {
+        let lines: Vec<Arc<EncodedChunk>> = self.with_branches(|lines| {
+            let mine = lines.iter().rev().filter(|line| line.has_key(key));
             mine.map(|line| Arc::clone(&line.newest)).collect()
         });
-        let mut best: Option<Arc<Piece>> = None;
+        let mut best: Option<Arc<EncodedChunk>> = None;
         for newest in lines {
-            let Some(piece) = newest_of(&newest, tip) else { continue };
+            let Some(piece) = newest_chunk_up_to(&newest, tip) else { continue };
             let is_newest = Arc::ptr_eq(&piece, &newest);
             if best.as_ref().is_none_or(|best| best.len < piece.len) {
                 best = Some(piece);
@@ -110,28 +110,29 @@ impl Encoded {
     }
 
     /// Remembers a piece that follows an older one.
-    pub(super) fn remember<K: PartialEq + Any + Send + Sync>(
+    pub(super) fn insert<K: PartialEq + Any + Send + Sync>(
         &self,
         key: K,
-        older: Option<&Arc<Piece>>,
-        newest: Piece,
+        older: Option<&Arc<EncodedChunk>>,
+        newest: EncodedChunk,
     ) {
         let newest = Arc::new(newest);
-        let forgotten = self.lines(|lines| {
-            let goes_on = |line: &Line| {
-                line.is_of(&key)
+        let forgotten = self.with_branches(|lines| {
+            let goes_on = |line: &CacheBranch| {
+                line.has_key(&key)
                     && (older.is_some_and(|older| Arc::ptr_eq(older, &line.newest))
                         || line.newest.node.ptr_eq(&newest.node))
             };
             let mut line = match lines.iter().position(goes_on) {
                 Some(at) => lines.remove(at),
-                None => Line { key: Arc::new(key), newest: Arc::clone(&newest) },
+                None => CacheBranch { key: Arc::new(key), newest: Arc::clone(&newest) },
             };
             let before = std::mem::replace(&mut line.newest, newest);
             // What is of entries that nobody holds any more is of no use.
-            let mut forgotten: Vec<Line> = lines.extract_if(.., |line| !line.shorten()).collect();
+            let mut forgotten: Vec<CacheBranch> =
+                lines.extract_if(.., |line| !line.drop_stale_chunks()).collect();
             lines.push(line);
-            let many = lines.len().saturating_sub(MOST_LINES);
+            let many = lines.len().saturating_sub(MAX_BRANCHES);
             forgotten.extend(lines.drain(..many));
             (forgotten, before)
         });
@@ -139,19 +140,19 @@ impl Encoded {
         drop(forgotten);
     }
 
-    fn lines<T>(&self, f: impl FnOnce(&mut Vec<Line>) -> T) -> T {
+    fn with_branches<T>(&self, f: impl FnOnce(&mut Vec<CacheBranch>) -> T) -> T {
         // Nothing of a user runs while the lock is held.
-        f(&mut lock(&self.0))
+        f(&mut lock_ignoring_poison(&self.0))
     }
 }
 
-impl Line {
-    fn is_of<K: PartialEq + Any>(&self, key: &K) -> bool {
+impl CacheBranch {
+    fn has_key<K: PartialEq + Any>(&self, key: &K) -> bool {
         self.key.downcast_ref::<K>() == Some(key)
     }
 
     /// Leaves the pieces out whose entries are gone. Whether any is left.
-    fn shorten(&mut self) -> bool {
+    fn drop_stale_chunks(&mut self) -> bool {
         while self.newest.node.strong_count() == 0 {
             let Some(older) = self.newest.older.clone() else { return false };
             self.newest = older;
@@ -161,7 +162,10 @@ impl Line {
 }
 
 /// The newest piece of a line that is of entries up to `tip`.
-fn newest_of(newest: &Arc<Piece>, tip: Option<&Arc<Node>>) -> Option<Arc<Piece>> {
+fn newest_chunk_up_to(
+    newest: &Arc<EncodedChunk>,
+    tip: Option<&Arc<Node>>,
+) -> Option<Arc<EncodedChunk>> {
     let (mut piece, mut node) = (Some(newest), tip);
     while let (Some(written), Some(here)) = (piece, node) {
         if here.len > written.len {

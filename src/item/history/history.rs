@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::env::Ids;
-use crate::item::history::call_ids::{CallIds, Seen};
-use crate::item::history::encoded::{Encoded, Piece};
+use crate::item::history::call_ids::{CallIds, SeenCallIds};
+use crate::item::history::encoded::{EncodeCache, EncodedChunk};
 use crate::item::history::items::Items;
-use crate::item::history::node::{Node, chain};
+use crate::item::history::node::{Node, iter_chain};
 use crate::item::{Item, ItemKind, ToolCall, settle};
 
 /// All that was said, oldest first.
@@ -33,15 +33,15 @@ use crate::item::{Item, ItemKind, ToolCall, settle};
 pub struct History {
     pub(super) id: Arc<str>,
     pub(super) tip: Option<Arc<Node>>,
-    pub(super) beside: Arc<Beside>,
+    pub(super) index: Arc<HistoryIndex>,
     /// What encoders wrote of it. It is no part of what is said: equality, `Debug` and serde pass
     /// it over.
-    pub(super) encoded: Arc<Encoded>,
+    pub(super) encoded: Arc<EncodeCache>,
 }
 
 /// What is known besides the entries.
 #[derive(Clone, Default)]
-pub(super) struct Beside {
+pub(super) struct HistoryIndex {
     pub(super) ids: CallIds,
     /// The histories of suspended sub-agents, by the calls that they run as.
     pub(super) nested: BTreeMap<String, History>,
@@ -50,12 +50,12 @@ pub(super) struct Beside {
 impl History {
     /// Makes an empty history with an id drawn from `ids`.
     pub fn new(ids: &(impl Ids + ?Sized)) -> Self {
-        Self::with_id(ids.draw())
+        Self::from_id(ids.draw())
     }
 
     /// Makes an empty history with a known id, for example one that a store kept.
-    pub fn with_id(id: impl Into<Arc<str>>) -> Self {
-        Self { id: id.into(), tip: None, beside: Arc::default(), encoded: Arc::default() }
+    pub fn from_id(id: impl Into<Arc<str>>) -> Self {
+        Self { id: id.into(), tip: None, index: Arc::default(), encoded: Arc::default() }
     }
 
     /// Makes a history of items that were kept somewhere.
@@ -63,7 +63,7 @@ impl History {
     /// Whatever is unlawful in them, a doubled id or a stray result, is repaired by
     /// [`settled`](Self::settled).
     pub fn from_items(id: impl Into<Arc<str>>, items: impl IntoIterator<Item = Item>) -> Self {
-        let mut history = Self::with_id(id);
+        let mut history = Self::from_id(id);
         history.extend(items);
         history
     }
@@ -75,13 +75,13 @@ impl History {
 
     /// The same entries under a new id, so that what follows is told apart from the original's.
     pub fn fork(&self, ids: &(impl Ids + ?Sized)) -> Self {
-        self.fork_as(ids.draw())
+        self.fork_with_id(ids.draw())
     }
 
     /// The same under an id that is known.
-    pub(crate) fn fork_as(&self, id: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn fork_with_id(&self, id: impl Into<Arc<str>>) -> Self {
         let encoded = Arc::new(self.encoded.fork());
-        Self { encoded, ..self.clone() }.renamed(id.into())
+        Self { encoded, ..self.clone() }.rename(id.into())
     }
 
     /// How many entries there are.
@@ -101,34 +101,34 @@ impl History {
 
     /// Appends an entry, in constant time.
     pub fn push(&mut self, item: Item) {
-        self.append(item, &mut Seen::Unasked);
+        self.append(item, &mut SeenCallIds::NotCollected);
     }
 
-    fn extend_seen(&mut self, items: impl IntoIterator<Item = Item>, mut seen: Seen) {
+    fn extend_checked(&mut self, items: impl IntoIterator<Item = Item>, mut seen: SeenCallIds) {
         for item in items {
             self.append(item, &mut seen);
         }
     }
 
-    fn append(&mut self, item: Item, seen: &mut Seen) {
-        let law = self.law_with(&item, seen);
+    fn append(&mut self, item: Item, seen: &mut SeenCallIds) {
+        let law = self.settle_state_after(&item, seen);
         match &item.kind {
-            ItemKind::ToolCall(call) => self.beside_mut().ids.known.insert(&call.call_id),
+            ItemKind::ToolCall(call) => self.index_mut().ids.known.insert(&call.call_id),
             ItemKind::ToolResult(result) if !item.tombstone => {
-                self.forget_nested(&result.call_id);
+                self.remove_nested(&result.call_id);
             }
             _ => {}
         }
         let len = self.len() + 1;
         let turns = self.completed_turns() + usize::from(item.turn.is_some());
-        let compacted = item.compacted || self.holds_compacted();
+        let compacted = item.compacted || self.has_compacted_items();
         let parent = self.tip.take();
         self.tip = Some(Arc::new(Node { item, parent, len, turns, compacted, law }));
     }
 
     /// The entries, oldest first. Making the iterator takes a pointer's worth of work an entry.
     pub fn iter(&self) -> Items<'_> {
-        Items::reversed(self.newest_first(), self.len())
+        Items::from_newest_first(self.newest_first(), self.len())
     }
 
     /// The entries, newest first, without any work ahead.
@@ -137,11 +137,11 @@ impl History {
     }
 
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
-        chain(self.tip.as_ref())
+        iter_chain(self.tip.as_ref())
     }
 
     /// The entries after the first `len`, each with its place: how many there are up to it.
-    pub(crate) fn behind(&self, len: usize) -> impl Iterator<Item = (usize, &Item)> {
+    pub(crate) fn entries_after(&self, len: usize) -> impl Iterator<Item = (usize, &Item)> {
         let mut entries = Vec::with_capacity(self.len().saturating_sub(len));
         let behind = self.nodes().take_while(|node| node.len > len);
         entries.extend(behind.map(|node| (node.len, &node.item)));
@@ -149,7 +149,7 @@ impl History {
     }
 
     /// The entries that are not void, newest first.
-    pub(crate) fn newest_live(&self) -> impl Iterator<Item = &Item> {
+    pub(crate) fn live_newest_first(&self) -> impl Iterator<Item = &Item> {
         self.newest_first().filter(|item| !item.tombstone)
     }
 
@@ -220,8 +220,8 @@ impl History {
             let Some(node) = self.tip.take() else { break };
             self.tip.clone_from(&node.parent);
         }
-        self.forget_open();
-        let nested = self.beside.nested.clone();
+        self.clear_open_calls();
+        let nested = self.index.nested.clone();
         let items: Vec<Item> = items.into_iter().collect();
         let mut back: HashMap<&str, usize> = HashMap::new();
         for call in items.iter().filter_map(Item::as_tool_call) {
@@ -234,7 +234,7 @@ impl History {
             // A call that comes back is the same call: another one with its id never was there.
             match back.get_mut(&*call.call_id).filter(|left| **left > 0) {
                 Some(left) => *left -= 1,
-                None => self.retire(call.call_id.clone()),
+                None => self.retire_call_id(call.call_id.clone()),
             }
         }
         drop(back);
@@ -244,8 +244,8 @@ impl History {
     }
 
     /// Whether an entry with this call id is here, or ever was.
-    pub fn holds_call_id(&self, call_id: &str) -> bool {
-        self.beside.ids.known.may_hold(call_id) && self.call_ids().any(|held| held == call_id)
+    pub fn has_used_call_id(&self, call_id: &str) -> bool {
+        self.index.ids.known.may_contain(call_id) && self.call_ids().any(|held| held == call_id)
     }
 
     /// Every call id that is here or ever was, newest first.
@@ -253,7 +253,7 @@ impl History {
         self.newest_first()
             .filter_map(Item::as_tool_call)
             .map(|call| call.call_id.as_str())
-            .chain(self.beside.ids.retired())
+            .chain(self.index.ids.retired_ids())
     }
 
     /// How many completed turns are here.
@@ -262,24 +262,24 @@ impl History {
     }
 
     /// Whether an entry is marked as compacted.
-    pub(crate) fn holds_compacted(&self) -> bool {
+    pub(crate) fn has_compacted_items(&self) -> bool {
         self.tip.as_ref().is_some_and(|node| node.compacted)
     }
 
     /// The calls of completed turns that have no result yet, in order.
     pub fn unanswered_calls(&self) -> Vec<ToolCall> {
-        if self.is_lawful() {
+        if self.is_settled() {
             return Vec::new();
         }
-        let (lawful, law) = (self.lawful_part(), self.law());
-        let tail: Vec<&Item> = self.behind(lawful.len()).map(|(_, item)| item).collect();
-        settle::unanswered(&tail, &lawful.before(law))
+        let (lawful, law) = (self.settled_prefix(), self.settle_state());
+        let tail: Vec<&Item> = self.entries_after(lawful.len()).map(|(_, item)| item).collect();
+        settle::unanswered_calls(&tail, &lawful.prior_calls(law))
     }
 
     /// Whether it can be sent as it is: every tool call has exactly one result, directly behind
     /// its turn, no result is without its call, and no call belongs to an unfinished turn.
-    pub fn is_lawful(&self) -> bool {
-        self.law().is_kept()
+    pub fn is_settled(&self) -> bool {
+        self.settle_state().is_settled()
     }
 
     /// Makes it lawful: answers every open call of a completed turn as interrupted, leaves out
@@ -289,64 +289,64 @@ impl History {
     /// It depends on the entries alone, changes nothing when done twice, and gives a lawful
     /// history back as it is. Encoders and [`Agent::run_from`](crate::Agent::run_from) do it.
     pub fn settled(&self) -> Self {
-        let law = self.law();
-        if law.is_kept() {
+        let law = self.settle_state();
+        if law.is_settled() {
             return self.clone();
         }
         // What is lawful stays as it is, and is not looked at.
-        let mut settled = self.lawful_part();
-        let tail: Vec<&Item> = self.behind(settled.len()).map(|(_, item)| item).collect();
-        let mut items = settle::settle(&tail, &settled.before(law));
-        self.put_on_record(&mut items);
+        let mut settled = self.settled_prefix();
+        let tail: Vec<&Item> = self.entries_after(settled.len()).map(|(_, item)| item).collect();
+        let mut items = settle::settle(&tail, &settled.prior_calls(law));
+        self.attach_nested_reports(&mut items);
         if !law.broken {
-            settled.extend_seen(items, Seen::Distinct);
+            settled.extend_checked(items, SeenCallIds::AllDistinct);
             return settled;
         }
         settled.extend(items);
         // Calls of turns that never completed are left out; their ids are not.
         let held: HashSet<String> = settled.call_ids().map(str::to_owned).collect();
         for id in self.call_ids().filter(|id| !held.contains(*id)) {
-            settled.retire(id.to_owned());
+            settled.retire_call_id(id.to_owned());
         }
         settled
     }
 
     /// The newest piece that is of entries of this history, by an encoder with this key.
-    pub(crate) fn encoded<K: PartialEq + Any>(&self, key: &K) -> Option<Arc<Piece>> {
-        self.encoded.newest(key, self.tip.as_ref())
+    pub(crate) fn cached_encoding<K: PartialEq + Any>(&self, key: &K) -> Option<Arc<EncodedChunk>> {
+        self.encoded.newest_chunk(key, self.tip.as_ref())
     }
 
     /// Remembers what an encoder wrote of the first `len` entries, after an older piece.
-    pub(crate) fn remember<K: PartialEq + Any + Send + Sync>(
+    pub(crate) fn cache_encoding<K: PartialEq + Any + Send + Sync>(
         &self,
         key: K,
-        older: Option<&Arc<Piece>>,
+        older: Option<&Arc<EncodedChunk>>,
         len: usize,
         bytes: Vec<u8>,
         state: impl Any + Send + Sync,
     ) {
         if let Some(node) = self.nodes().find(|node| node.len <= len) {
-            let piece = Piece::new(node, older, len, bytes, Box::new(state));
-            self.encoded.remember(key, older, piece);
+            let piece = EncodedChunk::new(node, older, len, bytes, Box::new(state));
+            self.encoded.insert(key, older, piece);
         }
     }
 
     fn pop(&mut self) {
         let Some(node) = self.tip.take() else { return };
         if let ItemKind::ToolCall(call) = &node.item.kind {
-            self.retire(call.call_id.clone());
-            self.forget_nested(&call.call_id);
+            self.retire_call_id(call.call_id.clone());
+            self.remove_nested(&call.call_id);
         }
         self.tip.clone_from(&node.parent);
-        self.forget_open();
+        self.clear_open_calls();
     }
 
-    pub(super) fn retire(&mut self, call_id: String) {
-        self.beside_mut().ids.retire(call_id);
+    pub(super) fn retire_call_id(&mut self, call_id: String) {
+        self.index_mut().ids.retire(call_id);
     }
 
-    pub(super) fn beside_mut(&mut self) -> &mut Beside {
-        Arc::make_mut(&mut self.beside)
+    pub(super) fn index_mut(&mut self) -> &mut HistoryIndex {
+        Arc::make_mut(&mut self.index)
     }
 }
 
@@ -361,7 +361,7 @@ impl<'a> IntoIterator for &'a History {
 
 impl Extend<Item> for History {
     fn extend<T: IntoIterator<Item = Item>>(&mut self, items: T) {
-        self.extend_seen(items, Seen::Unasked);
+        self.extend_checked(items, SeenCallIds::NotCollected);
     }
 }
 
@@ -371,8 +371,8 @@ impl PartialEq for History {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
             && self.len() == other.len()
-            && self.common_len(other) == self.len()
-            && self.beside.nested == other.beside.nested
+            && self.common_prefix_len(other) == self.len()
+            && self.index.nested == other.index.nested
     }
 }
 
@@ -380,8 +380,8 @@ impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("History");
         shown.field("id", &self.id).field("items", &self.iter().collect::<Vec<_>>());
-        if !self.beside.nested.is_empty() {
-            shown.field("nested", &self.beside.nested);
+        if !self.index.nested.is_empty() {
+            shown.field("nested", &self.index.nested);
         }
         shown.finish_non_exhaustive()
     }

@@ -8,7 +8,10 @@ pub struct Items<'a>(std::iter::Rev<std::vec::IntoIter<&'a Item>>);
 
 impl<'a> Items<'a> {
     /// Those of an iterator of `len`, the last first.
-    pub(super) fn reversed(newest_first: impl Iterator<Item = &'a Item>, len: usize) -> Self {
+    pub(super) fn from_newest_first(
+        newest_first: impl Iterator<Item = &'a Item>,
+        len: usize,
+    ) -> Self {
         let mut items = Vec::with_capacity(len);
         items.extend(newest_first);
         Self(items.into_iter().rev())

@@ -4,24 +4,28 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::item::history::History;
-use crate::item::history::call_ids::Seen;
-use crate::item::history::node::{Law, Node, chain};
-use crate::item::settle::{Before, ends_batch};
+use crate::item::history::call_ids::SeenCallIds;
+use crate::item::history::node::{Node, SettleState, iter_chain};
+use crate::item::settle::{PriorCalls, ends_batch};
 use crate::item::{Item, ItemKind};
 
 impl History {
-    pub(super) fn law(&self) -> Law {
-        self.tip.as_ref().map_or(Law::default(), |node| node.law)
+    pub(super) fn settle_state(&self) -> SettleState {
+        self.tip.as_ref().map_or(SettleState::default(), |node| node.law)
     }
 
     /// What the law says when `item` is appended. Only the first call whose id was held before
     /// looks at all entries.
-    pub(super) fn law_with(&mut self, item: &Item, seen: &mut Seen) -> Law {
-        let law = self.law();
+    pub(super) fn settle_state_after(
+        &mut self,
+        item: &Item,
+        seen: &mut SeenCallIds,
+    ) -> SettleState {
+        let law = self.settle_state();
         if item.tombstone || law.broken {
             return law;
         }
-        let broken = Law { broken: true, ..law };
+        let broken = SettleState { broken: true, ..law };
         let mut next = law;
         match &item.kind {
             ItemKind::ToolResult(result) => {
@@ -43,7 +47,7 @@ impl History {
                     (next.answering, next.turn_ended) = (false, false);
                 }
                 if let ItemKind::ToolCall(call) = kind {
-                    if item.interrupted || !self.is_first(&call.call_id, seen) {
+                    if item.interrupted || !self.is_first_use(&call.call_id, seen) {
                         return broken;
                     }
                     self.open_calls().insert(call.call_id.clone());
@@ -57,11 +61,11 @@ impl History {
 
     /// The ids of the calls without a result.
     fn open_calls(&mut self) -> &mut HashSet<String> {
-        let is_open = self.law().open;
+        let is_open = self.settle_state().open;
         let tip = self.tip.as_ref();
-        let open = &mut Arc::make_mut(&mut self.beside).ids.open;
+        let open = &mut Arc::make_mut(&mut self.index).ids.open;
         match (is_open, open.is_empty()) {
-            (true, true) => *open = opened(tip),
+            (true, true) => *open = open_call_ids(tip),
             (false, false) => open.clear(),
             (true, false) | (false, true) => {}
         }
@@ -69,52 +73,55 @@ impl History {
     }
 
     /// Entries were taken away: which calls are open is to be looked up.
-    pub(super) fn forget_open(&mut self) {
-        if !self.beside.ids.open.is_empty() {
-            self.beside_mut().ids.open = HashSet::new();
+    pub(super) fn clear_open_calls(&mut self) {
+        if !self.index.ids.open.is_empty() {
+            self.index_mut().ids.open = HashSet::new();
         }
     }
 
-    fn is_first(&self, call_id: &str, seen: &mut Seen) -> bool {
+    fn is_first_use(&self, call_id: &str, seen: &mut SeenCallIds) -> bool {
         match seen {
-            Seen::Distinct => true,
-            Seen::Collected(ids) => ids.insert(call_id.to_owned()),
-            Seen::Unasked if !self.beside.ids.known.may_hold(call_id) => true,
-            Seen::Unasked => {
-                let mut ids: HashSet<String> = self.live_ids().map(str::to_owned).collect();
+            SeenCallIds::AllDistinct => true,
+            SeenCallIds::Collected(ids) => ids.insert(call_id.to_owned()),
+            SeenCallIds::NotCollected if !self.index.ids.known.may_contain(call_id) => true,
+            SeenCallIds::NotCollected => {
+                let mut ids: HashSet<String> = self.live_call_ids().map(str::to_owned).collect();
                 let is_first = ids.insert(call_id.to_owned());
-                *seen = Seen::Collected(ids);
+                *seen = SeenCallIds::Collected(ids);
                 is_first
             }
         }
     }
 
     /// The ids of the calls that count.
-    fn live_ids(&self) -> impl Iterator<Item = &str> {
-        self.newest_live().filter_map(Item::as_tool_call).map(|call| call.call_id.as_str())
+    fn live_call_ids(&self) -> impl Iterator<Item = &str> {
+        self.live_newest_first().filter_map(Item::as_tool_call).map(|call| call.call_id.as_str())
     }
 
     /// What has to be known of this part to settle what follows, of which `law` is said. Where
     /// that is not broken, no id is used twice, and nothing has to be.
-    pub(super) fn before(&self, law: Law) -> Before<'_> {
+    pub(super) fn prior_calls(&self, law: SettleState) -> PriorCalls<'_> {
         match law.broken {
-            true => Before { called: self.live_ids().collect(), taken: self.call_ids().collect() },
-            false => Before::default(),
+            true => PriorCalls {
+                called: self.live_call_ids().collect(),
+                taken: self.call_ids().collect(),
+            },
+            false => PriorCalls::default(),
         }
     }
 
     /// Up to where the law is kept and nothing is open.
-    pub(super) fn lawful_part(&self) -> Self {
-        let tip = self.nodes().find(|node| node.law.is_kept()).cloned();
+    pub(super) fn settled_prefix(&self) -> Self {
+        let tip = self.nodes().find(|node| node.law.is_settled()).cloned();
         let mut part = Self { tip, ..self.clone() };
-        part.forget_open();
+        part.clear_open_calls();
         part
     }
 }
 
 /// The calls that no result answers, behind the newest entry where none was open.
-fn opened(tip: Option<&Arc<Node>>) -> HashSet<String> {
-    let items = chain(tip).take_while(|node| node.law.open).map(|node| &node.item);
+fn open_call_ids(tip: Option<&Arc<Node>>) -> HashSet<String> {
+    let items = iter_chain(tip).take_while(|node| node.law.open).map(|node| &node.item);
     let items: Vec<&Item> = items.collect();
     // No two have the same id, or the law would be broken.
     let mut open = HashSet::new();

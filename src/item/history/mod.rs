@@ -10,7 +10,7 @@ mod node;
 mod shared;
 mod stored;
 
-pub(crate) use encoded::Piece;
+pub(crate) use encoded::EncodedChunk;
 pub use history::History;
 pub use items::Items;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::item::history::History;
-use crate::item::{Item, ItemKind, PendingCall, Report, ToolCall};
+use crate::item::{EffectReport, Item, ItemKind, PendingCall, ToolCall};
 
 impl History {
     /// The history of the sub-agent that runs as the call `call_id`, if the sub-agent was suspended
@@ -12,8 +12,8 @@ impl History {
     ///
     /// This history keeps it until the call has its result, and is written with it, as `nested`. It is
     /// never sent to the model of this history.
-    pub fn nested(&self, call_id: &str) -> Option<&Self> {
-        self.beside.nested.get(call_id)
+    pub fn nested_history(&self, call_id: &str) -> Option<&Self> {
+        self.index.nested.get(call_id)
     }
 
     /// The calls that wait for a verdict or a result from outside: those of completed turns that no
@@ -25,10 +25,10 @@ impl History {
     pub fn pending_calls(&self) -> Vec<PendingCall> {
         let mut pending = Vec::new();
         for call in self.unanswered_calls() {
-            match self.nested(&call.call_id) {
+            match self.nested_history(&call.call_id) {
                 Some(nested) => {
                     let calls = nested.pending_calls().into_iter();
-                    pending.extend(calls.map(|inner| inner.nested_in(&call.call_id)));
+                    pending.extend(calls.map(|inner| inner.with_parent_call(&call.call_id)));
                 }
                 None => pending.push(call.into()),
             }
@@ -43,35 +43,35 @@ impl History {
         if !self.unanswered_calls().iter().any(is_it) {
             return;
         }
-        let nested = nested.renamed(format!("{}/{call_id}", self.id).into());
-        self.beside_mut().nested.insert(call_id.to_owned(), nested);
+        let nested = nested.rename(format!("{}/{call_id}", self.id).into());
+        self.index_mut().nested.insert(call_id.to_owned(), nested);
     }
 
     /// The calls that a suspended sub-agent runs as.
     pub(crate) fn suspended_calls(&self) -> impl Iterator<Item = &str> {
-        self.beside.nested.keys().map(String::as_str)
+        self.index.nested.keys().map(String::as_str)
     }
 
     /// What the sub-agent that was suspended as a call has changed until here.
-    pub(crate) fn nested_report(&self, call_id: &str) -> Report {
-        let mut report = Report::default();
-        if let Some(nested) = self.nested(call_id) {
-            nested.add_changes(&mut report);
+    pub(crate) fn nested_report(&self, call_id: &str) -> EffectReport {
+        let mut report = EffectReport::default();
+        if let Some(nested) = self.nested_history(call_id) {
+            nested.add_side_effects(&mut report);
         }
         report
     }
 
-    fn add_changes(&self, report: &mut Report) {
+    fn add_side_effects(&self, report: &mut EffectReport) {
         let results = self.iter().filter_map(Item::as_tool_result);
         for told in results.filter_map(|result| result.report.as_deref()) {
             report.side_effects.extend(told.side_effects.iter().cloned());
         }
-        self.beside.nested.values().for_each(|nested| nested.add_changes(report));
+        self.index.nested.values().for_each(|nested| nested.add_side_effects(report));
     }
 
     /// Puts on record what the sub-agents of open calls had changed, as these are answered.
-    pub(super) fn put_on_record(&self, items: &mut [Item]) {
-        if self.beside.nested.is_empty() {
+    pub(super) fn attach_nested_reports(&self, items: &mut [Item]) {
+        if self.index.nested.is_empty() {
             return;
         }
         for item in items {
@@ -85,9 +85,9 @@ impl History {
     }
 
     /// Drops the history of the sub-agent that was suspended as a call.
-    pub(super) fn forget_nested(&mut self, call_id: &str) {
-        if self.beside.nested.contains_key(call_id) {
-            self.beside_mut().nested.remove(call_id);
+    pub(super) fn remove_nested(&mut self, call_id: &str) {
+        if self.index.nested.contains_key(call_id) {
+            self.index_mut().nested.remove(call_id);
         }
     }
 
@@ -99,14 +99,14 @@ impl History {
         let open = self.unanswered_calls();
         let is_open = |call_id: &str| open.iter().any(|call| call.call_id == call_id);
         let nested = nested.into_iter().filter(|(call_id, _)| is_open(call_id)).collect();
-        self.beside_mut().nested = nested;
+        self.index_mut().nested = nested;
     }
 
     /// The same under another id, which the ids of nested histories begin with.
-    pub(super) fn renamed(mut self, id: Arc<str>) -> Self {
-        if !self.beside.nested.is_empty() {
-            for (call_id, history) in &mut self.beside_mut().nested {
-                *history = history.clone().renamed(format!("{id}/{call_id}").into());
+    pub(super) fn rename(mut self, id: Arc<str>) -> Self {
+        if !self.index.nested.is_empty() {
+            for (call_id, history) in &mut self.index_mut().nested {
+                *history = history.clone().rename(format!("{id}/{call_id}").into());
             }
         }
         self.id = id;

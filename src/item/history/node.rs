@@ -15,19 +15,19 @@ pub(super) struct Node {
     /// Whether an entry here or before is marked as compacted.
     pub(super) compacted: bool,
     /// Whether all up to here is lawful.
-    pub(super) law: Law,
+    pub(super) law: SettleState,
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        drop_chain(self.parent.take(), |link| link.parent.take());
+        drop_iteratively(self.parent.take(), |link| link.parent.take());
     }
 }
 
 /// What is known of an entry and all before it, by the law of [`settle`](crate::item::settle).
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and they are small")]
-pub(super) struct Law {
+pub(super) struct SettleState {
     /// No entry that follows can make it lawful.
     pub(super) broken: bool,
     /// A call has no result yet.
@@ -36,19 +36,22 @@ pub(super) struct Law {
     pub(super) turn_ended: bool,
 }
 
-impl Law {
-    pub(super) fn is_kept(self) -> bool {
+impl SettleState {
+    pub(super) fn is_settled(self) -> bool {
         !self.broken && !self.open
     }
 }
 
 /// The entries of a chain, newest first.
-pub(super) fn chain(tip: Option<&Arc<Node>>) -> impl Iterator<Item = &Arc<Node>> {
+pub(super) fn iter_chain(tip: Option<&Arc<Node>>) -> impl Iterator<Item = &Arc<Node>> {
     successors(tip, |node| node.parent.as_ref())
 }
 
 /// Drops a chain link by link: by recursion a long one would overflow the stack.
-pub(super) fn drop_chain<T>(first: Option<Arc<T>>, take_next: impl Fn(&mut T) -> Option<Arc<T>>) {
+pub(super) fn drop_iteratively<T>(
+    first: Option<Arc<T>>,
+    take_next: impl Fn(&mut T) -> Option<Arc<T>>,
+) {
     let mut next = first;
     while let Some(mut link) = next.and_then(Arc::into_inner) {
         next = take_next(&mut link);

@@ -6,12 +6,12 @@ use crate::item::history::History;
 
 impl History {
     /// The same entries, without what is remembered beside them.
-    pub(crate) fn entries_only(&self) -> Self {
-        Self { tip: self.tip.clone(), ..Self::with_id(Arc::clone(&self.id)) }
+    pub(crate) fn without_caches(&self) -> Self {
+        Self { tip: self.tip.clone(), ..Self::from_id(Arc::clone(&self.id)) }
     }
 
     /// How many of the first entries are not only equal but the same.
-    pub(crate) fn shared_len(&self, other: &Self) -> usize {
+    pub(crate) fn shared_prefix_len(&self, other: &Self) -> usize {
         let most = self.len().min(other.len());
         let ours = self.nodes().skip(self.len() - most);
         let mut both = ours.zip(other.nodes().skip(other.len() - most));
@@ -19,9 +19,9 @@ impl History {
     }
 
     /// How many of the first entries are equal.
-    pub(crate) fn common_len(&self, other: &Self) -> usize {
-        let shared = self.shared_len(other);
-        let mut both = self.behind(shared).zip(other.behind(shared));
+    pub(crate) fn common_prefix_len(&self, other: &Self) -> usize {
+        let shared = self.shared_prefix_len(other);
+        let mut both = self.entries_after(shared).zip(other.entries_after(shared));
         let differ = both.position(|((_, ours), (_, theirs))| ours != theirs);
         shared + differ.unwrap_or((self.len() - shared).min(other.len() - shared))
     }
@@ -39,8 +39,14 @@ mod tests {
     #[test]
     fn histories_share_the_entries_that_they_have_from_one_another() {
         let check = |ours: &History, theirs: &History, shared: usize, common: usize| {
-            assert_eq!((ours.shared_len(theirs), ours.common_len(theirs)), (shared, common));
-            assert_eq!((theirs.shared_len(ours), theirs.common_len(ours)), (shared, common));
+            assert_eq!(
+                (ours.shared_prefix_len(theirs), ours.common_prefix_len(theirs)),
+                (shared, common)
+            );
+            assert_eq!(
+                (theirs.shared_prefix_len(ours), theirs.common_prefix_len(ours)),
+                (shared, common)
+            );
         };
         let base = history(&["a", "b"]);
         let with = |item: &str| {

@@ -9,7 +9,7 @@ use crate::item::Item;
 use crate::item::history::History;
 
 #[derive(Serialize)]
-struct Written<'a> {
+struct SerializedHistory<'a> {
     id: &'a str,
     items: Vec<&'a Item>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -19,7 +19,7 @@ struct Written<'a> {
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct DeserializedHistory {
     id: Arc<str>,
     #[serde(default)]
     items: Vec<Item>,
@@ -31,11 +31,11 @@ struct Read {
 
 impl Serialize for History {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Written {
+        SerializedHistory {
             id: &self.id,
             items: self.iter().collect(),
-            retired_call_ids: self.beside.ids.retired().collect(),
-            nested: &self.beside.nested,
+            retired_call_ids: self.index.ids.retired_ids().collect(),
+            nested: &self.index.nested,
         }
         .serialize(serializer)
     }
@@ -43,10 +43,10 @@ impl Serialize for History {
 
 impl<'de> Deserialize<'de> for History {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = Read::deserialize(deserializer)?;
+        let read = DeserializedHistory::deserialize(deserializer)?;
         let mut history = Self::from_items(read.id, read.items);
         for call_id in read.retired_call_ids.into_iter().rev() {
-            history.retire(call_id);
+            history.retire_call_id(call_id);
         }
         for (call_id, nested) in read.nested {
             history.set_nested(&call_id, nested);

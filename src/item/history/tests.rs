@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::env::draw::Draw;
-use crate::item::settle::Before;
+use crate::item::settle::PriorCalls;
 use crate::item::{History, Item, Mark, ResultKind, StopReason, ToolResult, TurnInfo, settle};
 use crate::usage::Usage;
 
@@ -26,7 +26,7 @@ fn a_fork_shares_what_was_and_goes_its_own_way() {
 
 #[test]
 fn a_million_entries_drop_without_recursion() {
-    let mut long = History::with_id("h");
+    let mut long = History::from_id("h");
     for _ in 0..1_000_000 {
         long.push(Item::text(""));
     }
@@ -40,12 +40,12 @@ fn a_rewritten_call_id_stays_remembered_also_through_a_store() {
     history.push(Item::text("3"));
     history.rewrite(0..2, [Item::text("summary")]);
     assert_eq!(texts(&history), ["summary", "3"]);
-    assert!(history.holds_call_id("c1"));
+    assert!(history.has_used_call_id("c1"));
     let stored = serde_json::to_string(&history).unwrap();
     let loaded: History = serde_json::from_str(&stored).unwrap();
     assert_eq!(loaded, history);
-    assert!(loaded.holds_call_id("c1"));
-    assert!(!loaded.holds_call_id("c2"));
+    assert!(loaded.has_used_call_id("c1"));
+    assert!(!loaded.has_used_call_id("c2"));
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn items(draw: &Draw) -> Vec<Item> {
         let turn = draw.flag().then(|| Arc::new(ended()));
         let item = Item { turn, ..item };
         match draw.number(8) {
-            0 => item.marked(Mark::Interrupted),
-            1 => item.marked(Mark::Tombstone),
+            0 => item.with_mark(Mark::Interrupted),
+            1 => item.with_mark(Mark::Tombstone),
             _ => item,
         }
     })
@@ -110,17 +110,20 @@ fn what_is_known_entry_by_entry_is_what_a_look_at_all_of_them_tells() {
             history.rewrite(rewritten..rewritten + 2, more.into_iter().take(2));
         }
         let all: Vec<&Item> = history.iter().collect();
-        let is_lawful = settle::is_lawful(&all);
-        assert_eq!(history.is_lawful(), is_lawful, "seed {seed}");
-        let unanswered = settle::unanswered(&all, &Before::default());
+        let is_lawful = settle::is_settled(&all);
+        assert_eq!(history.is_settled(), is_lawful, "seed {seed}");
+        let unanswered = settle::unanswered_calls(&all, &PriorCalls::default());
         assert_eq!(history.unanswered_calls(), unanswered, "seed {seed}");
-        let before = Before { taken: history.beside.ids.retired().collect(), ..Before::default() };
+        let before = PriorCalls {
+            taken: history.index.ids.retired_ids().collect(),
+            ..PriorCalls::default()
+        };
         let expected = match is_lawful {
             true => all.into_iter().cloned().collect(),
             false => settle::settle(&all, &before),
         };
         let settled = history.settled();
-        assert!(settled.is_lawful(), "seed {seed}");
+        assert!(settled.is_settled(), "seed {seed}");
         assert_eq!(settled.iter().cloned().collect::<Vec<_>>(), expected, "seed {seed}");
     }
 }
@@ -134,7 +137,7 @@ fn settling_many_calls_takes_linear_time() {
         let history = History::from_items("h", items);
         assert_eq!(history.unanswered_calls().len(), unanswered);
         let settled = history.settled();
-        assert!(settled.is_lawful());
+        assert!(settled.is_settled());
         assert_eq!(settled.len(), 2 * MANY);
     }
     let calls = || (0..MANY).map(|n| Item::tool_call(format!("c{n}"), "t", "{}"));
@@ -158,15 +161,15 @@ fn settling_many_calls_takes_linear_time() {
 
 /// What is remembered of a history under a key: the entries and the bytes.
 fn remembered(history: &History, key: u8) -> Option<(usize, String)> {
-    let piece = history.encoded(&key)?;
+    let piece = history.cached_encoding(&key)?;
     let mut bytes = Vec::new();
     piece.write(&mut bytes);
     Some((piece.len(), String::from_utf8(bytes).unwrap()))
 }
 
 fn remember(history: &History, key: u8, text: &str) {
-    let older = history.encoded(&key);
-    history.remember(key, older.as_ref(), history.len(), text.as_bytes().to_vec(), ());
+    let older = history.cached_encoding(&key);
+    history.cache_encoding(key, older.as_ref(), history.len(), text.as_bytes().to_vec(), ());
 }
 
 #[test]
@@ -206,19 +209,19 @@ fn a_few_lines_are_remembered_and_none_of_entries_that_are_gone() {
 
 #[test]
 fn a_million_pieces_drop_without_recursion() {
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     let mut older = None;
     for _ in 0..1_000_000 {
         history.push(Item::text(""));
-        history.remember(0_u8, older.as_ref(), history.len(), Vec::new(), ());
-        older = history.encoded(&0_u8);
+        history.cache_encoding(0_u8, older.as_ref(), history.len(), Vec::new(), ());
+        older = history.cached_encoding(&0_u8);
     }
     drop((history, older));
 }
 
 #[test]
 fn what_stands_in_for_folded_entries_is_not_the_last_prompt() {
-    let note = || Item::user("a summary").marked(Mark::Compacted);
+    let note = || Item::user("a summary").with_mark(Mark::Compacted);
     let check = |items: &[Item], expected: usize| {
         let history = History::from_items("h", items.to_vec());
         assert_eq!(history.before_last_prompt().len(), expected, "{history:?}");
@@ -228,7 +231,7 @@ fn what_stands_in_for_folded_entries_is_not_the_last_prompt() {
     check(&[asked(), said(), asked(), note(), said()], 2);
     check(&[note(), said()], 2);
     // What is void was taken back already.
-    let void = Item::user("v").marked(Mark::Tombstone);
+    let void = Item::user("v").with_mark(Mark::Tombstone);
     check(&[asked(), said(), asked(), said(), void, said()], 2);
     // Several in a row are one.
     check(&[asked(), said(), asked(), asked(), said()], 2);

@@ -20,7 +20,7 @@ const TURNS: usize = 100;
 /// Encodes a history that grows by a call and its result, and gives how many items the encoder was
 /// given for each item that there is in the end.
 fn encoded(encode: impl Fn(&Request)) -> f64 {
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     history.push(Item::user("go"));
     ENCODED.set(0);
     for n in 0..TURNS {

@@ -29,7 +29,7 @@ fn turn(frames: &'static [(u64, &'static str)], limits: Timeouts) -> TurnStream 
         Box::pin(body.chain(stream::pending())),
         Decoder::new("any", &Dialect::OPENAI),
     );
-    seal(&History::with_id("h"), decoding.with_deadlines(deadlines(limits)))
+    seal(&History::from_id("h"), decoding.with_deadlines(deadlines(limits)))
 }
 
 fn deadlines(limits: Timeouts) -> TurnDeadlines {
@@ -110,7 +110,7 @@ async fn pings_without_end_hold_nobody_up_and_time_out() {
     let pings = stream::repeat_with(|| Ok(Bytes::from_static(PING.as_bytes())));
     let decoding = Decoding::new(pings, Decoder::new("any", &Dialect::OPENAI));
     let decoding = decoding.with_deadlines(deadlines(limits()));
-    let mut turn = seal(&History::with_id("h"), decoding);
+    let mut turn = seal(&History::from_id("h"), decoding);
     assert!(turn.next().now_or_never().is_none());
     tokio::time::advance(Duration::from_secs(59)).await;
     assert!(turn.next().now_or_never().is_none());

@@ -132,11 +132,11 @@ impl Asked {
         let Self { model, system, tools, options, history, context } = self.clone();
         let write = |history: &History, before: Option<(u32, &History)>| {
             let since = before.and_then(|(turn, before)| {
-                let alike = history.common_len(before);
+                let alike = history.common_prefix_len(before);
                 (alike > 0).then_some(Since { turn, items: alike })
             });
             let known = since.as_ref().map_or(0, |since| since.items);
-            let items = history.behind(known).map(|(_, item)| item.clone()).collect();
+            let items = history.entries_after(known).map(|(_, item)| item.clone()).collect();
             HistoryOnWire { id: history.id().to_owned(), since, items }
         };
         let history = write(&history, before.map(|(turn, it)| (*turn, &it.history)));

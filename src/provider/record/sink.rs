@@ -7,7 +7,7 @@ use super::line::{Asked, Line, VERSION};
 use super::mask::Masker;
 use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 /// A writer and what became of it.
 pub(super) struct Sink(Mutex<State>);
@@ -85,7 +85,7 @@ impl Sink {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut lock(&self.0))
+        f(&mut lock_ignoring_poison(&self.0))
     }
 }
 

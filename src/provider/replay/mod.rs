@@ -14,7 +14,7 @@ use serde_json::Value;
 pub use differ::RequestMismatch;
 
 use crate::error::{Error, ErrorKind};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
 use crate::provider::first_poll::at_first_poll;
 use crate::provider::record::line::Asked;
@@ -122,7 +122,7 @@ impl Replay {
 
     /// How many turns were not played yet.
     pub fn remaining(&self) -> usize {
-        lock(&self.turns).len()
+        lock_ignoring_poison(&self.turns).len()
     }
 
     /// Takes the turn that answers a request.
@@ -131,7 +131,7 @@ impl Replay {
         let value = |told: String| serde_json::from_str::<Value>(&self.masker.json(told));
         let plain = |told: String| serde_json::from_str::<Value>(&told);
         let asked = Asked::of(request).told().and_then(value).map_err(unreadable)?;
-        let mut turns = lock(&self.turns);
+        let mut turns = lock_ignoring_poison(&self.turns);
         let mut mismatch = None;
         for at in 0..turns.len() {
             let recorded = turns[at].asked.told().and_then(plain).map_err(unreadable)?;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::error::Error;
-use crate::json_lines::values;
+use crate::json_lines::parse_values;
 use crate::provider::record::line::{Asked, AskedOnWire, Line, OLDEST, VERSION};
 use crate::provider::replay::played::{Ending, Played, PlayedEvent};
 use crate::provider::replay::rebuild::refusal;
@@ -27,7 +27,7 @@ pub(super) struct Recorded {
 /// Reads the lines. A last one that is cut off is passed over, and noted.
 pub(super) fn tape(text: &str) -> Result<Tape, Error> {
     let mut tape: Option<Tape> = None;
-    let torn = values(text, |line: Line<'_>| {
+    let torn = parse_values(text, |line: Line<'_>| {
         match (line, &mut tape) {
             (Line::Recording { version: OLDEST..=VERSION, model }, None) => {
                 tape = Some(Tape { model: model.into_owned(), turns: Vec::new(), torn: false });

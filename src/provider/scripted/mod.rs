@@ -15,7 +15,7 @@ pub use reply::Reply;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::ProviderData;
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
 use crate::provider::delta::{ContentDelta, Signed};
 use crate::provider::first_poll::at_first_poll;
@@ -91,7 +91,7 @@ impl Scripted {
 
     /// Every request that was sent, in order.
     pub fn requests(&self) -> Vec<Request> {
-        lock(&self.seen.requests).clone()
+        lock_ignoring_poison(&self.seen.requests).clone()
     }
 
     /// How many turns are streaming now: asked for, and neither complete nor dropped.
@@ -107,7 +107,7 @@ impl Scripted {
         let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
         turn.model(&model);
         let at = {
-            let mut requests = lock(&self.seen.requests);
+            let mut requests = lock_ignoring_poison(&self.seen.requests);
             requests.push(request.clone());
             requests.len() - 1
         };

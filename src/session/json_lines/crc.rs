@@ -8,23 +8,23 @@ pub(super) struct Crc(u32);
 
 impl Crc {
     pub(super) fn of(bytes: &[u8]) -> Self {
-        Self::default().then(bytes)
+        Self::default().update(bytes)
     }
 
     /// That of the same bytes with these after them.
-    pub(super) fn then(self, bytes: &[u8]) -> Self {
+    pub(super) fn update(self, bytes: &[u8]) -> Self {
         let mut hasher = crc32fast::Hasher::new_with_initial(self.0);
         hasher.update(bytes);
         Self(hasher.finalize())
     }
 
     /// The one that was written so.
-    pub(super) fn written(digits: &[u8]) -> Option<Self> {
+    pub(super) fn parse_hex(digits: &[u8]) -> Option<Self> {
         u32::from_str_radix(str::from_utf8(digits).ok()?, 16).ok().map(Self)
     }
 
     /// Whether this is how it is written.
-    pub(super) fn is_written(self, digits: &[u8]) -> bool {
+    pub(super) fn matches_hex(self, digits: &[u8]) -> bool {
         self.to_string().as_bytes() == digits
     }
 }
@@ -43,8 +43,8 @@ mod tests {
     fn the_checksum_is_the_crc_32_of_zlib() {
         // The check value of the catalogue of CRCs.
         assert_eq!(Crc::of(b"123456789").to_string(), "cbf43926");
-        assert_eq!(Crc::of(b"1234").then(b"56789"), Crc::of(b"123456789"));
-        assert!(Crc::default().is_written(b"00000000"));
-        assert_eq!(Crc::written(b"cbf43926"), Some(Crc::of(b"123456789")));
+        assert_eq!(Crc::of(b"1234").update(b"56789"), Crc::of(b"123456789"));
+        assert!(Crc::default().matches_hex(b"00000000"));
+        assert_eq!(Crc::parse_hex(b"cbf43926"), Some(Crc::of(b"123456789")));
     }
 }

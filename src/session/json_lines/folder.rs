@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::refusal::failed;
-use super::name::{self, ENDING};
+use super::super::refusal::store_error;
+use super::name::{self, EXTENSION};
 use crate::error::Error;
 
 /// The folder that a file is in.
@@ -14,12 +14,12 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 
 /// Every file that may hold a session, with its id where the name tells it.
 pub(super) fn files_in(folder: &Path) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
-    let cannot = |error| failed(format!("cannot read `{}`", folder.display()), error);
+    let cannot = |error| store_error(format!("cannot read `{}`", folder.display()), error);
     let mut files = Vec::new();
     for file in folder.read_dir().map_err(cannot)? {
         let path = file.map_err(cannot)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
-        let Some(name) = name.and_then(|name| name.strip_suffix(ENDING)) else { continue };
+        let Some(name) = name.and_then(|name| name.strip_suffix(EXTENSION)) else { continue };
         match name::decode(name) {
             Some(id) if path.is_file() => files.push((path, Some(id))),
             None if name.contains('~') && path.is_file() => files.push((path, None)),

@@ -19,25 +19,25 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use super::super::line;
-use super::super::refusal::{broken, failed};
+use super::super::refusal::{corrupt_data, store_error};
 use super::crc::Crc;
 use crate::error::Error;
-use crate::json_lines::{self, is_cut, is_whole};
-use crate::session::{Entry, Fork};
+use crate::json_lines::{self, is_complete_object, is_truncated_object};
+use crate::session::{Entry, ForkOrigin};
 
 /// The version of the format.
 const VERSION: u32 = 1;
 
 /// How every header begins, whatever its version, and the first line of an append.
-const HEADER: &[u8] = br#"{"type":"session","version":"#;
-const APPEND: &[u8] = br#"{"type":"append","#;
+const HEADER_PREFIX: &[u8] = br#"{"type":"session","version":"#;
+const APPEND_PREFIX: &[u8] = br#"{"type":"append","#;
 
 /// How a header goes on that names what its session was forked from.
-const FORK: &[u8] = br#","fork":{"id":"#;
+const FORK_FIELD_PREFIX: &[u8] = br#","fork":{"id":"#;
 
 /// What is before and after the checksum at the end of such a line.
-const FILE_CRC: &[u8] = br#","file_crc32":""#;
-const AFTER_FILE_CRC: &[u8] = br#""}"#;
+const CRC_FIELD_PREFIX: &[u8] = br#","file_crc32":""#;
+const CRC_FIELD_SUFFIX: &[u8] = br#""}"#;
 const CRC_DIGITS: usize = 8;
 
 #[derive(Serialize, Deserialize)]
@@ -46,7 +46,7 @@ struct Header {
     version: u32,
     id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    fork: Option<Fork>,
+    fork: Option<ForkOrigin>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,30 +62,30 @@ pub(super) struct AppendLine {
 /// The first line of an append of an earlier version.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename = "append")]
-pub(super) struct Unchecked {
+pub(super) struct LegacyAppendLine {
     entries: usize,
 }
 
 /// A file, read: what is whole in it.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct ParsedFile {
     /// What the header says; `None` if there is none, as at the very beginning.
-    pub(super) head: Option<Head>,
+    pub(super) head: Option<ParsedHeader>,
     /// Where the entries are.
     entries: Vec<Line>,
     /// The bytes that are whole. What stands behind them was cut by a crash.
     pub(super) end: usize,
     /// Whether they end with LF. Of the last line it may be missing, and is written with the next
     /// append.
-    pub(super) is_ended: bool,
+    pub(super) is_terminated: bool,
     /// The checksum of the bytes that are whole.
     pub(super) crc: Crc,
 }
 
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct ParsedHeader {
     pub(super) id: String,
-    pub(super) fork: Option<Fork>,
+    pub(super) fork: Option<ForkOrigin>,
     /// Whether it has a checksum. Then so has every append.
     pub(super) is_checked: bool,
 }
@@ -99,24 +99,24 @@ pub(super) struct Line {
 }
 
 /// The header of a session.
-pub(super) fn header(id: &str, fork: Option<&Fork>) -> Result<Vec<u8>, Error> {
+pub(super) fn encode_header(id: &str, fork: Option<&ForkOrigin>) -> Result<Vec<u8>, Error> {
     let header = Header { version: VERSION, id: id.to_owned(), fork: fork.cloned() };
     with_file_crc(Crc::default(), &header)
 }
 
 /// The lines of some entries.
-pub(super) fn of_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
+pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();
     for entry in entries {
         // Compact JSON holds no LF: inside of a string it is `\n`.
-        text.extend(line::write(entry)?.into_bytes());
+        text.extend(line::to_json_line(entry)?.into_bytes());
         text.push(b'\n');
     }
     Ok(text)
 }
 
 /// An append of `entries` entries, whose lines are `lines`, to a file that has the checksum `before` until there.
-pub(super) fn append(before: Crc, entries: usize, lines: &[u8]) -> Result<Vec<u8>, Error> {
+pub(super) fn encode_append(before: Crc, entries: usize, lines: &[u8]) -> Result<Vec<u8>, Error> {
     let first = AppendLine { entries, bytes: lines.len(), crc32: Crc::of(lines).to_string() };
     let mut text = with_file_crc(before, &first)?;
     text.extend(lines);
@@ -126,10 +126,10 @@ pub(super) fn append(before: Crc, entries: usize, lines: &[u8]) -> Result<Vec<u8
 /// Writes an object as a line, with the checksum of the file as its last field.
 fn with_file_crc(before: Crc, object: &impl Serialize) -> Result<Vec<u8>, Error> {
     let text = serde_json::to_vec(object);
-    let mut text = text.map_err(|error| failed("a line cannot be written as JSON", error))?;
+    let mut text = text.map_err(|error| store_error("a line cannot be written as JSON", error))?;
     text.pop();
-    let crc = before.then(&text).to_string();
-    for part in [FILE_CRC, crc.as_bytes(), AFTER_FILE_CRC, b"\n"] {
+    let crc = before.update(&text).to_string();
+    for part in [CRC_FIELD_PREFIX, crc.as_bytes(), CRC_FIELD_SUFFIX, b"\n"] {
         text.extend(part);
     }
     Ok(text)
@@ -137,20 +137,20 @@ fn with_file_crc(before: Crc, object: &impl Serialize) -> Result<Vec<u8>, Error>
 
 /// The bytes of a line before the checksum of the file, and that; `None` if it has none.
 pub(super) fn split_file_crc(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let tail = FILE_CRC.len() + CRC_DIGITS + AFTER_FILE_CRC.len();
+    let tail = CRC_FIELD_PREFIX.len() + CRC_DIGITS + CRC_FIELD_SUFFIX.len();
     let (before, field) = line.split_at_checked(line.len().checked_sub(tail)?)?;
-    let crc = field.strip_prefix(FILE_CRC)?.strip_suffix(AFTER_FILE_CRC)?;
+    let crc = field.strip_prefix(CRC_FIELD_PREFIX)?.strip_suffix(CRC_FIELD_SUFFIX)?;
     Some((before, crc))
 }
 
 /// Whether this may be a session at all.
-pub(super) fn begin_with_header(text: &[u8]) -> bool {
-    text.starts_with(HEADER)
+pub(super) fn starts_with_header(text: &[u8]) -> bool {
+    text.starts_with(HEADER_PREFIX)
 }
 
 /// Whether an append begins there.
-pub(super) fn begin_with_append(text: &[u8]) -> bool {
-    text.starts_with(APPEND)
+pub(super) fn starts_with_append(text: &[u8]) -> bool {
+    text.starts_with(APPEND_PREFIX)
 }
 
 /// Reads what is whole.
@@ -160,39 +160,46 @@ pub(super) fn begin_with_append(text: &[u8]) -> bool {
 /// If it is not a session, or is one of a later version, or if anything in it is not as it was written. Only
 /// an append that a crash has cut is passed over: the last, and shorter than it says. One of which
 /// only the last LF is missing is whole: an editor may have taken that.
-pub(super) fn read(text: &[u8]) -> Result<Lines, Error> {
+pub(super) fn read(text: &[u8]) -> Result<ParsedFile, Error> {
     if text.ends_with(b"}")
         && let Ok(lines) = read_ended(&[text, b"\n"].concat())
         && lines.end > text.len()
     {
-        return Ok(Lines { end: text.len(), is_ended: false, crc: Crc::of(text), ..lines });
+        return Ok(ParsedFile {
+            end: text.len(),
+            is_terminated: false,
+            crc: Crc::of(text),
+            ..lines
+        });
     }
     read_ended(text)
 }
 
-fn read_ended(text: &[u8]) -> Result<Lines, Error> {
+fn read_ended(text: &[u8]) -> Result<ParsedFile, Error> {
     let Some(first) = next_line(text, 0, 1) else {
         // A header that was cut, or nothing.
-        return match begin_with_header(text) {
-            true if is_cut(text) => Ok(Lines::default()),
-            true => Err(broken_line(1, "it does not end where it should")),
-            false if HEADER.starts_with(text) => Ok(Lines::default()),
-            false => Err(no_session()),
+        return match starts_with_header(text) {
+            true if is_truncated_object(text) => Ok(ParsedFile::default()),
+            true => Err(damaged_line(1, "it does not end where it should")),
+            false if HEADER_PREFIX.starts_with(text) => Ok(ParsedFile::default()),
+            false => Err(not_a_session_error()),
         };
     };
     let head = read_header(&text[first.bytes.clone()])?;
     let mut is_checked = head.is_checked;
     let end = first.bytes.end + 1;
     let crc = Crc::of(&text[..end]);
-    let mut lines = Lines { head: Some(head), entries: Vec::new(), end, is_ended: true, crc };
+    let mut lines =
+        ParsedFile { head: Some(head), entries: Vec::new(), end, is_terminated: true, crc };
     let mut number = 2;
     while lines.end < text.len() {
-        let Some(append) = Append::read(text, lines.end, number, lines.crc, is_checked)? else {
+        let Some(append) = ParsedAppend::read(text, lines.end, number, lines.crc, is_checked)?
+        else {
             break;
         };
         is_checked |= append.is_checked;
         number = append.next;
-        lines.crc = lines.crc.then(&text[lines.end..append.end]);
+        lines.crc = lines.crc.update(&text[lines.end..append.end]);
         lines.end = append.end;
         lines.entries.extend(append.entries);
     }
@@ -204,28 +211,28 @@ pub(super) fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line>
     split(text, from..text.len(), number).next()
 }
 
-pub(super) fn read_header(line: &[u8]) -> Result<Head, Error> {
+pub(super) fn read_header(line: &[u8]) -> Result<ParsedHeader, Error> {
     #[derive(Deserialize)]
     struct Version {
         version: u32,
     }
 
-    if !begin_with_header(line) {
-        return Err(no_session());
+    if !starts_with_header(line) {
+        return Err(not_a_session_error());
     }
-    let wrong = |error| failed("line 1 is no header of a session", error);
+    let wrong = |error| store_error("line 1 is no header of a session", error);
     let Version { version } = serde_json::from_slice(line).map_err(wrong)?;
     if version > VERSION {
         let message =
             format!("the session has format {version}; this version reads up to {VERSION}");
-        return Err(broken(message));
+        return Err(corrupt_data(message));
     }
     let checked = split_file_crc(line);
-    if checked.is_some_and(|(before, crc)| !Crc::of(before).is_written(crc)) {
-        return Err(broken_line(1, "the checksum is wrong"));
+    if checked.is_some_and(|(before, crc)| !Crc::of(before).matches_hex(crc)) {
+        return Err(damaged_line(1, "the checksum is wrong"));
     }
     let Header { id, fork, .. } = serde_json::from_slice(line).map_err(wrong)?;
-    Ok(Head { id, fork, is_checked: checked.is_some() })
+    Ok(ParsedHeader { id, fork, is_checked: checked.is_some() })
 }
 
 /// What a session was forked from, as far as the first line of its file tells.
@@ -247,40 +254,40 @@ impl Origin {
                 let fork = lines.head.and_then(|head| head.fork);
                 fork.map_or(Self::None, |fork| Self::Of(fork.id))
             }
-            Err(_) if begin_with_header(&line) || names_origin(&line) => Self::Damaged { line },
+            Err(_) if starts_with_header(&line) || names_origin(&line) => Self::Damaged { line },
             Err(_) => Self::None,
         }
     }
 
     /// What a damaged header says, which may be something else than was written.
-    pub(super) fn doubtful(line: &[u8]) -> Option<String> {
+    pub(super) fn suspect_text(line: &[u8]) -> Option<String> {
         let header: Header = serde_json::from_slice(line).ok()?;
         header.fork.map(|fork| fork.id)
     }
 
     /// Whether a line that is damaged may be the header of a fork of a session. One wrong byte leaves
     /// the beginning of the header and the session's id, or what is between them.
-    pub(super) fn may_name(line: &[u8], id: &str) -> bool {
-        let after = line.strip_prefix(HEADER).unwrap_or_default();
+    pub(super) fn may_reference(line: &[u8], id: &str) -> bool {
+        let after = line.strip_prefix(HEADER_PREFIX).unwrap_or_default();
         let names = |id: String| memmem::find(after, id.as_bytes()).is_some();
         names_origin(line) || serde_json::to_string(id).is_ok_and(names)
     }
 }
 
 fn names_origin(line: &[u8]) -> bool {
-    memmem::find(line, FORK).is_some()
+    memmem::find(line, FORK_FIELD_PREFIX).is_some()
 }
 
-fn no_session() -> Error {
-    broken("this is no file of a session: it does not begin with a header")
+fn not_a_session_error() -> Error {
+    corrupt_data("this is no file of a session: it does not begin with a header")
 }
 
-pub(super) fn broken_line(number: usize, why: &str) -> Error {
-    broken(format!("line {number} of the session is broken: {why}"))
+pub(super) fn damaged_line(number: usize, why: &str) -> Error {
+    corrupt_data(format!("line {number} of the session is broken: {why}"))
 }
 
 /// One append.
-pub(super) struct Append {
+pub(super) struct ParsedAppend {
     entries: Vec<Line>,
     is_checked: bool,
     /// The number of the line after it, and where that begins.
@@ -288,7 +295,7 @@ pub(super) struct Append {
     end: usize,
 }
 
-impl Append {
+impl ParsedAppend {
     /// Reads the one that begins at a place; `None` if a crash has cut it. `crc` is the checksum of the
     /// file until there, and `is_checked` tells whether the append has to have one.
     pub(super) fn read(
@@ -300,21 +307,21 @@ impl Append {
     ) -> Result<Option<Self>, Error> {
         let Some(first) = next_line(text, from, number) else {
             return match is_checked {
-                true => cut(may_be_cut_append(&text[from..]), number),
-                false => cut(is_cut_unchecked(&text[from..]), number),
+                true => end_of_truncated(may_be_truncated_append(&text[from..]), number),
+                false => end_of_truncated(is_truncated_legacy_append(&text[from..]), number),
             };
         };
         let line = &text[first.bytes.clone()];
         match split_file_crc(line) {
-            Some((before, file_crc)) if begin_with_append(line) => {
-                if !crc.then(before).is_written(file_crc) {
+            Some((before, file_crc)) if starts_with_append(line) => {
+                if !crc.update(before).matches_hex(file_crc) {
                     let why = "the checksum of the file until there is wrong";
-                    return Err(broken_line(number, why));
+                    return Err(damaged_line(number, why));
                 }
                 Self::read_checked(text, &first)
             }
             None if !is_checked => Self::read_unchecked(text, first),
-            Some(_) | None => Err(broken_line(number, "no append begins there")),
+            Some(_) | None => Err(damaged_line(number, "no append begins there")),
         }
     }
 
@@ -324,14 +331,14 @@ impl Append {
         let next = first.number + 1;
         let rest = &text[from..];
         let Some(lines) = rest.get(..bytes) else {
-            return match are_cut(text, from, next, entries) {
+            return match are_entries_truncated(text, from, next, entries) {
                 true => Ok(None),
                 // It was not cut: something was taken out.
-                false => Err(broken_lines(next, entries, "bytes are missing")),
+                false => Err(damaged_lines(next, entries, "bytes are missing")),
             };
         };
-        if !Crc::of(lines).is_written(crc32.as_bytes()) {
-            return Err(broken_lines(next, entries, "the checksum is wrong"));
+        if !Crc::of(lines).matches_hex(crc32.as_bytes()) {
+            return Err(damaged_lines(next, entries, "the checksum is wrong"));
         }
         let entries: Vec<Line> = split(text, from..from + bytes, next).collect();
         let (next, end) = (next + entries.len(), from + bytes);
@@ -341,18 +348,18 @@ impl Append {
     /// Reads one of an earlier version.
     fn read_unchecked(text: &[u8], first: Line) -> Result<Option<Self>, Error> {
         let (mut next, mut end) = (first.number + 1, first.bytes.end + 1);
-        if !begin_with_append(&text[first.bytes.clone()]) {
-            refuse_broken(text, &first)?;
+        if !starts_with_append(&text[first.bytes.clone()]) {
+            ensure_entry(text, &first)?;
             return Ok(Some(Self { entries: vec![first], is_checked: false, next, end }));
         }
-        let several = Unchecked::read(text, &first)
-            .ok_or_else(|| broken_line(first.number, "no append begins there"))?;
+        let several = LegacyAppendLine::read(text, &first)
+            .ok_or_else(|| damaged_line(first.number, "no append begins there"))?;
         let mut entries = Vec::new();
         while entries.len() < several.entries {
             let Some(line) = next_line(text, end, next) else {
-                return cut(is_cut_unchecked(&text[end..]), next);
+                return end_of_truncated(is_truncated_legacy_append(&text[end..]), next);
             };
-            refuse_broken(text, &line)?;
+            ensure_entry(text, &line)?;
             (next, end) = (next + 1, line.bytes.end + 1);
             entries.push(line);
         }
@@ -361,56 +368,57 @@ impl Append {
 }
 
 /// The end of a file that has no LF: a crash has cut a line, or it is damaged.
-fn cut<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error> {
+fn end_of_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error> {
     match is_cut {
         true => Ok(None),
-        false => Err(broken_line(number, "it does not end where it should")),
+        false => Err(damaged_line(number, "it does not end where it should")),
     }
 }
 
 /// Whether a crash may have left this of the first line of an append.
-fn may_be_cut_append(tail: &[u8]) -> bool {
-    APPEND.starts_with(tail) || begin_with_append(tail) && is_cut(tail)
+fn may_be_truncated_append(tail: &[u8]) -> bool {
+    APPEND_PREFIX.starts_with(tail) || starts_with_append(tail) && is_truncated_object(tail)
 }
 
 /// Whether a crash may have left this at the end of a file without checksums. It may have written the
 /// length of the file and not all of the text, which leaves NULs.
-fn is_cut_unchecked(tail: &[u8]) -> bool {
+fn is_truncated_legacy_append(tail: &[u8]) -> bool {
     let text = match tail.iter().rposition(|byte| *byte != 0) {
         Some(last) => &tail[..=last],
         None => &[],
     };
-    text.is_empty() || is_cut(text) && (text.len() == tail.len() || !is_whole(text))
+    text.is_empty()
+        || is_truncated_object(text) && (text.len() == tail.len() || !is_complete_object(text))
 }
 
 /// Whether a crash may have left this of the lines of some entries: fewer than they are, and none of
 /// something else. Where another append begins, lines were taken out.
-fn are_cut(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
+fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
     let whole: Vec<Line> = split(text, from..text.len(), number).collect();
     let tail = &text[whole.last().map_or(from, |line| line.bytes.end + 1)..];
     whole.len() < entries
-        && whole.iter().all(|line| refuse_broken(text, line).is_ok())
-        && (tail.is_empty() || is_cut(tail) && !begin_with_append(tail))
+        && whole.iter().all(|line| ensure_entry(text, line).is_ok())
+        && (tail.is_empty() || is_truncated_object(tail) && !starts_with_append(tail))
 }
 
 /// Refuses a line of an append without checksums that is not an entry.
-fn refuse_broken(text: &[u8], line: &Line) -> Result<(), Error> {
+fn ensure_entry(text: &[u8], line: &Line) -> Result<(), Error> {
     let bytes = &text[line.bytes.clone()];
-    if begin_with_append(bytes) || split_file_crc(bytes).is_some() {
-        return Err(broken_line(line.number, "no append may begin there"));
+    if starts_with_append(bytes) || split_file_crc(bytes).is_some() {
+        return Err(damaged_line(line.number, "no append may begin there"));
     }
     let what = || format!("line {} of the session is broken", line.number);
-    let text = str::from_utf8(bytes).map_err(|error| failed(what(), error))?;
-    serde_json::from_str::<IgnoredAny>(text).map_err(|error| failed(what(), error))?;
+    let text = str::from_utf8(bytes).map_err(|error| store_error(what(), error))?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| store_error(what(), error))?;
     Ok(())
 }
 
-fn broken_lines(number: usize, lines: usize, why: &str) -> Error {
+fn damaged_lines(number: usize, lines: usize, why: &str) -> Error {
     match lines {
-        0 | 1 => broken_line(number, why),
+        0 | 1 => damaged_line(number, why),
         _ => {
             let last = number.saturating_add(lines - 1);
-            broken(format!("lines {number} to {last} of the session are broken: {why}"))
+            corrupt_data(format!("lines {number} to {last} of the session are broken: {why}"))
         }
     }
 }
@@ -418,8 +426,8 @@ fn broken_lines(number: usize, lines: usize, why: &str) -> Error {
 /// The lines in a range of the file, up to the last LF.
 pub(super) fn split(text: &[u8], range: Range<usize>, number: usize) -> impl Iterator<Item = Line> {
     let mut from = range.start;
-    let ended =
-        json_lines::lines(text.get(range).unwrap_or_default()).take_while(|line| line.is_ended);
+    let ended = json_lines::split_lines(text.get(range).unwrap_or_default())
+        .take_while(|line| line.is_terminated);
     ended.zip(number..).map(move |(line, number)| {
         let bytes = from..from + line.text.len();
         from = bytes.end + 1;
@@ -427,7 +435,7 @@ pub(super) fn split(text: &[u8], range: Range<usize>, number: usize) -> impl Ite
     })
 }
 
-impl Unchecked {
+impl LegacyAppendLine {
     /// Anything more in it would be a line with checksums, which is damaged. Only a CR may come after
     /// it, which other programs write.
     pub(super) fn read(text: &[u8], line: &Line) -> Option<Self> {
@@ -438,7 +446,7 @@ impl Unchecked {
     }
 }
 
-impl Lines {
+impl ParsedFile {
     /// What was taken over from another session.
     pub(super) fn inherited(&self) -> u64 {
         self.head.as_ref().and_then(|head| head.fork.as_ref()).map_or(0, |fork| fork.at)
@@ -475,7 +483,8 @@ impl Line {
 
     fn read<T: DeserializeOwned>(&self, text: &[u8], otherwise: &str) -> Result<T, Error> {
         let number = self.number;
-        serde_json::from_slice(&text[self.bytes.clone()])
-            .map_err(|error| failed(format!("line {number} of the session is {otherwise}"), error))
+        serde_json::from_slice(&text[self.bytes.clone()]).map_err(|error| {
+            store_error(format!("line {number} of the session is {otherwise}"), error)
+        })
     }
 }

@@ -18,11 +18,11 @@ use futures::future::{BoxFuture, FutureExt};
 use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::session::files;
-use crate::session::jobs::{Sessions as _, store_of_jobs};
-use crate::session::refusal::failed;
+use crate::session::jobs::{BlockingStore as _, store_of_jobs};
+use crate::session::refusal::store_error;
 use crate::session::worker::Worker;
-use crate::session::{Entry, Listed, Salvaged};
-use sessions::{Place, Sessions};
+use crate::session::{Entry, SalvageReport, SessionInfo};
+use sessions::{Location, SessionFiles};
 
 /// A store in files that people can read, one for each session.
 ///
@@ -95,7 +95,7 @@ use sessions::{Place, Sessions};
 /// ```
 #[derive(Clone, Debug)]
 pub struct JsonLinesStore {
-    sessions: Worker<Sessions>,
+    sessions: Worker<SessionFiles>,
 }
 
 impl JsonLinesStore {
@@ -109,8 +109,8 @@ impl JsonLinesStore {
     /// [`Store`](ErrorKind::Store) if there is no such folder and it cannot be made.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
         let folder = absolute(&folder.into())?;
-        files::make_folder(&folder)?;
-        Ok(Self::at(Place::Folder(folder)))
+        files::create_private_dir(&folder)?;
+        Ok(Self::from_location(Location::Folder(folder)))
     }
 
     /// Keeps one session in the file given, and tells its id: the file's name without its ending. The
@@ -120,7 +120,7 @@ impl JsonLinesStore {
     /// ```
     /// use turnstream::session::JsonLinesStore;
     ///
-    /// let (_store, id) = JsonLinesStore::file("chat.jsonl")?;
+    /// let (_store, id) = JsonLinesStore::open_file("chat.jsonl")?;
     /// assert_eq!(id, "chat");
     /// # Ok::<(), turnstream::Error>(())
     /// ```
@@ -129,7 +129,7 @@ impl JsonLinesStore {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the path names no file, and
     /// [`Store`](ErrorKind::Store) if its folder is not there and cannot be made.
-    pub fn file(path: impl Into<PathBuf>) -> Result<(Self, String), Error> {
+    pub fn open_file(path: impl Into<PathBuf>) -> Result<(Self, String), Error> {
         let path = path.into();
         let Some(stem) = path.file_stem() else {
             let message = format!("`{}` names no file", path.display());
@@ -139,12 +139,12 @@ impl JsonLinesStore {
         // In the folder it is the same session.
         let id = name::decode(&stem).unwrap_or(stem);
         let path = absolute(&path)?;
-        path.parent().map_or(Ok(()), files::make_folder)?;
-        Ok((Self::at(Place::File { path, id: id.clone() }), id))
+        path.parent().map_or(Ok(()), files::create_private_dir)?;
+        Ok((Self::from_location(Location::File { path, id: id.clone() }), id))
     }
 
-    fn at(place: Place) -> Self {
-        let sessions = Sessions::new(place, Arc::new(SystemClock));
+    fn from_location(place: Location) -> Self {
+        let sessions = SessionFiles::new(place, Arc::new(SystemClock));
         Self { sessions: Worker::new("turnstream-json-lines", sessions) }
     }
 
@@ -153,7 +153,7 @@ impl JsonLinesStore {
     ///
     /// An append is whole if its checksum is right, and is read whatever became of those before it. Of an
     /// append that is damaged no entry is known to be right, so all of them are
-    /// [doubtful](crate::session::Damage::doubtful). Files of earlier versions have no checksums: each
+    /// [doubtful](crate::session::Damage::suspect_entries). Files of earlier versions have no checksums: each
     /// line that can be parsed counts. An append that a crash has cut is named, too; it was never
     /// acknowledged. What a fork has inherited is read from its origin in the same way.
     ///
@@ -161,7 +161,7 @@ impl JsonLinesStore {
     ///
     /// [`Store`](ErrorKind::Store) if the file cannot be read at all, or nothing in it looks like a
     /// session.
-    pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<Salvaged>, Error> {
+    pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<SalvageReport>, Error> {
         let id = id.into();
         self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }
@@ -177,7 +177,7 @@ impl JsonLinesStore {
 /// The same after the process has changed its folder.
 fn absolute(path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path)
-        .map_err(|error| failed(format!("cannot use the path `{}`", path.display()), error))
+        .map_err(|error| store_error(format!("cannot use the path `{}`", path.display()), error))
 }
 
 store_of_jobs!(JsonLinesStore);

@@ -2,18 +2,18 @@
 
 use std::fmt::Write;
 
-use crate::fnv::fnv_128;
+use crate::fnv::fnv1a_128;
 
 /// How a file ends that holds a session.
-pub(super) const ENDING: &str = ".jsonl";
+pub(super) const EXTENSION: &str = ".jsonl";
 
 /// Longer names keep their beginning and get a hash: file systems allow about 255 bytes, and some
 /// only 143.
-const LONGEST: usize = 120;
-const BEGINNING: usize = 80;
+const MAX_NAME_BYTES: usize = 120;
+const KEPT_PREFIX_BYTES: usize = 80;
 
 /// Names that Windows keeps for devices, whatever ending they have.
-const DEVICES: [&str; 22] = [
+const WINDOWS_DEVICE_NAMES: [&str; 22] = [
     "con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8",
     "com9", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
 ];
@@ -25,17 +25,17 @@ pub(super) fn encode(id: &str) -> String {
     let mut name = String::with_capacity(id.len());
     for (at, byte) in id.bytes().enumerate() {
         let plain = matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
-        match plain && !(at == 0 && DEVICES.contains(&id)) {
+        match plain && !(at == 0 && WINDOWS_DEVICE_NAMES.contains(&id)) {
             true => name.push(char::from(byte)),
             // Law: writing to a string does not fail.
             false => drop(write!(name, "%{byte:02x}")),
         }
     }
-    match name.len() <= LONGEST {
+    match name.len() <= MAX_NAME_BYTES {
         true => name,
         // `~` stands in no other name. It is all ASCII, so it may be cut anywhere. A header holds the
         // whole id, so that two ids with one hash are an error and never one session.
-        false => format!("{}~{:032x}", name.split_at(BEGINNING).0, fnv_128(id.bytes())),
+        false => format!("{}~{:032x}", name.split_at(KEPT_PREFIX_BYTES).0, fnv1a_128(id.bytes())),
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) fn decode(name: &str) -> Option<String> {
     let mut rest = name.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
-            b'%' => digit(rest.next()?)? * 16 + digit(rest.next()?)?,
+            b'%' => hex_digit(rest.next()?)? * 16 + hex_digit(rest.next()?)?,
             byte => byte,
         });
     }
@@ -54,7 +54,7 @@ pub(super) fn decode(name: &str) -> Option<String> {
     (!id.is_empty() && encode(&id) == name).then_some(id)
 }
 
-fn digit(byte: u8) -> Option<u8> {
+fn hex_digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -87,7 +87,7 @@ mod tests {
     fn a_long_id_has_a_short_name_of_its_own() {
         let one = "ü".repeat(300);
         let other = format!("{}u", "ü".repeat(299));
-        assert!(encode(&one).len() <= LONGEST);
+        assert!(encode(&one).len() <= MAX_NAME_BYTES);
         assert_ne!(encode(&one), encode(&other));
         assert_eq!(decode(&encode(&one)), None);
     }

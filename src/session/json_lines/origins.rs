@@ -6,52 +6,52 @@ use std::io::ErrorKind::NotFound;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::super::files::changed;
-use super::super::refusal::{failed, refuse_forked};
-use super::file::Stamp;
+use super::super::files::change_time;
+use super::super::refusal::{ensure_not_forked, store_error};
+use super::file::FileStamp;
 use super::folder::files_in;
-use super::lines::{self, Origin, begin_with_header};
+use super::lines::{self, Origin, starts_with_header};
 use crate::error::{Error, ErrorKind};
 
 /// The bytes of a file that are searched for the beginning of a header.
-const BEGINNING: u64 = 1 << 20;
+const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 /// The origins of the sessions in a folder. They are found without locks, since two that remove sessions
 /// would wait for each other: a header is written once, and a fork that is being written holds the lock
 /// of what it is forked from. So they are true of a session that was locked before they were found.
 #[derive(Default)]
-pub(super) struct Origins {
+pub(super) struct OriginCache {
     /// What was found in a file, true as long as it is as it was.
-    read: HashMap<PathBuf, (Version, Origin)>,
+    by_path: HashMap<PathBuf, (FileVersion, Origin)>,
     forks: HashMap<String, Vec<PathBuf>>,
     damaged: Vec<PathBuf>,
 }
 
-type Version = (Stamp, (i64, i64));
+type FileVersion = (FileStamp, (i64, i64));
 
-impl Origins {
+impl OriginCache {
     /// Finds them again. Only headers of files that were changed are read.
-    pub(super) fn find(&mut self, folder: &Path) -> Result<(), Error> {
-        let mut before = std::mem::take(self).read;
+    pub(super) fn refresh(&mut self, folder: &Path) -> Result<(), Error> {
+        let mut before = std::mem::take(self).by_path;
         for (path, _) in files_in(folder)? {
             let read = before.remove(&path);
             let found = find(&path, read);
             let found = found
-                .map_err(|error| failed(format!("cannot read `{}`", path.display()), error))?;
+                .map_err(|error| store_error(format!("cannot read `{}`", path.display()), error))?;
             let Some(found) = found else { continue };
             match &found.1 {
                 Origin::None => {}
                 Origin::Of(id) => self.forks.entry(id.clone()).or_default().push(path.clone()),
                 Origin::Damaged { .. } => self.damaged.push(path.clone()),
             }
-            self.read.insert(path, found);
+            self.by_path.insert(path, found);
         }
         Ok(())
     }
 
     /// Refuses a session that another one was forked from, or may have been as its header is damaged.
-    /// `is_there` tells whether a session is in the folder, and `gone` are files that are not any more.
-    pub(super) fn refuse_forked(
+    /// `is_there` tells whether a session is in the folder, and `thread_gone_error` are files that are not any more.
+    pub(super) fn ensure_not_forked(
         &self,
         id: &str,
         path: &Path,
@@ -60,14 +60,14 @@ impl Origins {
     ) -> Result<(), Error> {
         let is_other = |other: &&PathBuf| *other != path && !gone.contains(*other);
         let fork = self.forks.get(id).into_iter().flatten().find(is_other);
-        refuse_forked(id, fork.map(|fork| fork.display()))?;
+        ensure_not_forked(id, fork.map(|fork| fork.display()))?;
         for other in self.damaged.iter().filter(is_other) {
-            let Some((_, Origin::Damaged { line })) = self.read.get(other) else { continue };
+            let Some((_, Origin::Damaged { line })) = self.by_path.get(other) else { continue };
             let other = other.display();
-            match Origin::doubtful(line) {
-                Some(origin) if origin == id => refuse_forked(id, Some(other))?,
+            match Origin::suspect_text(line) {
+                Some(origin) if origin == id => ensure_not_forked(id, Some(other))?,
                 Some(origin) if is_there(&origin) => {}
-                Some(_) | None if Origin::may_name(line, id) => {
+                Some(_) | None if Origin::may_reference(line, id) => {
                     let message = format!(
                         "the header of `{other}` is damaged, and it may be of a fork of the session `{id}`"
                     );
@@ -81,8 +81,11 @@ impl Origins {
 }
 
 /// `None` if there is no file.
-fn find(path: &Path, read: Option<(Version, Origin)>) -> io::Result<Option<(Version, Origin)>> {
-    let version = |there: &Metadata| Ok((Stamp::of(there)?, changed(there)));
+fn find(
+    path: &Path,
+    read: Option<(FileVersion, Origin)>,
+) -> io::Result<Option<(FileVersion, Origin)>> {
+    let version = |there: &Metadata| Ok((FileStamp::from_metadata(there)?, change_time(there)));
     let found = match read {
         Some(read) if path.metadata().and_then(|there| version(&there)).ok() == Some(read.0) => {
             Ok(read)
@@ -103,12 +106,12 @@ fn find(path: &Path, read: Option<(Version, Origin)>) -> io::Result<Option<(Vers
 fn first_line(file: File) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut file = BufReader::new(file);
-    file.by_ref().take(BEGINNING).read_until(b'\n', &mut line)?;
-    if !line.ends_with(b"\n") && begin_with_header(&line) {
+    file.by_ref().take(MAX_HEADER_BYTES).read_until(b'\n', &mut line)?;
+    if !line.ends_with(b"\n") && starts_with_header(&line) {
         file.read_until(b'\n', &mut line)?;
     }
     if lines::read(&line).is_err() {
-        file.take(BEGINNING).read_until(b'\n', &mut line)?;
+        file.take(MAX_HEADER_BYTES).read_until(b'\n', &mut line)?;
     }
     Ok(line)
 }

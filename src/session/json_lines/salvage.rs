@@ -5,20 +5,20 @@ use std::path::Path;
 
 use memchr::{memchr_iter, memmem};
 
-use super::super::salvage::Salvaged;
+use super::super::salvage::SalvageReport;
 use super::crc::Crc;
-use super::lines::{self, Append, AppendLine, Line, Unchecked};
-use crate::session::Fork;
+use super::lines::{self, AppendLine, LegacyAppendLine, Line, ParsedAppend};
+use crate::session::ForkOrigin;
 
 /// What a file says: its own entries, and what it was forked from.
-pub(super) struct Found {
-    pub(super) fork: Option<Fork>,
-    pub(super) own: Salvaged,
+pub(super) struct SalvagedFile {
+    pub(super) fork: Option<ForkOrigin>,
+    pub(super) own: SalvageReport,
 }
 
 /// Reads all that is whole, also if only the last LF is missing. Where something is not whole, it goes
 /// on with the next append that is.
-pub(super) fn read(text: &[u8], path: &Path) -> Found {
+pub(super) fn read(text: &[u8], path: &Path) -> SalvagedFile {
     let found = read_ended(text, path);
     if !text.ends_with(b"}") {
         return found;
@@ -30,7 +30,7 @@ pub(super) fn read(text: &[u8], path: &Path) -> Found {
     }
 }
 
-fn read_ended(text: &[u8], path: &Path) -> Found {
+fn read_ended(text: &[u8], path: &Path) -> SalvagedFile {
     let mut reader = Reader {
         text,
         path,
@@ -39,13 +39,13 @@ fn read_ended(text: &[u8], path: &Path) -> Found {
         crc: Crc::default(),
         is_checked: false,
         is_known: true,
-        own: Salvaged::default(),
+        own: SalvageReport::default(),
     };
     let fork = reader.header();
     while reader.at < text.len() {
         reader.append();
     }
-    Found { fork, own: reader.own }
+    SalvagedFile { fork, own: reader.own }
 }
 
 struct Reader<'a> {
@@ -60,21 +60,21 @@ struct Reader<'a> {
     is_checked: bool,
     /// Whether all before is as it was written, or the damage was noted.
     is_known: bool,
-    own: Salvaged,
+    own: SalvageReport,
 }
 
 impl Reader<'_> {
-    fn header(&mut self) -> Option<Fork> {
+    fn header(&mut self) -> Option<ForkOrigin> {
         let first = lines::next_line(self.text, 0, 1);
         let line = first.as_ref().map_or(self.text, |line| &self.text[line.bytes.clone()]);
         match lines::read_header(line) {
             Ok(head) if first.is_some() => {
                 self.is_checked = head.is_checked;
-                self.go_to(line.len() + 1);
+                self.skip_to(line.len() + 1);
                 head.fork
             }
             Ok(_) => {
-                self.damaged(self.text.len(), "the header was cut", Some(0));
+                self.record_damage(self.text.len(), "the header was cut", Some(0));
                 None
             }
             Err(error) => {
@@ -83,7 +83,7 @@ impl Reader<'_> {
                     true => self.next_append(),
                     false => first.map_or(self.text.len(), |line| line.bytes.end + 1),
                 };
-                self.damaged(end, error.message(), None);
+                self.record_damage(end, error.message(), None);
                 None
             }
         }
@@ -99,30 +99,31 @@ impl Reader<'_> {
                 match first.entry(self.text) {
                     Ok(entry) => {
                         self.own.entries.push(entry);
-                        self.go_to(end);
+                        self.skip_to(end);
                     }
-                    Err(error) => self.damaged(end, error.message(), Some(1)),
+                    Err(error) => self.record_damage(end, error.message(), Some(1)),
                 }
             }
             (None, Some(first))
-                if !self.is_checked && Unchecked::read(self.text, &first).is_some() =>
+                if !self.is_checked && LegacyAppendLine::read(self.text, &first).is_some() =>
             {
-                self.go_to(first.bytes.end + 1);
+                self.skip_to(first.bytes.end + 1);
             }
             (None, _) | (Some(_), None) => {
-                let read = Append::read(self.text, self.at, self.number, self.crc, self.is_checked);
+                let read =
+                    ParsedAppend::read(self.text, self.at, self.number, self.crc, self.is_checked);
                 let reason = match read {
                     Ok(_) => "it was cut, as by a crash before it was acknowledged".to_owned(),
                     Err(error) => error.message().to_owned(),
                 };
-                let declared = self.declared();
+                let declared = self.declared_counts();
                 // Also where the LF before the next append is damaged.
                 let end = declared.map(|(_, end)| end).filter(|end| {
                     let rest = self.text.get(*end..);
-                    rest.is_some_and(|rest| rest.is_empty() || lines::begin_with_append(rest))
+                    rest.is_some_and(|rest| rest.is_empty() || lines::starts_with_append(rest))
                 });
                 let lost = declared.map(|(entries, _)| entries);
-                self.damaged(end.unwrap_or_else(|| self.next_append()), &reason, lost);
+                self.record_damage(end.unwrap_or_else(|| self.next_append()), &reason, lost);
             }
         }
     }
@@ -130,31 +131,35 @@ impl Reader<'_> {
     /// Whether a line is of the file itself, and no entry.
     fn is_of_append(&self, line: &Line) -> bool {
         let line = &self.text[line.bytes.clone()];
-        lines::begin_with_append(line) || lines::split_file_crc(line).is_some()
+        lines::starts_with_append(line) || lines::split_file_crc(line).is_some()
     }
 
     /// Where the entries of an append are that has a first line and a right checksum.
     fn checked(&self, first: &Line) -> Option<Range<usize>> {
         let line = &self.text[first.bytes.clone()];
-        lines::split_file_crc(line).filter(|_| lines::begin_with_append(line))?;
+        lines::split_file_crc(line).filter(|_| lines::starts_with_append(line))?;
         let AppendLine { bytes, crc32, .. } = first.append(self.text).ok()?;
         let from = first.bytes.end + 1;
         let range = from..from.checked_add(bytes)?;
         let entries = self.text.get(range.clone())?;
-        Crc::of(entries).is_written(crc32.as_bytes()).then_some(range)
+        Crc::of(entries).matches_hex(crc32.as_bytes()).then_some(range)
     }
 
     fn checked_append(&mut self, first: &Line, entries: Range<usize>) {
         let line = &self.text[first.bytes.clone()];
         if let Some((before, file_crc)) = lines::split_file_crc(line)
-            && !self.crc.then(before).is_written(file_crc)
+            && !self.crc.update(before).matches_hex(file_crc)
         {
             if self.is_known {
                 let reason = "something before it is missing, or is not as it was written";
-                self.own.note(self.place(first.number..first.number + 1), reason.to_owned(), None);
+                self.own.push_damage(
+                    self.line_range(first.number..first.number + 1),
+                    reason.to_owned(),
+                    None,
+                );
             }
             // What comes after is checked from here on.
-            if let Some(written) = Crc::written(file_crc) {
+            if let Some(written) = Crc::parse_hex(file_crc) {
                 self.crc = written;
                 self.at = first.bytes.start + before.len();
             }
@@ -164,17 +169,17 @@ impl Reader<'_> {
             match line.entry(self.text) {
                 Ok(entry) => self.own.entries.push(entry),
                 Err(error) => {
-                    let place = self.place(line.number..line.number + 1);
-                    self.own.note(place, error.message().to_owned(), Some(1));
+                    let place = self.line_range(line.number..line.number + 1);
+                    self.own.push_damage(place, error.message().to_owned(), Some(1));
                 }
             }
         }
-        self.go_to(entries.end);
+        self.skip_to(entries.end);
         self.number = first.number + 1 + memchr_iter(b'\n', &self.text[entries]).count();
     }
 
     /// Notes that the lines until `end` are damaged, with the entries in them that can be parsed.
-    fn damaged(&mut self, end: usize, reason: &str, lost: Option<u64>) {
+    fn record_damage(&mut self, end: usize, reason: &str, lost: Option<u64>) {
         let range = self.at..end;
         let ended = memchr_iter(b'\n', &self.text[range.clone()]).count();
         let has_more = !self.text[range.clone()].ends_with(b"\n");
@@ -183,39 +188,39 @@ impl Reader<'_> {
         let is_entry = |line: &Line| !self.is_of_append(line) && line.number > 1;
         let entries: Vec<Line> = lines.filter(is_entry).collect();
         let doubtful = entries.iter().filter_map(|line| line.entry(self.text).ok()).collect();
-        self.own.note(self.place(numbers), reason.to_owned(), lost);
+        self.own.push_damage(self.line_range(numbers), reason.to_owned(), lost);
         if let Some(damage) = self.own.damage.last_mut() {
-            damage.doubtful = doubtful;
+            damage.suspect_entries = doubtful;
         }
         self.is_known = false;
-        self.go_to(end);
+        self.skip_to(end);
     }
 
     /// How many entries the append that begins here says that it has, and where it says that it ends, if
     /// that is as it was written.
-    fn declared(&self) -> Option<(u64, usize)> {
+    fn declared_counts(&self) -> Option<(u64, usize)> {
         let first = lines::next_line(self.text, self.at, self.number)?;
         let (before, file_crc) = lines::split_file_crc(&self.text[first.bytes.clone()])?;
         let line = first.append(self.text).ok()?;
         let end = (first.bytes.end + 1).checked_add(line.bytes)?;
-        self.crc.then(before).is_written(file_crc).then_some((line.entries as u64, end))
+        self.crc.update(before).matches_hex(file_crc).then_some((line.entries as u64, end))
     }
 
-    fn go_to(&mut self, end: usize) {
+    fn skip_to(&mut self, end: usize) {
         let passed = &self.text[self.at..end];
         self.number += memchr_iter(b'\n', passed).count();
-        self.crc = self.crc.then(passed);
+        self.crc = self.crc.update(passed);
         self.at = end;
     }
 
     /// Where the next append begins after the line that begins here; no entry looks like one.
     fn next_append(&self) -> usize {
         let ends = memchr_iter(b'\n', &self.text[self.at..]).map(|end| self.at + end + 1);
-        let mut ends = ends.filter(|end| lines::begin_with_append(&self.text[*end..]));
+        let mut ends = ends.filter(|end| lines::starts_with_append(&self.text[*end..]));
         ends.next().unwrap_or(self.text.len())
     }
 
-    fn place(&self, numbers: Range<usize>) -> String {
+    fn line_range(&self, numbers: Range<usize>) -> String {
         let path = self.path.display();
         match numbers.len() {
             0 | 1 => format!("`{path}`, line {}", numbers.start),

@@ -8,75 +8,75 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
 
-use super::super::files::{FileId, private};
-use super::super::refusal::{broken, failed};
+use super::super::files::{FileId, private_file_options};
+use super::super::refusal::{corrupt_data, store_error};
 use super::schema;
 use crate::error::Error;
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 
 /// A database, opened again when another file is at its path, or others have written to it.
 pub(super) struct Database {
     /// Absolute; `None` if it is in memory.
     path: Option<PathBuf>,
     /// `None` after its file was taken away.
-    open: Option<Open>,
+    open: Option<OpenDatabase>,
 }
 
-struct Open {
+struct OpenDatabase {
     connection: Connection,
-    files: Files,
+    files: DatabaseFiles,
     /// How the file was left.
-    left: Option<Stamp>,
+    last_stamp: Option<WriteStamp>,
 }
 
 /// The files that a database has while it is open: itself, its log, and the index of that. What SQLite
 /// writes after one of them was replaced or removed is lost when it is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Files([Option<FileId>; 3]);
+struct DatabaseFiles([Option<FileId>; 3]);
 
 /// What tells that the file was written elsewhere: by another connection, or a copy over it, which
 /// SQLite would not notice.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct WriteStamp {
     len: u64,
     modified: Option<SystemTime>,
 }
 
 /// What for the database is used, if its file is not there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missing {
-    StaysMissing,
-    IsMade,
+pub(super) enum IfMissing {
+    ReturnNone,
+    Create,
 }
 
 /// Why something with a database came to nothing.
-pub(super) enum Failed {
+pub(super) enum DatabaseError {
     Sqlite(Sqlite),
-    Told(Error),
+    Store(Error),
 }
 
-impl Failed {
-    pub(super) fn cannot_read(self) -> Error {
-        self.told("cannot read the session")
+impl DatabaseError {
+    pub(super) fn into_read_error(self) -> Error {
+        self.into_store_error("cannot read the session")
     }
 
-    fn told(self, what: &str) -> Error {
+    fn into_store_error(self, what: &str) -> Error {
         match self {
-            Self::Sqlite(error) => failed(what, error),
-            Self::Told(error) => error,
+            Self::Sqlite(error) => store_error(what, error),
+            Self::Store(error) => error,
         }
     }
 }
 
-impl From<Sqlite> for Failed {
+impl From<Sqlite> for DatabaseError {
     fn from(error: Sqlite) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<Error> for Failed {
+impl From<Error> for DatabaseError {
     fn from(error: Error) -> Self {
-        Self::Told(error)
+        Self::Store(error)
     }
 }
 
@@ -85,9 +85,9 @@ impl Database {
         // An empty name is a temporary database to SQLite, and others begin with `:` or `file:`: an
         // absolute path has no such meaning. It is the same after the process has changed its folder.
         let path = std::path::absolute(path).map_err(|error| {
-            failed(format!("cannot open the database `{}`", path.display()), error)
+            store_error(format!("cannot open the database `{}`", path.display()), error)
         })?;
-        let open = Open::at(&path)?;
+        let open = OpenDatabase::at(&path)?;
         let mut database = Self { path: Some(path), open: Some(open) };
         // A log that a crash has left.
         database.checkpoint();
@@ -95,14 +95,18 @@ impl Database {
     }
 
     pub(super) fn in_memory() -> Result<Self, Error> {
-        let open = Open { connection: schema::in_memory()?, files: Files([None; 3]), left: None };
+        let open = OpenDatabase {
+            connection: schema::in_memory()?,
+            files: DatabaseFiles([None; 3]),
+            last_stamp: None,
+        };
         Ok(Self { path: None, open: Some(open) })
     }
 
     /// Uses the database that is at the path; `None` if none is.
-    pub(super) fn connection(
+    pub(super) fn with_connection(
         &mut self,
-        missing: Missing,
+        missing: IfMissing,
     ) -> Result<Option<&mut Connection>, Error> {
         if !self.is_as_left()
             && let Some(path) = &self.path
@@ -111,10 +115,10 @@ impl Database {
             self.open = None;
             let is_missing =
                 path.metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
-            if is_missing && missing == Missing::StaysMissing {
+            if is_missing && missing == IfMissing::ReturnNone {
                 return Ok(None);
             }
-            self.open = Some(Open::at(path)?);
+            self.open = Some(OpenDatabase::at(path)?);
             self.note_left();
         }
         Ok(self.open.as_mut().map(|open| &mut open.connection))
@@ -123,29 +127,32 @@ impl Database {
     /// Reads the database that is at the path, in one view; `None` if none is.
     pub(super) fn read<R>(
         &mut self,
-        work: impl FnOnce(&Connection) -> Result<R, Failed>,
+        work: impl FnOnce(&Connection) -> Result<R, DatabaseError>,
     ) -> Result<Option<R>, Error> {
-        let Some(connection) = self.connection(Missing::StaysMissing)? else { return Ok(None) };
+        let Some(connection) = self.with_connection(IfMissing::ReturnNone)? else {
+            return Ok(None);
+        };
         let read = || work(&*connection.transaction()?);
-        read().map(Some).map_err(Failed::cannot_read)
+        read().map(Some).map_err(DatabaseError::into_read_error)
     }
 
     /// Begins a write to the database that is at the path, and does it; `None` is handed in if none is.
     pub(super) fn write<R>(
         &mut self,
-        missing: Missing,
-        work: impl FnOnce(Option<Transaction<'_>>) -> Result<R, Failed>,
+        missing: IfMissing,
+        work: impl FnOnce(Option<Transaction<'_>>) -> Result<R, DatabaseError>,
     ) -> Result<R, Error> {
-        let cannot_write = |failed: Failed| failed.told("cannot write the session");
+        let cannot_write =
+            |failed: DatabaseError| failed.into_store_error("cannot write the session");
         loop {
             let path = self.path.clone();
-            self.connection(missing)?;
+            self.with_connection(missing)?;
             let Some(open) = &mut self.open else { return work(None).map_err(cannot_write) };
             let transaction =
                 open.connection.transaction_with_behavior(TransactionBehavior::Immediate);
             let transaction = transaction.map_err(|error| cannot_write(error.into()))?;
             // While this waited for a lock, the file at the path may have been replaced or removed.
-            if path.is_none_or(|path| Files::at(&path) == open.files) {
+            if path.is_none_or(|path| DatabaseFiles::at(&path) == open.files) {
                 let worked = work(Some(transaction)).map_err(cannot_write)?;
                 self.checkpoint();
                 return Ok(worked);
@@ -156,7 +163,7 @@ impl Database {
     /// Whether it is the database at its path.
     pub(super) fn is_there(&self) -> bool {
         match (&self.path, &self.open) {
-            (Some(path), Some(open)) => Files::at(path) == open.files,
+            (Some(path), Some(open)) => DatabaseFiles::at(path) == open.files,
             (Some(_), None) => false,
             (None, _) => true,
         }
@@ -164,13 +171,13 @@ impl Database {
 
     /// Whether it is the database at its path, and was not written elsewhere.
     fn is_as_left(&self) -> bool {
-        let left = self.open.as_ref().and_then(|open| open.left);
-        self.is_there() && self.path.as_deref().and_then(Stamp::at) == left
+        let left = self.open.as_ref().and_then(|open| open.last_stamp);
+        self.is_there() && self.path.as_deref().and_then(WriteStamp::at) == left
     }
 
     fn note_left(&mut self) {
         if let (Some(path), Some(open)) = (&self.path, &mut self.open) {
-            open.left = Stamp::at(path);
+            open.last_stamp = WriteStamp::at(path);
         }
     }
 
@@ -178,9 +185,9 @@ impl Database {
     /// is left that another database at this path would take for its own. It does not wait: while
     /// another connection reads or writes, some of it stays in the log until the next time.
     fn checkpoint(&mut self) {
-        let Some(Open { connection, .. }) = &self.open else { return };
+        let Some(OpenDatabase { connection, .. }) = &self.open else { return };
         // What was written is durable in the log, whatever comes of this.
-        let _ = schema::without_waiting(connection, |connection| {
+        let _ = schema::without_busy_timeout(connection, |connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
         });
         self.note_left();
@@ -196,60 +203,65 @@ impl Drop for Database {
     }
 }
 
-impl Open {
+impl OpenDatabase {
     fn at(path: &Path) -> Result<Self, Error> {
         loop {
-            make_file(path)?;
-            let before = Files::at(path);
+            create_file(path)?;
+            let before = DatabaseFiles::at(path);
             let connection = schema::open(path)?;
-            let files = Files::at(path);
+            let files = DatabaseFiles::at(path);
             // Else it was replaced meanwhile.
             if before.0[0] == files.0[0] {
-                return Ok(Self { connection, files, left: None });
+                return Ok(Self { connection, files, last_stamp: None });
             }
         }
     }
 }
 
-impl Stamp {
+impl WriteStamp {
     fn at(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;
         Some(Self { len: file.len(), modified: file.modified().ok() })
     }
 }
 
-impl Files {
+impl DatabaseFiles {
     fn at(path: &Path) -> Self {
         // Beside the file that a link leads to.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Self(["", "-wal", "-shm"].map(|ending| {
             let mut path = target.as_os_str().to_owned();
             path.push(ending);
-            fs::metadata(path).ok().map(|file| FileId::of(&file))
+            fs::metadata(path).ok().map(|file| FileId::from_metadata(&file))
         }))
     }
 }
 
 /// Makes the file if it is not there, its owner's alone: SQLite gives its own rights to the log, and
 /// would let others read the file.
-fn make_file(path: &Path) -> Result<(), Error> {
+fn create_file(path: &Path) -> Result<(), Error> {
     /// On some systems closing a file takes its locks away from all of the process. So nothing here
     /// opens the new file as a database before it is closed.
-    static MAKING: Mutex<()> = Mutex::new(());
+    static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
-    let cannot = |error| failed(format!("cannot open the database `{}`", path.display()), error);
-    let _making = lock(&MAKING);
+    let cannot =
+        |error| store_error(format!("cannot open the database `{}`", path.display()), error);
+    let _making = lock_ignoring_poison(&CREATE_LOCK);
     match path.metadata() {
         Ok(there) if there.is_file() => return Ok(()),
         // To open a pipe could wait for ever.
-        Ok(_) => return Err(broken(format!("`{}` is not a file", path.display()))),
+        Ok(_) => return Err(corrupt_data(format!("`{}` is not a file", path.display()))),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(cannot(error)),
     }
     // A link to where no file is yet.
     let link = fs::read_link(path).ok();
     let target = link.and_then(|link| Some(path.parent()?.join(link)));
-    match private().write(true).create_new(true).open(target.as_deref().unwrap_or(path)) {
+    match private_file_options()
+        .write(true)
+        .create_new(true)
+        .open(target.as_deref().unwrap_or(path))
+    {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(cannot(error)),

@@ -12,11 +12,11 @@ use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
-use crate::session::jobs::{Sessions as _, store_of_jobs};
+use crate::session::jobs::{BlockingStore as _, store_of_jobs};
 use crate::session::worker::Worker;
-use crate::session::{Entry, Listed, Salvaged};
+use crate::session::{Entry, SalvageReport, SessionInfo};
 use database::Database;
-use sessions::Sessions;
+use sessions::SessionTables;
 
 /// A store in one SQLite file, for programs with many sessions.
 ///
@@ -73,7 +73,7 @@ use sessions::Sessions;
 /// ```
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
-    sessions: Worker<Sessions>,
+    sessions: Worker<SessionTables>,
 }
 
 impl SqliteStore {
@@ -85,7 +85,7 @@ impl SqliteStore {
     /// [`Store`](crate::ErrorKind::Store) if the file cannot be used or holds something else; it is
     /// left as it was then.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Database::open(path.as_ref()).map(Self::of)
+        Database::open(path.as_ref()).map(Self::from_database)
     }
 
     /// Makes a database in memory, gone with the last clone of the store.
@@ -94,11 +94,11 @@ impl SqliteStore {
     ///
     /// [`Store`](crate::ErrorKind::Store) if there is no memory for it.
     pub fn in_memory() -> Result<Self, Error> {
-        Database::in_memory().map(Self::of)
+        Database::in_memory().map(Self::from_database)
     }
 
-    fn of(database: Database) -> Self {
-        let sessions = Sessions { database, clock: Arc::new(SystemClock) };
+    fn from_database(database: Database) -> Self {
+        let sessions = SessionTables { database, clock: Arc::new(SystemClock) };
         Self { sessions: Worker::new("turnstream-sqlite", sessions) }
     }
 
@@ -111,7 +111,7 @@ impl SqliteStore {
     /// # Errors
     ///
     /// [`Store`](crate::ErrorKind::Store) if the database cannot be read at all.
-    pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<Salvaged>, Error> {
+    pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<SalvageReport>, Error> {
         let id = id.into();
         self.sessions.run(move |sessions| sessions.salvage(&id)).await
     }

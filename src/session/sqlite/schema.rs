@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error as Sqlite, ErrorCode, TransactionBehavior};
 
-use super::super::refusal::{broken, failed};
+use super::super::refusal::{corrupt_data, store_error};
 use crate::error::Error;
 
 /// How long somebody else may hold the database.
-const PATIENCE: Duration = Duration::from_secs(10);
-const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 
 /// What tells that a database is one of ours (`PRAGMA application_id`): `turn` in ASCII.
-const OURS: i64 = 0x7475_726e;
+const APPLICATION_ID: i64 = 0x7475_726e;
 
 /// What brings a database from each version to the next. The version of a database
 /// (`PRAGMA user_version`) is how many of them it has seen; the next one is added at the end, and none
@@ -42,22 +42,25 @@ const MIGRATIONS: &[&str] = &["
 pub(super) fn open(path: &Path) -> Result<Connection, Error> {
     let what = || format!("cannot open the database `{}`", path.display());
     let database = Connection::open_with_flags(path, flags());
-    prepare(database.map_err(|error| failed(what(), error))?, what)
+    configure_and_migrate(database.map_err(|error| store_error(what(), error))?, what)
 }
 
 pub(super) fn in_memory() -> Result<Connection, Error> {
     let what = || "cannot make a database in memory".to_owned();
-    prepare(Connection::open_in_memory().map_err(|error| failed(what(), error))?, what)
+    configure_and_migrate(
+        Connection::open_in_memory().map_err(|error| store_error(what(), error))?,
+        what,
+    )
 }
 
 /// Does something for which it waits for no other connection.
-pub(super) fn without_waiting<R>(
+pub(super) fn without_busy_timeout<R>(
     database: &Connection,
     work: impl FnOnce(&Connection) -> Result<R, Sqlite>,
 ) -> Result<R, Sqlite> {
     database.busy_timeout(Duration::ZERO)?;
     let worked = work(database);
-    database.busy_timeout(PATIENCE)?;
+    database.busy_timeout(LOCK_TIMEOUT)?;
     worked
 }
 
@@ -68,42 +71,46 @@ fn flags() -> rusqlite::OpenFlags {
         | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
-fn prepare(mut database: Connection, what: impl Fn() -> String) -> Result<Connection, Error> {
+fn configure_and_migrate(
+    mut database: Connection,
+    what: impl Fn() -> String,
+) -> Result<Connection, Error> {
     let since = Instant::now();
     loop {
-        let version = match prepare_once(&mut database) {
+        let version = match try_migrate(&mut database) {
             Ok(version) => version,
             // To turn the log on, SQLite does not wait for others.
-            Err(error) if is_busy(&error) && since.elapsed() < PATIENCE => {
-                thread::sleep(BETWEEN_TRIES);
+            Err(error) if is_busy(&error) && since.elapsed() < LOCK_TIMEOUT => {
+                thread::sleep(LOCK_RETRY_DELAY);
                 continue;
             }
-            Err(error) => return Err(failed(what(), error)),
+            Err(error) => return Err(store_error(what(), error)),
         };
         return match version {
-            Version::Ready => Ok(database),
-            Version::Later(found) => {
-                let why = format!("it has format {found}; this version reads up to {}", newest());
-                Err(broken(format!("{}: {why}", what())))
+            SchemaState::Ready => Ok(database),
+            SchemaState::Later(found) => {
+                let why =
+                    format!("it has format {found}; this version reads up to {}", latest_version());
+                Err(corrupt_data(format!("{}: {why}", what())))
             }
-            Version::SomethingElse => {
-                Err(broken(format!("{}: it holds something else than sessions", what())))
+            SchemaState::SomethingElse => {
+                Err(corrupt_data(format!("{}: it holds something else than sessions", what())))
             }
         };
     }
 }
 
-enum Version {
+enum SchemaState {
     Ready,
     Later(i64),
     SomethingElse,
 }
 
-fn prepare_once(database: &mut Connection) -> Result<Version, Sqlite> {
-    database.busy_timeout(PATIENCE)?;
+fn try_migrate(database: &mut Connection) -> Result<SchemaState, Sqlite> {
+    database.busy_timeout(LOCK_TIMEOUT)?;
     // Nothing is written before it is known whose it is.
     match version(database)? {
-        Version::Ready => {}
+        SchemaState::Ready => {}
         other => return Ok(other),
     }
     let _mode: String = database.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
@@ -113,35 +120,35 @@ fn prepare_once(database: &mut Connection) -> Result<Version, Sqlite> {
     )?;
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
     match version(&transaction)? {
-        Version::Ready => {}
+        SchemaState::Ready => {}
         other => return Ok(other),
     }
     let from = usize::try_from(pragma(&transaction, "user_version")?).unwrap_or(usize::MAX);
     let missing = MIGRATIONS.get(from..).unwrap_or_default();
     if !missing.is_empty() {
         missing.iter().try_for_each(|migration| transaction.execute_batch(migration))?;
-        transaction.pragma_update(None, "application_id", OURS)?;
-        transaction.pragma_update(None, "user_version", newest())?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", latest_version())?;
     }
     transaction.commit()?;
-    Ok(Version::Ready)
+    Ok(SchemaState::Ready)
 }
 
 /// Whose it is, and whether it can be brought to the newest version or has it.
-fn version(database: &Connection) -> Result<Version, Sqlite> {
+fn version(database: &Connection) -> Result<SchemaState, Sqlite> {
     let version = pragma(database, "user_version")?;
     let tables: i64 =
         database.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
     Ok(match (pragma(database, "application_id")?, version, tables) {
-        (0, 0, 0) => Version::Ready,
-        (OURS, version, _) if version <= newest() => Version::Ready,
-        (OURS, version, _) => Version::Later(version),
-        _ => Version::SomethingElse,
+        (0, 0, 0) => SchemaState::Ready,
+        (APPLICATION_ID, version, _) if version <= latest_version() => SchemaState::Ready,
+        (APPLICATION_ID, version, _) => SchemaState::Later(version),
+        _ => SchemaState::SomethingElse,
     })
 }
 
 /// The version that a database has at last.
-fn newest() -> i64 {
+fn latest_version() -> i64 {
     // Law: they are few.
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }

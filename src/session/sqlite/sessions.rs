@@ -7,65 +7,67 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rusqlite::{Connection, Error as Sqlite, OptionalExtension, Row, params};
 
 use super::super::line;
-use super::super::prune::prunable;
+use super::super::prune::prunable_ids;
 use super::super::refusal::{
-    broken, failed, refuse_beyond, refuse_empty, refuse_forked, refuse_other, refuse_there,
+    corrupt_data, ensure_absent, ensure_id_not_empty, ensure_in_range, ensure_not_forked,
+    ensure_version, store_error,
 };
-use super::database::{Database, Failed, Missing};
+use super::database::{Database, DatabaseError, IfMissing};
 use crate::env::Clock;
 use crate::error::Error;
 use crate::session::jobs;
-use crate::session::{Conflict, Entry, Fork, Listed, Salvaged};
+use crate::session::{Conflict, Entry, ForkOrigin, SalvageReport, SessionInfo};
 
 /// A database and the clock.
-pub(super) struct Sessions {
+pub(super) struct SessionTables {
     pub(super) database: Database,
     pub(super) clock: Arc<dyn Clock>,
 }
 
 /// A session's row.
-struct Kept {
+struct SessionRow {
     key: i64,
     version: u64,
     parent: Option<i64>,
     inherited: u64,
 }
 
-const KEPT: &str = "SELECT key, version, parent, inherited FROM session";
+const SELECT_SESSION: &str = "SELECT key, version, parent, inherited FROM session";
 
-impl jobs::Sessions for Sessions {
+impl jobs::BlockingStore for SessionTables {
     fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
-        refuse_empty(id)?;
-        let lines = entries.iter().map(line::write).collect::<Result<Vec<String>, Error>>()?;
+        ensure_id_not_empty(id)?;
+        let lines =
+            entries.iter().map(line::to_json_line).collect::<Result<Vec<String>, Error>>()?;
         let clock = &self.clock;
         let missing = match expected == 0 && !lines.is_empty() {
-            true => Missing::IsMade,
-            false => Missing::StaysMissing,
+            true => IfMissing::Create,
+            false => IfMissing::ReturnNone,
         };
         let version = self.database.write(missing, |transaction| {
             let Some(transaction) = transaction else {
-                return Ok(refuse_other(id, expected, 0).map(|()| 0)?);
+                return Ok(ensure_version(id, expected, 0).map(|()| 0)?);
             };
             let kept = find(&transaction, id)?;
             let found = kept.as_ref().map_or(0, |kept| kept.version);
-            refuse_other(id, expected, found)?;
+            ensure_version(id, expected, found)?;
             if lines.is_empty() {
                 return Ok(found);
             }
             let version = found + lines.len() as u64;
-            let now = microseconds(clock.now());
+            let now = to_unix_micros(clock.now());
             let key = match kept {
                 Some(kept) => kept.key,
-                None => insert(&transaction, id, None, 0, now)?,
+                None => insert_session(&transaction, id, None, 0, now)?,
             };
             let mut insert = transaction.prepare("INSERT INTO entry VALUES (?, ?, ?)")?;
             for (number, json) in (found..).zip(&lines) {
-                insert.execute(params![key, integer(number), json])?;
+                insert.execute(params![key, to_sql_integer(number), json])?;
             }
             drop(insert);
             transaction.execute(
                 "UPDATE session SET version = ?, updated = ? WHERE key = ?",
-                params![integer(version), now, key],
+                params![to_sql_integer(version), now, key],
             )?;
             transaction.commit()?;
             Ok(version)
@@ -81,7 +83,7 @@ impl jobs::Sessions for Sessions {
         let loaded = self.database.read(|database| {
             let Some(kept) = find(database, id)? else { return Ok(None) };
             let mut entries = Vec::new();
-            for (key, numbers) in parts(database, id, &kept, from)?.into_iter().rev() {
+            for (key, numbers) in fork_segments(database, id, &kept, from)?.into_iter().rev() {
                 read(database, id, key, numbers, &mut entries)?;
             }
             Ok(Some(entries))
@@ -89,36 +91,36 @@ impl jobs::Sessions for Sessions {
         loaded.map(Option::flatten)
     }
 
-    fn list(&mut self) -> Result<Vec<Listed>, Error> {
+    fn list(&mut self) -> Result<Vec<SessionInfo>, Error> {
         self.database.read(|database| Ok(list(database)?)).map(Option::unwrap_or_default)
     }
 
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
-        refuse_empty(new)?;
+        ensure_id_not_empty(new)?;
         let clock = &self.clock;
-        self.database.write(Missing::StaysMissing, |transaction| {
-            let Some(transaction) = transaction else { return Ok(refuse_beyond(id, at, None)?) };
+        self.database.write(IfMissing::ReturnNone, |transaction| {
+            let Some(transaction) = transaction else { return Ok(ensure_in_range(id, at, None)?) };
             let origin = find(&transaction, id)?;
-            refuse_beyond(id, at, origin.as_ref().map(|kept| kept.version))?;
-            refuse_there(new, find(&transaction, new)?.map(|kept| kept.version))?;
-            let now = microseconds(clock.now());
-            insert(&transaction, new, origin.map(|kept| kept.key), at, now)?;
+            ensure_in_range(id, at, origin.as_ref().map(|kept| kept.version))?;
+            ensure_absent(new, find(&transaction, new)?.map(|kept| kept.version))?;
+            let now = to_unix_micros(clock.now());
+            insert_session(&transaction, new, origin.map(|kept| kept.key), at, now)?;
             Ok(transaction.commit()?)
         })?;
         match self.database.is_there() {
             true => Ok(()),
-            false => Err(broken("the database was replaced while it was written")),
+            false => Err(corrupt_data("the database was replaced while it was written")),
         }
     }
 
     fn delete(&mut self, id: &str) -> Result<bool, Error> {
-        self.database.write(Missing::StaysMissing, |transaction| {
+        self.database.write(IfMissing::ReturnNone, |transaction| {
             let Some(transaction) = transaction else { return Ok(false) };
             let Some(kept) = find(&transaction, id)? else { return Ok(false) };
             let fork: Option<String> = transaction
                 .query_row("SELECT id FROM session WHERE parent = ?", [kept.key], |row| row.get(0))
                 .optional()?;
-            refuse_forked(id, fork)?;
+            ensure_not_forked(id, fork)?;
             delete(&transaction, id)?;
             transaction.commit()?;
             Ok(true)
@@ -126,10 +128,10 @@ impl jobs::Sessions for Sessions {
     }
 
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
-        self.database.write(Missing::StaysMissing, |transaction| {
+        self.database.write(IfMissing::ReturnNone, |transaction| {
             let Some(transaction) = transaction else { return Ok(Vec::new()) };
             let listed = list(&transaction)?;
-            let removed = prunable(&listed, before);
+            let removed = prunable_ids(&listed, before);
             removed.iter().try_for_each(|id| delete(&transaction, id))?;
             transaction.commit()?;
             Ok(removed.into_iter().map(String::from).collect())
@@ -137,27 +139,27 @@ impl jobs::Sessions for Sessions {
     }
 }
 
-impl Sessions {
+impl SessionTables {
     /// The version of a session, 0 if it is not there.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
         let kept = self.database.read(|database| Ok(find(database, id)?))?.flatten();
         Ok(kept.map_or(0, |kept| kept.version))
     }
 
-    pub(super) fn salvage(&mut self, id: &str) -> Result<Option<Salvaged>, Error> {
+    pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
         let salvaged = self.database.read(|database| {
             let Some(kept) = find(database, id)? else { return Ok(None) };
-            let mut salvaged = Salvaged::default();
-            for (key, numbers) in parts(database, id, &kept, 0)?.into_iter().rev() {
-                let there = end(database, key).unwrap_or(numbers.end);
+            let mut salvaged = SalvageReport::default();
+            for (key, numbers) in fork_segments(database, id, &kept, 0)?.into_iter().rev() {
+                let there = next_entry_number(database, key).unwrap_or(numbers.end);
                 let there = there.clamp(numbers.start, numbers.end);
                 for number in numbers.start..there {
                     // Each for itself: a page that is damaged has some of them.
                     let entry = read(database, id, key, number..number + 1, &mut salvaged.entries);
                     if let Err(failed) = entry {
                         let place = format!("entry {number} of the session `{id}`");
-                        let reason = failed.cannot_read().message().to_owned();
-                        salvaged.note(place, reason, Some(1));
+                        let reason = failed.into_read_error().message().to_owned();
+                        salvaged.push_damage(place, reason, Some(1));
                     }
                 }
                 if there < numbers.end {
@@ -165,7 +167,7 @@ impl Sessions {
                     let place =
                         format!("entries {there} to {} of the session `{id}`", lost.end - 1);
                     let count = Some(lost.end - lost.start);
-                    salvaged.note(place, "they are not there".to_owned(), count);
+                    salvaged.push_damage(place, "they are not there".to_owned(), count);
                 }
             }
             Ok(Some(salvaged))
@@ -174,20 +176,20 @@ impl Sessions {
     }
 }
 
-fn list(database: &Connection) -> Result<Vec<Listed>, Sqlite> {
+fn list(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
     let mut select = database.prepare(
         "SELECT session.id, session.version, session.inherited, session.updated, parent.id
          FROM session LEFT JOIN session AS parent ON parent.key = session.parent
          ORDER BY session.updated DESC, session.id",
     )?;
     let listed = select.query_map((), |row| {
-        let at = natural(row.get(2)?);
+        let at = from_sql_integer(row.get(2)?);
         let parent: Option<String> = row.get(4)?;
-        Ok(Listed {
+        Ok(SessionInfo {
             id: row.get(0)?,
-            version: natural(row.get(1)?),
-            fork: parent.map(|id| Fork { id, at }),
-            updated: UNIX_EPOCH + Duration::from_micros(natural(row.get(3)?)),
+            version: from_sql_integer(row.get(1)?),
+            origin: parent.map(|id| ForkOrigin { id, at }),
+            updated: UNIX_EPOCH + Duration::from_micros(from_sql_integer(row.get(3)?)),
         })
     })?;
     listed.collect()
@@ -201,32 +203,34 @@ fn delete(database: &Connection, id: &str) -> Result<(), Sqlite> {
 }
 
 /// A time as SQLite has it.
-fn microseconds(time: SystemTime) -> i64 {
+fn to_unix_micros(time: SystemTime) -> i64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }
 
-fn find(database: &Connection, id: &str) -> Result<Option<Kept>, Sqlite> {
-    database.query_row(&format!("{KEPT} WHERE id = ?"), [id], Kept::read).optional()
+fn find(database: &Connection, id: &str) -> Result<Option<SessionRow>, Sqlite> {
+    database
+        .query_row(&format!("{SELECT_SESSION} WHERE id = ?"), [id], SessionRow::read_segment)
+        .optional()
 }
 
-fn find_key(database: &Connection, key: i64) -> Result<Kept, Sqlite> {
-    database.query_row(&format!("{KEPT} WHERE key = ?"), [key], Kept::read)
+fn find_key(database: &Connection, key: i64) -> Result<SessionRow, Sqlite> {
+    database.query_row(&format!("{SELECT_SESSION} WHERE key = ?"), [key], SessionRow::read_segment)
 }
 
-impl Kept {
-    fn read(row: &Row<'_>) -> Result<Self, Sqlite> {
+impl SessionRow {
+    fn read_segment(row: &Row<'_>) -> Result<Self, Sqlite> {
         Ok(Self {
             key: row.get(0)?,
-            version: natural(row.get(1)?),
+            version: from_sql_integer(row.get(1)?),
             parent: row.get(2)?,
-            inherited: natural(row.get(3)?),
+            inherited: from_sql_integer(row.get(3)?),
         })
     }
 }
 
 /// Makes a session of what it inherits, and gives its key.
-fn insert(
+fn insert_session(
     database: &Connection,
     id: &str,
     parent: Option<i64>,
@@ -235,28 +239,28 @@ fn insert(
 ) -> Result<i64, Sqlite> {
     database.execute(
         "INSERT INTO session (id, parent, inherited, version, updated) VALUES (?1, ?2, ?3, ?3, ?4)",
-        params![id, parent, integer(inherited), now],
+        params![id, parent, to_sql_integer(inherited), now],
     )?;
     Ok(database.last_insert_rowid())
 }
 
 /// The number after the last entry that a session has of its own, 0 if it has none.
-fn end(database: &Connection, key: i64) -> Result<u64, Sqlite> {
+fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
     let last: Option<i64> =
         database.query_row("SELECT max(number) FROM entry WHERE session = ?", [key], |row| {
             row.get(0)
         })?;
-    Ok(last.map_or(0, |last| natural(last).saturating_add(1)))
+    Ok(last.map_or(0, |last| from_sql_integer(last).saturating_add(1)))
 }
 
 /// The keys of the sessions that a session is made of and the numbers of their entries in it, from the
 /// newest to the one that the others came from.
-fn parts(
+fn fork_segments(
     database: &Connection,
     id: &str,
-    kept: &Kept,
+    kept: &SessionRow,
     from: u64,
-) -> Result<Vec<(i64, Range<u64>)>, Failed> {
+) -> Result<Vec<(i64, Range<u64>)>, DatabaseError> {
     let mut until = kept.version;
     let mut parts = vec![(kept.key, kept.inherited.max(from)..until)];
     let mut next = kept.parent.filter(|_| from < kept.inherited);
@@ -267,7 +271,9 @@ fn parts(
         next = parent.parent.filter(|_| from < parent.inherited);
         until = until.min(parent.inherited);
         if next.is_some_and(|next| next >= key) {
-            return Err(broken(format!("the session `{id}` is a fork of a younger one")).into());
+            return Err(
+                corrupt_data(format!("the session `{id}` is a fork of a younger one")).into()
+            );
         }
     }
     Ok(parts)
@@ -280,32 +286,33 @@ fn read(
     key: i64,
     numbers: Range<u64>,
     entries: &mut Vec<Entry>,
-) -> Result<(), Failed> {
+) -> Result<(), DatabaseError> {
     let mut select = database.prepare(
         "SELECT number, json FROM entry
          WHERE session = ? AND number >= ? AND number < ? ORDER BY number",
     )?;
-    let mut rows = select.query(params![key, integer(numbers.start), integer(numbers.end)])?;
+    let mut rows =
+        select.query(params![key, to_sql_integer(numbers.start), to_sql_integer(numbers.end)])?;
     for expected in numbers {
-        let gone = || broken(format!("entry {expected} of the session `{id}` is not there"));
+        let gone = || corrupt_data(format!("entry {expected} of the session `{id}` is not there"));
         let row = rows.next()?.ok_or_else(gone)?;
-        if natural(row.get(0)?) != expected {
+        if from_sql_integer(row.get(0)?) != expected {
             return Err(gone().into());
         }
         let json = row.get_ref(1)?.as_bytes().map_err(Sqlite::from)?;
         let entry = serde_json::from_slice(json);
         let what = || format!("entry {expected} of the session `{id}` cannot be read");
-        entries.push(entry.map_err(|error| failed(what(), error))?);
+        entries.push(entry.map_err(|error| store_error(what(), error))?);
     }
     Ok(())
 }
 
 /// A version as SQLite has numbers. None gets this far.
-fn integer(number: u64) -> i64 {
+fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// A number that was written by [`integer`].
-fn natural(number: i64) -> u64 {
+fn from_sql_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

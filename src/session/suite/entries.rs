@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::event::RewrittenWhy;
 use crate::item::{
-    History, Item, Json, Mark, Part, PendingCall, ProviderData, Report, ResultKind, SideEffect,
-    StopReason, ToolCall, ToolResult, TurnInfo,
+    EffectReport, History, Item, Json, Mark, Part, PendingCall, ProviderData, ResultKind,
+    SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
 };
 use crate::session::Entry;
 use crate::usage::Usage;
@@ -19,27 +19,27 @@ pub fn text_entry(text: &str) -> Entry {
 }
 
 /// Users' messages that say these numbers.
-pub fn numbered(numbers: Range<u64>) -> Vec<Entry> {
+pub fn numbered_entries(numbers: Range<u64>) -> Vec<Entry> {
     numbers.map(|n| text_entry(&n.to_string())).collect()
 }
 
 /// One of every kind, with everything on it.
-pub fn every_kind() -> Vec<Entry> {
+pub fn entries_of_every_kind() -> Vec<Entry> {
     let turn = TurnInfo {
         usage: Usage::default(),
         model: Some("m".into()),
         response_id: Some("r".into()),
         stop_reason: StopReason::ToolCalls,
     };
-    let mut last = Item::text("Let me look.").marked(Mark::Interrupted);
+    let mut last = Item::text("Let me look.").with_mark(Mark::Interrupted);
     last.turn = Some(Arc::new(turn));
     let value = Json::parse(r#"{"z":1,"a":[null,1.5e300]}"#).unwrap();
     let mut thought = Item::reasoning("");
     thought.provider_data =
         Some(Arc::new(ProviderData { provider: "anthropic".into(), model: "m".into(), value }));
-    let result = ToolResult::answering(&call("c"), ResultKind::Timeout, vec![Part::from("cut")])
-        .with_report(Report {
-            side_effects: vec![SideEffect::changed("a.rs")],
+    let result = ToolResult::for_call(&call("c"), ResultKind::Timeout, vec![Part::from("cut")])
+        .with_report(EffectReport {
+            side_effects: vec![SideEffect::of_change("a.rs")],
             evidence: vec![Json::from(json!({ "exit_code": 1 }))],
         });
     let picture = vec![Part::image("image/png", "aGk="), Part::image_url("image/png", "https://x")];
@@ -57,7 +57,7 @@ pub fn every_kind() -> Vec<Entry> {
     entries.push(Entry::Nested { call_id: "d".into(), history });
     entries.push(Entry::Rewritten { why: RewrittenWhy::Compacted, from: 1, to: 3, items });
     entries.push(Entry::Pending {
-        calls: vec![call("c").into(), PendingCall::from(call("e")).nested_in("d")],
+        calls: vec![call("c").into(), PendingCall::from(call("e")).with_parent_call("d")],
     });
     entries.push(Entry::Resumed);
     entries

@@ -37,7 +37,7 @@ pub struct NormalizedError {
 /// | of a call | exit | kind |
 /// |---|---|---|
 /// | [`Ok`](ResultKind::Ok) | `success` | |
-/// | [`Ok`](ResultKind::Ok) or [`Error`](ResultKind::Error), and a check on record has not [passed](Evidence::passed) | `failure` | `validation` |
+/// | [`Ok`](ResultKind::Ok) or [`Error`](ResultKind::Error), and a check on record has not [passed](Evidence::is_passing) | `failure` | `validation` |
 /// | [`Error`](ResultKind::Error), [`Panic`](ResultKind::Panic) | `failure` | `runtime` |
 /// | [`Timeout`](ResultKind::Timeout) | `timeout` | `timeout` |
 /// | [`InvalidArguments`](ResultKind::InvalidArguments), [`UnknownTool`](ResultKind::UnknownTool) | `validation_error` | `validation` |
@@ -94,7 +94,7 @@ pub(super) fn of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedErro
 fn has_failed_check(result: &ToolResult) -> bool {
     let report = result.report.as_deref();
     let mut evidence = report.into_iter().flat_map(|report| &report.evidence);
-    evidence.any(|json| Evidence::read(json).is_some_and(|check| !check.passed()))
+    evidence.any(|json| Evidence::from_json(json).is_some_and(|check| !check.is_passing()))
 }
 
 /// What ended a run.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::event::{AppendedWhy, Event, Outcome, Reason, ToolEvent};
-use crate::item::{History, Item, Json, OpenCalls, SideEffect, ToolCall, ToolResult, depth};
+use crate::item::{
+    History, Item, Json, OpenCalls, SideEffect, ToolCall, ToolResult, nesting_depth,
+};
 use crate::story::trace::budgets::{BudgetsLeft, Used};
 use crate::story::trace::exit::{of_error, of_result, one_line};
 use crate::story::trace::{Action, TraceEvent, TraceResult};
@@ -68,7 +70,7 @@ impl Fold {
         let open = |call| Open { call, turn: 0, model: String::new() };
         self.run.open.extend(history.unanswered_calls().into_iter().map(open));
         for call_id in history.suspended_calls() {
-            let nested = history.nested(call_id).cloned();
+            let nested = history.nested_history(call_id).cloned();
             self.run.suspended.extend(nested.map(|nested| (call_id.to_owned(), nested)));
         }
     }
@@ -177,14 +179,14 @@ impl Fold {
     /// A call is shown to somebody whose turn the trace may not have seen.
     fn ask(&mut self, call: &ToolCall) {
         let open = &mut self.run.open;
-        if open.find(|open| open.call.call_id == call.call_id).is_none() {
+        if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
             open.extend([Open { call: call.clone(), turn: 0, model: String::new() }]);
         }
     }
 
     fn result(&mut self, result: &ToolResult, elapsed: Duration) -> TraceEvent {
         let run = &mut self.run;
-        run.used.tool_calls += u64::from(result.kind.has_run());
+        run.used.tool_calls += u64::from(result.kind.has_executed());
         let (exit, error) = of_result(result);
         let mut said = TraceResult {
             tool_exit: Some(exit),
@@ -316,7 +318,7 @@ fn written(arguments: &str) -> (Why, Option<Json>) {
 
 /// The value, or its text where it is nested too deep to be read again as a part of a step.
 fn readable(json: Json) -> Json {
-    match depth(json.as_str()) > DEEPEST {
+    match nesting_depth(json.as_str()) > DEEPEST {
         true => serde_json::Value::from(json.as_str()).into(),
         false => json,
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::event::{AppendedWhy, Event};
 use crate::item::{History, Json};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::story::trace::fold::Fold;
 use crate::story::trace::sink::Sink;
 use crate::story::trace::{BudgetsLeft, TraceEvent};
@@ -176,11 +176,11 @@ impl Trace {
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
-        lock(&self.0.book)
+        lock_ignoring_poison(&self.0.book)
     }
 
     fn sink(&self) -> MutexGuard<'_, Sink> {
-        lock(&self.0.sink)
+        lock_ignoring_poison(&self.0.sink)
     }
 }
 

@@ -38,7 +38,7 @@ fn patched() -> TraceResult {
 }
 
 fn evidence(command: &str, exit_code: i32, stderr: &str) -> Json {
-    Json::new(&Evidence::of_command(command, exit_code).with_stderr(stderr)).unwrap()
+    Json::new(&Evidence::from_command(command, exit_code).with_stderr(stderr)).unwrap()
 }
 
 /// The step is written so, for people and for machines, and read again.
@@ -172,7 +172,7 @@ budgets:
 fn a_success_cites_the_check_that_passed() {
     let action = Action::Stop { stop_reason: "success".to_owned(), text: String::new() };
     let result = TraceResult {
-        verification_evidence: Some(Evidence::of_command("markdownlint book/glossary.md", 0)),
+        verification_evidence: Some(Evidence::from_command("markdownlint book/glossary.md", 0)),
         ..TraceResult::default()
     };
     check(

@@ -11,7 +11,7 @@ use tokio::net::tcp::ReadHalf;
 use tokio::time::{sleep, timeout};
 
 use crate::error::catch_panic;
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::testing::http::decode::{BadRequest, Decoded, Decoder, HEAD_LIMIT};
 use crate::testing::http::log::Log;
 use crate::testing::http::request::HttpRequest;
@@ -45,7 +45,7 @@ pub(super) async fn serve(mut stream: TcpStream, number: usize, handler: &Handle
             }
             Ok(Received::End) | Err(_) => return,
         };
-        lock(&log.requests).push(request.clone());
+        lock_ignoring_poison(&log.requests).push(request.clone());
         let response = ask(handler, request.clone());
         let framing = Framing::of(&request, &response);
         match respond(&mut stream, &mut decoder.buffer, response, framing).await {

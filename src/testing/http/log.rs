@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 
 use tokio::sync::watch;
 
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::testing::http::request::HttpRequest;
 
 /// Shared by a server and its connections. No lock in here is held across an await.
@@ -24,7 +24,7 @@ impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Log")
             .field("connections", &self.connections)
-            .field("requests", &lock(&self.requests).len())
+            .field("requests", &lock_ignoring_poison(&self.requests).len())
             .field("closed_early", &*self.closed_early.borrow())
             .finish()
     }

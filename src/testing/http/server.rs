@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::testing::http::connection::{Handler, serve};
 use crate::testing::http::log::Log;
 use crate::testing::http::request::HttpRequest;
@@ -73,7 +73,7 @@ impl LoopbackServer {
     ///
     /// A request is in here before the handler is asked.
     pub fn requests(&self) -> Vec<HttpRequest> {
-        lock(&self.log.requests).clone()
+        lock_ignoring_poison(&self.log.requests).clone()
     }
 
     /// Returns how many responses had their client go away before the end was sent.

@@ -9,7 +9,7 @@ use crate::agent::Agent;
 use crate::error::Error;
 use crate::event::Outcome;
 use crate::item::{History, Item, StopReason};
-use crate::lock::lock;
+use crate::lock::lock_ignoring_poison;
 use crate::provider::{Piece, Provider};
 use crate::request::{Cache, Options, Request, Retries, ToolSpec};
 use crate::stream::TurnStream;
@@ -176,13 +176,13 @@ pub(super) async fn run<S: Subject>(
     let ran = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&ran);
     let tool = Tool::raw(tool(), move |args, _cx| {
-        lock(&noted).push(args);
+        lock_ignoring_poison(&noted).push(args);
         async { RESULT }
     });
     let tool = tool.map_err(|error| Unmet::Failed(error.to_string()))?;
     let agent = Agent::new(server.provider(subject)).with_tools([tool]).with_max_turns(4);
     let outcome = within("the end of a run", agent.run(USER).outcome()).await?;
-    let ran = lock(&ran).clone();
+    let ran = lock_ignoring_poison(&ran).clone();
     Ok((outcome, ran))
 }
 

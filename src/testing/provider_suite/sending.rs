@@ -67,7 +67,7 @@ pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     let (server, provider, mut history) = called(subject).await?;
     let calls: Vec<_> = history.iter().filter_map(Item::as_tool_call).cloned().collect();
     for call in &calls {
-        let result = ToolResult::answering(call, ResultKind::Ok, RESULT);
+        let result = ToolResult::for_call(call, ResultKind::Ok, RESULT);
         history.push(Item::tool_result(result));
     }
     read(provider.stream_turn(about(history))).await?.turn()?;

@@ -257,7 +257,7 @@ impl Admission {
 /// The tool of a call that continues a sub-agent that was suspended: neither rules nor limits are
 /// asked about it again.
 fn continued(calls: &mut Calls, call: &ToolCall) -> Result<Option<(Tool, PreparedCall)>, Error> {
-    let was_suspended = calls.history.nested(&call.call_id).is_some();
+    let was_suspended = calls.history.nested_history(&call.call_id).is_some();
     if !calls.resumed || calls.refusal.is_some() || !was_suspended {
         return Ok(None);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::catch_panic;
-use crate::item::{History, ResultKind, ToolCall, ToolResult, check_json, clipped};
+use crate::item::{History, ResultKind, ToolCall, ToolResult, truncate_middle, validate_json};
 use crate::tool::run::guarded_gate::GuardedGate;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
@@ -93,7 +93,7 @@ impl Calls {
             return Err((ResultKind::Skipped, why.to_owned()));
         }
         let Some(tool) = self.kit.get(&call.name) else {
-            let name = clipped(call.name.clone(), MAX_NAME);
+            let name = truncate_middle(call.name.clone(), MAX_NAME);
             let why = format!("There is no tool `{name}`. {}", self.kit.names());
             return Err((ResultKind::UnknownTool, why));
         };
@@ -106,7 +106,7 @@ impl Calls {
     /// Whether another call has this id, or ever had.
     fn is_used(&self, call_id: &str) -> bool {
         match self.resumed {
-            false => self.history.holds_call_id(call_id),
+            false => self.history.has_used_call_id(call_id),
             // The call itself is in the history.
             true => self.history.call_ids().filter(|held| *held == call_id).nth(1).is_some(),
         }
@@ -116,7 +116,7 @@ impl Calls {
     pub(super) fn for_real(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
         if self.kit.is_dry_run() && !tool.runs_dry() {
             let name = &call.name;
-            let arguments = clipped(call.arguments_or_empty().to_owned(), MAX_REASON);
+            let arguments = truncate_middle(call.arguments_or_empty().to_owned(), MAX_REASON);
             let why =
                 format!("Not run: this is a dry run. `{name}` would be called with {arguments}");
             return Err((ResultKind::Skipped, why));
@@ -127,7 +127,7 @@ impl Calls {
 
 impl Ended {
     pub(super) fn refused(at: usize, call: ToolCall, (kind, why): Refusal) -> Self {
-        let result = ToolResult::answering(&call, kind, why);
+        let result = ToolResult::for_call(&call, kind, why);
         Self { at, call, result }
     }
 }
@@ -158,14 +158,14 @@ impl Misfit {
 /// Makes a call ready to begin, if its arguments are a JSON object that fits the tool.
 pub(super) fn prepare(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, Misfit> {
     let arguments = call.arguments_or_empty();
-    if let Err(error) = check_json(&call.arguments) {
+    if let Err(error) = validate_json(&call.arguments) {
         return Err(Misfit::Arguments(format!("not JSON: {error}")));
     }
     if !arguments.starts_with('{') {
         return Err(Misfit::Arguments("not a JSON object".to_owned()));
     }
     // In a bearable length: what is wrong with arguments may repeat all of them.
-    let reason = |why| clipped(why, MAX_REASON);
+    let reason = |why| truncate_middle(why, MAX_REASON);
     match catch_panic(|| tool.handler.prepare(arguments)) {
         Ok(prepared) => prepared.map_err(|why| Misfit::Arguments(reason(why))),
         Err(message) => Err(Misfit::Panic(reason(panicked(&message)))),

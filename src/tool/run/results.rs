@@ -108,7 +108,7 @@ impl Results {
         let waiting = waiting.map(|(at, call)| (at, vec![PendingCall::from(call)]));
         let suspended = self.suspended.iter().map(|(at, call_id, suspension)| {
             let calls = suspension.pending.iter().cloned();
-            (*at, calls.map(|call| call.nested_in(call_id)).collect())
+            (*at, calls.map(|call| call.with_parent_call(call_id)).collect())
         });
         let mut pending: Vec<(usize, Vec<PendingCall>)> = waiting.chain(suspended).collect();
         pending.sort_by_key(|(at, _)| *at);
@@ -175,5 +175,5 @@ fn evidence_of(result: &mut ToolResult) -> &mut [Json] {
 
 /// It is written with an event or an item and read again, whether a tool or a hook has set it.
 fn flatten(json: &mut Json) {
-    *json = json.clone().flattened();
+    *json = json.clone().limit_depth();
 }

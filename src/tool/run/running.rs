@@ -145,7 +145,7 @@ impl Running {
 
     fn end(&mut self, kind: ResultKind, content: Content) -> Said {
         self.drop_updates();
-        let result = ToolResult::answering(&self.call, kind, content);
+        let result = ToolResult::for_call(&self.call, kind, content);
         let result = result.with_report(self.record.take());
         Said::Ended(Box::new(Ended { at: self.at, call: self.call.clone(), result }))
     }

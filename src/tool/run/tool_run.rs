@@ -189,7 +189,7 @@ impl ToolRun {
         events: impl Stream<Item = ToolEvent> + Send + 'static,
         mut pending: Vec<PendingCall>,
     ) -> Self {
-        pending.retain(|it| self.calls().any(|call| call.call_id == it.own_call_id()));
+        pending.retain(|it| self.calls().any(|call| call.call_id == it.root_call_id()));
         let end = KeptCalls { pending, ..KeptCalls::default() };
         self.played = Some(Box::new(Played { end, ..Played::new(events) }));
         self
@@ -263,7 +263,7 @@ impl ToolRun {
     ///     println!("{}", event.call_id());
     /// }
     /// let answered = tools.finish()?;
-    /// assert!(answered.history.is_lawful() && answered.pending.is_empty());
+    /// assert!(answered.history.is_settled() && answered.pending.is_empty());
     /// # Ok(())
     /// # }
     /// ```
@@ -281,7 +281,7 @@ impl ToolRun {
         let Some(played) = &self.played else {
             return self.results.pending(self.admission.waiting());
         };
-        let is_open = |call: &&PendingCall| !self.results.has(call.own_call_id());
+        let is_open = |call: &&PendingCall| !self.results.has(call.root_call_id());
         played.end.pending.iter().filter(is_open).cloned().collect()
     }
 

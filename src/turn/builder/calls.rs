@@ -90,7 +90,7 @@ impl TurnBuilder {
 
     /// The id that a call is known by from here on.
     pub(super) fn fresh_id(&mut self, wire_id: &str) -> String {
-        let in_history = |id: &str| self.history.as_ref().is_some_and(|h| h.holds_call_id(id));
+        let in_history = |id: &str| self.history.as_ref().is_some_and(|h| h.has_used_call_id(id));
         let wanted = if wire_id.is_empty() {
             let turn = self.history.as_ref().map_or(0, History::completed_turns) + 1;
             format!("call_{turn}_{}", self.calls.len() + 1)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{StopReason, check_json};
+use crate::item::{StopReason, validate_json};
 use crate::turn::builder::builder::{Excess, MOST_ITEMS, TurnBuilder};
 use crate::turn::builder::places::Places;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
@@ -72,7 +72,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Reports that `attempt` attempts failed, the last one with `error`, and that the request is
+    /// Reports that `try_io` attempts failed, the last one with `error`, and that the request is
     /// sent again after `delay`. Nothing is emitted once something was said: a retry would have to
     /// [retract](Self::retract) it first.
     pub fn retrying(&mut self, attempt: u32, delay: Duration, error: Error) {
@@ -152,7 +152,7 @@ impl TurnBuilder {
         let mut arguments =
             written.map(|call| &call.arguments).chain(held.map(|held| &held.arguments));
         self.calls.iter().any(|call| !call.ended)
-            || arguments.any(|arguments| check_json(arguments).is_err())
+            || arguments.any(|arguments| validate_json(arguments).is_err())
     }
 
     /// Ends the turn without a terminal marker: the error carries what there is.

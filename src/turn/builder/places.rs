@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::item::{History, free_id};
+use crate::item::{History, unused_call_id};
 
 /// The places of calls by what a wire calls them, and the ids that were given out.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Places {
         });
         let last = self.numbers.entry(taken.to_owned()).or_default();
         let given = &self.given;
-        let id = free_id(taken, last, |id| held.contains(id) || given.contains(id));
+        let id = unused_call_id(taken, last, |id| held.contains(id) || given.contains(id));
         self.give(&id);
         id
     }

@@ -3,7 +3,7 @@
 use futures::executor::block_on;
 use serde_json::json;
 use turnstream::context::{
-    Ageing, Compactor, QuarterOfBytes, Shorten, Window, estimate, was_compacted,
+    Ageing, BytesDiv4, Compactor, Truncator, Window, estimate_tokens, was_reactively_compacted,
 };
 use turnstream::event::{Reason, RewrittenWhy};
 use turnstream::item::ItemKind;
@@ -58,11 +58,11 @@ async fn aged(turns: usize, ageing: Option<Ageing>) -> (Told, Vec<Request>) {
 
 #[test]
 fn turns_age_several_at_once_and_the_newest_stay_whole() {
-    let ageing = Ageing::after_turns(3).every(2);
+    let ageing = Ageing::after_turns(3).with_interval(2);
     for turns in 0..12_usize {
         let before = history((0..turns).flat_map(long_turn));
         let old = turns.saturating_sub(3) / 2 * 2;
-        let Some(compaction) = ageing.shorten(&before) else {
+        let Some(compaction) = ageing.compaction(&before) else {
             assert_eq!(old, 0);
             continue;
         };
@@ -70,7 +70,7 @@ fn turns_age_several_at_once_and_the_newest_stay_whole() {
         let mut after = before.clone();
         compaction.apply(&mut after);
         assert_eq!((compacted(&after), compaction.from), (2 * old, 0));
-        assert_eq!(ageing.shorten(&after), None, "once");
+        assert_eq!(ageing.compaction(&after), None, "once");
         let stays = |item: &&Item| item.as_text().is_some() || item.as_tool_result().is_some();
         assert!(before.iter().filter(stays).eq(after.iter().filter(stays)));
         assert!(before.iter().skip(4 * old).eq(after.iter().skip(4 * old)));
@@ -90,8 +90,8 @@ async fn ageing_is_off_unless_it_is_set_and_needs_no_window() {
     // Two marks a turn: its thought and its call.
     let marks: Vec<usize> = requests.iter().map(|it| compacted(&it.context)).collect();
     assert_eq!(marks, [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 16]);
-    assert!(!was_compacted(&told.outcome.history));
-    assert_eq!(told.folded(History::with_id("id-1")), told.outcome.history);
+    assert!(!was_reactively_compacted(&told.outcome.history));
+    assert_eq!(told.folded(History::from_id("id-1")), told.outcome.history);
 }
 
 #[tokio::test]
@@ -121,16 +121,18 @@ async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     let model = Scripted::new([too_long(), "Done.".into(), too_long()]);
     let agent = agent(model)
-        .with_ageing(Ageing::after_turns(2).with_shorten(Shorten::new().max_reasoning_bytes(50)))
-        .with_compactor(Shorten::new().keep_turns(1));
+        .with_ageing(
+            Ageing::after_turns(2).with_shorten(Truncator::new().with_max_reasoning_bytes(50)),
+        )
+        .with_compactor(Truncator::new().with_keep_turns(1));
     let first = told(agent.run_from(history((0..5).flat_map(long_turn)), "go")).await;
     first.check(Reason::Completed, 2);
     assert_eq!(rewritten(&first), 2);
-    assert!(was_compacted(&first.outcome.history));
+    assert!(was_reactively_compacted(&first.outcome.history));
     // Ageing goes on, and the note stays.
     let second = told(agent.run_from(first.outcome.history.clone(), "more")).await;
     second.check(Reason::ContextWindow, 1);
-    assert!(was_compacted(&second.outcome.history));
+    assert!(was_reactively_compacted(&second.outcome.history));
 }
 
 #[tokio::test]
@@ -140,13 +142,13 @@ async fn usage_after_a_step_counts_and_usage_before_it_does_not() {
     // Nothing but a signed thought becomes old.
     items.splice(0..4, [sign(Item::reasoning("hm")), turn(0)[2].clone(), turn(0)[3].clone()]);
     let before = history(items);
-    let ageing = Ageing::after_turns(3).every(1);
+    let ageing = Ageing::after_turns(3).with_interval(1);
     let model = Scripted::new([Reply::text("Done.").usage(tokens(700, 7))]);
     let agent = agent(model.clone()).with_ageing(ageing).with_window(Window::new(1_000_000));
     let told = told(agent.run_from(before.clone(), "go")).await;
     assert_eq!(rewritten(&told), 1);
     assert_eq!(model.requests()[0].context.len(), before.len() + 1, "no note comes in");
-    let asked = estimate(&model.requests()[0].context, &QuarterOfBytes);
-    assert_ne!(asked, estimate(&before, &QuarterOfBytes));
-    assert_eq!(estimate(&told.outcome.history, &QuarterOfBytes), 707);
+    let asked = estimate_tokens(&model.requests()[0].context, &BytesDiv4);
+    assert_ne!(asked, estimate_tokens(&before, &BytesDiv4));
+    assert_eq!(estimate_tokens(&told.outcome.history, &BytesDiv4), 707);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use turnstream::agent::{Budget, hook};
 use turnstream::context::{
-    Compaction, Compactor, Shorten, Summarize, Window, compact_with, was_compacted,
+    Compaction, Compactor, Summarizer, Truncator, Window, compactor_fn, was_reactively_compacted,
 };
 use turnstream::event::{BudgetKind, Reason};
 use turnstream::item::Mark;
@@ -27,9 +27,9 @@ fn agent(model: &Scripted, compactor: impl Compactor + 'static) -> Agent {
         .with_compactor(compactor)
 }
 
-fn summarizer(replies: impl IntoIterator<Item = Reply>) -> (Summarize, Scripted) {
+fn summarizer(replies: impl IntoIterator<Item = Reply>) -> (Summarizer, Scripted) {
     let model = Scripted::new(replies).with_model("cheap");
-    (Summarize::new(model.clone()).keep_turns(1), model)
+    (Summarizer::new(model.clone()).with_keep_turns(1), model)
 }
 
 fn sum() -> Reply {
@@ -73,28 +73,28 @@ async fn the_history_is_summarised_before_the_request_that_nears_the_window() {
     assert!(words(last)[0].ends_with("The name is Ada."));
     assert_eq!(words(last)[1..], ["I am Ada.", "Let me look."]);
     assert_eq!((cheap.requests().len(), outcome.turns), (1, 4));
-    assert!(!was_compacted(&outcome.history), "it did not have to fail first");
+    assert!(!was_reactively_compacted(&outcome.history), "it did not have to fail first");
 }
 
 #[tokio::test]
 async fn below_the_limit_or_without_a_window_nobody_is_asked() {
     let replies = || [looks(tokens(750, 10)), looks(tokens(750, 10)), "done".into()];
-    let (asked, never) = counted(Shorten::new());
+    let (asked, never) = counted(Truncator::new());
     let model = Scripted::new(replies());
     let (events, _) = told(agent(&model, never).run("go")).await;
     assert_eq!((order(&events).as_str(), asked.load(Ordering::Relaxed)), ("ttt", 0));
     // The same with a longer answer in mind.
-    let (asked, some) = counted(Shorten::new());
+    let (asked, some) = counted(Truncator::new());
     let model = Scripted::new(replies());
     told(agent(&model, some).with_max_output_tokens(300).run("go")).await;
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     let model = Scripted::new([looks(tokens(9_000, 10)), "done".into()]);
-    let (asked, never) = counted(Shorten::new());
+    let (asked, never) = counted(Truncator::new());
     let agent = Agent::new(model).with_tools([look(4)]).with_compactor(never);
     told(agent.run("go")).await;
     assert_eq!(asked.load(Ordering::Relaxed), 0);
     let model = Scripted::new([looks(tokens(9_000, 10)), "done".into()]);
-    let (_, never) = counted(Shorten::new());
+    let (_, never) = counted(Truncator::new());
     let (events, _) = told(self::agent(&model, never).without_compactor().run("go")).await;
     assert_eq!(order(&events), "tt");
 }
@@ -155,7 +155,7 @@ async fn h58_one_that_came_to_nothing_is_not_tried_again_before_the_request_has_
         "done".into(),
     ]);
     let (asked, fails) =
-        counted(compact_with(|_: &History| Err(Error::new(ErrorKind::Other, "no"))));
+        counted(compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no"))));
     let (seen, failure) = failures();
     let (events, outcome) = told(agent(&model, fails).with_hook(failure).run("go")).await;
     assert_eq!((order(&events).as_str(), outcome.reason), ("ttttt", Reason::Completed));
@@ -186,16 +186,16 @@ async fn fails(compactor: impl Compactor + 'static, kind: ErrorKind) {
 
 #[tokio::test]
 async fn what_gets_no_shorter_is_refused() {
-    let longer = compact_with(|history: &History| {
+    let longer = compactor_fn(|history: &History| {
         let mut items: Vec<Item> = history.iter().cloned().collect();
-        items.insert(0, Item::user("And so on.").marked(Mark::Compacted));
+        items.insert(0, Item::user("And so on.").with_mark(Mark::Compacted));
         Ok(Some(Compaction::new(0, history.len(), items)))
     });
-    let parting = compact_with(|history: &History| {
+    let parting = compactor_fn(|history: &History| {
         let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap() + 1;
         Ok(Some(Compaction::new(0, to, vec![])))
     });
-    let panics = compact_with(|_: &History| panic!("no"));
+    let panics = compactor_fn(|_: &History| panic!("no"));
     fails(longer, ErrorKind::InvalidRequest).await;
     fails(parting, ErrorKind::InvalidRequest).await;
     fails(panics, ErrorKind::Panic).await;
@@ -210,7 +210,8 @@ async fn a_model_is_asked_only_where_shortening_is_not_enough() {
             Reply::text("done").usage(tokens(1, 1)),
         ]);
         let (summarize, cheap) = summarizer([sum()]);
-        let chain = Shorten::new().keep_turns(1).max_result_bytes(400).or(summarize);
+        let chain =
+            Truncator::new().with_keep_turns(1).with_max_result_bytes(400).or_else(summarize);
         let agent = agent(&model, chain).with_tools([look(bytes)]);
         let (events, outcome) = told(agent.run("go ".repeat(30))).await;
         assert_eq!(outcome.reason, Reason::Completed);
@@ -287,7 +288,7 @@ async fn the_summary_is_pulled_by_the_run_and_a_drop_or_an_interrupt_drops_its_r
             drop(run);
         }
         assert_eq!((cheap.in_flight(), model.requests().len()), (0, 2));
-        assert!(handle.history().is_lawful() && handle.history().len() == 7);
+        assert!(handle.history().is_settled() && handle.history().len() == 7);
     }
 }
 
@@ -299,7 +300,7 @@ async fn a_budget_that_the_summary_crosses_ends_the_run_before_the_request() {
     let (events, outcome) = told(agent.run("go")).await;
     assert_eq!((order(&events).as_str(), outcome.reason), ("ttc", Reason::Budget));
     assert_eq!(outcome.budget.unwrap().kind, BudgetKind::TotalTokens);
-    assert!(outcome.history.is_lawful());
+    assert!(outcome.history.is_settled());
 }
 
 #[tokio::test]
@@ -330,7 +331,7 @@ async fn h58_the_reactive_compaction_stays_once_whatever_happened_automatically(
     let (events, outcome) = told(agent(&model, summarize).run("go")).await;
     assert_eq!(order(&events), "ttcttcttct");
     assert_eq!((outcome.reason, cheap.requests().len()), (Reason::ContextWindow, 3));
-    assert!(was_compacted(&outcome.history), "a summary does not lose the note");
+    assert!(was_reactively_compacted(&outcome.history), "a summary does not lose the note");
 }
 
 #[tokio::test]
@@ -364,7 +365,7 @@ async fn h58_a_reactive_summary_that_fails_is_counted_and_the_run_ends_with_the_
 async fn hooks_that_narrow_what_is_sent_are_known_by_what_was_counted() {
     // The ledger is long, what is sent is not.
     let model = Scripted::new([looks(tokens(90, 1)), looks(tokens(95, 1)), "done".into()]);
-    let (asked, never) = counted(Shorten::new());
+    let (asked, never) = counted(Truncator::new());
     let only = hook::transform_context(|_, mut context| async move {
         context.rewrite(0..context.len().saturating_sub(3), [Item::user("go")]);
         context
@@ -378,8 +379,8 @@ async fn hooks_that_narrow_what_is_sent_are_known_by_what_was_counted() {
 async fn a_counter_that_panics_makes_no_room_and_breaks_nothing() {
     let model = Scripted::new([looks(tokens(900, 10)), Reply::text("Done.")]);
     let (seen, hook) = failures();
-    let agent = agent(&model, Shorten::new())
-        .with_window(Window::new(1_000).counting(|_: &str| -> u64 { panic!("no tokenizer") }))
+    let agent = agent(&model, Truncator::new())
+        .with_window(Window::new(1_000).with_counter(|_: &str| -> u64 { panic!("no tokenizer") }))
         .with_hook(hook);
     let (events, outcome) = told(agent.run("go")).await;
     assert_eq!((outcome.reason, order(&events).as_str()), (Reason::Completed, "tt"));
@@ -388,7 +389,7 @@ async fn a_counter_that_panics_makes_no_room_and_breaks_nothing() {
 
 #[tokio::test]
 async fn once_asked_it_is_asked_until_the_request_is_a_quarter_below_the_limit() {
-    let forget = compact_with(|history: &History| {
+    let forget = compactor_fn(|history: &History| {
         Ok(Some(Compaction::new(0, 2.min(history.len()), Vec::new())))
     });
     let model = Scripted::new(["Done."]);
@@ -404,7 +405,7 @@ async fn a_reactive_compaction_lets_the_next_one_come_at_the_limit_again() {
     // The first came to nothing, so the next would have to wait until the request has grown.
     let run = async |overflows: bool| {
         let times = AtomicUsize::new(0);
-        let (asked, first_fails) = counted(compact_with(move |history: &History| {
+        let (asked, first_fails) = counted(compactor_fn(move |history: &History| {
             match times.fetch_add(1, Ordering::Relaxed) {
                 0 => Err(Error::new(ErrorKind::Other, "no")),
                 _ => Ok(Some(Compaction::new(0, history.len(), vec![Item::user("in short")]))),

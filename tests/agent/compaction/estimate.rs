@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use turnstream::context::{
-    Compaction, CountTokens, QuarterOfBytes, Shorten, estimate, estimate_request, guess, reactive,
-    recorded,
+    BytesDiv4, Compaction, CountTokens, Truncator, count_tokens, estimate_request_tokens,
+    estimate_tokens, mark_reactive, record_stale_usage,
 };
 use turnstream::item::{Mark, Part, ProviderData};
 use turnstream::tool::ToolSpec;
@@ -13,12 +13,12 @@ use crate::support::items::{applied, ends, history, result, session, stored, tok
 
 #[track_caller]
 fn check(history: &History, expected: u64) {
-    assert_eq!(estimate(history, &QuarterOfBytes), expected);
-    assert_eq!(estimate(&stored(history), &QuarterOfBytes), expected, "read back");
+    assert_eq!(estimate_tokens(history, &BytesDiv4), expected);
+    assert_eq!(estimate_tokens(&stored(history), &BytesDiv4), expected, "read back");
 }
 
 fn guessed(history: &History) -> u64 {
-    guess(history, &QuarterOfBytes)
+    count_tokens(history, &BytesDiv4)
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_turn_that_nobody_has_counted_is_guessed_at() {
     it.extend([Item::user("u"), ends(Item::text("12345678"), none)]);
     check(&it, 42 + 5 + 6);
     // The provider cut off what it says it has counted.
-    it.push(ends(Item::text("void"), tokens(9_999, 1)).marked(Mark::Tombstone));
+    it.push(ends(Item::text("void"), tokens(9_999, 1)).with_mark(Mark::Tombstone));
     check(&it, 42 + 5 + 6);
 }
 
@@ -58,8 +58,8 @@ fn every_kind_of_item_is_guessed_at() {
         (Item::reasoning("123456789"), 3 + 4),
         (Item::tool_call("a-long-id", "look", r#"{"a":1}"#), 1 + 2 + 4),
         (result("c", "1234"), 1 + 4),
-        (Item::other(own), 2 + 4),
-        (Item::user("void").marked(Mark::Tombstone), 0),
+        (Item::provider_item(own), 2 + 4),
+        (Item::user("void").with_mark(Mark::Tombstone), 0),
     ] {
         assert_eq!(guessed(&history([item])), expected);
     }
@@ -70,21 +70,21 @@ fn a_request_also_has_a_system_prompt_and_tools_where_nobody_has_counted() {
     let parameters = json!({ "type": "object" });
     let spec = ToolSpec { name: "look".into(), description: "12345678".into(), parameters };
     let request = |history| Request::new(history).with_system("1234").with_tools([spec.clone()]);
-    let of = |history| estimate_request(&request(history), &QuarterOfBytes);
+    let of = |history| estimate_request_tokens(&request(history), &BytesDiv4);
     assert_eq!(of(history([])), 1 + (1 + 2 + 5 + 4));
     assert_eq!(of(history([Item::user("u"), ends(Item::text("a"), tokens(70, 5))])), 75);
     // What is sent counts, not the ledger.
     let narrow = Request { context: history([]), ..request(history(session(9))) };
-    assert_eq!(estimate_request(&narrow, &QuarterOfBytes), 13);
+    assert_eq!(estimate_request_tokens(&narrow, &BytesDiv4), 13);
 }
 
 #[test]
 fn a_tokenizer_of_ones_own_counts_what_no_provider_has() {
     let words = |text: &str| text.split_whitespace().count() as u64;
-    assert_eq!(estimate(&history([Item::user("to be or not")]), &words), 4 + 4);
+    assert_eq!(estimate_tokens(&history([Item::user("to be or not")]), &words), 4 + 4);
     let boundless = |_: &str| u64::MAX;
     assert_eq!(boundless.count(""), u64::MAX);
-    assert_eq!(estimate(&history(session(3)), &boundless), u64::MAX);
+    assert_eq!(estimate_tokens(&history(session(3)), &boundless), u64::MAX);
 }
 
 #[test]
@@ -95,14 +95,23 @@ fn h58_usage_from_before_a_compaction_does_not_count() {
         it
     };
     for (n, compaction) in [
-        (3, Compaction::new(0, 5, vec![Item::user("sum").marked(Mark::Compacted)])),
+        (3, Compaction::new(0, 5, vec![Item::user("sum").with_mark(Mark::Compacted)])),
         (3, Compaction::new(0, 5, vec![])),
         (3, Compaction::new(0, 5, vec![Item::user("unmarked")])),
-        (9, Shorten::new().keep_turns(2).max_reasoning_bytes(0).shorten(&full(9)).unwrap()),
+        (
+            9,
+            Truncator::new()
+                .with_keep_turns(2)
+                .with_max_reasoning_bytes(0)
+                .compaction(&full(9))
+                .unwrap(),
+        ),
     ] {
         let before = full(n);
         check(&before, 99_010 + 5);
-        for compaction in [recorded(compaction.clone(), &before), reactive(compaction, &before)] {
+        for compaction in
+            [record_stale_usage(compaction.clone(), &before), mark_reactive(compaction, &before)]
+        {
             let mut after = applied(&compaction, &before);
             check(&after, guessed(&after));
             // The next turn is counted as it was sent.
@@ -116,16 +125,16 @@ fn h58_usage_from_before_a_compaction_does_not_count() {
 
 #[test]
 fn h58_of_several_compactions_the_newest_counts_wherever_it_stands() {
-    let sum = |n: usize| vec![Item::user(format!("sum {n}")).marked(Mark::Compacted)];
+    let sum = |n: usize| vec![Item::user(format!("sum {n}")).with_mark(Mark::Compacted)];
     let mut it = history(session(6));
     let first = Compaction::new(0, 13, sum(1));
-    it = applied(&recorded(first, &it), &it);
+    it = applied(&record_stale_usage(first, &it), &it);
     check(&it, guessed(&it));
     it.extend(turn(7));
     check(&it, 110 + 2 + 4);
     // The second stands in front of a turn that is counted, and of the first one's place.
     let second = Compaction::new(0, 5, sum(2));
-    it = applied(&recorded(second, &it), &it);
+    it = applied(&record_stale_usage(second, &it), &it);
     check(&it, guessed(&it));
     it.extend(turn(8));
     check(&it, 110 + 2 + 4);
@@ -134,7 +143,7 @@ fn h58_of_several_compactions_the_newest_counts_wherever_it_stands() {
 #[test]
 fn h58_in_a_history_that_was_shortened_without_a_record_no_usage_counts() {
     let mut it = history(session(3));
-    it.rewrite(0..5, [Item::user("sum").marked(Mark::Compacted)]);
+    it.rewrite(0..5, [Item::user("sum").with_mark(Mark::Compacted)]);
     it.extend(turn(7));
     check(&it, guessed(&it));
 }
@@ -142,8 +151,8 @@ fn h58_in_a_history_that_was_shortened_without_a_record_no_usage_counts() {
 #[test]
 fn a_record_survives_a_settling_and_a_fork_and_a_foreign_one_is_none() {
     let before = history(session(3));
-    let compaction = Compaction::new(0, 5, vec![Item::user("s").marked(Mark::Compacted)]);
-    let mut it = applied(&recorded(compaction, &before), &before);
+    let compaction = Compaction::new(0, 5, vec![Item::user("s").with_mark(Mark::Compacted)]);
+    let mut it = applied(&record_stale_usage(compaction, &before), &before);
     it.extend(turn(7));
     it.push(ends(Item::tool_call("open", "look", "{}"), tokens(300, 1)));
     check(&it.settled(), 301 + guessed(&history([it.settled().last().unwrap().clone()])));
@@ -157,7 +166,7 @@ fn a_record_survives_a_settling_and_a_fork_and_a_foreign_one_is_none() {
             value: value.into(),
         };
         let note = Item { provider_data: Some(data.into()), ..Item::user("s") };
-        let mut it = history([note.marked(Mark::Compacted)]);
+        let mut it = history([note.with_mark(Mark::Compacted)]);
         it.extend(turn(7));
         check(&it, guessed(&it));
     }

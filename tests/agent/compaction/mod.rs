@@ -45,7 +45,7 @@ async fn told(mut run: Run) -> (Vec<Event>, Outcome) {
     while let Some(event) = run.next().await {
         keep(&mut events, event);
         journal.observe(events.last().unwrap());
-        assert!(run.history().settled().is_lawful());
+        assert!(run.history().settled().is_settled());
     }
     let outcome = events.last().and_then(Event::finished).unwrap().clone();
     assert!(journal.history() == outcome.history, "the events fold to the history");

@@ -2,20 +2,23 @@
 
 use std::sync::{Arc, Mutex};
 
-use turnstream::context::{Candidate, Chosen, LeftOut, Narrow, Selection};
+use turnstream::context::{
+    ContextCandidate, ContextInjector, ContextSelection, Rejected, Selected,
+};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, History, Item};
 
 use super::{look, looks};
 use crate::support::items::{history, session, tokens, turn, words};
 
-fn candidate(source: &str, text: &str, why: &str) -> Candidate {
-    Candidate { source: source.into(), text: text.into(), why: why.into() }
+fn candidate(source: &str, text: &str, why: &str) -> ContextCandidate {
+    ContextCandidate { source: source.into(), text: text.into(), why: why.into() }
 }
 
 /// Counts bytes, so that the numbers can be read.
-fn narrow(cap: u64, candidates: Vec<Candidate>) -> Narrow {
-    Narrow::new(cap, move |_| candidates.clone()).counting(|text: &str| text.len() as u64)
+fn narrow(cap: u64, candidates: Vec<ContextCandidate>) -> ContextInjector {
+    ContextInjector::new(cap, move |_| candidates.clone())
+        .with_counter(|text: &str| text.len() as u64)
 }
 
 #[test]
@@ -29,12 +32,12 @@ fn candidates_are_chosen_in_their_order_until_the_cap_with_a_reason_on_record() 
         candidate("e", "", "w"),
     ];
     let before = history([Item::user("u")]);
-    let narrowed = narrow(26, candidates).narrowed(&before);
-    let chosen = |source: &str, tokens| Chosen { source: source.into(), why: "w".into(), tokens };
-    let left_out = |source: &str, why: &str| LeftOut { source: source.into(), why: why.into() };
+    let narrowed = narrow(26, candidates).inject(&before);
+    let chosen = |source: &str, tokens| Selected { source: source.into(), why: "w".into(), tokens };
+    let left_out = |source: &str, why: &str| Rejected { source: source.into(), why: why.into() };
     assert_eq!(
         narrowed.selection,
-        Selection {
+        ContextSelection {
             chosen: vec![chosen("a", 13), chosen("d", 13)],
             left_out: vec![
                 left_out("b", "no reason was given"),
@@ -47,16 +50,16 @@ fn candidates_are_chosen_in_their_order_until_the_cap_with_a_reason_on_record() 
     );
     assert_eq!(words(&narrowed.context), ["u", "# a\n(w)\n12345\n\n# d\n(w)\n123"]);
     let json = serde_json::to_string(&narrowed.selection).unwrap();
-    assert_eq!(serde_json::from_str::<Selection>(&json).unwrap(), narrowed.selection);
+    assert_eq!(serde_json::from_str::<ContextSelection>(&json).unwrap(), narrowed.selection);
 }
 
 #[test]
 fn the_cap_is_hard_for_constraints_and_steps_too() {
     for cap in 0..120 {
         let it = narrow(cap, vec![candidate("a", "12345", "w")])
-            .constraints("Be brief.")
-            .keep_turns(1)
-            .narrowed(&history(session(3)));
+            .with_constraints("Be brief.")
+            .with_max_turns(1)
+            .inject(&history(session(3)));
         let added = words(&it.context).last().unwrap().len() as u64;
         let selection = &it.selection;
         assert!(selection.tokens <= cap && (selection.tokens == added || selection.tokens == 0));
@@ -68,7 +71,7 @@ fn the_cap_is_hard_for_constraints_and_steps_too() {
 #[test]
 fn without_anything_to_say_the_history_is_sent_as_it_is() {
     let before = history(session(2));
-    let it = narrow(99, vec![candidate("a", "x", "")]).constraints(" \n").narrowed(&before);
+    let it = narrow(99, vec![candidate("a", "x", "")]).with_constraints(" \n").inject(&before);
     assert!(it.context == before);
     assert_eq!((it.selection.tokens, it.selection.left_out.len()), (0, 1));
 }
@@ -80,21 +83,23 @@ fn old_turns_give_way_to_a_line_for_each_call() {
     items.push(Item::user("newest"));
     items.extend((1..4).flat_map(turn));
     let before = history(items);
-    let it = narrow(999, vec![]).constraints("Be brief.").keep_turns(1).narrowed(&before);
-    assert!(it.context.is_lawful());
+    let it = narrow(999, vec![]).with_constraints("Be brief.").with_max_turns(1).inject(&before);
+    assert!(it.context.is_settled());
     assert_eq!(it.context.iter().next(), Some(&Item::system("rule")));
     let steps = "Done so far:\n- look {\"n\":0}: ok\n- look {\"n\":1}: ok\n- look {\"n\":2}: ok";
     let said = format!("Constraints:\nBe brief.\n\n{steps}");
     assert_eq!(words(&it.context), ["newest", "text 3", &said]);
-    let told = narrow(999, vec![]).keep_turns(1).steps(|old| format!("{} entries", old.len()));
-    assert_eq!(words(&told.narrowed(&before).context)[2], "Done so far:\n15 entries");
+    let told = narrow(999, vec![])
+        .with_max_turns(1)
+        .with_step_summary(|old| format!("{} entries", old.len()));
+    assert_eq!(words(&told.inject(&before).context)[2], "Done so far:\n15 entries");
 }
 
 #[tokio::test]
 async fn as_a_hook_it_changes_what_is_sent_and_never_the_ledger() {
-    let seen: Arc<Mutex<Vec<Selection>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<ContextSelection>>> = Arc::default();
     let noted = seen.clone();
-    let narrow = Narrow::new(1_000, |history: &History| {
+    let narrow = ContextInjector::new(1_000, |history: &History| {
         vec![candidate("state", &format!("{} entries", history.len()), "it is asked for")]
     })
     .on_selection(move |selection| noted.lock().unwrap().push(selection.clone()));
@@ -112,7 +117,7 @@ async fn as_a_hook_it_changes_what_is_sent_and_never_the_ledger() {
 
 #[tokio::test]
 async fn a_candidate_function_that_panics_is_a_hook_that_fails() {
-    let narrow = Narrow::new(9, |_: &History| panic!("no index"));
+    let narrow = ContextInjector::new(9, |_: &History| panic!("no index"));
     let agent = Agent::new(Scripted::new(["never"])).with_hook(narrow);
     let outcome = agent.run("go").outcome().await;
     let error = outcome.error.unwrap().to_string();

@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures::executor::block_on;
 use serde_json::json;
 use turnstream::context::{
-    Compaction, CompactionFailure, Compactor, Shorten, Summarize, compact_with, recorded,
+    Compaction, CompactionFailure, Compactor, Summarizer, Truncator, compactor_fn,
+    record_stale_usage,
 };
 use turnstream::item::{Mark, Part};
 use turnstream::provider::{Reply, Retry, Scripted};
@@ -24,10 +25,10 @@ fn old_turns_become_one_marked_item_and_the_newest_stay_whole() {
     let (compactor, model) = summarizing(2);
     let compaction = compact(&compactor, &before).unwrap();
     let after = applied(&compaction, &before);
-    assert!(after.is_lawful());
+    assert!(after.is_settled());
     let kept: Vec<Item> = before.iter().skip(13).cloned().collect();
     let items: Vec<Item> = after.iter().cloned().collect();
-    let summary = Item::user(format!("{HEAD}\n\nsummary 1")).marked(Mark::Compacted);
+    let summary = Item::user(format!("{HEAD}\n\nsummary 1")).with_mark(Mark::Compacted);
     assert_eq!(items[..2], [summary, Item::user("Begin.")]);
     assert_eq!(items[2..], kept);
     assert_eq!((compaction.model.as_deref(), model.requests().len()), (Some("scripted"), 1));
@@ -41,10 +42,10 @@ fn the_model_reads_one_message_without_thoughts_tools_or_a_live_conversation() {
         "c9",
         vec!["z".repeat(9_000).as_str().into(), Part::image("image/png", "AA")],
     ));
-    items.push(Item::user("void").marked(Mark::Tombstone));
+    items.push(Item::user("void").with_mark(Mark::Tombstone));
     items.extend(turn(2));
     let (compactor, model) = summarizing(1);
-    compact(&compactor.max_result_bytes(100), &history(items)).unwrap();
+    compact(&compactor.with_max_result_bytes(100), &history(items)).unwrap();
     let request = &model.requests()[0];
     assert!(request.tools.is_empty() && request.system.stable.contains("what is still open"));
     let [text] = &words(&request.context)[..] else { panic!("it is one message") };
@@ -67,7 +68,7 @@ fn what_the_model_reads_has_a_limit() {
     let (compactor, model) = summarizing(1);
     let mut items = vec![Item::user("u".repeat(5_000))];
     items.extend(session(3));
-    compact(&compactor.max_bytes(500), &history(items)).unwrap();
+    compact(&compactor.with_max_transcript_bytes(500), &history(items)).unwrap();
     let text = &words(&model.requests()[0].context)[0];
     assert!((500..540).contains(&text.len()), "{}", text.len());
 }
@@ -76,10 +77,11 @@ fn what_the_model_reads_has_a_limit() {
 fn an_earlier_summary_is_summarised_with_the_rest_and_alone_it_is_left() {
     let before = history(session(5));
     let (compactor, model) = summarizing(2);
-    let mut it = applied(&recorded(compact(&compactor, &before).unwrap(), &before), &before);
+    let mut it =
+        applied(&record_stale_usage(compact(&compactor, &before).unwrap(), &before), &before);
     assert_eq!(compact(&compactor, &it), None, "there is nothing but a summary");
     it.extend(turn(7));
-    let it = applied(&recorded(compact(&compactor, &it).unwrap(), &it), &it);
+    let it = applied(&record_stale_usage(compact(&compactor, &it).unwrap(), &it), &it);
     let asked = &words(&model.requests()[1].context)[0];
     assert!(asked.contains("summary 1") && asked.contains("text 3"), "{asked}");
     let said = words(&it);
@@ -106,17 +108,17 @@ fn instructions_and_the_users_newest_words_stay() {
 #[test]
 fn as_many_turns_stay_as_fit_and_always_one() {
     let before = history(session(6));
-    let kept = |compactor: Summarize| {
+    let kept = |compactor: Summarizer| {
         let compaction = compact(&compactor, &before).unwrap();
         (before.len() - compaction.to) / 4
     };
     let all = || summarizing(4).0;
     assert_eq!(kept(all()), 4);
-    assert_eq!(kept(all().keep_turns(0)), 1);
+    assert_eq!(kept(all().with_keep_turns(0)), 1);
     // A turn is guessed at some 27 tokens.
-    assert_eq!(kept(all().keep_tokens(60)), 2);
-    assert_eq!(kept(all().keep_tokens(0)), 1);
-    assert_eq!(kept(all().keep_tokens(60).counting(|_: &str| 0)), 3);
+    assert_eq!(kept(all().with_keep_tokens(60)), 2);
+    assert_eq!(kept(all().with_keep_tokens(0)), 1);
+    assert_eq!(kept(all().with_keep_tokens(60).with_counter(|_: &str| 0)), 3);
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn a_history_with_nothing_old_is_left_alone_and_nobody_is_asked() {
 
 #[track_caller]
 fn fails(reply: Reply, kind: ErrorKind) {
-    let compactor = Summarize::new(Scripted::new([reply])).keep_turns(1);
+    let compactor = Summarizer::new(Scripted::new([reply])).with_keep_turns(1);
     let error = block_on(compactor.compact(&history(session(3)))).unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
     assert_eq!(CompactionFailure::usage_of(&error), tokens(70, 7), "what was used is known");
@@ -154,7 +156,7 @@ fn a_provider_that_fails_is_an_error_and_void_attempts_are_counted() {
     let overloaded = || Error::new(ErrorKind::Overloaded, "busy");
     fails(Reply::text("The").usage(tokens(70, 7)).fail(overloaded()), ErrorKind::Overloaded);
     let again = Reply::new().say("The").usage(tokens(5, 1)).retract("again").say("All.");
-    let compactor = Summarize::new(Scripted::new([again.usage(tokens(70, 7))])).keep_turns(1);
+    let compactor = Summarizer::new(Scripted::new([again.usage(tokens(70, 7))])).with_keep_turns(1);
     let compaction = compact(&compactor, &history(session(3))).unwrap();
     assert_eq!(compaction.usage, tokens(75, 8));
 }
@@ -165,7 +167,7 @@ async fn a_server_that_asks_for_a_long_wait_is_not_waited_for_where_nobody_would
         let wait = Duration::from_secs(seconds);
         let busy = Error::new(ErrorKind::RateLimited, "busy").with_retry_after(wait);
         let model = Scripted::new([Reply::error(busy), "a summary".into()]);
-        let summarize = Summarize::new(Retry::new(model.clone())).keep_turns(1);
+        let summarize = Summarizer::new(Retry::new(model.clone())).with_keep_turns(1);
         let made = summarize.compact(&history(session(3))).await;
         assert_eq!((made.is_ok(), model.requests().len()), (asked == 2, asked), "{seconds}");
     }
@@ -184,7 +186,7 @@ fn words_and_options_of_ones_own_are_used() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_before_the_first_poll_and_a_drop_drops_the_request() {
     let model = Scripted::new([Reply::text("never").delay(Duration::from_mins(1))]);
-    let compactor = Summarize::new(model.clone()).keep_turns(1);
+    let compactor = Summarizer::new(model.clone()).with_keep_turns(1);
     let mut future = compactor.compact(&history(session(3)));
     assert!(model.requests().is_empty());
     assert!(futures::poll!(&mut future).is_pending());
@@ -196,19 +198,19 @@ async fn nothing_is_asked_before_the_first_poll_and_a_drop_drops_the_request() {
 #[test]
 fn the_second_is_asked_where_the_first_has_nothing_or_fails() {
     let before = history(session(3));
-    let none = || compact_with(|_: &History| Ok(None));
-    let fails = || compact_with(|_: &History| Err(Error::new(ErrorKind::Other, "no")));
-    let one = || compact_with(|_: &History| Ok(Some(Compaction::new(0, 1, vec![]))));
+    let none = || compactor_fn(|_: &History| Ok(None));
+    let fails = || compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no")));
+    let one = || compactor_fn(|_: &History| Ok(Some(Compaction::new(0, 1, vec![]))));
     let (summarize, model) = summarizing(1);
-    assert_eq!(compact(&one().or(summarize.clone()), &before).unwrap().to, 1);
+    assert_eq!(compact(&one().or_else(summarize.clone()), &before).unwrap().to, 1);
     assert!(model.requests().is_empty());
-    assert_eq!(compact(&none().or(one()), &before).unwrap().to, 1);
-    assert_eq!(compact(&fails().or(one()), &before).unwrap().to, 1);
-    assert_eq!(compact(&none().or(none()), &before), None);
-    assert!(block_on(fails().or(none()).compact(&before)).is_err());
-    assert!(block_on(none().or(fails()).compact(&before)).is_err());
+    assert_eq!(compact(&none().or_else(one()), &before).unwrap().to, 1);
+    assert_eq!(compact(&fails().or_else(one()), &before).unwrap().to, 1);
+    assert_eq!(compact(&none().or_else(none()), &before), None);
+    assert!(block_on(fails().or_else(none()).compact(&before)).is_err());
+    assert!(block_on(none().or_else(fails()).compact(&before)).is_err());
     // Shortening comes before a model is asked.
-    let chain = Shorten::new().keep_turns(1).max_reasoning_bytes(0).or(summarize);
+    let chain = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0).or_else(summarize);
     let it = applied(&compact(&chain, &before).unwrap(), &before);
     assert!(model.requests().is_empty() && it.iter().any(|item| item.turn.is_some()));
     assert!(compact(&chain, &it).is_some());
@@ -219,25 +221,25 @@ fn the_second_is_asked_where_the_first_has_nothing_or_fails() {
 fn what_a_failed_first_has_used_counts_with_the_second() {
     let cut = || {
         let reply = Reply::text("The").usage(tokens(30, 3)).stop(StopReason::MaxTokens);
-        Summarize::new(Scripted::new([reply])).keep_turns(1)
+        Summarizer::new(Scripted::new([reply])).with_keep_turns(1)
     };
     let before = history(session(3));
-    let second = Summarize::new(Scripted::new([Reply::text("All.").usage(tokens(40, 4))]));
-    let chain = cut().or(second.keep_turns(1));
+    let second = Summarizer::new(Scripted::new([Reply::text("All.").usage(tokens(40, 4))]));
+    let chain = cut().or_else(second.with_keep_turns(1));
     assert_eq!(compact(&chain, &before).unwrap().usage, tokens(70, 7));
-    let error = block_on(cut().or(cut()).compact(&before)).unwrap_err();
+    let error = block_on(cut().or_else(cut()).compact(&before)).unwrap_err();
     assert_eq!(CompactionFailure::usage_of(&error), tokens(60, 6));
 }
 
 #[test]
 fn as_many_turns_as_fit_may_be_asked_for() {
     let before = history(session(6));
-    let kept = |compactor: Summarize| {
+    let kept = |compactor: Summarizer| {
         let compaction = compact(&compactor, &before).unwrap();
         (before.len() - compaction.to) / 4
     };
     let any = || summarizing(usize::MAX).0;
-    assert_eq!(kept(any().keep_tokens(60)), 2);
-    assert_eq!(kept(any().keep_tokens(0)), 1);
+    assert_eq!(kept(any().with_keep_tokens(60)), 2);
+    assert_eq!(kept(any().with_keep_tokens(0)), 1);
     assert_eq!(compact(&any(), &before), None);
 }

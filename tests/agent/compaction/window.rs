@@ -9,7 +9,7 @@ use crate::support::items::{ends, history, tokens};
 #[track_caller]
 fn check(window: &Window, max_output_tokens: Option<u32>, expected: u64) {
     let options = Options { max_output_tokens, ..Options::default() };
-    assert_eq!(window.limit(&options), expected);
+    assert_eq!(window.threshold(&options), expected);
 }
 
 #[test]
@@ -22,20 +22,20 @@ fn it_is_nearly_full_at_four_fifths_or_where_the_answer_does_not_fit() {
     // An answer as long as the window is no plan.
     check(&window, Some(1_000), 800);
     check(&window, Some(u32::MAX), 800);
-    check(&window.clone().percent(50), Some(300), 500);
-    check(&window.clone().percent(900), None, 1_000);
-    check(&window.percent(0), None, 0);
-    check(&Window::new(u64::MAX).percent(100), None, u64::MAX);
+    check(&window.clone().with_threshold_percent(50), Some(300), 500);
+    check(&window.clone().with_threshold_percent(900), None, 1_000);
+    check(&window.with_threshold_percent(0), None, 0);
+    check(&Window::new(u64::MAX).with_threshold_percent(100), None, u64::MAX);
     check(&Window::new(0), Some(1), 0);
 }
 
 #[test]
 fn a_window_counts_with_its_own_counter() {
-    let window = Window::new(1_000).counting(|text: &str| text.len() as u64);
+    let window = Window::new(1_000).with_counter(|text: &str| text.len() as u64);
     let mut request = Request::new(history([Item::user("12345")])).with_system("123");
-    assert_eq!((window.estimate(&request), window.guess(&request)), (12, 12));
+    assert_eq!((window.estimate_request(&request), window.count_request(&request)), (12, 12));
     request.context = history([Item::user("12345"), ends(Item::text("a"), tokens(70, 5))]);
-    assert_eq!((window.estimate(&request), window.guess(&request)), (75, 17));
+    assert_eq!((window.estimate_request(&request), window.count_request(&request)), (75, 17));
     assert_eq!(window.tokens(), 1_000);
     assert!(format!("{window:?}").contains("1000"));
 }

@@ -74,7 +74,7 @@ async fn runs(seed: u64) -> Vec<String> {
         asked: Vec::new(),
     };
     let mut ends = Vec::new();
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     let mut pending = Vec::new();
     let mut chain: Option<Journal> = None;
     for _ in 0..5 {

@@ -53,7 +53,7 @@ impl Mix {
         assert_eq!(folded.usage(), journal.usage(), "law 7: usage");
         assert_eq!(folded.nested_usage(), journal.nested_usage(), "law 7: nested");
         let settled = history.settled();
-        assert!(settled.is_lawful(), "law 3");
+        assert!(settled.is_settled(), "law 3");
         assert_eq!(settled.settled(), settled, "law 3: twice");
         let wrong = self.tools.wrong.lock().unwrap();
         assert!(wrong.is_empty(), "{wrong:?}");
@@ -107,7 +107,7 @@ impl Mix {
         assert_eq!(ids(&outcome.pending), ids(&history.pending_calls()), "{:?}", outcome.reason);
         assert_eq!(outcome.reason == Reason::Pending, !outcome.pending.is_empty());
         if history.iter().all(|item| !item.interrupted) {
-            assert_eq!(history.is_lawful(), outcome.pending.is_empty(), "{:?}", outcome.reason);
+            assert_eq!(history.is_settled(), outcome.pending.is_empty(), "{:?}", outcome.reason);
         }
         for call in &outcome.pending {
             let key = super::drive::key_of(history.id(), call);

@@ -42,7 +42,7 @@ impl World {
             .with_kit(scripts::kit(&tools, case))
             .with_limits(Limits { max_turns: 3, ..without_retries() })
             .with_ids(CountingIds::new("id"));
-        let run = agent.run_from(History::with_id("h"), "go");
+        let run = agent.run_from(History::from_id("h"), "go");
         Self { run, model, tools, events: Vec::new(), polls: 0, looks: false }
     }
 
@@ -72,7 +72,7 @@ impl World {
     /// Laws 3, 5 and 7 at this instant.
     fn check_fold(&self) {
         let history = self.run.history();
-        let folded = Journal::new(History::with_id("h"));
+        let folded = Journal::new(History::from_id("h"));
         for event in &self.events {
             // Through JSON, as a store has it.
             let line = serde_json::to_string(event).unwrap();
@@ -81,9 +81,9 @@ impl World {
         assert_eq!(folded.history(), history, "law 7");
         assert_eq!(folded.usage(), self.run.usage(), "law 5: usage");
         let settled = history.settled();
-        assert!(settled.is_lawful(), "law 3: {settled:?}");
+        assert!(settled.is_settled(), "law 3: {settled:?}");
         assert_eq!(settled.settled(), settled, "law 3: idempotent");
-        if history.is_lawful() {
+        if history.is_settled() {
             assert_eq!(settled, history, "law 3: a lawful history stays");
         }
         for event in &self.events {
@@ -108,7 +108,7 @@ impl World {
             let of: Vec<_> = of.collect();
             assert_eq!(of.len(), 1, "law 4: {call_id}");
             assert!(of[0].calls().veto().is_none(), "law 4: {call_id} was vetoed");
-            assert!(history.holds_call_id(&call_id));
+            assert!(history.has_used_call_id(&call_id));
         }
     }
 
@@ -193,7 +193,7 @@ fn a_drop_at_every_poll_leaves_a_lawful_history_and_nothing_running() {
                 assert_eq!(model.requests().len(), sent, "law 2: another request");
                 assert_eq!(tools.ran().len(), ran, "law 2: another tool");
                 assert_eq!(handle.history(), before, "law 5: a drop loses nothing");
-                assert!(before.settled().is_lawful(), "law 3: {} at {at}", case.name);
+                assert!(before.settled().is_settled(), "law 3: {} at {at}", case.name);
             });
         }
     });
@@ -256,10 +256,10 @@ fn a_hand_written_loop_is_as_lawful_as_the_agent() {
                 let tools = Arc::new(Executions::default());
                 let model = Scripted::new(case.replies.clone());
                 let kit = scripts::kit(&tools, case);
-                let journal = Journal::new(History::with_id("h"));
+                let journal = Journal::new(History::from_id("h"));
                 let asked = model.clone();
                 let mut turns = 0;
-                let mut events = loop_stream(History::with_id("h"), move |history| {
+                let mut events = loop_stream(History::from_id("h"), move |history| {
                     turns += 1;
                     let kit = kit.clone();
                     asked.stream_turn(Request::new(history.clone())).on_turn_complete(
@@ -288,7 +288,7 @@ fn a_hand_written_loop_is_as_lawful_as_the_agent() {
                         Some(None) => break,
                         None => tokio::time::advance(Duration::from_millis(10)).await,
                     }
-                    assert!(journal.history().settled().is_lawful(), "{}", case.name);
+                    assert!(journal.history().settled().is_settled(), "{}", case.name);
                 }
                 assert!(finished <= 1 && failed <= finished);
                 if finished == 1 {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use turnstream::agent::hook;
-use turnstream::context::{Compaction, Window, compact_with};
+use turnstream::context::{Compaction, Window, compactor_fn};
 use turnstream::item::{ItemKind, Mark, ToolResult};
 use turnstream::{Event, History, Item, Request};
 
@@ -76,7 +76,7 @@ async fn compacted(stage: &Stage, script: &Script, place: Option<Place>) -> Seen
         script.0.iter().map(|turn| turn.stop == Ending::ContextWindow).collect();
     let reacted = Mutex::new(vec![false; overflows.len()]);
     let replaced = AtomicBool::new(false);
-    let compactor = compact_with(move |history: &History| {
+    let compactor = compactor_fn(move |history: &History| {
         let sent = asked.requests().len();
         // The first question after a turn that did not fit is how the run reacts to that.
         let reacts = sent.checked_sub(1).is_some_and(|turn| {
@@ -93,7 +93,8 @@ async fn compacted(stage: &Stage, script: &Script, place: Option<Place>) -> Seen
             (false, Some(place)) => (place.from, place.to),
             (false, None) => return Ok(None),
         };
-        let compaction = Compaction::new(from, to, vec![Item::user("n").marked(Mark::Compacted)]);
+        let compaction =
+            Compaction::new(from, to, vec![Item::user("n").with_mark(Mark::Compacted)]);
         // A note alone gets no shorter.
         let is_note = to - from == 1 && history.iter().nth(from).is_some_and(|item| item.compacted);
         if is_note || compaction.check(history).is_err() {
@@ -109,7 +110,7 @@ async fn compacted(stage: &Stage, script: &Script, place: Option<Place>) -> Seen
     });
     let bytes = |text: &str| 1_000 * text.len() as u64;
     let agent = agent
-        .with_window(Window::new(1).percent(0).counting(bytes))
+        .with_window(Window::new(1).with_threshold_percent(0).with_counter(bytes))
         .with_compactor(compactor)
         .with_hook(results);
     let run = agent.run_from(before(), "go");

@@ -27,9 +27,9 @@ pub(crate) fn nothing_runs(world: &World) {
 pub(crate) fn always_sendable(world: &World, history: &History) {
     let settled = history.settled();
     world.check(is_paired(&settled), "law 3: each call has one result, each result its call");
-    world.check(settled.is_lawful(), "law 3: settled is lawful");
+    world.check(settled.is_settled(), "law 3: settled is lawful");
     world.equal(&settled.settled(), &settled, "law 3: settling twice changes nothing");
-    if history.is_lawful() {
+    if history.is_settled() {
         world.equal(&settled, history, "law 3: a lawful history stays as it is");
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn requests_are_the_fold(world: &World) {
     let requests = world.model.requests();
     for (request, folded) in requests.iter().skip(world.sent_before).zip(&world.asked_with) {
         world.equal(&request.history, &folded.settled(), "law 7: a request is the fold, settled");
-        world.check(request.history.is_lawful(), "law 3: a request is lawful");
+        world.check(request.history.is_settled(), "law 3: a request is lawful");
     }
     // A turn that began may not have been asked for yet.
     let (sent, began) = (world.sent(), world.asked_with.len());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use turnstream::agent::Limits;
 use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::context::{Compaction, compact_with};
+use turnstream::context::{Compaction, compactor_fn};
 use turnstream::env::CountingIds;
 use turnstream::provider::{Provider, Scripted};
 use turnstream::tool::{IntoToolOutput, ToolContext};
@@ -58,7 +58,7 @@ impl Stage {
             .with_kit(self.kit.clone())
             .with_limits(limits)
             .with_hook(denied)
-            .with_compactor(compact_with(first))
+            .with_compactor(compactor_fn(first))
             .with_ids(CountingIds::new("id"));
         (agent, model)
     }

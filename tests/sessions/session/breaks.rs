@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt};
 use turnstream::event::ToolEvent;
 use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::session::{Entry, Listed, MemoryStore, Session, SessionState, Store};
+use turnstream::session::{Entry, MemoryStore, Session, SessionInfo, SessionState, Store};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, Item};
 
@@ -58,7 +58,7 @@ impl Store for Slow {
         .boxed()
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
         async move { self.inner().list().await }.boxed()
     }
 
@@ -116,7 +116,7 @@ async fn go_on(session: &Session, agent: &Agent, polls: &mut usize, told: &mut V
             Ok(run) => run,
             // It did not know yet what it had left.
             Err(error) if error.kind() == ErrorKind::InvalidRequest => {
-                session.refresh().await.unwrap();
+                session.reload().await.unwrap();
                 continue;
             }
             Err(error) => panic!("{error}"),
@@ -164,7 +164,7 @@ async fn check_dropped(first: usize, second: usize) -> bool {
     for told in &told {
         assert!(items.any(|item| item == told), "{wrong}: {told:?} is lost");
     }
-    assert!(session.history().is_lawful(), "{wrong}");
+    assert!(session.history().is_settled(), "{wrong}");
     assert_eq!(session.history(), open(&store).await.history(), "{wrong}");
     let mut seen = HashSet::new();
     for key in keys.lock().unwrap().iter() {
@@ -215,7 +215,7 @@ async fn a_refresh_sees_that_a_session_is_gone() {
     let session = open(&store).await;
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     *store.inner.lock().unwrap() = MemoryStore::new();
-    session.refresh().await.unwrap();
+    session.reload().await.unwrap();
     assert_eq!((session.version(), session.history().len()), (0, 0));
 }
 
@@ -256,7 +256,7 @@ async fn a_panic_of_the_store_before_its_future_is_an_error_as_well() {
                 _ => async { panic!("load") }.boxed(),
             }
         }
-        fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+        fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
             panic!("list")
         }
         fn fork<'a>(&'a self, _: &'a str, _: u64, _: &'a str) -> BoxFuture<'a, Result<(), Error>> {
@@ -271,7 +271,7 @@ async fn a_panic_of_the_store_before_its_future_is_an_error_as_well() {
     let agent = Agent::new(Scripted::new(["Hello!"]));
     let error = session.run(&agent, "Hi").await.unwrap().outcome().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic);
-    assert_eq!(session.fork(0, "f").await.unwrap_err().kind(), ErrorKind::Panic);
+    assert_eq!(session.fork_at(0, "f").await.unwrap_err().kind(), ErrorKind::Panic);
 }
 
 /// The calls are the other session's: that one may run them under their key.
@@ -300,7 +300,7 @@ async fn a_fork_that_was_not_settled_runs_no_call_of_the_session_that_it_came_fr
                 false => fork.resume(&agent, []).await,
             };
             let outcome = run.unwrap().outcome().await.unwrap();
-            assert!(outcome.history.is_lawful());
+            assert!(outcome.history.is_settled());
             assert_eq!(*keys.lock().unwrap(), ["s/a"]);
         }
         // Its own session runs it.

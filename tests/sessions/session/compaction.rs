@@ -2,7 +2,8 @@
 
 use futures::executor::block_on;
 use turnstream::context::{
-    Compaction, Compactor, QuarterOfBytes, Summarize, compact_with, estimate, guess, was_compacted,
+    BytesDiv4, Compaction, Compactor, Summarizer, compactor_fn, count_tokens, estimate_tokens,
+    was_reactively_compacted,
 };
 use turnstream::event::Reason;
 use turnstream::item::Mark;
@@ -18,8 +19,8 @@ fn too_long() -> Reply {
     Reply::error(Error::new(ErrorKind::ContextWindow, "the prompt is too long").with_status(400))
 }
 
-fn summarize() -> Summarize {
-    Summarize::new(Scripted::function(|_, _| "In short.")).keep_turns(1)
+fn summarize() -> Summarizer {
+    Summarizer::new(Scripted::function(|_, _| "In short.")).with_keep_turns(1)
 }
 
 async fn say(session: &Session, replies: impl IntoIterator<Item = Reply>) -> Reason {
@@ -45,7 +46,7 @@ async fn compacted(store: &(impl Store + Clone + 'static)) -> Session {
         assert_eq!(say(&session, [text.into()]).await, Reason::Completed);
     }
     assert_eq!(say(&session, [too_long(), "Three.".into()]).await, Reason::Completed);
-    assert!(was_compacted(&session.history()));
+    assert!(was_reactively_compacted(&session.history()));
     session
 }
 
@@ -57,21 +58,21 @@ async fn compacts_again_and_again(store: impl Store + Clone + 'static) {
         assert!(session.compact(&summarize()).await.unwrap().is_some());
         let history = session.history();
         assert_eq!(notes(&history), 1, "after compaction {n}: {history:?}");
-        assert!(history.is_lawful());
+        assert!(history.is_settled());
         assert_eq!(open(&store).await.history(), history);
         assert_eq!(session.compact(&summarize()).await.unwrap(), None);
     }
     // By hand as well, of the whole history.
-    let summary = Item::user("All of it.").marked(Mark::Compacted);
+    let summary = Item::user("All of it.").with_mark(Mark::Compacted);
     let all = session.history().len();
     session.checkpoint(0..all, [summary.clone()]).await.unwrap();
     assert_eq!(session.history().len(), 2);
     assert_eq!(session.history().iter().next(), Some(&summary));
     assert_eq!(open(&store).await.history(), session.history());
     // Neither it nor a fork of it is compacted reactively for a second time.
-    let fork = session.fork(session.version(), "f").await.unwrap();
+    let fork = session.fork_at(session.version(), "f").await.unwrap();
     for session in [&session, &fork] {
-        assert!(was_compacted(&session.history()));
+        assert!(was_reactively_compacted(&session.history()));
         assert_eq!(say(session, [too_long()]).await, Reason::ContextWindow);
         assert_eq!(notes(&session.history()), 1);
     }
@@ -95,19 +96,19 @@ async fn any_range_that_holds_the_note_can_be_replaced() {
     let mut replaced = 0;
     for from in 0..=history.len() {
         for to in from..=history.len() {
-            let fork = session.fork(session.version(), format!("{from}-{to}")).await.unwrap();
+            let fork = session.fork_at(session.version(), format!("{from}-{to}")).await.unwrap();
             let range =
-                compact_with(move |_: &History| Ok(Some(Compaction::new(from, to, vec![]))));
+                compactor_fn(move |_: &History| Ok(Some(Compaction::new(from, to, vec![]))));
             let alone = block_on(range.compact(&history)).unwrap().unwrap();
             let mut shorter = history.clone();
             alone.apply(&mut shorter);
-            if !shorter.is_lawful() {
+            if !shorter.is_settled() {
                 continue;
             }
             replaced += 1;
             fork.checkpoint(from..to, []).await.unwrap();
             assert_eq!(notes(&fork.history()), 1, "{from}..{to}");
-            let fork = session.fork(session.version(), format!("{from}-{to}-c")).await.unwrap();
+            let fork = session.fork_at(session.version(), format!("{from}-{to}-c")).await.unwrap();
             assert!(fork.compact(&range).await.unwrap().is_some());
             assert_eq!(notes(&fork.history()), 1, "{from}..{to}");
         }
@@ -124,7 +125,7 @@ async fn usage_after_the_compaction_of_a_session_counts() {
     }
     assert!(session.compact(&summarize()).await.unwrap().is_some());
     let history = session.history();
-    assert_eq!(estimate(&history, &QuarterOfBytes), guess(&history, &QuarterOfBytes));
+    assert_eq!(estimate_tokens(&history, &BytesDiv4), count_tokens(&history, &BytesDiv4));
     say(&session, [Reply::text("Yes.").usage(tokens(500, 10))]).await;
-    assert_eq!(estimate(&open(&store).await.history(), &QuarterOfBytes), 510);
+    assert_eq!(estimate_tokens(&open(&store).await.history(), &BytesDiv4), 510);
 }

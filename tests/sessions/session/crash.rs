@@ -10,7 +10,7 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use futures::future::{BoxFuture, FutureExt, pending};
 use tokio::sync::Notify;
-use turnstream::context::{Compaction, compact_with};
+use turnstream::context::{Compaction, compactor_fn};
 use turnstream::event::ToolEvent;
 use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
@@ -153,7 +153,7 @@ impl World {
             self.tool("ask", 5).needs_approval(),
             Tool::external(spec("out")).unwrap(),
         ];
-        let shorter = compact_with(|history: &History| {
+        let shorter = compactor_fn(|history: &History| {
             // All but the last turn with its results.
             let calls = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
             let items = vec![Item::user("in short")];
@@ -182,7 +182,7 @@ impl World {
         let session = Session::open(store, "s").await.unwrap();
         let agent = self.agent();
         loop {
-            assert!(session.history().settled().is_lawful());
+            assert!(session.history().settled().is_settled());
             let run = match session.state() {
                 SessionState::Idle if session.history().is_empty() => {
                     session.run(&agent, "go").await
@@ -240,7 +240,7 @@ impl World {
             let Some(result) = item.as_tool_result() else { continue };
             assert!(results.insert(result.call_id.clone()), "{deaths:?}: {result:?} comes twice");
         }
-        assert!(restore("s", entries).is_lawful(), "{deaths:?}");
+        assert!(restore("s", entries).is_settled(), "{deaths:?}");
         let mut keys = HashSet::new();
         for (name, key) in self.effects.lock().unwrap().iter() {
             assert!(key.starts_with("s/s"), "{deaths:?}: {key}");

@@ -62,7 +62,7 @@ async fn runs(seed: u64) -> Vec<String> {
             session = Session::open(store.clone(), "h").await.unwrap();
             assert_eq!(session.state(), state);
         }
-        assert!(session.history().settled().is_lawful());
+        assert!(session.history().settled().is_settled());
     }
     let mut ran: Vec<String> = tools.ran.lock().unwrap().iter().map(|it| it.0.clone()).collect();
     let all = ran.len();

@@ -2,7 +2,7 @@
 
 use futures::StreamExt;
 use serde_json::json;
-use turnstream::context::{Compaction, compact_with};
+use turnstream::context::{Compaction, compactor_fn};
 use turnstream::item::Mark;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
@@ -31,7 +31,7 @@ fn texts(history: &History) -> Vec<String> {
 async fn a_checkpoint_stands_for_what_was_folded_and_the_originals_stay() {
     let store = MemoryStore::new();
     let session = talked(&store).await;
-    let summary = Item::user("Two answers.").marked(Mark::Compacted);
+    let summary = Item::user("Two answers.").with_mark(Mark::Compacted);
     session.checkpoint(0..4, [summary.clone()]).await.unwrap();
     for session in [&session, &open(&store).await] {
         assert_eq!(texts(&session.history()), ["Two answers.", "Question 2?", "Answer 2."]);
@@ -43,11 +43,11 @@ async fn a_checkpoint_stands_for_what_was_folded_and_the_originals_stay() {
     assert_eq!((error.kind(), session.version()), (ErrorKind::InvalidRequest, 7));
 
     let half = |history: &History| {
-        let words = vec![Item::user("In short.").marked(Mark::Compacted)];
+        let words = vec![Item::user("In short.").with_mark(Mark::Compacted)];
         Ok((history.len() > 2).then(|| Compaction::new(0, 2, words)))
     };
-    assert!(session.compact(&compact_with(half)).await.unwrap().is_some());
-    assert_eq!(session.compact(&compact_with(half)).await.unwrap(), None);
+    assert!(session.compact(&compactor_fn(half)).await.unwrap().is_some());
+    assert_eq!(session.compact(&compactor_fn(half)).await.unwrap(), None);
     assert_eq!(open(&store).await.history(), session.history());
 }
 
@@ -61,7 +61,7 @@ async fn call_ids_of_what_was_folded_stay_known() {
     let call = outcome.history.iter().find_map(Item::as_tool_call).unwrap().call_id.clone();
     session.checkpoint(0..3, [Item::user("in short")]).await.unwrap();
     let history = open(&store).await.history();
-    assert!(history.holds_call_id(&call) && history.len() == 2);
+    assert!(history.has_used_call_id(&call) && history.len() == 2);
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn a_fork_goes_its_own_way_from_any_entry() {
     let store = MemoryStore::new();
     let session = talked(&store).await;
     for at in 0..=6 {
-        let fork = session.fork(at, format!("fork {at}")).await.unwrap();
+        let fork = session.fork_at(at, format!("fork {at}")).await.unwrap();
         assert_eq!((fork.id(), fork.version()), (&*format!("fork {at}"), at));
         assert_eq!(fork.history().id(), fork.id());
         let agent = Agent::new(Scripted::function(|_, _| "Another way."));
@@ -80,9 +80,9 @@ async fn a_fork_goes_its_own_way_from_any_entry() {
     }
     assert_eq!(session.history(), open(&store).await.history());
     assert_eq!(session.version(), 6);
-    let error = session.fork(1, "fork 1").await.unwrap_err();
+    let error = session.fork_at(1, "fork 1").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    let error = session.fork(99, "far").await.unwrap_err();
+    let error = session.fork_at(99, "far").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
 }
 
@@ -102,8 +102,8 @@ async fn a_fork_amid_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
     // The call hangs on in the run, which is still there.
     let ran = keys.lock().unwrap().len();
     for at in 0..=session.version() {
-        let fork = session.fork(at, format!("fork {at}")).await.unwrap();
-        assert!(fork.history().is_lawful());
+        let fork = session.fork_at(at, format!("fork {at}")).await.unwrap();
+        assert!(fork.history().is_settled());
         assert!(!matches!(fork.state(), SessionState::Pending { .. }));
         let agent = Agent::new(Scripted::function(|_, _| "On."))
             .with_tools([tool("hang", &keys, false).idempotent()]);
@@ -121,7 +121,7 @@ async fn a_fork_of_a_session_that_waits_waits_as_well() {
     let model = Scripted::new([Reply::new().call("look", json!({}))]);
     let agent = Agent::new(model).with_tools([tool("look", &keys, false).needs_approval()]);
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
-    let fork = session.fork(session.version(), "f").await.unwrap();
+    let fork = session.fork_at(session.version(), "f").await.unwrap();
     assert_eq!(fork.state(), session.state());
     assert_eq!(store.load("f", 0).await.unwrap(), store.load("s", 0).await.unwrap());
 }

@@ -66,7 +66,7 @@ async fn what_a_crash_left_open_is_told_and_only_idempotent_tools_run_again() {
         keys.lock().unwrap().sort();
         assert_eq!(*keys.lock().unwrap(), ["s/a", "s/b", "s/b"]);
         assert_eq!(outcome.history, session.history());
-        assert!(outcome.history.is_lawful());
+        assert!(outcome.history.is_settled());
         let asked = outcome.history.iter().filter(|item| item.as_user().is_some()).count();
         assert_eq!(asked, 1 + usize::from(says));
     }
@@ -96,7 +96,7 @@ async fn hooks_and_approvals_are_asked_again_about_what_runs_again() {
 
     let session = broken_off(&store, &agent).await;
     let ran = keys.lock().unwrap().len();
-    session.fork(session.version(), "other").await.unwrap();
+    session.fork_at(session.version(), "other").await.unwrap();
     let agent = done().with_tools([again()]).with_hook(denies);
     session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
     assert_eq!(kinds(&session)[1], ("b".into(), ResultKind::Denied));

@@ -47,7 +47,7 @@ async fn at_rest(store: impl Store + Clone + 'static) {
     let error = session.tombstone([0, 4]).await.unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("4")));
     // It goes on, and so does a fork.
-    let fork = session.fork(session.version(), "f").await.unwrap();
+    let fork = session.fork_at(session.version(), "f").await.unwrap();
     for session in [&session, &fork] {
         let model = Scripted::new(["Yes."]);
         session.run(&Agent::new(model.clone()), "And?").await.unwrap().outcome().await.unwrap();
@@ -122,7 +122,7 @@ async fn a_store_that_fails_and_a_run_that_writes_leave_the_session_as_it_is() {
     let other = open(&store).await;
     session.run(&agent, "And?").await.unwrap().outcome().await.unwrap();
     assert_eq!(other.tombstone([0]).await.unwrap_err().kind(), ErrorKind::Conflict);
-    other.refresh().await.unwrap();
+    other.reload().await.unwrap();
     other.tombstone([0]).await.unwrap();
     assert_eq!(void(&open(&store).await.history()), [0]);
 }

@@ -78,7 +78,7 @@ async fn a_store_that_fails_drops_the_run_in_that_call_and_no_finished_comes() {
     assert_eq!(calls.len(), 2);
     let agent = Agent::new(Scripted::new(["On."]));
     let outcome = session.run(&agent, "again").await.unwrap().outcome().await.unwrap();
-    assert!(outcome.history.is_lawful());
+    assert!(outcome.history.is_settled());
     assert_eq!(open(&store).await.history(), outcome.history);
 }
 
@@ -88,19 +88,22 @@ async fn of_two_runs_of_one_session_the_second_to_write_gets_a_conflict() {
     let (one, other) = (open(&store).await, open(&store).await);
     let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
     for (first, second) in [(one.clone(), other), (one.clone(), one.clone())] {
-        second.refresh().await.unwrap();
+        second.reload().await.unwrap();
         let mut a = first.run(&agent, "a").await.unwrap();
         let mut b = second.run(&agent, "b").await.unwrap();
         assert!(matches!(a.next().await, Some(Ok(Event::Appended { .. }))));
         let error = b.next().await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        assert!(Conflict::of(&error).unwrap().found > Conflict::of(&error).unwrap().expected);
+        assert!(
+            Conflict::from_error(&error).unwrap().found
+                > Conflict::from_error(&error).unwrap().expected
+        );
         assert!(b.next().await.is_none());
         a.outcome().await.unwrap();
         // The next run of either reads what is there.
         let outcome = second.run(&agent, "c").await.unwrap().outcome().await.unwrap();
         assert_eq!(outcome.history, open(&store).await.history());
-        first.refresh().await.unwrap();
+        first.reload().await.unwrap();
     }
 }
 
@@ -166,7 +169,7 @@ async fn a_panic_of_the_store_is_an_error() {
             &self,
         ) -> futures::future::BoxFuture<
             '_,
-            Result<Vec<turnstream::session::Listed>, turnstream::Error>,
+            Result<Vec<turnstream::session::SessionInfo>, turnstream::Error>,
         > {
             async { Ok(Vec::new()) }.boxed()
         }

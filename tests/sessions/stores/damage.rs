@@ -10,7 +10,7 @@ use serde_json::Value;
 use turnstream::session::{Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 
-use super::sample::{Folder, every_kind, numbered, said};
+use super::sample::{Folder, entries_of_every_kind, numbered_entries, said};
 
 /// The same file as an earlier version wrote it.
 pub(super) fn without_checksums(text: &str) -> String {
@@ -41,8 +41,13 @@ fn load(folder: &Path, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error>
 pub(super) fn write(folder: &Folder, id: &str) -> Vec<Entry> {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let mut all = Vec::new();
-    let appends = [numbered(0..2), every_kind(), vec![said("1 + 1 = 2\n\"ü😀\"")], numbered(5..8)];
-    for entries in appends.into_iter().chain([numbered(8..9)]) {
+    let appends = [
+        numbered_entries(0..2),
+        entries_of_every_kind(),
+        vec![said("1 + 1 = 2\n\"ü😀\"")],
+        numbered_entries(5..8),
+    ];
+    for entries in appends.into_iter().chain([numbered_entries(8..9)]) {
         let version = all.len() as u64;
         all.extend(entries.clone());
         block_on(store.append(id, version, entries)).unwrap();
@@ -125,8 +130,8 @@ fn a_change_of_any_byte_of_a_forks_file_is_an_error_or_changes_nothing() {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.fork("t", 11, "s")).unwrap();
     check_none_is_silent(&folder, &all[..11]);
-    block_on(store.append("s", 11, numbered(5..6))).unwrap();
-    check_none_is_silent(&folder, &[&all[..11], &numbered(5..6)].concat());
+    block_on(store.append("s", 11, numbered_entries(5..6))).unwrap();
+    check_none_is_silent(&folder, &[&all[..11], &numbered_entries(5..6)].concat());
 }
 
 #[test]
@@ -139,7 +144,7 @@ fn a_file_of_an_earlier_version_is_read_and_is_checked_as_a_whole_from_its_next_
     assert_eq!(load(folder.path(), "s", 0).unwrap(), Some(all.clone()));
 
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    for entries in [numbered(9..10), numbered(10..12)] {
+    for entries in [numbered_entries(9..10), numbered_entries(10..12)] {
         block_on(store.append("s", all.len() as u64, entries.clone())).unwrap();
         all.extend(entries);
         assert!(fs::read_to_string(&path).unwrap().starts_with(&old));
@@ -194,8 +199,8 @@ fn check_refused(change: impl FnOnce(&str) -> String, reason: &str) {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for error in [
         block_on(store.load("s", 0)).unwrap_err(),
-        block_on(store.append("s", 16, numbered(0..1))).unwrap_err(),
-        block_on(store.append("s", 15, numbered(0..1))).unwrap_err(),
+        block_on(store.append("s", 16, numbered_entries(0..1))).unwrap_err(),
+        block_on(store.append("s", 15, numbered_entries(0..1))).unwrap_err(),
         block_on(store.fork("s", 0, "f")).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Store, "{error}");
@@ -274,7 +279,9 @@ fn lines_taken_out_of_an_append_that_another_one_follows_are_corruption() {
     let write = || {
         let _ = fs::remove_file(&path);
         let store = JsonLinesStore::open(folder.path()).unwrap();
-        for (version, entries) in [(0, numbered(0..1)), (1, numbered(1..7)), (7, numbered(7..8))] {
+        for (version, entries) in
+            [(0, numbered_entries(0..1)), (1, numbered_entries(1..7)), (7, numbered_entries(7..8))]
+        {
             block_on(store.append("s", version, entries)).unwrap();
         }
         fs::read_to_string(&path).unwrap()
@@ -293,7 +300,7 @@ fn lines_taken_out_of_an_append_that_another_one_follows_are_corruption() {
             let store = JsonLinesStore::open(folder.path()).unwrap();
             for error in [
                 block_on(store.load("s", 0)).unwrap_err(),
-                block_on(store.append("s", 1, numbered(1..2))).unwrap_err(),
+                block_on(store.append("s", 1, numbered_entries(1..2))).unwrap_err(),
             ] {
                 assert_eq!(error.kind(), ErrorKind::Store);
                 assert!(error.message().contains(reason), "{error}");
@@ -309,7 +316,7 @@ fn check_without_last_lf(folder: &Folder, id: &str, all: &[Entry]) {
     let path = folder.join(&format!("{id}.jsonl"));
     let whole = fs::read_to_string(&path).unwrap();
     let version = all.len() as u64;
-    let next = numbered(version..version + 1);
+    let next = numbered_entries(version..version + 1);
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.append(id, version, next.clone())).unwrap();
     let then = fs::read_to_string(&path).unwrap();
@@ -371,8 +378,8 @@ fn a_file_of_an_earlier_version_is_read_with_crlf_and_with_nuls_at_its_end() {
         let salvaged = block_on(JsonLinesStore::open(folder.path()).unwrap().salvage("s"));
         assert_eq!(salvaged.unwrap().unwrap().entries, all);
         let store = JsonLinesStore::open(folder.path()).unwrap();
-        block_on(store.append("s", 16, numbered(16..17))).unwrap();
-        check_none_is_silent(&folder, &[&all[..], &numbered(16..17)].concat());
+        block_on(store.append("s", 16, numbered_entries(16..17))).unwrap();
+        check_none_is_silent(&folder, &[&all[..], &numbered_entries(16..17)].concat());
     }
     // The LF was changed into NULs: the last append was acknowledged.
     fs::write(&path, format!("{}{nuls}", old.trim_end())).unwrap();

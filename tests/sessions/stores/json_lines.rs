@@ -10,7 +10,7 @@ use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 
 use super::damage::without_checksums;
-use super::sample::{Folder, every_kind, numbered, said};
+use super::sample::{Folder, entries_of_every_kind, numbered_entries, said};
 #[cfg(unix)]
 use super::sample::{Removes, mode, set_mode};
 
@@ -67,22 +67,22 @@ fn check_cut_after(first: &[Entry], last: &[Entry], written: fn(String) -> Strin
 
 #[test]
 fn an_append_cut_at_any_byte_never_was() {
-    check_cut(&numbered(0..2), &[said("a\u{2028}😀")]);
-    check_cut(&numbered(0..2), &numbered(2..5));
-    check_cut(&numbered(0..1), &every_kind());
+    check_cut(&numbered_entries(0..2), &[said("a\u{2028}😀")]);
+    check_cut(&numbered_entries(0..2), &numbered_entries(2..5));
+    check_cut(&numbered_entries(0..1), &entries_of_every_kind());
 }
 
 #[test]
 fn a_first_append_cut_at_any_byte_never_was() {
     check_cut(&[], &[said("one")]);
-    check_cut(&[], &numbered(0..3));
+    check_cut(&[], &numbered_entries(0..3));
 }
 
 #[test]
 fn a_fork_cut_at_any_byte_never_was() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    append(&store, "s", 0, numbered(0..2));
+    append(&store, "s", 0, numbered_entries(0..2));
     block_on(store.fork("s", 1, "f")).unwrap();
     let path = folder.join("f.jsonl");
     let whole = fs::read(&path).unwrap();
@@ -92,7 +92,7 @@ fn a_fork_cut_at_any_byte_never_was() {
         block_on(store.fork("s", 1, "f")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), whole);
     }
-    assert_eq!(load(folder.path(), "f").unwrap(), Some(numbered(0..1)));
+    assert_eq!(load(folder.path(), "f").unwrap(), Some(numbered_entries(0..1)));
 }
 
 /// A file that is refused: by reading, by writing, with a reason, and not one byte of it is changed.
@@ -104,7 +104,7 @@ fn check_refused(text: &[u8], reason: &str) {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for error in [
         block_on(store.load("s", 0)).unwrap_err(),
-        block_on(store.append("s", 0, numbered(0..1))).unwrap_err(),
+        block_on(store.append("s", 0, numbered_entries(0..1))).unwrap_err(),
         block_on(store.fork("s", 0, "f")).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Store, "{error}");
@@ -159,7 +159,7 @@ fn an_entry_of_a_later_version_is_an_error_of_load_and_is_never_cut() {
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.message().contains("line 3 of the session is no entry"), "{error}");
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    append(&store, "s", 2, numbered(0..1));
+    append(&store, "s", 2, numbered_entries(0..1));
     assert!(fs::read_to_string(folder.join("s.jsonl")).unwrap().starts_with(&text));
 }
 
@@ -167,7 +167,7 @@ fn an_entry_of_a_later_version_is_an_error_of_load_and_is_never_cut() {
 fn other_files_in_the_folder_are_no_sessions() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    append(&store, "s", 0, numbered(0..1));
+    append(&store, "s", 0, numbered_entries(0..1));
     fs::write(folder.join("record.jsonl"), "{\"type\":\"recording\"}\n").unwrap();
     fs::write(folder.join("empty.jsonl"), "").unwrap();
     fs::write(folder.join("README.md"), "hello").unwrap();
@@ -179,28 +179,28 @@ fn other_files_in_the_folder_are_no_sessions() {
     let mut ids: Vec<_> = listed.iter().map(|listed| &*listed.id).collect();
     ids.sort_unstable();
     assert_eq!(ids, ["copy", "s"]);
-    assert_eq!(load(folder.path(), "copy").unwrap(), Some(numbered(0..1)));
+    assert_eq!(load(folder.path(), "copy").unwrap(), Some(numbered_entries(0..1)));
 }
 
 #[test]
 fn one_file_is_a_store_of_one_session() {
     let folder = Folder::new();
     let path = folder.join("not/yet/My chat.log");
-    let (store, id) = JsonLinesStore::file(&path).unwrap();
+    let (store, id) = JsonLinesStore::open_file(&path).unwrap();
     assert_eq!(id, "My chat");
     assert!(!path.exists());
     assert_eq!(block_on(store.load(&id, 0)).unwrap(), None);
     assert_eq!(block_on(store.list()).unwrap(), []);
-    append(&store, &id, 0, numbered(0..2));
+    append(&store, &id, 0, numbered_entries(0..2));
     assert_eq!(block_on(store.list()).unwrap()[0].id, id);
 
-    let (again, id) = JsonLinesStore::file(&path).unwrap();
-    assert_eq!(block_on(again.load(&id, 0)).unwrap(), Some(numbered(0..2)));
+    let (again, id) = JsonLinesStore::open_file(&path).unwrap();
+    assert_eq!(block_on(again.load(&id, 0)).unwrap(), Some(numbered_entries(0..2)));
     assert_eq!(block_on(again.load("other", 0)).unwrap(), None);
     for error in [
-        block_on(again.append("other", 0, numbered(0..1))).unwrap_err(),
+        block_on(again.append("other", 0, numbered_entries(0..1))).unwrap_err(),
         block_on(again.fork(&id, 0, "other")).unwrap_err(),
-        JsonLinesStore::file("..").unwrap_err(),
+        JsonLinesStore::open_file("..").unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{error}");
     }
@@ -210,24 +210,24 @@ fn one_file_is_a_store_of_one_session() {
 fn a_file_of_a_folder_is_the_same_session_by_itself() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    append(&store, "My chat", 0, numbered(0..2));
+    append(&store, "My chat", 0, numbered_entries(0..2));
     block_on(store.fork("My chat", 1, "f")).unwrap();
-    let (file, id) = JsonLinesStore::file(folder.join("%4dy%20chat.jsonl")).unwrap();
+    let (file, id) = JsonLinesStore::open_file(folder.join("%4dy%20chat.jsonl")).unwrap();
     assert_eq!(id, "My chat");
-    assert_eq!(append(&file, &id, 2, numbered(2..3)), 3);
-    assert_eq!(block_on(store.load(&id, 0)).unwrap(), Some(numbered(0..3)));
-    let (fork, id) = JsonLinesStore::file(folder.join("f.jsonl")).unwrap();
-    assert_eq!(block_on(fork.load(&id, 0)).unwrap(), Some(numbered(0..1)));
+    assert_eq!(append(&file, &id, 2, numbered_entries(2..3)), 3);
+    assert_eq!(block_on(store.load(&id, 0)).unwrap(), Some(numbered_entries(0..3)));
+    let (fork, id) = JsonLinesStore::open_file(folder.join("f.jsonl")).unwrap();
+    assert_eq!(block_on(fork.load(&id, 0)).unwrap(), Some(numbered_entries(0..1)));
 }
 
 #[test]
 fn a_fork_whose_origin_is_gone_is_an_error() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    append(&store, "s", 0, numbered(0..1));
-    append(&store, "s", 1, numbered(1..2));
+    append(&store, "s", 0, numbered_entries(0..1));
+    append(&store, "s", 1, numbered_entries(1..2));
     block_on(store.fork("s", 2, "f")).unwrap();
-    append(&store, "f", 2, numbered(2..3));
+    append(&store, "f", 2, numbered_entries(2..3));
     let path = folder.join("s.jsonl");
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..whole.len() - 2]).unwrap();
@@ -236,7 +236,7 @@ fn a_fork_whose_origin_is_gone_is_an_error() {
     fs::remove_file(&path).unwrap();
     assert_eq!(load(folder.path(), "f").unwrap_err().message(), reason);
     // Its own are read.
-    assert_eq!(block_on(store.load("f", 2)).unwrap(), Some(numbered(2..3)));
+    assert_eq!(block_on(store.load("f", 2)).unwrap(), Some(numbered_entries(2..3)));
 
     // By hand only.
     let beyond =
@@ -251,13 +251,13 @@ fn a_fork_whose_origin_is_gone_is_an_error() {
 fn two_handles_on_one_file_see_each_other() {
     let folder = Folder::new();
     let one = JsonLinesStore::open(folder.path()).unwrap();
-    let (two, id) = JsonLinesStore::file(folder.join("s.jsonl")).unwrap();
-    append(&one, "s", 0, numbered(0..1));
-    append(&two, &id, 1, numbered(1..3));
-    let error = block_on(one.append("s", 1, numbered(9..10))).unwrap_err();
-    assert_eq!(Conflict::of(&error).unwrap().found, 3);
-    append(&one, "s", 3, numbered(3..4));
-    assert_eq!(block_on(two.load(&id, 0)).unwrap(), Some(numbered(0..4)));
+    let (two, id) = JsonLinesStore::open_file(folder.join("s.jsonl")).unwrap();
+    append(&one, "s", 0, numbered_entries(0..1));
+    append(&two, &id, 1, numbered_entries(1..3));
+    let error = block_on(one.append("s", 1, numbered_entries(9..10))).unwrap_err();
+    assert_eq!(Conflict::from_error(&error).unwrap().found, 3);
+    append(&one, "s", 3, numbered_entries(3..4));
+    assert_eq!(block_on(two.load(&id, 0)).unwrap(), Some(numbered_entries(0..4)));
 }
 
 #[test]
@@ -266,14 +266,14 @@ fn an_append_reads_the_file_only_if_somebody_else_has_written() {
     let store = JsonLinesStore::open(folder.path())
         .unwrap()
         .with_clock(FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7)));
-    append(&store, "s", 0, numbered(0..2));
+    append(&store, "s", 0, numbered_entries(0..2));
     // The same length and the same time: only a reader would notice.
     let path = folder.join("s.jsonl");
     let broken = fs::read_to_string(&path).unwrap().replace("\"0\"}", "\"0\"]");
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
     fs::write(&path, broken).unwrap();
     fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
-    append(&store, "s", 2, numbered(2..3));
+    append(&store, "s", 2, numbered_entries(2..3));
     assert_eq!(load(folder.path(), "s").unwrap_err().kind(), ErrorKind::Store);
     assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::from_secs(7));
 }
@@ -284,14 +284,14 @@ fn an_append_reads_another_file_that_has_the_same_length_and_time() {
     let folder = Folder::new();
     let clock = FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
     let store = JsonLinesStore::open(folder.path()).unwrap().with_clock(clock);
-    append(&store, "s", 0, numbered(0..2));
+    append(&store, "s", 0, numbered_entries(0..2));
     let (path, other) = (folder.join("s.jsonl"), folder.join("other"));
     let broken = fs::read_to_string(&path).unwrap().replace("\"0\"}", "\"0\"]");
     fs::write(&other, broken).unwrap();
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
     fs::File::options().write(true).open(&other).unwrap().set_modified(modified).unwrap();
     fs::rename(&other, &path).unwrap();
-    let error = block_on(store.append("s", 2, numbered(2..3))).unwrap_err();
+    let error = block_on(store.append("s", 2, numbered_entries(2..3))).unwrap_err();
     assert!(error.message().ends_with("the checksum is wrong"), "{error}");
 }
 
@@ -311,10 +311,10 @@ fn a_relative_folder_is_the_same_after_the_process_has_changed_its_own() {
     let folder = Folder::new();
     std::env::set_current_dir(folder.path()).unwrap();
     let store = JsonLinesStore::open("in").unwrap();
-    let (file, id) = JsonLinesStore::file("f.jsonl").unwrap();
+    let (file, id) = JsonLinesStore::open_file("f.jsonl").unwrap();
     std::env::set_current_dir("/").unwrap();
-    append(&store, "s", 0, numbered(0..1));
-    append(&file, &id, 0, numbered(0..1));
+    append(&store, "s", 0, numbered_entries(0..1));
+    append(&file, &id, 0, numbered_entries(0..1));
     assert!(folder.join("in/s.jsonl").exists());
     assert!(folder.join("f.jsonl").exists());
 }
@@ -325,14 +325,14 @@ fn what_is_in_the_way_is_told() {
     fs::create_dir(folder.join("s.jsonl")).unwrap();
     fs::write(folder.join("file"), "").unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    let error = block_on(store.append("s", 0, numbered(0..1))).unwrap_err();
+    let error = block_on(store.append("s", 0, numbered_entries(0..1))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.message().ends_with("s.jsonl` is not a file"), "{error}");
     assert_eq!(block_on(store.load("s", 0)).unwrap_err().message(), error.message());
     let error = JsonLinesStore::open(folder.join("file")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.find_source::<std::io::Error>().is_some());
-    let error = JsonLinesStore::file(folder.join("file/s.jsonl")).unwrap_err();
+    let error = JsonLinesStore::open_file(folder.join("file/s.jsonl")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
 }
 
@@ -341,17 +341,17 @@ fn what_is_in_the_way_is_told() {
 fn a_file_that_may_only_be_read_is_read_and_not_written() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    append(&store, "s", 0, numbered(0..1));
+    append(&store, "s", 0, numbered_entries(0..1));
     let path = folder.join("s.jsonl");
     let mut rights = fs::metadata(&path).unwrap().permissions();
     rights.set_readonly(true);
     fs::set_permissions(&path, rights).unwrap();
-    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(numbered(0..1)));
+    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(numbered_entries(0..1)));
     if fs::File::options().write(true).open(&path).is_ok() {
         println!("skipped: whoever runs this may write what is read-only");
         return;
     }
-    let error = block_on(store.append("s", 1, numbered(1..2))).unwrap_err();
+    let error = block_on(store.append("s", 1, numbered_entries(1..2))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.message().contains("cannot open"), "{error}");
 }
@@ -364,12 +364,12 @@ fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() 
     for is_replaced in [false, true] {
         let folder = Folder::new();
         let store = JsonLinesStore::open(folder.path()).unwrap();
-        append(&store, "s", 0, numbered(0..1));
-        append(&store, "other", 0, numbered(5..6));
+        append(&store, "s", 0, numbered_entries(0..1));
+        append(&store, "other", 0, numbered_entries(5..6));
         let path = folder.join("s.jsonl");
         let held = fs::File::open(&path).unwrap();
         held.lock().unwrap();
-        let mut waits = store.append("s", 1, numbered(1..2));
+        let mut waits = store.append("s", 1, numbered_entries(1..2));
         for _ in 0..200_000 {
             assert!((&mut waits).now_or_never().is_none(), "it is locked");
             std::thread::yield_now();
@@ -381,9 +381,9 @@ fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() 
         drop(held);
         match (block_on(waits), is_replaced) {
             (Ok(2), true) => {
-                assert_eq!(load(folder.path(), "s").unwrap().unwrap()[1..], numbered(1..2));
+                assert_eq!(load(folder.path(), "s").unwrap().unwrap()[1..], numbered_entries(1..2));
             }
-            (Err(error), false) => assert_eq!(Conflict::of(&error).unwrap().found, 0),
+            (Err(error), false) => assert_eq!(Conflict::from_error(&error).unwrap().found, 0),
             (other, _) => panic!("{other:?}"),
         }
     }
@@ -394,13 +394,13 @@ fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() 
 fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    append(&store, "s", 0, numbered(0..3));
+    append(&store, "s", 0, numbered_entries(0..3));
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let store = store.with_clock(Removes(folder.join("s.jsonl")));
-    let error = block_on(store.append("s", 3, numbered(3..4))).unwrap_err();
-    assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(0), "{error}");
+    let error = block_on(store.append("s", 3, numbered_entries(3..4))).unwrap_err();
+    assert_eq!(Conflict::from_error(&error).map(|conflict| conflict.found), Some(0), "{error}");
 
-    append(&store, "t", 0, numbered(0..3));
+    append(&store, "t", 0, numbered_entries(0..3));
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let store = store.with_clock(Removes(folder.join("f.jsonl")));
     let error = block_on(store.fork("t", 1, "f")).unwrap_err();
@@ -413,7 +413,7 @@ fn files_and_folders_are_their_owners_alone_and_what_is_there_keeps_its_mode() {
     let folder = Folder::new();
     set_mode(folder.path(), 0o755);
     let store = JsonLinesStore::open(folder.join("new/er")).unwrap();
-    append(&store, "s", 0, numbered(0..1));
+    append(&store, "s", 0, numbered_entries(0..1));
     block_on(store.fork("s", 1, "f")).unwrap();
     for (name, expected) in [
         ("", 0o755),
@@ -425,6 +425,6 @@ fn files_and_folders_are_their_owners_alone_and_what_is_there_keeps_its_mode() {
         assert_eq!(mode(&folder.join(name)), expected, "{name}");
     }
     set_mode(&folder.join("new/er/s.jsonl"), 0o644);
-    append(&store, "s", 1, numbered(1..2));
+    append(&store, "s", 1, numbered_entries(1..2));
     assert_eq!(mode(&folder.join("new/er/s.jsonl")), 0o644);
 }

@@ -10,7 +10,7 @@ use turnstream::item::ItemKind;
 use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind, Item};
 
-use super::sample::{Folder, numbered, said};
+use super::sample::{Folder, numbered_entries, said};
 
 const ROLE: &str = "TURNSTREAM_STORES_ROLE";
 const PLACE: &str = "TURNSTREAM_STORES_PLACE";
@@ -48,7 +48,7 @@ fn write(store: &dyn Store, role: &str) {
         version = loop {
             match block_on(store.append("s", version, own.clone())) {
                 Ok(version) => break version,
-                Err(error) => match Conflict::of(&error) {
+                Err(error) => match Conflict::from_error(&error) {
                     Some(conflict) => version = conflict.found,
                     None => panic!("{error}"),
                 },
@@ -111,7 +111,7 @@ fn check_killed(test: &str, open: Open) {
         loop {
             // Some of one entry, some of several, some large.
             let len = version % 4 + 1;
-            let mut entries = numbered(version..version + len);
+            let mut entries = numbered_entries(version..version + len);
             entries[0] = said(&format!("{version}{}", " ".repeat(1 << (version % 16))));
             version = block_on(store.append("s", version, entries)).unwrap();
             eprintln!("{version}");
@@ -160,7 +160,7 @@ fn a_process_that_has_ended_leaves_an_sqlite_file_that_is_whole_alone() {
     if let (Ok(role), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
         let store = sqlite(Path::new(&folder)).unwrap();
         for n in 0..3 {
-            block_on(store.append("s", n, numbered(n..n + 1))).unwrap();
+            block_on(store.append("s", n, numbered_entries(n..n + 1))).unwrap();
         }
         if role == "dropped" {
             drop(store);
@@ -173,7 +173,7 @@ fn a_process_that_has_ended_leaves_an_sqlite_file_that_is_whole_alone() {
         assert_eq!(folder.join("db-wal").exists(), role == "leaked");
         fs::copy(folder.join("db"), copied.join("db")).unwrap();
         let copy = sqlite(copied.path()).unwrap();
-        assert_eq!(block_on(copy.load("s", 0)).unwrap(), Some(numbered(0..3)), "{role}");
+        assert_eq!(block_on(copy.load("s", 0)).unwrap(), Some(numbered_entries(0..3)), "{role}");
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use turnstream::env::FixedClock;
-use turnstream::session::{Entry, JsonLinesStore, Listed, MemoryStore, Store, suite};
+use turnstream::session::{Entry, JsonLinesStore, MemoryStore, SessionInfo, Store, suite};
 use turnstream::{Error, ErrorKind};
 
-use super::sample::{Folder, numbered};
+use super::sample::{Folder, numbered_entries};
 
 /// A store as those who wrote one before there was a way to remove sessions: with four methods.
 #[derive(Clone, Default)]
@@ -42,7 +42,7 @@ impl Store for OfFourMethods {
         self.inner.load(id, from)
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<Listed>, Error>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
         self.inner.list()
     }
 
@@ -53,30 +53,31 @@ impl Store for OfFourMethods {
 
 #[tokio::test]
 async fn a_store_of_four_methods_passes_the_suite_and_says_that_it_removes_nothing() {
-    suite::check(OfFourMethods::default).await;
+    suite::check_store(OfFourMethods::default).await;
     let store = OfFourMethods::default();
-    store.append("s", 0, numbered(0..1)).await.unwrap();
+    store.append("s", 0, numbered_entries(0..1)).await.unwrap();
     let errors =
         [store.delete("s").await.unwrap_err(), store.prune(SystemTime::now()).await.unwrap_err()];
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert_eq!(error.message(), "this store removes no sessions");
     }
-    assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered(0..1)));
+    assert_eq!(store.load("s", 0).await.unwrap(), Some(numbered_entries(0..1)));
 }
 
 #[tokio::test]
 #[should_panic(expected = "called `Result::unwrap_err()` on an `Ok` value")]
 async fn the_suite_finds_a_store_that_forgets_versions() {
-    suite::check(|| OfFourMethods { forgets_versions: true, ..OfFourMethods::default() }).await;
+    suite::check_store(|| OfFourMethods { forgets_versions: true, ..OfFourMethods::default() })
+        .await;
 }
 
 /// It is not passed over by the suite as one that removes nothing.
 fn check_removes(store: &impl Store) {
     block_on(async {
-        store.append("s", 0, numbered(0..1)).await.unwrap();
+        store.append("s", 0, numbered_entries(0..1)).await.unwrap();
         assert!(store.delete("s").await.unwrap());
-        store.append("s", 0, numbered(0..1)).await.unwrap();
+        store.append("s", 0, numbered_entries(0..1)).await.unwrap();
         let later = SystemTime::now() + Duration::from_mins(1);
         assert_eq!(store.prune(later).await.unwrap(), ["s"]);
     });
@@ -97,7 +98,7 @@ fn a_damaged_session_is_deleted_and_never_pruned_and_what_is_no_session_stays() 
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for id in ["damaged", "origin", "s"] {
-        block_on(store.append(id, 0, numbered(0..2))).unwrap();
+        block_on(store.append(id, 0, numbered_entries(0..2))).unwrap();
     }
     block_on(store.fork("origin", 1, "damaged fork")).unwrap();
     let damage = |name: &str, from: &str, to: &str| {
@@ -129,9 +130,9 @@ fn a_damaged_session_is_deleted_and_never_pruned_and_what_is_no_session_stays() 
 fn one_file_is_not_deleted_while_a_session_beside_it_was_forked_from_it() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    block_on(store.append("s", 0, numbered(0..2))).unwrap();
+    block_on(store.append("s", 0, numbered_entries(0..2))).unwrap();
     block_on(store.fork("s", 1, "f")).unwrap();
-    let (file, id) = JsonLinesStore::file(folder.join("s.jsonl")).unwrap();
+    let (file, id) = JsonLinesStore::open_file(folder.join("s.jsonl")).unwrap();
     assert_eq!(block_on(file.delete(&id)).unwrap_err().kind(), ErrorKind::InvalidRequest);
     assert!(!block_on(file.delete("f")).unwrap(), "it is no session of this store");
     assert!(block_on(store.delete("f")).unwrap());
@@ -148,7 +149,7 @@ fn prune_leaves_the_origin_of_a_fork_that_was_made_while_it_waited() {
     };
     // The one that was written last is removed first.
     for (id, seconds) in [("kept", 100), ("first", 2), ("origin", 1)] {
-        block_on(at(seconds).append(id, 0, numbered(0..1))).unwrap();
+        block_on(at(seconds).append(id, 0, numbered_entries(0..1))).unwrap();
     }
     // It can be read meanwhile, and not be removed.
     let held = fs::File::open(folder.join("origin.jsonl")).unwrap();
@@ -166,14 +167,14 @@ fn prune_leaves_the_origin_of_a_fork_that_was_made_while_it_waited() {
         pruning.join().unwrap()
     });
     assert_eq!(removed, ["first"]);
-    assert_eq!(block_on(at(0).load("kept", 0)).unwrap(), Some(numbered(0..1)));
+    assert_eq!(block_on(at(0).load("kept", 0)).unwrap(), Some(numbered_entries(0..1)));
 }
 
 #[test]
 fn more_sessions_than_are_locked_at_once_are_pruned_each_before_its_origin() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    block_on(store.append("s0", 0, numbered(0..1))).unwrap();
+    block_on(store.append("s0", 0, numbered_entries(0..1))).unwrap();
     for n in 1..150 {
         block_on(store.fork(&format!("s{}", n - 1), 1, &format!("s{n}"))).unwrap();
     }
@@ -188,7 +189,7 @@ fn a_fork_keeps_its_origin_whichever_byte_of_its_header_is_changed() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for id in ["the \"origin\"", "other", "own"] {
-        block_on(store.append(id, 0, numbered(0..1))).unwrap();
+        block_on(store.append(id, 0, numbered_entries(0..1))).unwrap();
     }
     block_on(store.fork("the \"origin\"", 1, "f")).unwrap();
     let path = folder.join("f.jsonl");
@@ -219,7 +220,7 @@ fn a_damaged_header_that_names_no_origin_prevents_no_removal() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for id in ["damaged", "session", "s"] {
-        block_on(store.append(id, 0, numbered(0..1))).unwrap();
+        block_on(store.append(id, 0, numbered_entries(0..1))).unwrap();
     }
     let path = folder.join("damaged.jsonl");
     fs::write(&path, fs::read_to_string(&path).unwrap().replacen("\"id\":", "\"id\"=", 1)).unwrap();
@@ -238,7 +239,7 @@ fn many_may_prune_one_folder_at_once() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for n in 0..20 {
-        block_on(store.append(&format!("s{n}"), 0, numbered(0..1))).unwrap();
+        block_on(store.append(&format!("s{n}"), 0, numbered_entries(0..1))).unwrap();
         block_on(store.fork(&format!("s{n}"), 1, &format!("f{n}"))).unwrap();
     }
     let later = SystemTime::now() + Duration::from_mins(1);

@@ -209,13 +209,13 @@ async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_aga
 
             let session = disk.session().await;
             let at = format!("{} after {len} events", disk.name);
-            assert!(session.history().settled().is_lawful(), "{at}");
+            assert!(session.history().settled().is_settled(), "{at}");
             let outcome = session.run(&agent(Scripted::new(["I see."])), "go on").await;
             let outcome = outcome.unwrap().outcome().await.unwrap();
             assert_eq!(outcome.reason, Reason::Completed, "{at}");
             // A result that was told is there, any other call says that it was interrupted.
             let history = disk.session().await.history();
-            assert!(history.is_lawful(), "{at}");
+            assert!(history.is_settled(), "{at}");
             let is_told = |id: &str| {
                 let mut results = told.iter().filter_map(Event::tool_output);
                 results.any(|result| result.call_id == id)
@@ -255,7 +255,7 @@ async fn a_session_is_forked_before_the_prompt_that_was_refused() {
         assert_eq!(session.history().last().unwrap().as_text(), Some("No."));
         let before = session.history();
         // All of it is folded away since, and stays in the store.
-        let note = Item::user("We have met.").marked(Mark::Compacted);
+        let note = Item::user("We have met.").with_mark(Mark::Compacted);
         session.checkpoint(0..before.len(), [note.clone()]).await.unwrap();
         drop(session);
 

@@ -3,12 +3,14 @@
 use std::fs;
 
 use futures::executor::block_on;
-use turnstream::session::{Damage, Entry, JsonLinesStore, MemoryStore, Salvaged, Session, Store};
+use turnstream::session::{
+    Damage, Entry, JsonLinesStore, MemoryStore, SalvageReport, Session, Store,
+};
 
 use super::damage::{check_every_change, without_checksums, write};
-use super::sample::{Folder, numbered, said};
+use super::sample::{Folder, numbered_entries, said};
 
-fn salvage(folder: &Folder, id: &str) -> Salvaged {
+fn salvage(folder: &Folder, id: &str) -> SalvageReport {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.salvage(id)).unwrap().unwrap()
 }
@@ -30,10 +32,10 @@ fn check_damage(
     lost: Option<u64>,
     doubtful: &[Entry],
 ) {
-    assert!(damage.place.ends_with(place), "{damage:?}");
+    assert!(damage.location.ends_with(place), "{damage:?}");
     assert!(damage.reason.contains(reason), "{damage:?}");
     assert_eq!((damage.after, damage.lost), (after, lost), "{damage:?}");
-    assert_eq!(damage.doubtful, doubtful);
+    assert_eq!(damage.suspect_entries, doubtful);
 }
 
 #[test]
@@ -42,7 +44,7 @@ fn a_session_that_is_not_damaged_is_salvaged_whole() {
     let all = write(&folder, "s");
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.fork("s", 11, "f")).unwrap();
-    block_on(store.append("f", 11, numbered(20..22))).unwrap();
+    block_on(store.append("f", 11, numbered_entries(20..22))).unwrap();
     block_on(store.fork("f", 5, "g")).unwrap();
     for id in ["s", "f", "g"] {
         let salvaged = salvage(&folder, id);
@@ -62,7 +64,7 @@ fn the_append_with_a_wrong_checksum_is_lost_and_its_lines_are_named() {
     let all = write(&folder, "s");
     change(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
     let before = fs::read(folder.join("s.jsonl")).unwrap();
-    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, [&all[..12], &all[15..]].concat());
     let [damage] = &damage[..] else { panic!("{damage:?}") };
     let what = ("s.jsonl`, lines 17 to 20", "lines 18 to 20 of the session are broken");
@@ -74,7 +76,7 @@ fn the_append_with_a_wrong_checksum_is_lost_and_its_lines_are_named() {
     block_on(store.append("saved", 0, entries.clone())).unwrap();
     let session = block_on(Session::open(store, "saved")).unwrap();
     assert_eq!(session.version(), entries.len() as u64);
-    assert!(session.history().settled().is_lawful());
+    assert!(session.history().settled().is_settled());
 }
 
 #[test]
@@ -105,7 +107,7 @@ fn appends_that_were_taken_out_are_noticed() {
     let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     fs::write(folder.join("s.jsonl"), [&lines[..14], &lines[16..]].concat().concat()).unwrap();
-    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, [&all[..11], &all[12..]].concat());
     assert_eq!(damage.len(), 1);
     check_damage(&damage[0], 11, ("line 15", "something before it is missing"), None, &[]);
@@ -117,7 +119,7 @@ fn an_append_that_was_cut_is_named() {
     let all = write(&folder, "s");
     let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
     fs::write(folder.join("s.jsonl"), &text[..text.len() - 5]).unwrap();
-    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, all[..15]);
     assert_eq!(damage.len(), 1);
     check_damage(&damage[0], 15, ("lines 21 to 22", "it was cut"), Some(1), &[]);
@@ -131,7 +133,7 @@ fn a_file_of_an_earlier_version_loses_the_lines_that_are_no_entries() {
     let old = without_checksums(&fs::read_to_string(&path).unwrap());
     fs::write(&path, &old).unwrap();
     change(&folder, "s.jsonl", r#""content":"6""#, r#""content:"6""#);
-    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, [&all[..13], &all[14..]].concat());
     assert_eq!(damage.len(), 1);
     check_damage(&damage[0], 13, ("line 18", "is no entry"), Some(1), &[]);
@@ -139,9 +141,9 @@ fn a_file_of_an_earlier_version_loses_the_lines_that_are_no_entries() {
     // Continued with checksums, which cover what was there.
     fs::write(&path, &old).unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    block_on(store.append("s", 16, numbered(9..10))).unwrap();
+    block_on(store.append("s", 16, numbered_entries(9..10))).unwrap();
     change(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
-    let Salvaged { entries, damage, .. } = salvage(&folder, "s");
+    let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries.len(), 17);
     assert_eq!(damage.len(), 1);
     let reason = "something before it is missing, or is not as it was written";
@@ -153,20 +155,20 @@ fn a_fork_is_salvaged_with_what_is_whole_of_its_origin() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for n in 0..4 {
-        block_on(store.append("s", n, numbered(n..n + 1))).unwrap();
+        block_on(store.append("s", n, numbered_entries(n..n + 1))).unwrap();
     }
     block_on(store.fork("s", 3, "f")).unwrap();
-    block_on(store.append("f", 3, numbered(3..4))).unwrap();
+    block_on(store.append("f", 3, numbered_entries(3..4))).unwrap();
     change(&folder, "s.jsonl", r#""content":"1""#, r#""content":"9""#);
-    let Salvaged { entries, damage, .. } = salvage(&folder, "f");
+    let SalvageReport { entries, damage, .. } = salvage(&folder, "f");
     // Not the fourth of its origin in place of the one that is lost.
-    assert_eq!(entries, [numbered(0..1), numbered(2..4)].concat());
+    assert_eq!(entries, [numbered_entries(0..1), numbered_entries(2..4)].concat());
     assert_eq!(damage.len(), 1);
     check_damage(&damage[0], 1, ("s.jsonl`, lines 4 to 5", "broken"), Some(1), &[said("9")]);
 
     fs::remove_file(folder.join("s.jsonl")).unwrap();
-    let Salvaged { entries, damage, .. } = salvage(&folder, "f");
-    assert_eq!(entries, numbered(3..4));
+    let SalvageReport { entries, damage, .. } = salvage(&folder, "f");
+    assert_eq!(entries, numbered_entries(3..4));
     check_damage(&damage[0], 0, ("s.jsonl`", "is not there"), Some(3), &[]);
 }
 
@@ -187,18 +189,21 @@ fn the_entries_of_an_sqlite_session_that_can_be_read_are_salvaged_and_the_others
     let folder = Folder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
-    block_on(store.append("s", 0, numbered(0..6))).unwrap();
+    block_on(store.append("s", 0, numbered_entries(0..6))).unwrap();
     block_on(store.fork("s", 5, "f")).unwrap();
-    block_on(store.append("f", 5, numbered(5..7))).unwrap();
+    block_on(store.append("f", 5, numbered_entries(5..7))).unwrap();
     let whole = block_on(store.salvage("f")).unwrap().unwrap();
-    assert_eq!((whole.entries, whole.damage), (numbered(0..7), Vec::new()));
+    assert_eq!((whole.entries, whole.damage), (numbered_entries(0..7), Vec::new()));
     assert_eq!(block_on(store.salvage("never")).unwrap(), None);
 
     let sql = "DELETE FROM entry WHERE number = 1 OR json LIKE '%6%';
         UPDATE entry SET json = '{\"type\":\"us' WHERE number = 3;";
     rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
-    let Salvaged { entries, damage, .. } = block_on(store.salvage("f")).unwrap().unwrap();
-    assert_eq!(entries, [numbered(0..1), numbered(2..3), numbered(4..6)].concat());
+    let SalvageReport { entries, damage, .. } = block_on(store.salvage("f")).unwrap().unwrap();
+    assert_eq!(
+        entries,
+        [numbered_entries(0..1), numbered_entries(2..3), numbered_entries(4..6)].concat()
+    );
     assert_eq!(damage.len(), 3);
     check_damage(&damage[0], 1, ("entry 1 of the session `f`", "is not there"), Some(1), &[]);
     check_damage(&damage[1], 2, ("entry 3 of the session `f`", "cannot be read"), Some(1), &[]);

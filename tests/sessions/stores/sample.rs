@@ -11,7 +11,9 @@ use futures::future::BoxFuture;
 use turnstream::Error;
 #[cfg(unix)]
 use turnstream::env::Clock;
-pub(crate) use turnstream::session::suite::{every_kind, numbered, text_entry as said};
+pub(crate) use turnstream::session::suite::{
+    entries_of_every_kind, numbered_entries, text_entry as said,
+};
 use turnstream::session::{Entry, Store};
 
 use crate::support::stores::forward_to_inner;

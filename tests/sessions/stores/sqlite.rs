@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use turnstream::ErrorKind;
 use turnstream::session::{Conflict, Entry, SqliteStore, Store};
 
-use super::sample::{Folder, every_kind, numbered};
+use super::sample::{Folder, entries_of_every_kind, numbered_entries};
 #[cfg(unix)]
 use super::sample::{Removes, mode, set_mode};
 
@@ -25,13 +25,13 @@ fn what_was_written_is_there_when_it_is_opened_again() {
     let folder = Folder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
-    append(&store, "s", 0, every_kind());
+    append(&store, "s", 0, entries_of_every_kind());
     block_on(store.fork("s", 3, "f")).unwrap();
     let listed = block_on(store.list()).unwrap();
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
-    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(every_kind()));
-    assert_eq!(block_on(store.load("f", 0)).unwrap().unwrap(), every_kind()[..3]);
+    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(entries_of_every_kind()));
+    assert_eq!(block_on(store.load("f", 0)).unwrap().unwrap(), entries_of_every_kind()[..3]);
     assert_eq!(block_on(store.list()).unwrap(), listed);
 }
 
@@ -42,14 +42,14 @@ fn what_was_written_is_there_after_the_process_is_gone() {
     let store = SqliteStore::open(folder.join("db")).unwrap();
     let _reader = reader(&folder.join("db"));
     let taken_over = usize::try_from(fs::metadata(folder.join("db-wal")).unwrap().len()).unwrap();
-    append(&store, "s", 0, numbered(0..2));
-    append(&store, "s", 2, numbered(2..5));
+    append(&store, "s", 0, numbered_entries(0..2));
+    append(&store, "s", 2, numbered_entries(2..5));
     // Copied while it is open, and so without a word of goodbye.
     fs::copy(folder.join("db"), folder.join("copy")).unwrap();
     fs::copy(folder.join("db-wal"), folder.join("copy-wal")).unwrap();
     let log = fs::read(folder.join("copy-wal")).unwrap();
     let copy = SqliteStore::open(folder.join("copy")).unwrap();
-    assert_eq!(block_on(copy.load("s", 0)).unwrap(), Some(numbered(0..5)));
+    assert_eq!(block_on(copy.load("s", 0)).unwrap(), Some(numbered_entries(0..5)));
     drop(copy);
 
     // The log cut anywhere: what was before the last append, or all of it, or less.
@@ -86,11 +86,11 @@ fn a_copy_of_the_file_alone_has_every_append_that_was_acknowledged() {
     let folder = Folder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     for version in 0..5 {
-        append(&store, "s", version, numbered(version..version + 1));
-        check_copy(&folder, &numbered(0..version + 1));
+        append(&store, "s", version, numbered_entries(version..version + 1));
+        check_copy(&folder, &numbered_entries(0..version + 1));
     }
     block_on(store.fork("s", 2, "f")).unwrap();
-    check_copy(&folder, &numbered(0..5));
+    check_copy(&folder, &numbered_entries(0..5));
     // No other database at this path would take a log for its own.
     assert_eq!(fs::metadata(folder.join("db-wal")).unwrap().len(), 0);
 }
@@ -100,7 +100,7 @@ async fn the_database_is_closed_with_its_last_handle_and_nothing_is_left_in_a_lo
     let folder = Folder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     let reads = reader(&folder.join("db"));
-    store.append("s", 0, numbered(0..3)).await.unwrap();
+    store.append("s", 0, numbered_entries(0..3)).await.unwrap();
     assert!(fs::metadata(folder.join("db-wal")).unwrap().len() > 0);
     drop(reads);
     // In the middle of a runtime, as most are.
@@ -109,7 +109,7 @@ async fn the_database_is_closed_with_its_last_handle_and_nothing_is_left_in_a_lo
     assert!(folder.join("db-wal").exists());
     drop(other);
     assert!(!folder.join("db-wal").exists() && !folder.join("db-shm").exists());
-    check_copy(&folder, &numbered(0..3));
+    check_copy(&folder, &numbered_entries(0..3));
 }
 
 #[test]
@@ -119,10 +119,10 @@ fn a_drop_while_another_connection_is_open_leaves_the_file_whole_alone() {
     let other = Connection::open(folder.join("db")).unwrap();
     let _: i64 = other.query_row("SELECT count(*) FROM session", (), |row| row.get(0)).unwrap();
     let reads = reader(&folder.join("db"));
-    append(&store, "s", 0, numbered(0..3));
+    append(&store, "s", 0, numbered_entries(0..3));
     drop(reads);
     drop(store);
-    check_copy(&folder, &numbered(0..3));
+    check_copy(&folder, &numbered_entries(0..3));
     drop(other);
 }
 
@@ -134,7 +134,7 @@ fn check_taken_away(take: impl FnOnce(&Folder), found: u64) {
     fs::rename(in_folder.path(), folder.join("in")).unwrap();
     let path = folder.join("in/db");
     let store = SqliteStore::open(&path).unwrap();
-    append(&store, "s", 0, numbered(0..3));
+    append(&store, "s", 0, numbered_entries(0..3));
     take(&folder);
     let there = |path: &Path| fs::metadata(path).map(|there| there.len()).ok();
     let before = there(&path);
@@ -142,20 +142,23 @@ fn check_taken_away(take: impl FnOnce(&Folder), found: u64) {
     let loaded = block_on(store.load("s", 0)).unwrap();
     assert_eq!(loaded.map_or(0, |entries| entries.len() as u64), found);
     assert_eq!(block_on(store.list()).unwrap().len(), usize::from(found > 0));
-    let error = block_on(store.append("s", 3, numbered(3..4))).unwrap_err();
+    let error = block_on(store.append("s", 3, numbered_entries(3..4))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    assert_eq!(Conflict::of(&error), Some(&Conflict { id: "s".into(), expected: 3, found }));
+    assert_eq!(
+        Conflict::from_error(&error),
+        Some(&Conflict { id: "s".into(), expected: 3, found })
+    );
     assert_eq!(there(&path), before, "nothing was made");
     // What is at the path is used from then on.
-    assert_eq!(append(&store, "s", found, numbered(found..5)), 5);
+    assert_eq!(append(&store, "s", found, numbered_entries(found..5)), 5);
     drop(store);
     let again = SqliteStore::open(&path).unwrap();
-    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered(0..5)));
+    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered_entries(0..5)));
 }
 
 /// Another database, with two entries of the same session.
 fn other_database(path: &Path) {
-    append(&SqliteStore::open(path).unwrap(), "s", 0, numbered(0..2));
+    append(&SqliteStore::open(path).unwrap(), "s", 0, numbered_entries(0..2));
 }
 
 #[cfg(unix)]
@@ -195,16 +198,20 @@ fn an_append_after_the_log_was_removed_is_in_the_file_that_others_open() {
     for gone in [&["db-wal"][..], &["db-shm"], &["db-wal", "db-shm"]] {
         let folder = Folder::new();
         let store = SqliteStore::open(folder.join("db")).unwrap();
-        append(&store, "s", 0, numbered(0..3));
+        append(&store, "s", 0, numbered_entries(0..3));
         for name in gone {
             fs::remove_file(folder.join(name)).unwrap();
         }
         let other = SqliteStore::open(folder.join("db")).unwrap();
-        append(&other, "s", 3, numbered(3..4));
-        let error = block_on(store.append("s", 3, numbered(9..10))).unwrap_err();
-        assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(4), "{gone:?}");
-        append(&store, "s", 4, numbered(4..5));
-        assert_eq!(block_on(other.load("s", 0)).unwrap(), Some(numbered(0..5)));
+        append(&other, "s", 3, numbered_entries(3..4));
+        let error = block_on(store.append("s", 3, numbered_entries(9..10))).unwrap_err();
+        assert_eq!(
+            Conflict::from_error(&error).map(|conflict| conflict.found),
+            Some(4),
+            "{gone:?}"
+        );
+        append(&store, "s", 4, numbered_entries(4..5));
+        assert_eq!(block_on(other.load("s", 0)).unwrap(), Some(numbered_entries(0..5)));
     }
 }
 
@@ -213,7 +220,7 @@ fn a_file_that_is_copied_over_the_database_is_used_from_the_next_call_on() {
     let folder = Folder::new();
     let (path, backup) = (folder.join("db"), folder.join("backup"));
     let store = SqliteStore::open(&path).unwrap();
-    append(&store, "s", 0, numbered(0..2));
+    append(&store, "s", 0, numbered_entries(0..2));
     fs::copy(&path, &backup).unwrap();
     // Many pages, some of which stay in the memory of the connection.
     for version in (2..60).step_by(2) {
@@ -222,10 +229,10 @@ fn a_file_that_is_copied_over_the_database_is_used_from_the_next_call_on() {
     }
     // The same file with another text.
     fs::write(&path, fs::read(&backup).unwrap()).unwrap();
-    let error = block_on(store.append("s", 60, numbered(9..10))).unwrap_err();
-    assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(2), "{error}");
-    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(numbered(0..2)));
-    assert_eq!(append(&store, "s", 2, numbered(2..3)), 3);
+    let error = block_on(store.append("s", 60, numbered_entries(9..10))).unwrap_err();
+    assert_eq!(Conflict::from_error(&error).map(|conflict| conflict.found), Some(2), "{error}");
+    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(numbered_entries(0..2)));
+    assert_eq!(append(&store, "s", 2, numbered_entries(2..3)), 3);
     drop(store);
     let check: String = Connection::open(&path)
         .unwrap()
@@ -233,7 +240,7 @@ fn a_file_that_is_copied_over_the_database_is_used_from_the_next_call_on() {
         .unwrap();
     assert_eq!(check, "ok");
     let again = SqliteStore::open(&path).unwrap();
-    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered(0..3)));
+    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered_entries(0..3)));
 }
 
 #[cfg(unix)]
@@ -242,11 +249,11 @@ fn something_else_in_place_of_the_file_is_an_error_and_stays() {
     let folder = Folder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
-    append(&store, "s", 0, numbered(0..1));
+    append(&store, "s", 0, numbered_entries(0..1));
     fs::rename(&path, folder.join("kept")).unwrap();
     fs::create_dir(&path).unwrap();
     for error in [
-        block_on(store.append("s", 1, numbered(1..2))).unwrap_err(),
+        block_on(store.append("s", 1, numbered_entries(1..2))).unwrap_err(),
         block_on(store.load("s", 0)).unwrap_err(),
         SqliteStore::open(&path).unwrap_err(),
     ] {
@@ -256,13 +263,13 @@ fn something_else_in_place_of_the_file_is_an_error_and_stays() {
     fs::remove_dir(&path).unwrap();
     fs::write(&path, "my notes ".repeat(1000)).unwrap();
     assert_eq!(
-        block_on(store.append("s", 1, numbered(1..2))).unwrap_err().kind(),
+        block_on(store.append("s", 1, numbered_entries(1..2))).unwrap_err().kind(),
         ErrorKind::Store
     );
     assert_eq!(fs::read(&path).unwrap(), "my notes ".repeat(1000).into_bytes());
     // The first one comes back.
     fs::rename(folder.join("kept"), &path).unwrap();
-    assert_eq!(append(&store, "s", 1, numbered(1..2)), 2);
+    assert_eq!(append(&store, "s", 1, numbered_entries(1..2)), 2);
 }
 
 /// Removes the file when it is asked for the time, which is in the middle of an append.
@@ -271,13 +278,13 @@ fn something_else_in_place_of_the_file_is_an_error_and_stays() {
 fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
     let folder = Folder::new();
     let path = folder.join("db");
-    append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered(0..3));
+    append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered_entries(0..3));
     let store = SqliteStore::open(&path).unwrap().with_clock(Removes(path));
-    let error = block_on(store.append("s", 3, numbered(3..4))).unwrap_err();
-    assert_eq!(Conflict::of(&error).map(|conflict| conflict.found), Some(0), "{error}");
+    let error = block_on(store.append("s", 3, numbered_entries(3..4))).unwrap_err();
+    assert_eq!(Conflict::from_error(&error).map(|conflict| conflict.found), Some(0), "{error}");
 
     let path = folder.join("other");
-    append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered(0..3));
+    append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered_entries(0..3));
     let store = SqliteStore::open(&path).unwrap().with_clock(Removes(path));
     let error = block_on(store.fork("s", 1, "f")).unwrap_err();
     assert_eq!(error.message(), "the database was replaced while it was written");
@@ -291,11 +298,11 @@ fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() 
     let folder = Folder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
-    append(&store, "s", 0, numbered(0..2));
+    append(&store, "s", 0, numbered_entries(0..2));
     other_database(&folder.join("other"));
     let holds = Connection::open(&path).unwrap();
     holds.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut waits = store.append("s", 2, numbered(2..3));
+    let mut waits = store.append("s", 2, numbered_entries(2..3));
     for _ in 0..200_000 {
         assert!((&mut waits).now_or_never().is_none(), "it is locked");
         std::thread::yield_now();
@@ -304,7 +311,7 @@ fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() 
     drop(holds);
     assert_eq!(block_on(waits).unwrap(), 3);
     let again = SqliteStore::open(&path).unwrap();
-    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered(0..3)));
+    assert_eq!(block_on(again.load("s", 0)).unwrap(), Some(numbered_entries(0..3)));
 }
 
 #[test]
@@ -312,12 +319,12 @@ fn two_handles_on_one_file_see_each_other() {
     let folder = Folder::new();
     let one = SqliteStore::open(folder.join("db")).unwrap();
     let two = SqliteStore::open(folder.join("db")).unwrap();
-    append(&one, "s", 0, numbered(0..1));
-    append(&two, "s", 1, numbered(1..3));
-    let error = block_on(one.append("s", 1, numbered(9..10))).unwrap_err();
-    assert_eq!(Conflict::of(&error).unwrap().found, 3);
-    append(&one, "s", 3, numbered(3..4));
-    assert_eq!(block_on(two.load("s", 0)).unwrap(), Some(numbered(0..4)));
+    append(&one, "s", 0, numbered_entries(0..1));
+    append(&two, "s", 1, numbered_entries(1..3));
+    let error = block_on(one.append("s", 1, numbered_entries(9..10))).unwrap_err();
+    assert_eq!(Conflict::from_error(&error).unwrap().found, 3);
+    append(&one, "s", 3, numbered_entries(3..4));
+    assert_eq!(block_on(two.load("s", 0)).unwrap(), Some(numbered_entries(0..4)));
 }
 
 #[test]
@@ -329,9 +336,9 @@ fn many_may_open_a_file_that_is_not_there_at_once() {
         let opening: Vec<_> = (0..8).map(|_| open()).collect();
         let stores: Vec<_> = opening.into_iter().map(|store| store.join().unwrap()).collect();
         for (version, store) in (0..).zip(&stores) {
-            append(store, "s", version, numbered(version..version + 1));
+            append(store, "s", version, numbered_entries(version..version + 1));
         }
-        assert_eq!(block_on(stores[0].load("s", 0)).unwrap(), Some(numbered(0..8)));
+        assert_eq!(block_on(stores[0].load("s", 0)).unwrap(), Some(numbered_entries(0..8)));
     });
 }
 
@@ -377,7 +384,7 @@ fn a_name_with_a_meaning_to_sqlite_is_a_file() {
     let folder = Folder::new();
     for name in ["file:x?mode=memory", ":memory:", "a'b\"c"] {
         let store = SqliteStore::open(folder.join(name)).unwrap();
-        append(&store, "s", 0, numbered(0..1));
+        append(&store, "s", 0, numbered_entries(0..1));
         drop(store);
         assert!(folder.join(name).exists(), "{name}");
     }
@@ -388,13 +395,13 @@ fn an_entry_that_is_not_there_or_broken_is_an_error_that_names_it() {
     let folder = Folder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
-    append(&store, "s", 0, numbered(0..3));
+    append(&store, "s", 0, numbered_entries(0..3));
     let check = |change: &str, reason: &str| {
         sql(&path, change);
         let error = block_on(store.load("s", 0)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Store);
         assert!(error.message().contains(reason), "{error}");
-        assert_eq!(block_on(store.load("s", 2)).unwrap(), Some(numbered(2..3)));
+        assert_eq!(block_on(store.load("s", 2)).unwrap(), Some(numbered_entries(2..3)));
     };
     let tomorrow = r#"UPDATE entry SET json = '{"type":"of tomorrow"}' WHERE number = 1"#;
     check(tomorrow, "entry 1 of the session `s` cannot be read");
@@ -406,7 +413,7 @@ fn an_entry_that_is_not_there_or_broken_is_an_error_that_names_it() {
 fn the_database_and_its_log_are_their_owners_alone_and_what_is_there_keeps_its_mode() {
     let folder = Folder::new();
     let modes = |store: &SqliteStore, name: &str, version| {
-        append(store, "s", version, numbered(version..version + 1));
+        append(store, "s", version, numbered_entries(version..version + 1));
         ["", "-wal", "-shm"].map(|ending| mode(&folder.join(&format!("{name}{ending}"))))
     };
     let store = SqliteStore::open(folder.join("db")).unwrap();
@@ -417,6 +424,6 @@ fn the_database_and_its_log_are_their_owners_alone_and_what_is_there_keeps_its_m
     // Also where a link leads to a file that is not there.
     std::os::unix::fs::symlink("target", folder.join("link")).unwrap();
     let store = SqliteStore::open(folder.join("link")).unwrap();
-    append(&store, "s", 0, numbered(0..1));
+    append(&store, "s", 0, numbered_entries(0..1));
     assert_eq!(mode(&folder.join("target")), 0o600);
 }

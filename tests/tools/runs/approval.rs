@@ -30,7 +30,7 @@ async fn without_a_gate_every_call_gets_its_result() {
     }
     let steps = run(&kit(), &calls(&["ask", "out", "a"]).await).then_next(|history| history);
     let Some(Ok(Step::Next(history))) = steps.collect::<Vec<_>>().await.pop() else { panic!() };
-    assert!(history.is_lawful());
+    assert!(history.is_settled());
 }
 
 #[tokio::test(start_paused = true)]

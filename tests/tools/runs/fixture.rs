@@ -33,7 +33,7 @@ pub(crate) fn nap(name: &str) -> Tool {
 }
 
 pub(crate) async fn turn(reply: Reply) -> Arc<Turn> {
-    let request = Request::new(History::with_id("h"));
+    let request = Request::new(History::from_id("h"));
     Scripted::new([reply]).stream_turn(request).into_turn().await.unwrap()
 }
 
@@ -43,7 +43,7 @@ pub(crate) async fn calls(names: &[&str]) -> Arc<Turn> {
 }
 
 pub(crate) fn run(kit: &Toolkit, turn: &Arc<Turn>) -> ToolRun {
-    kit.run(&History::with_id("h"), turn)
+    kit.run(&History::from_id("h"), turn)
 }
 
 /// An event in a few words.

@@ -61,7 +61,7 @@ async fn what_is_put_on_record_while_the_tool_is_dropped_counts_and_nothing_late
     let kit = Toolkit::new([tool.unwrap()]);
     let result = only_result(run(&kit, &calls(&["a"]).await)).await;
     kept.lock().unwrap().take().unwrap().changed("late");
-    assert_eq!(result.report.unwrap().side_effects, [SideEffect::changed("undone")]);
+    assert_eq!(result.report.unwrap().side_effects, [SideEffect::of_change("undone")]);
 }
 
 #[tokio::test]

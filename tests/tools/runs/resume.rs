@@ -46,7 +46,7 @@ async fn exactly_the_open_calls_run() {
     assert!(!rules.log().iter().any(|line| line.contains(" a") && !line.contains("ask")));
     let after = tools.finish().unwrap();
     assert_eq!(after.history.len(), before.history.len() + 2, "the turn is not appended again");
-    assert!(after.history.is_lawful() && after.pending.is_empty());
+    assert!(after.history.is_settled() && after.pending.is_empty());
     refused(&after.history, "no call is open");
 }
 
@@ -94,14 +94,14 @@ async fn calls_are_checked_again() {
 async fn what_is_not_open_at_the_end_is_refused() {
     let turn = calls(&["a"]).await;
     let open = || History::from_items("h", turn.to_history_items());
-    refused(&History::with_id("h"), "no call is open");
+    refused(&History::from_id("h"), "no call is open");
 
     let mut followed = open();
     followed.push(Item::user("and then?"));
     refused(&followed, "not at the end");
 
     let mut interrupted = open();
-    interrupted.push(Item::text("hal").marked(Mark::Interrupted));
+    interrupted.push(Item::text("hal").with_mark(Mark::Interrupted));
     refused(&interrupted, "not at the end");
 
     // Without the mark of its end the turn may not have been complete.
@@ -137,9 +137,9 @@ async fn only_the_items_of_the_turn_are_its_turn() {
         async {}
     });
     let turn = turn(Reply::text("Let me look.").call_raw("1", "a", "{}")).await;
-    let mut history = History::from_items("h", [Item::text("cut").marked(Mark::Interrupted)]);
+    let mut history = History::from_items("h", [Item::text("cut").with_mark(Mark::Interrupted)]);
     history.extend(turn.to_history_items());
-    history.push(Item::text("void").marked(Mark::Tombstone));
+    history.push(Item::text("void").with_mark(Mark::Tombstone));
     let mut tools = Toolkit::new([tool.unwrap()]).resume(&history).unwrap();
     shapes(&mut tools).await;
     let resumed = seen.lock().unwrap().take().unwrap();
@@ -147,7 +147,7 @@ async fn only_the_items_of_the_turn_are_its_turn() {
     assert_eq!((resumed.usage(), resumed.model()), (turn.usage(), turn.model()));
     let result = tools.finish().unwrap();
     assert_eq!(result.results[0].kind, ResultKind::Ok);
-    assert!(result.history.is_lawful());
+    assert!(result.history.is_settled());
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ pub(crate) fn body(events: &[String]) -> String {
 pub(crate) fn read_body(body: impl Into<Bytes>) -> Result<Arc<Turn>, Error> {
     let body = stream::iter([Ok(body.into())]);
     let decoding = Decoding::new(body, anthropic::Decoder::new(MODEL));
-    block_on(seal(&History::with_id("h"), decoding).into_turn())
+    block_on(seal(&History::from_id("h"), decoding).into_turn())
 }
 
 pub(crate) fn read(events: &[String]) -> Result<Arc<Turn>, Error> {
@@ -106,7 +106,7 @@ pub(crate) fn value(body: &str) -> Value {
 pub(crate) fn answered(turn: &Turn) -> Vec<Item> {
     let results = turn
         .tool_calls()
-        .map(|call| Item::tool_result(ToolResult::answering(call, ResultKind::Ok, "done")));
+        .map(|call| Item::tool_result(ToolResult::for_call(call, ResultKind::Ok, "done")));
     let mut items = vec![Item::user("x")];
     items.extend(turn.to_history_items());
     items.extend(results);

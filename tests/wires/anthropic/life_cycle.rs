@@ -219,7 +219,7 @@ fn the_events_of_a_second_message_come_without_waiting_for_more() {
     let chunks = [body(&hello()), second].map(|chunk| Ok(Bytes::from(chunk)));
     let body = stream::iter(chunks).chain(stream::pending());
     let mut turn =
-        seal(&History::with_id("h"), Decoding::new(body, anthropic::Decoder::new(MODEL)));
+        seal(&History::from_id("h"), Decoding::new(body, anthropic::Decoder::new(MODEL)));
     let mut counted = 0;
     while let Some(event) = turn.next().now_or_never() {
         if let TurnEvent::UsageUpdate { usage } = event.unwrap().unwrap() {

@@ -78,7 +78,7 @@ fn text_that_may_come_to_stand_last_does_not_end_in_white_space() {
     };
     let x = || Item::user("x");
     assert_eq!(texts(vec![x(), last(Item::text("a \n"))]), ["a"]);
-    assert_eq!(texts(vec![x(), Item::text("a ").marked(Mark::Interrupted), x()]), ["a"]);
+    assert_eq!(texts(vec![x(), Item::text("a ").with_mark(Mark::Interrupted), x()]), ["a"]);
     assert_eq!(texts(vec![x(), Item::text("begin with ")]), ["begin with"]);
     // What the turn goes on behind is left as it is.
     assert_eq!(

@@ -284,7 +284,7 @@ fn a_use_without_its_result_is_left_out_once_the_user_speaks() {
     );
     assert_eq!(lawful(&body), [["text", "text"]]);
     // The same holds where the turn was cut off after the use.
-    let cut_off = Item { turn: None, ..items.pop().unwrap() }.marked(Mark::Interrupted);
+    let cut_off = Item { turn: None, ..items.pop().unwrap() }.with_mark(Mark::Interrupted);
     let body = sent([items, vec![cut_off]].concat());
     assert_eq!(lawful(&body)[1].len(), 3, "{body}");
 }

@@ -115,7 +115,7 @@ fn a_call_without_arguments_keeps_its_place_among_parallel_calls() {
             let turn = called(&deltas).unwrap();
             let ids: Vec<_> = turn.tool_calls().map(|call| call.call_id.as_str()).collect();
             assert_eq!(ids, ["a", "b", "c", "d"], "{nothing}");
-            let arguments = turn.tool_calls().map(|call| call.parse::<Value>().unwrap());
+            let arguments = turn.tool_calls().map(|call| call.parse_arguments::<Value>().unwrap());
             let expected = [json!({}), json!({ "n": 1 }), json!({}), json!({ "n": 2 })];
             assert_eq!(arguments.collect::<Vec<_>>(), expected, "{nothing}");
         }
@@ -337,7 +337,7 @@ fn arguments_that_were_cut_off_under_a_good_reason_never_run() {
     let turn = Arc::new(called(&[cut]).unwrap());
     check_turn(&turn, &["a f {\"path\":\"/"]);
     let tool = Tool::raw(spec(), |_, _| async { "it ran" }).unwrap();
-    let mut history = History::with_id("h");
+    let mut history = History::from_id("h");
     history.push(Item::user("x"));
     let run = Toolkit::new([tool]).run(&history, &turn);
     let events: Vec<_> = block_on(run.collect());

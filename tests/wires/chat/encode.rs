@@ -224,7 +224,7 @@ fn marks_stand_on_the_tools_the_stable_zone_and_the_newest_message() {
 
 #[test]
 fn nothing_stands_between_a_call_and_its_result_whatever_was_cut_off() {
-    let cut = |item: Item| item.marked(Mark::Interrupted);
+    let cut = |item: Item| item.with_mark(Mark::Interrupted);
     for between in [Item::reasoning("hm"), Item::text("I wo")] {
         let items = vec![
             Item::user("x"),

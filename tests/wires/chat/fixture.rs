@@ -19,7 +19,7 @@ pub(crate) const MODEL: &str = "m";
 pub(crate) fn events(body: impl Into<Bytes>, dialect: &Dialect) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter([Ok(body.into())]);
     let decoder = Decoder::new(MODEL, dialect);
-    block_on(seal(&History::with_id("h"), Decoding::new(body, decoder)).collect())
+    block_on(seal(&History::from_id("h"), Decoding::new(body, decoder)).collect())
 }
 
 pub(crate) fn read_in(dialect: &Dialect, chunks: &[String]) -> Result<Turn, Error> {

@@ -139,7 +139,7 @@ fn reasoning_of_a_turn_that_was_cut_off_is_not_sent() {
     let value = r#"{"reasoning_details":[{"type":"reasoning.text","text":"h"}]}"#;
     let thought = with_data(Item::reasoning("h"), "openrouter", "m", value);
     let items = |thought: Item, text: Item| vec![Item::user("x"), thought, text, Item::user("y")];
-    let cut = |item: Item| item.marked(Mark::Interrupted);
+    let cut = |item: Item| item.with_mark(Mark::Interrupted);
     let whole = items(thought.clone(), Item::text("a"));
     assert!(sent(whole, &Dialect::OPENROUTER)[1]["reasoning_details"].is_array());
     let broken = sent(items(cut(thought), cut(Item::text("a"))), &Dialect::OPENROUTER);

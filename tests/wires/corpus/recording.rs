@@ -124,7 +124,7 @@ pub(crate) fn read_whole(recording: &Recording) -> Reading {
 }
 
 pub(crate) fn read(recording: &Recording, pieces: Vec<Bytes>) -> Reading {
-    let history = History::with_id("corpus");
+    let history = History::from_id("corpus");
     let body = stream::iter(pieces.into_iter().map(Ok));
     let model = recording.expect["model"].as_str().unwrap_or_default();
     let events = match recording.wire {

@@ -29,7 +29,7 @@ pub(crate) fn turn_of(body: impl Into<Bytes>) -> Result<Turn, Error> {
 pub(crate) fn events_of(chunks: &[&str]) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter([Ok(Bytes::from(framed(chunks)))]);
     let decoding = Decoding::new(body, gemini::Decoder::new(MODEL));
-    block_on(seal(&History::with_id("h"), decoding).collect())
+    block_on(seal(&History::from_id("h"), decoding).collect())
 }
 
 pub(crate) fn read(chunks: &[&str]) -> Result<Turn, Error> {

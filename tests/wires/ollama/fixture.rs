@@ -71,7 +71,7 @@ pub(crate) fn events_after(
 }
 
 pub(crate) fn events_of(pieces: impl IntoIterator<Item = Bytes>) -> Vec<Result<TurnEvent, Error>> {
-    events_after(&History::with_id("h"), pieces)
+    events_after(&History::from_id("h"), pieces)
 }
 
 /// The items in words: their kind, what they say, and what goes back with them.

@@ -241,7 +241,7 @@ fn other_media_are_refused() {
 fn what_was_cut_off_is_a_message_of_its_own() {
     let items = vec![
         Item::user("go"),
-        Item::text("Half ").marked(Mark::Interrupted),
+        Item::text("Half ").with_mark(Mark::Interrupted),
         last(Item::text("Whole.")),
         Item::user("on"),
     ];

@@ -62,7 +62,7 @@ fn thoughts_go_to_no_other_model() {
 #[test]
 fn half_a_thought_and_one_without_words_after_it_are_not_sent() {
     let cut: Vec<Item> =
-        looped().into_iter().take(3).map(|item| item.marked(Mark::Interrupted)).collect();
+        looped().into_iter().take(3).map(|item| item.with_mark(Mark::Interrupted)).collect();
     assert!(!messages(cut).to_string().contains("thinking"));
     let alone = after(&[&thought("Hm.")]);
     assert_eq!(messages(alone), json!([{ "role": "user", "content": "go" }]));
@@ -107,7 +107,7 @@ fn a_history_of_every_other_wire_comes_here_with_its_words_and_calls_and_nothing
             Item::user("go"),
             with(Item::reasoning("FOREIGN")),
             with(Item::text("So.")),
-            Item::other(data.clone()),
+            Item::provider_item(data.clone()),
             last(with(Item::tool_call("c1", "f", "{}"))),
             answer("c1", "1"),
         ]);

@@ -132,7 +132,7 @@ fn ids_and_names_are_made_legal_alike_for_a_call_and_its_result() {
 
 #[test]
 fn no_orphan_of_either_kind_is_sent() {
-    let cut_off = Item::tool_call("b", "f", "{").marked(Mark::Interrupted);
+    let cut_off = Item::tool_call("b", "f", "{").with_mark(Mark::Interrupted);
     let input = input(
         [Item::user("x"), result("nobody", "?"), Item::tool_call("a", "f", "{}"), cut_off],
         MODEL,
@@ -258,8 +258,10 @@ fn a_providers_own_item_that_answers_another_is_sent_as_it_is() {
         model: MODEL.into(),
         value: Json::parse(value).unwrap(),
     };
-    let call = Item::other(data(r#"{"type":"local_shell_call","id":"lsh_1","call_id":"c"}"#));
-    let answer = Item::other(data(r#"{"type":"local_shell_call_output","id":"c","output":"x"}"#));
+    let call =
+        Item::provider_item(data(r#"{"type":"local_shell_call","id":"lsh_1","call_id":"c"}"#));
+    let answer =
+        Item::provider_item(data(r#"{"type":"local_shell_call_output","id":"c","output":"x"}"#));
     let input = input([Item::user("x"), call, answer], MODEL);
     assert_eq!(input[1]["type"], "local_shell_call");
     assert_eq!(input[2], json!({ "type": "local_shell_call_output", "id": "c", "output": "x" }));

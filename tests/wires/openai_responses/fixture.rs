@@ -26,7 +26,7 @@ pub(crate) fn body(events: &[Value]) -> Vec<u8> {
 
 pub(crate) fn read_with(decoder: Decoder, body: impl Into<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter([Ok(body.into())]);
-    block_on(seal(&History::with_id("h"), Decoding::new(body, decoder)).collect())
+    block_on(seal(&History::from_id("h"), Decoding::new(body, decoder)).collect())
 }
 
 pub(crate) fn events(events: &[Value]) -> Vec<Result<TurnEvent, Error>> {

@@ -142,7 +142,7 @@ fn a_connection_that_breaks_behind_the_terminal_event_does_not_fail_the_turn() {
     let read = |list: &[Value]| {
         let body = stream::iter([Ok(Bytes::from(body(list))), broken()]);
         let decoding = Decoding::new(body, Decoder::new(MODEL));
-        turn_of(block_on(seal(&History::with_id("h"), decoding).collect()))
+        turn_of(block_on(seal(&History::from_id("h"), decoding).collect()))
     };
     assert_eq!(items(&read(&[text_delta(0, "a"), completed(json!([]))]).unwrap()), ["text a"]);
     let error = read(&[text_delta(0, "a")]).unwrap_err();

@@ -90,9 +90,9 @@ fn the_label_of_the_agent_reaches_every_method_and_the_names_in_errors() {
     let hook = Arc::new(Box::new(Says));
     let hooks = one(hook.clone());
     let (state, turn) = (Arc::new(labelled("a/b")), turn("hi"));
-    let request = Request::new(History::with_id("h"));
+    let request = Request::new(History::from_id("h"));
     let first = |observers| observed(observers).remove(0).map(drop);
-    let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "");
+    let mut result = ToolResult::for_call(&call("{}"), ResultKind::Ok, "");
     let (mut progress, mut evidence) = (Json::new(&1).unwrap(), Json::new(&1).unwrap());
     let errors = [
         ("transform_context", at_once(hooks.request(&state, request.clone())).map(drop)),

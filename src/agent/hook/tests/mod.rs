@@ -23,7 +23,7 @@ use crate::turn::{Turn, TurnBuilder, TurnEvent};
 type Shared<T> = Arc<Mutex<T>>;
 
 fn state() -> State {
-    State::new(History::with_id("h"))
+    State::new(History::from_id("h"))
 }
 
 fn call(arguments: &str) -> ToolCall {
@@ -42,7 +42,7 @@ fn turn(text: &str) -> Arc<Turn> {
 }
 
 fn outcome() -> Outcome {
-    Journal::new(History::with_id("h")).outcome(Reason::Completed, None)
+    Journal::new(History::from_id("h")).outcome(Reason::Completed, None)
 }
 
 fn hooks(hooks: impl IntoIterator<Item = Box<dyn Hook>>) -> Hooks {
@@ -269,8 +269,8 @@ fn the_context_is_changed_in_order_and_the_history_stays() {
     };
     let meddling = prepare(|_, mut request| async move {
         assert_eq!(request.context.len(), 3);
-        request.history = History::with_id("another");
-        request.context = History::with_id("another");
+        request.history = History::from_id("another");
+        request.context = History::from_id("another");
         request.model = Some("large".into());
         request
     });
@@ -293,7 +293,7 @@ fn items_for_the_next_turn_are_collected_from_all_hooks() {
     let items = observed(all.after_sampling(&state, &turn));
     assert_eq!(items, [Ok(vec![Item::user("1")]), Ok(vec![Item::system("2")])]);
 
-    let answered = ToolResult::answering(&call("{}"), ResultKind::Ok, "fine");
+    let answered = ToolResult::for_call(&call("{}"), ResultKind::Ok, "fine");
     let others = [
         Item::text("I said so"),
         Item::reasoning("hm"),
@@ -322,9 +322,9 @@ fn a_result_is_changed_in_order_and_still_answers_its_call() {
         })) as Box<dyn Hook>
     };
     let hooks = hooks([append("1"), append("2")]);
-    let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "0");
+    let mut result = ToolResult::for_call(&call("{}"), ResultKind::Ok, "0");
     hooks.after_tool(&state(), &call("{}"), &mut result).unwrap();
-    assert_eq!(result, ToolResult::answering(&call("{}"), ResultKind::Error, "012"));
+    assert_eq!(result, ToolResult::for_call(&call("{}"), ResultKind::Error, "012"));
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_panic_in_after_tool_changes_nothing_and_the_others_still_get_the_result() {
         Box::new(redacting),
         Box::new(second),
     ]);
-    let mut result = ToolResult::answering(&call("{}"), ResultKind::Ok, "a secret");
+    let mut result = ToolResult::for_call(&call("{}"), ResultKind::Ok, "a secret");
     let error = hooks.after_tool(&state(), &call("{}"), &mut result).unwrap_err();
     check_error(&error, "`p` failed in `after_tool`", (ErrorKind::Panic, "it panicked: boom"));
     assert_eq!(result.content.text(), "a ***");

@@ -2,7 +2,7 @@
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::item::{Json, depth};
+use crate::item::{Json, nesting_depth};
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{Str, repaired};
 
@@ -85,7 +85,7 @@ pub(super) fn kept(text: &str) -> Json {
         let value = || Json::parse(whole()?.get("value")?.get()).ok();
         Json::parse(text).ok().or_else(value)
     };
-    let is_read_again = depth(text) <= MAX_DEPTH;
+    let is_read_again = nesting_depth(text) <= MAX_DEPTH;
     let read = is_read_again.then(read).flatten();
     read.unwrap_or_else(|| Json::from(serde_json::Value::from(text)))
 }

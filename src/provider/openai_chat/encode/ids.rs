@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::fnv::fnv_64;
+use crate::fnv::fnv1a_64;
 use crate::item::NumberSet;
 use crate::provider::openai_chat::dialect::IdRule;
 use crate::provider::openai_chat::passthrough::THOUGHT;
@@ -55,12 +55,12 @@ impl<'a> Ids<'a> {
     /// Nine letters and digits that no call before has.
     fn nine(&mut self, id: &str) -> String {
         let is_legal = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let mut nine = if is_legal { id.to_owned() } else { letters(fnv_64(id.bytes())) };
+        let mut nine = if is_legal { id.to_owned() } else { letters(fnv1a_64(id.bytes())) };
         for salt in 0_u8.. {
             if self.given.insert(number(&nine)) {
                 break;
             }
-            nine = letters(fnv_64(id.bytes().chain([salt])));
+            nine = letters(fnv1a_64(id.bytes().chain([salt])));
         }
         nine
     }
